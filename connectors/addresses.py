@@ -23,7 +23,7 @@ PORTS: Mapping[str, int | None] = {
 """The kinds of live inputs and the ports that are usual; the `s` stands for TLS."""
 
 OPTIONS: Mapping[str, tuple[str, ...]] = {
-    "mqtt": ("client", "qos", "version", "quiet", "limit", "format", "ca", "cert", "key"),
+    "mqtt": ("client", "qos", "version", "retained", "quiet", "limit", "format", "ca", "cert", "key"),
     "kafka": ("from", "until", "group", "gone", "limit", "format", "through", "ca", "cert", "key", "sasl"),
     "tcp": ("until", "quiet", "limit", "format"),
     "rate": ("start", "keys", "until", "limit"),

@@ -43,12 +43,13 @@ TAKEN = (
 @dataclass(frozen=True, slots=True)
 class _Table:
     """Something with columns: their names, the types that a declaration would give them, the rows of some of them; and
-    what may be meant where one is missing."""
+    what may be meant where one is missing. `unnamed`: times stand in an index without a name."""
 
     names: Sequence[str]
     types: Mapping[str, str]
     rows: Callable[[list[str]], Iterable[pa.RecordBatch]]
     hint: str | None = None
+    unnamed: bool = False
 
 
 def read_data(
@@ -197,8 +198,10 @@ def _columns(label: str, found: _Table, schema: Schema, first: int, rows: int, f
     try:
         bound = bind(label, schema, [*found.names, *nested], found.types)
     except CepError as error:
-        hints = (found.hint, _within(found, schema), error.hint)
-        raise CepError(error.message, hint="; ".join(filter(None, hints)), code=error.code) from None
+        time = next((key for key in keys or ["time"] if key not in found.names), None)
+        index = f'the index of times has no name, `data.rename_axis("{time}")` gives it one'
+        hints = (found.hint, index if found.unnamed and time else None, _within(found, schema), error.hint)
+        raise CepError(error.message, hint="; ".join(filter(None, hints)) or None, code=error.code) from None
     batches: Iterable[pa.RecordBatch] = found.rows(columns_of(bound, nested))
     if nested:
         batches = _with_paths(label, iter(batches), nested, schema)
@@ -231,7 +234,7 @@ def _with_paths(
 def _within(found: _Table, schema: Schema) -> str | None:
     """Where a column that is missing may be inside of another, None: no column holds structs."""
     missing = [each for each in sources(schema, ()) if each not in found.names]
-    batch = next(iter(found.rows(list(found.names))), None)
+    batch = next(iter(found.rows([name for name in found.names if found.names.count(name) == 1])), None)
     if batch is None:
         return None
     nested = [each.name for each in batch.schema if pa.types.is_struct(each.type)]
@@ -339,7 +342,8 @@ def _is_pandas(data: Any) -> bool:
 
 def _of_pandas(label: str, data: pd.DataFrame) -> _Table:
     """Its columns and the named ones of its index."""
-    index = [name for name in data.index.names if isinstance(name, str) and name not in data.columns]
+    columns = list(map(str, data.columns))
+    index = [name for name in data.index.names if isinstance(name, str) and name not in columns]
     kinds = {"M": "time", "m": "duration", "b": "bool", "i": "int", "u": "int", "f": "float"}
     types = {str(name): kinds.get(dtype.kind, "string") for name, dtype in data.dtypes.items()}
     types |= {name: kinds.get(data.index.get_level_values(name).dtype.kind, "string") for name in index}
@@ -347,13 +351,14 @@ def _of_pandas(label: str, data: pd.DataFrame) -> _Table:
     def rows(names: list[str]) -> Iterable[pa.RecordBatch]:
         arrays = {}
         for name in names:
-            values = data.index.get_level_values(name) if name in index else data[name]
+            values = data.index.get_level_values(name) if name in index else data.iloc[:, columns.index(name)]
             arrays[name] = _array(label, name, values)
         return _together(label, arrays)
 
     unnamed = data.index.names == [None] and data.index.dtype.kind == "M"
-    hint = 'the index of times has no name, `data.rename_axis("time")` gives it one' if unnamed else None
-    return _Table([*map(str, data.columns), *index], types, rows, hint)
+    joined = '`data.columns = ["_".join(filter(None, map(str, each))) for each in data.columns]` makes one of them'
+    hint = f"its columns have {data.columns.nlevels} levels: {joined}" if data.columns.nlevels > 1 else None
+    return _Table([*columns, *index], types, rows, hint, unnamed)
 
 
 def _array(label: str, name: str, values: Any) -> Any:

@@ -61,7 +61,8 @@ def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, 
         )
     for key in wanted:
         if columns.count(key) > 1:
-            raise CepError(f"{file}: {columns.count(key)} columns are called `{key}`", code="input")
+            hint = "each column that is read has a name of its own"
+            raise CepError(f"{file}: {columns.count(key)} columns are called `{key}`", hint=hint, code="input")
     return bound
 
 

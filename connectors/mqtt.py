@@ -55,6 +55,7 @@ class Subscription:
         self._persistent = client is not None
         self._new = address.choice("version", ("5", "3")) == "5"
         self._qos = int(address.choice("qos", ("1", "2", "0")))
+        self._retained = address.choice("retained", ("yes", "no")) == "yes"
         self._numbered = 0
         self._known = {} if known is None else known
         self._came: deque[Arrival] = deque()
@@ -179,7 +180,8 @@ class Subscription:
             from paho.mqtt.subscribeoptions import SubscribeOptions
 
             # What is retained comes to a new subscription only, not again to one that was kept.
-            client.subscribe(self.address.path, options=SubscribeOptions(qos=self._qos, retainHandling=1))
+            handling = 1 if self._retained else 2
+            client.subscribe(self.address.path, options=SubscribeOptions(qos=self._qos, retainHandling=handling))
         elif flags.session_present:
             self._stands()
         else:
@@ -203,6 +205,9 @@ class Subscription:
             self._fail("another client has come with the name of this one", "each run has its own `?client=NAME`")
 
     def _message(self, client: Client, data: object, message: MQTTMessage) -> None:
+        if message.retain and not self._retained:  # brokers of version 3 send it all the same
+            client.ack(message.mid, message.qos)
+            return
         one = Arrival(message.topic, bytes(message.payload), message.mid, message.qos)
         if one.qos:
             known, digest = self._known.get(one.mid), one.digest

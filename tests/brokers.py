@@ -60,7 +60,7 @@ def answers(port: int) -> bool:
     return True
 
 
-def publish(port: int, messages: Iterable[tuple[str, bytes]], **login: str) -> None:
+def publish(port: int, messages: Iterable[tuple[str, bytes]], retain: bool = False, **login: str) -> None:
     """Messages to topics, each kept by the broker when this returns."""
     from paho.mqtt.client import Client
     from paho.mqtt.enums import CallbackAPIVersion
@@ -70,7 +70,7 @@ def publish(port: int, messages: Iterable[tuple[str, bytes]], **login: str) -> N
         client.username_pw_set(login["user"], login["password"])
     client.connect("127.0.0.1", port)
     client.loop_start()
-    for sent in [client.publish(topic, payload, qos=1) for topic, payload in messages]:
+    for sent in [client.publish(topic, payload, qos=1, retain=retain) for topic, payload in messages]:
         sent.wait_for_publish(PATIENCE)
         assert sent.is_published(), "the broker has it"
     client.disconnect()

@@ -73,7 +73,7 @@ WRONG: dict[str, tuple[str, Any, str]] = {
         PROGRAM,
         READ.to_pandas().set_index("measured").rename_axis(None),
         "data: reading needs a column `measured` for the time\n"
-        'hint: the index of times has no name, `data.rename_axis("time")` gives it one; the columns are',
+        'hint: the index of times has no name, `data.rename_axis("measured")` gives it one; the columns are',
     ),
     "wide integers": (PROGRAM, READ.with_columns(pl.col("gusts").cast(pl.Int128)), "data: "),
     "lengths": (
@@ -108,3 +108,39 @@ def test_which_table_is_meant_is_told() -> None:
     assert str(caught.value) == "the program derives no event `e`\nhint: derived events are c, d"
     with pytest.raises(CepError, match="`soon` is no duration"):
         detect("c(X) <- a(X).", [], lateness="soon")
+
+
+NAMED = "event r(x: float) TIME ts.\nf(X) <- r(X).\n"
+
+
+def _refused(data: Any) -> str:
+    with pytest.raises(CepError) as caught:
+        detect(NAMED, data)
+    return f"{caught.value.message} | {caught.value.hint}"
+
+
+def test_columns_that_are_called_alike_or_have_several_levels() -> None:
+    pd, pa = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    assert "2 columns are called `x`" in _refused(pd.DataFrame([[1, 2.0, 3.0]], columns=["ts", "x", "x"]))
+    assert "r needs a column `x`" in _refused(pd.DataFrame([[1, 2.0, 3.0]], columns=["ts", "y", "y"]))
+    levels = pd.DataFrame([[1, 2.0]], columns=pd.MultiIndex.from_tuples([("ts", ""), ("x", "C")]))
+    assert "r needs columns `ts` for the time, `x` | its columns have 2 levels: `data.columns = " in _refused(levels)
+    assert "the columns are 0, 1" in _refused(pd.DataFrame([[1, 2.0]]))
+    for names, text in ((["ts", "x", "x"], "2 columns are called `x`"), (["ts", "y", "y"], "r needs a column `x`")):
+        table = pa.Table.from_arrays([pa.array([1]), pa.array([2.0]), pa.array([3.0])], names=names)
+        assert text in _refused(table)
+    other = pd.DataFrame([[1, 2.0, 3.0, 4.0]], columns=["ts", "x", "y", "y"])  # which nobody reads
+    assert detect(NAMED, other)["f"]["x"].to_list() == [2.0]
+
+
+def test_the_hint_for_an_unnamed_index_names_the_time() -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"x": [1.0]}, index=pd.to_datetime(["2024-05-01"]))
+    assert '`data.rename_axis("ts")` gives it one' in _refused(frame)
+    assert "rename_axis" not in _refused(frame.rename(columns={"x": "y"}).assign(ts=1))
+    assert detect(NAMED, frame.rename_axis("ts"))["f"].height == 1
+
+
+def test_many_times_that_cannot_be_read_are_an_error() -> None:
+    frame = pl.DataFrame({"ts": ["soon"] * 200_000, "x": [1.0] * 200_000})
+    assert "none of the 200,000 rows of r can be read: ts: `soon` is not an ISO 8601 time" in _refused(frame)

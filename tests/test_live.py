@@ -109,6 +109,21 @@ def test_what_was_not_worked_off_comes_again(broker: int) -> None:
 
 
 @needs_mosquitto
+@pytest.mark.parametrize("version", [3, 5])
+def test_what_is_retained_can_be_left_out(broker: int, version: int) -> None:
+    publish(broker, [(f"kept/{version}", record(1))], retain=True)
+    for option, expected in (("no", [record(2)]), ("yes", [record(1), record(2)])):
+        place = address(f"mqtt://127.0.0.1:{broker}/kept/{version}?version={version}&retained={option}")
+        listening = Subscription.open(place, None)
+        publish(broker, [(f"kept/{version}", record(2))])
+        payloads: list[bytes] = []
+        while record(2) not in payloads:
+            payloads += [one.payload for one in listening.take(10, 1)]
+        assert payloads == expected
+        listening.close()
+
+
+@needs_mosquitto
 def test_a_broker_with_logins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with mosquitto(tmp_path / "closed", login=True) as port:
         for login in ("", "cep:open@"):
