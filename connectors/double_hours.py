@@ -54,6 +54,11 @@ class OrderedTimes:
         self._hour, self._passed, self._last, self._least = -1, False, -_NEVER, _NEVER
         self.falls = self.steps = self.doubtful = 0
 
+    @property
+    def hours(self) -> tuple[Ints, Ints]:
+        """When the hours that the zone has twice begin, and end, in their first pass."""
+        return self._begins, self._ends
+
     def settled(self, times: Ints) -> Ints:
         """The times of further records, which are read as of the first pass, as of the pass that they are of."""
         if not len(times):
@@ -84,11 +89,12 @@ class OrderedTimes:
 
 
 class FoldedTables:
-    """The tables of one input, whose times are of the pass that the order of the records tells, where that is asked."""
+    """The tables of one input, whose times are of the pass that the order of the records tells, where that is asked.
+    Both ends of intervals go in an order of their own."""
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
         self._series = {
-            name: OrderedTimes(schema.format.zone)
+            name: [OrderedTimes(schema.format.zone) for _ in range(1 if schema.start is None else 2)]
             for name, schema in schemas.items()
             if schema.format is not None and schema.format.fold == "order" and schema.format.zone is not None
         }
@@ -96,7 +102,7 @@ class FoldedTables:
     def remarks(self, file: str) -> list[str]:
         """What is told of events whose times fall from record to record, so that their order tells nothing."""
         found = []
-        for name, series in self._series.items():
+        for name, (series, *_) in self._series.items():
             if series.doubtful and series.steps >= 2 and series.falls > _MOSTLY * series.steps:
                 text = (
                     f"times of `{name}` in {file} fall from record to record: `FOLD order` reads records oldest first"
@@ -114,8 +120,26 @@ class FoldedTables:
     def _of(self, name: str, table: pl.DataFrame) -> pl.DataFrame:
         if name not in self._series:
             return table
-        times = pl.Series(self._series[name].settled(table["start"].to_numpy()))
-        return table.with_columns(times.alias("start"), times.alias("end"))
+        settled = [
+            pl.Series(series.settled(table[end].to_numpy()))
+            for series, end in zip(self._series[name], ("start", "end"))
+        ]
+        start, end = settled[0], settled[-1]
+        if len(settled) > 1:
+            end = self._after(name, start, end)
+        return table.with_columns(start.alias("start"), end.alias("end"))
+
+    def _after(self, name: str, start: pl.Series, end: pl.Series) -> pl.Series:
+        """The ends, of the second pass where they would not be after their starts in the first."""
+        begins, ends = self._series[name][1].hours
+        times = end.to_numpy()
+        rows, hours = _within(times, begins, ends)
+        late = times[rows] <= start.to_numpy()[rows]
+        if not late.any():
+            return end
+        times = times.copy()
+        times[rows[late]] += (ends - begins)[hours[late]]
+        return pl.Series(times)
 
 
 @dataclass(slots=True)

@@ -132,3 +132,30 @@ def test_times_with_offsets_are_in_no_doubt(tmp_path: Path) -> None:
     path.write_text("t,x\n" + "".join(f"{each.astimezone(ZURICH).isoformat()},1\n" for each in moments))
     result = CliRunner().invoke(app, ["run", str(rules), "--input", str(path)])
     assert result.exit_code == 0 and "20 records" in result.stderr and "twice" not in result.stderr
+
+
+def test_meters_write_both_ends_of_an_interval(tmp_path: Path) -> None:
+    """Of each column the clock goes back by itself: the quarter that ends the first pass is written 02:45 to 02:00."""
+    moments = [BEGIN + timedelta(minutes=15 * each) for each in range(40)]
+    begins, ends = clocks(moments[:-1]), clocks(moments[1:])
+    rows = "".join(f"{begin},{end},{place}\n" for place, (begin, end) in enumerate(zip(begins, ends)))
+    (tmp_path / "m.csv").write_text("von,bis,x\n" + rows)
+    form = 'FORMAT "%d.%m.%Y %H:%M" ZONE "Europe/Zurich" FOLD order'
+    schemas = Engine.from_text(f"event m(x: int) START von END bis {form}.\nn(X) <- m(X).\n").inputs
+    for chunk in (40, 100, 10**6):
+        batches = list(read([str(tmp_path / "m.csv")], schemas, chunk=chunk))
+        table = pl.concat([batch.tables["m"] for batch in batches if batch.tables])
+        assert table["start"].to_list() == [ticks(each) for each in moments[:-1]]
+        assert table["end"].to_list() == [ticks(each) for each in moments[1:]]
+    with pytest.raises(CepError, match="the order of records says nothing about those of a fluent"):
+        Engine.from_text(f"fluent m(x: int) START von END bis {form}.\nn(X) <- e(X).\n")
+
+
+def test_an_hour_that_ends_where_it_begins_on_the_clock_ends_in_the_second_pass(tmp_path: Path) -> None:
+    (tmp_path / "m.csv").write_text(
+        "von,bis,x\n27.10.2024 01:00,27.10.2024 02:00,1\n27.10.2024 02:00,27.10.2024 02:00,2\n"
+    )
+    form = 'FORMAT "%d.%m.%Y %H:%M" ZONE "Europe/Zurich" FOLD order'
+    schemas = Engine.from_text(f"event m(x: int) START von END bis {form}.\nn(X) <- m(X).\n").inputs
+    (batch,) = read([str(tmp_path / "m.csv")], schemas)
+    assert ((batch.tables["m"]["end"] - batch.tables["m"]["start"]) // 3_600_000_000).to_list() == [1, 1]

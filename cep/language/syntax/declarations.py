@@ -130,7 +130,7 @@ def record_clauses(
         )
         cursor.expect("END", "`END`", two + one)
         end = _column(cursor, sources)
-    clauses = Clauses(timed=time is not None or start is not None, pointed=time is not None)
+    clauses = Clauses(timed=time is not None or start is not None)
     key = when = None
     distinct: Token | None = None
     while cursor.token.key in ("WHEN", DISTINCT, *CLAUSES) or cursor.token.text == KEY:

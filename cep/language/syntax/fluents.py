@@ -53,6 +53,9 @@ def _declaration(cursor: Cursor) -> ast.FluentDeclaration:
     if records is not None and records.key is not None:
         hint = "a record of a fluent is closed by a later one with the same start and an end"
         cursor.stop("records of a fluent have no KEY", hint, records.span)
+    if records is not None and records.format is not None and records.format.fold == "order":
+        hint = "without it a time that the clocks show twice is the earlier; `FOLD later` takes the later"
+        cursor.stop("the order of records says nothing about those of a fluent", hint, records.span)
     if records is not None and records.when is not None:
         hint = "declare an event with WHEN, whose rules `initiate` and `terminate` the fluent"
         cursor.stop("records of a fluent have no WHEN", hint, records.span)

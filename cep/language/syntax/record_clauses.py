@@ -69,13 +69,12 @@ Missing = tuple[int | float | str, ...]
 class Clauses:
     """The clauses read so far about an attribute's value or an event's records.
 
-    `of`: the type of an attribute; `timed`: the event names the column of its time; `pointed`: and it is one time, not
-    an interval; `facts`: it is about facts, whose times may be times of day.
+    `of`: the type of an attribute; `timed`: the event names the column of its time; `facts`: it is about facts, whose
+    times may be times of day.
     """
 
     of: str | None = None
     timed: bool = False
-    pointed: bool = False
     facts: bool = False
     optional: bool = True
     pattern: str | None = None
@@ -107,10 +106,9 @@ class Clauses:
                 if cursor.token.text.lower() not in FOLDS:
                     cursor.fail("`earlier`, `later` or `order`", hint)
                 self.fold, self.fold_at = cursor.advance().text.lower(), first
-                if self.fold == "order" and not self.pointed:
-                    which = "attributes" if self.of is not None else "intervals"
+                if self.fold == "order" and self.of is not None:
                     hint = '`FOLD order` stands behind the time of an event: `TIME ts ZONE "Europe/Zurich" FOLD order`'
-                    cursor.stop(f"the order of records says nothing about times of {which}", hint, cursor.span(first))
+                    cursor.stop("the order of records says nothing about times of attributes", hint, cursor.span(first))
             case _:
                 if self.missing is not None:
                     cursor.stop("a second MISSING", 'values are separated by commas: `MISSING -999, "n/a"`', first.span)
