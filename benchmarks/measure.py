@@ -27,7 +27,7 @@ THREADS = (
     "MKL_NUM_THREADS",
     "RAYON_NUM_THREADS",
 )
-ONE_CORE = {**dict.fromkeys(THREADS, "1"), "SEMCEP_KERNELS": "compiled"}
+ONE_CORE = dict.fromkeys(THREADS, "1")
 
 WRAP = 2**64
 """Sums of times are compared in 64 bits, as polars adds."""

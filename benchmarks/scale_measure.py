@@ -90,7 +90,6 @@ class TaskCosts:
 def task_costs(shape: Shape, batches: int) -> TaskCosts:
     """What each takes of the micro-batches of the second half: on average, as in a cluster; of `log` the least, so that
     is of a version that is not written whole."""
-    from cep.core.tiers import compile_at_once
     from cep.engine import Engine
     from cep.spark.handed_blocks import rows_of
     from cep.spark.handover import FEW
@@ -120,7 +119,6 @@ def task_costs(shape: Shape, batches: int) -> TaskCosts:
             self.whole += process_time() - began
             self.size += (Path(apart.folder) / f"{state_name(1, bucket)}-{version:08}").stat().st_size
 
-    compile_at_once()
     text = shape.load.text
     program = ShippedProgram.of(Engine.from_text(text), text, "<benchmark>", ProgramOptions(), shape.buckets)
     found: list[TaskCosts] = []
@@ -218,8 +216,7 @@ def cluster_costs(workers: int, asked: Sequence[tuple[Shape, int]]) -> list[Batc
     process of its own, so that the cluster ends with it."""
     text = json.dumps([workers, [[asdict(shape), batches] for shape, batches in asked]])
     command = [sys.executable, "-m", "benchmarks.scale_measure", text]
-    env = {**os.environ, "SEMCEP_KERNELS": "compiled"}
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=env)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return [BatchCosts(**one) for one in json.loads(done.stdout.splitlines()[-1])]
 
 

@@ -14,7 +14,7 @@ from typer import Argument, Option
 from cep.app import completions
 from cep.app.cli_completion import answering, completion
 from cep.app.cli_explain import explain
-from cep.app.cli_help import RULES, Commands, Sectioned
+from cep.app.cli_help import RULES, Commands, Sectioned, WithoutRecords
 from cep.app.cli_infer import infer
 from cep.app.cli_knowledge import knowing, validate_knowledge
 from cep.app.cli_options import DialectOptions, KnowledgeOptions, ParameterOptions, PolicyName, RuleFile, RuleFiles
@@ -260,6 +260,6 @@ def plan(options: PlanOptions) -> None:
 
 for command in (infer, check, convert, plan, run, explain, serve, completion):
     shown = "Print a program of another dialect in our own language." if command is convert else None
-    app.command(cls=Sectioned, short_help=shown)(command)
+    app.command(cls=Sectioned if command not in (check, convert, plan) else WithoutRecords, short_help=shown)(command)
 app.add_typer(knowing, name="knowledge", help="What knowledge holds.", short_help="What knowledge holds.")
 app.add_typer(demos, name="demo", help="Programs on real data.", short_help="Programs on real data.")

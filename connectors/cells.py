@@ -28,7 +28,7 @@ from connectors.times import FAR, FIRST, LAST, SECOND
 _FAR = FAR * SECOND
 
 
-@njit(linear=True, cache=True)
+@njit()
 def numbers(values, buffer, offset, length, kind, textual, point, whole):  # type: ignore[no-untyped-def]
     """Fill the values, a row each, int64 where `whole`, else float64; gives their states."""
     n = len(kind)
@@ -46,7 +46,7 @@ def numbers(values, buffer, offset, length, kind, textual, point, whole):  # typ
     return states
 
 
-@njit(linear=True, cache=True)
+@njit()
 def read_ticks(buffer, offset, length, kind, textual, calendar, point):  # type: ignore[no-untyped-def]
     """Seconds, and where `calendar` ISO 8601, as microseconds; whether the offset is said; states."""
     n = len(kind)
@@ -71,7 +71,7 @@ def read_ticks(buffer, offset, length, kind, textual, calendar, point):  # type:
     return values, absolute, states
 
 
-@njit(linear=True, cache=True)
+@njit()
 def counts(buffer, offset, length, kind, shift, calendar, textual, point):  # type: ignore[no-untyped-def]
     """Counts of units of ten to the `shift` microseconds, as microseconds; `calendar`: since 1970."""
     n = len(kind)
@@ -89,7 +89,7 @@ def counts(buffer, offset, length, kind, shift, calendar, textual, point):  # ty
     return values, states
 
 
-@njit(linear=True, cache=True)
+@njit()
 def mark_absent(buffer, offset, length, kind, letters, ends, numbers, numeric, point):  # type: ignore[no-untyped-def]
     """Cells that are one of some texts, or where `numeric` one of some numbers, become NULL; which may be one and are
     not read here."""
@@ -119,7 +119,7 @@ def mark_absent(buffer, offset, length, kind, letters, ends, numbers, numeric, p
     return doubtful
 
 
-@njit(linear=True, cache=True)
+@njit()
 def copy(buffer, offset, length, kind, textual, rows, quote):  # type: ignore[no-untyped-def]
     """Texts one after the other, their ends, the bits of those that are there, states. A text is as long as its cell at
     most."""
@@ -163,7 +163,7 @@ def copy(buffer, offset, length, kind, textual, rows, quote):  # type: ignore[no
     return data, ends, bits, states
 
 
-@njit(linear=True, cache=True)
+@njit()
 def without_marks(buffer, offset, length, kind, mark, point):  # type: ignore[no-untyped-def]
     """Cells as `connectors.thousands` has them: bytes, offsets, lengths. `mark`: its bytes. A cell is no longer than
     before."""

@@ -16,7 +16,7 @@ FINE, FIELDS, QUOTES, OPEN = 0, 1, 2, 3
 """OPEN: a quote that is not closed; QUOTES: something after a closing quote; FIELDS: too few or too many."""
 
 
-@njit(linear=True, cache=True, _nrt=False)
+@njit(_nrt=False)
 def _ends(buffer, i, stop, separator):  # type: ignore[no-untyped-def]
     """Whether a field ends at i: at a separator, a line end, or the end."""
     return (
@@ -27,7 +27,7 @@ def _ends(buffer, i, stop, separator):  # type: ignore[no-untyped-def]
     )
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _field(buffer, i, stop, separator, quote, longest):  # type: ignore[no-untyped-def]
     """(end of the field, first, length, kind, FINE or QUOTES or OPEN) of the field at i."""
     escaped = False
@@ -61,7 +61,7 @@ def _field(buffer, i, stop, separator, quote, longest):  # type: ignore[no-untyp
     return i, first, length, (ESCAPED if escaped else STRING), FINE
 
 
-@njit(linear=True, cache=True)
+@njit()
 def scan(  # type: ignore[no-untyped-def]
     buffer, i, final, longest, separator, quote, comment, columns, first_cell, next_cell, width, capacity
 ):

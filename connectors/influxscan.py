@@ -11,7 +11,7 @@ from connectors.keynames import find
 from connectors.numbers import FALSE, NUMBER, STRING, TRUE
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _key(buffer, i, stop):  # type: ignore[no-untyped-def]
     """Past the key at i, at its `=`, or -1 where it is none that is plain."""
     first = i
@@ -23,14 +23,14 @@ def _key(buffer, i, stop):  # type: ignore[no-untyped-def]
     return i if first < i < stop else -1
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _digits(buffer, i, stop):  # type: ignore[no-untyped-def]
     while i < stop and 48 <= buffer[i] <= 57:
         i += 1
     return i
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _is(buffer, i, stop, true):  # type: ignore[no-untyped-def]
     """Whether buffer[i:stop] is `true`, `True`, `TRUE`, or likewise `false`."""
     size = stop - i
@@ -47,7 +47,7 @@ def _is(buffer, i, stop, true):  # type: ignore[no-untyped-def]
     return buffer[i] < 97 or not upper
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _value(buffer, i, stop):  # type: ignore[no-untyped-def]
     """(kind, length) of the number or boolean buffer[i:stop], without the `i` or `u` behind it; -1: it is none."""
     c = buffer[i]
@@ -80,7 +80,7 @@ def _value(buffer, i, stop):  # type: ignore[no-untyped-def]
     return (NUMBER, stop - i) if j == stop else (-1, 0)
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _text(buffer, i, stop, out, o, quoted):  # type: ignore[no-untyped-def]
     """Copy a text without its escapes; the end in `out`. Of `quoted` ones `"` and a backslash are escaped, of others
     comma, equals sign and blank."""
@@ -97,7 +97,7 @@ def _text(buffer, i, stop, out, o, quoted):  # type: ignore[no-untyped-def]
     return o
 
 
-@njit(cache=True, _nrt=False, forceinline=True)
+@njit(_nrt=False, forceinline=True)
 def _enter(entries, e, place, first, length, kind):  # type: ignore[no-untyped-def]
     """How many entries there are with this one, if it has a place."""
     if place < 0:
@@ -107,7 +107,7 @@ def _enter(entries, e, place, first, length, kind):  # type: ignore[no-untyped-d
     return e + 1
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _copied(buffer, first, length, escaped, out, o, base, quoted):  # type: ignore[no-untyped-def]
     """(first, length, end in `out`) of a text, which where it is escaped stands without its escapes in `out`, whose
     places begin at `base`."""
@@ -117,7 +117,7 @@ def _copied(buffer, first, length, escaped, out, o, base, quoted):  # type: igno
     return base + o, end - o, end
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _line(buffer, i, stop, measurements, keys, places, beside, entries, e, out, o):  # type: ignore[no-untyped-def]
     """(index of the measurement or what the line is, entries so far, end of the texts in `out`)."""
     names, ends, slots = keys
@@ -218,7 +218,7 @@ def _line(buffer, i, stop, measurements, keys, places, beside, entries, e, out, 
     return found, e, o
 
 
-@njit(cache=True)
+@njit()
 def scan(buffer, starts, stops, measurements, types, keys, places, beside, capacity):  # type: ignore[no-untyped-def]
     """All lines: the types of their measurements, where their entries begin, the entries, and texts that had escapes,
     whose cells stand behind the buffer.

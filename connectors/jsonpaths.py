@@ -123,7 +123,7 @@ def expand(
     return (offset, length, kind), rows, place
 
 
-@njit(cache=True, _nrt=False, forceinline=True)
+@njit(_nrt=False, forceinline=True)
 def _closed(buffer, i, stop):  # type: ignore[no-untyped-def]
     """(past the closing quote, escaped?) of a string whose first character is at i."""
     escaped = False
@@ -135,7 +135,7 @@ def _closed(buffer, i, stop):  # type: ignore[no-untyped-def]
     return i + 1, escaped
 
 
-@njit(cache=True, _nrt=False, forceinline=True)
+@njit(_nrt=False, forceinline=True)
 def _value(buffer, i, stop):  # type: ignore[no-untyped-def]
     """(past it, kind, first, length) of the value at i, of which a scanner has seen that it is JSON."""
     c = buffer[i]
@@ -168,7 +168,7 @@ def _value(buffer, i, stop):  # type: ignore[no-untyped-def]
     return i, what, first, i - first
 
 
-@njit(cache=True, _nrt=False, forceinline=True)
+@njit(_nrt=False, forceinline=True)
 def _inside(buffer, i, stop, row, offset, length, kind, first_key, last_key, letters, ends, targets):  # type: ignore[no-untyped-def]
     """Whether the values of some keys were found plainly in the object between i and its bracket at `stop`."""
     while True:
@@ -192,7 +192,7 @@ def _inside(buffer, i, stop, row, offset, length, kind, first_key, last_key, let
                 offset[cell, row], length[cell, row], kind[cell, row] = begin, size, what
 
 
-@njit(cache=True, _nrt=False, forceinline=True)
+@njit(_nrt=False, forceinline=True)
 def _within(buffer, i, stop, row, offset, length, kind, first_key, last_key, places, targets):  # type: ignore[no-untyped-def]
     """Find the elements of some places in the list between i and its bracket at `stop`; none of them is a name."""
     at = 0
@@ -211,7 +211,7 @@ def _within(buffer, i, stop, row, offset, length, kind, first_key, last_key, pla
         at += 1
 
 
-@njit(linear=True, cache=True, _nrt=False)
+@njit(_nrt=False)
 def _descend(buffer, offset, length, kind, good, cells, keys, letters, ends, places, targets):  # type: ignore[no-untyped-def]
     """The values in the objects and lists of some columns, the outer ones first."""
     for row in range(kind.shape[1]):
@@ -236,7 +236,7 @@ def _descend(buffer, offset, length, kind, good, cells, keys, letters, ends, pla
                 )
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _elements(buffer, offset, length, kind, good):  # type: ignore[no-untyped-def]
     """How many elements each list has, and where they stand. An element takes two bytes of its list at least, of which
     the brackets are one more."""

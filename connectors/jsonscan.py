@@ -22,12 +22,12 @@ _NAN, _INFINITY = np.frombuffer(b"NaN", np.uint8), np.frombuffer(b"Infinity", np
 """What Python writes for numbers that are none, which are missing."""
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def blank(c):  # type: ignore[no-untyped-def]
     return c == 32 or c == 9 or c == 13
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def string(buffer, i, stop):  # type: ignore[no-untyped-def]
     """(past the closing quote or -1, escaped?) of a string whose first character is at i."""
     escaped = False
@@ -58,7 +58,7 @@ def string(buffer, i, stop):  # type: ignore[no-untyped-def]
     return -1, escaped
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _number(buffer, i, stop):  # type: ignore[no-untyped-def]
     """Past the JSON number at i, or -1."""
     if buffer[i] == 45:
@@ -87,7 +87,7 @@ def _number(buffer, i, stop):  # type: ignore[no-untyped-def]
     return i
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _word(buffer, i, stop, letters):  # type: ignore[no-untyped-def]
     """Past a word at i, or -1."""
     for j in range(len(letters)):
@@ -96,7 +96,7 @@ def _word(buffer, i, stop, letters):  # type: ignore[no-untyped-def]
     return i + len(letters)
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _scalar(buffer, i, stop):  # type: ignore[no-untyped-def]
     """(past it or -1, kind, first, length) of the value at i that is no list and no object."""
     c = buffer[i]
@@ -128,7 +128,7 @@ def _scalar(buffer, i, stop):  # type: ignore[no-untyped-def]
     return -1, ABSENT, i, 0
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def skip(buffer, i, stop):  # type: ignore[no-untyped-def]
     """Past the list or object at i, or -1 where it is no JSON or too deep to say."""
     objects = np.int64(0)  # the open brackets, innermost in the lowest bit: 1 an object, 0 a list
@@ -187,7 +187,7 @@ def skip(buffer, i, stop):  # type: ignore[no-untyped-def]
         i += 1
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _line(buffer, i, stop, names, ends, slots, types, guesses, entries, e):  # type: ignore[no-untyped-def]
     """(type of the line, entries so far, positional?): every key the program knows with its value becomes an entry."""
     guess_first, guess_length, guess_name = guesses
@@ -313,7 +313,7 @@ def _line(buffer, i, stop, names, ends, slots, types, guesses, entries, e):  # t
         i += 1
 
 
-@njit(cache=True)
+@njit()
 def room_for(n, capacity):  # type: ignore[no-untyped-def]
     """The types of n lines, where their entries begin, and so many entries: (name, first byte, length, kind)."""
     entries = (
@@ -325,7 +325,7 @@ def room_for(n, capacity):  # type: ignore[no-untyped-def]
     return np.empty(n, np.int32), np.zeros(n + 1, np.int64), entries
 
 
-@njit(cache=True)
+@njit()
 def scan(buffer, starts, stops, names, ends, slots, types, capacity):  # type: ignore[no-untyped-def]
     """All lines: their types, whether positional, where their entries begin, and the entries.
 
@@ -343,7 +343,7 @@ def scan(buffer, starts, stops, names, ends, slots, types, capacity):  # type: i
     return type_of, positional, begin, entries
 
 
-@njit(cache=True)
+@njit()
 def gather(rows, positional, begin, entries, first_cell, next_cell, times, wanted, width, names, whole):  # type: ignore[no-untyped-def]
     """The cells of some lines of one type, and which lines are good: no key twice, `args` of the right number, if
     `whole` every attribute there. The first `wanted` of `width` cells are times, and what `args` gives.

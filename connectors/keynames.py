@@ -13,7 +13,7 @@ Names = tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]
 """Letters of names one after the other, where each ends, and a table in which they are found."""
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _hash(data, i, stop):  # type: ignore[no-untyped-def]
     h = np.uint64(14695981039346656037)
     for j in range(i, stop):
@@ -21,7 +21,7 @@ def _hash(data, i, stop):  # type: ignore[no-untyped-def]
     return h ^ (h >> np.uint64(29))
 
 
-@njit(cache=True, _nrt=False, forceinline=True)
+@njit(_nrt=False, forceinline=True)
 def is_name(data, i, stop, names, first, beyond):  # type: ignore[no-untyped-def]
     """Whether data[i:stop] is names[first:beyond]."""
     if beyond - first != stop - i:
@@ -32,7 +32,7 @@ def is_name(data, i, stop, names, first, beyond):  # type: ignore[no-untyped-def
     return i == stop
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def find(data, i, stop, names, ends, slots):  # type: ignore[no-untyped-def]
     """The index of the name data[i:stop], or -1."""
     mask = np.uint64(len(slots) - 1)
@@ -45,7 +45,7 @@ def find(data, i, stop, names, ends, slots):  # type: ignore[no-untyped-def]
     return -1
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def enter(names, ends, slots):  # type: ignore[no-untyped-def]
     """Names into an empty table of a power of two, which is larger."""
     mask = np.uint64(len(slots) - 1)

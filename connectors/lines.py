@@ -117,7 +117,7 @@ def as_texts(pieces: TextPieces) -> pl.Series:
     return pl.Series(pl.from_arrow(pa.LargeStringArray.from_buffers(len(pieces.ends) - 1, buffers[1], buffers[2])))
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _nulls(data, ends, there):  # type: ignore[no-untyped-def]
     """The texts, and `null` (4 bytes) for those that are missing."""
     n = len(there)
@@ -137,7 +137,7 @@ def _nulls(data, ends, there):  # type: ignore[no-untyped-def]
     return out[:o], marks
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _escape(data, ends, there):  # type: ignore[no-untyped-def]
     """Strings in quotes, with the escapes JSON asks for."""
     n = len(there)
@@ -184,7 +184,7 @@ def _escape(data, ends, there):  # type: ignore[no-untyped-def]
     return out[:o], marks
 
 
-@njit(cache=True)
+@njit()
 def _digits(out, o, value, width):  # type: ignore[no-untyped-def]
     """The value in so many digits, zeros in front."""
     for j in range(o + width - 1, o - 1, -1):
@@ -193,7 +193,7 @@ def _digits(out, o, value, width):  # type: ignore[no-untyped-def]
     return o + width
 
 
-@njit(cache=True)
+@njit()
 def _decimals(out, o, micros):  # type: ignore[no-untyped-def]
     """A point and the microseconds without zeros at the end; nothing where there are none."""
     if micros == 0:
@@ -205,7 +205,7 @@ def _decimals(out, o, micros):  # type: ignore[no-untyped-def]
     return o
 
 
-@njit(cache=True)
+@njit()
 def _fraction(out, o, rest, size):  # type: ignore[no-untyped-def]
     """A point and the decimals of rest/size, at most twelve, without zeros at the end; `size` is below 2**59."""
     point = o
@@ -224,7 +224,7 @@ def _fraction(out, o, rest, size):  # type: ignore[no-untyped-def]
     return end
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _ticks(values, there, unit, zeros, json):  # type: ignore[no-untyped-def]
     """`unit`, `zeros`: as `unit_of` has them. The longest has a sign, 19 digits, three zeros, a point and twelve
     decimals, 36 bytes; `"9999-12-31T23:59:59.999999Z"` has 29."""
@@ -290,7 +290,7 @@ def _ticks(values, there, unit, zeros, json):  # type: ignore[no-untyped-def]
     return out[: marks[n]], marks
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _join(data, bases, ends, letters, heads):  # type: ignore[no-untyped-def]
     """A row is all heads and two bytes, and all rows together have the data once."""
     columns, n = ends.shape[0], ends.shape[1] - 1

@@ -24,12 +24,12 @@ _LIMIT = 9 * 10**17
 _NEXT = 922_337_203_685_477_580  # with one digit more within 64 bits, where it is less
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def is_digit(c):  # type: ignore[no-untyped-def]
     return 48 <= c <= 57
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def trim(buffer, i, stop):  # type: ignore[no-untyped-def]
     """Without the blanks on both sides."""
     while i < stop and (buffer[i] == 32 or buffer[i] == 9):
@@ -39,7 +39,7 @@ def trim(buffer, i, stop):  # type: ignore[no-untyped-def]
     return i, stop
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def read_int(buffer, i, stop, point):  # type: ignore[no-untyped-def]
     """(value, BAD or GOOD) of up to 18 digits, perhaps with a point and zeros."""
     negative = False
@@ -68,7 +68,7 @@ def read_int(buffer, i, stop, point):  # type: ignore[no-untyped-def]
     return (-value if negative else value), GOOD
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def read_float(buffer, i, stop, point):  # type: ignore[no-untyped-def]
     """(value, state): exact where mantissa and power of ten are (Clinger's fast path), else HARD or BAD."""
     negative = False
@@ -123,7 +123,7 @@ def read_float(buffer, i, stop, point):  # type: ignore[no-untyped-def]
     return (-value if negative else value) + 0.0, GOOD
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def fraction_of_second(buffer, i, stop):  # type: ignore[no-untyped-def]
     """(microseconds, rest against a half: -1, 0, 1, end) of the digits after a point."""
     micros = np.int64(0)
@@ -143,7 +143,7 @@ def fraction_of_second(buffer, i, stop):  # type: ignore[no-untyped-def]
     return micros, rest, i
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def read_seconds(buffer, i, stop, point):  # type: ignore[no-untyped-def]
     """(microseconds, state) of decimal seconds without exponent, rounded half to even."""
     negative = False
@@ -170,7 +170,7 @@ def read_seconds(buffer, i, stop, point):  # type: ignore[no-untyped-def]
     return (-value if negative else value), GOOD
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def read_count(buffer, i, stop, shift, point):  # type: ignore[no-untyped-def]
     """(microseconds, state) of a decimal count of units of ten to the `shift` microseconds, rounded half to even."""
     negative = False
@@ -212,7 +212,7 @@ def read_count(buffer, i, stop, shift, point):  # type: ignore[no-untyped-def]
     return (-value if negative else value), GOOD
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def two_digits(buffer, i):  # type: ignore[no-untyped-def]
     """The two digits at i, or -1."""
     if is_digit(buffer[i]) and is_digit(buffer[i + 1]):
@@ -220,7 +220,7 @@ def two_digits(buffer, i):  # type: ignore[no-untyped-def]
     return np.int64(-1)
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def days_before(year, month, day):  # type: ignore[no-untyped-def]
     """(days from 1970-01-01 to a day, state)."""
     if year < 1 or month < 1 or month > 12 or day < 1:
@@ -233,7 +233,7 @@ def days_before(year, month, day):  # type: ignore[no-untyped-def]
     return days, GOOD
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def read_iso(buffer, i, stop):  # type: ignore[no-untyped-def]
     """(microseconds, state, whether the offset is written) of an ISO 8601 time, as `times.of_iso`; week dates are left
     to that."""
@@ -302,7 +302,7 @@ def read_iso(buffer, i, stop):  # type: ignore[no-untyped-def]
     return value, GOOD, absolute
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _hex(buffer, i):  # type: ignore[no-untyped-def]
     """The four hexadecimal digits at i as a number; the scanner has checked them."""
     value = np.int64(0)
@@ -312,7 +312,7 @@ def _hex(buffer, i):  # type: ignore[no-untyped-def]
     return value
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def unescape(buffer, i, stop, out, o):  # type: ignore[no-untyped-def]
     """Copy a JSON string's characters; the end in `out`, or -1 at half a surrogate pair. They are never longer than
     with their escapes, of which the scanner has seen that they are whole."""

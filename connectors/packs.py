@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from json.decoder import scanstring  # type: ignore[attr-defined]
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 import polars as pl
@@ -39,7 +39,7 @@ _scan: _Scan = decoder.scan_once  # type: ignore[attr-defined]
 _plain: _Scan = json.JSONDecoder(parse_float=Real).scan_once  # type: ignore[attr-defined]
 """Likewise, of a key that is there twice its last value: the reader of lines sees such, and numbers that are none."""
 _space = re.compile(r"[ \t\n\r]*").match
-_Parts = Iterator[tuple[pl.DataFrame | None, list[DeadLetter], Block | None]]
+_Parts: TypeAlias = "Iterator[tuple[pl.DataFrame | None, list[DeadLetter], Block | None]]"
 
 
 class Resolver(MakesLines, Protocol):

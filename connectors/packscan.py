@@ -15,7 +15,7 @@ LONGEST = 12
 """Digits before it."""
 
 
-@njit(linear=True, cache=True)
+@njit()
 def flat(buffer):  # type: ignore[no-untyped-def]
     """The bytes with blanks for the ends of lines between values, and whether strings are closed and hold none."""
     out = np.empty(len(buffer), np.uint8)
@@ -37,14 +37,14 @@ def flat(buffer):  # type: ignore[no-untyped-def]
     return out, not inside
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _past(buffer, i, stop):  # type: ignore[no-untyped-def]
     while i < stop and blank(buffer[i]):
         i += 1
     return i
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _list(buffer, i, stop, first, beyond, e):  # type: ignore[no-untyped-def]
     """(past the list at i or -1, how many objects are found): all its elements are objects."""
     i = _past(buffer, i + 1, stop)
@@ -65,7 +65,7 @@ def _list(buffer, i, stop, first, beyond, e):  # type: ignore[no-untyped-def]
     return -1, e
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _document(buffer, i, stop, pages, first, beyond, e):  # type: ignore[no-untyped-def]
     """(past the document at i or -1, how many records are found): those of a list, of the list at the key `pages` of an
     object, or the object itself."""
@@ -105,7 +105,7 @@ def _document(buffer, i, stop, pages, first, beyond, e):  # type: ignore[no-unty
     return end, e
 
 
-@njit(linear=True, cache=True)
+@njit()
 def records(buffer, starts, stops, pages, alone, capacity):  # type: ignore[no-untyped-def]
     """Where the records of the documents in some spans stand, of which span each is, and which record is the first of
     its document; of each span whether it is plain, else it has none. `alone`: a span is one document, else it may be
@@ -137,7 +137,7 @@ def records(buffer, starts, stops, pages, alone, capacity):  # type: ignore[no-u
     return plain, first[:e], beyond[:e], of[:e], head[:e]
 
 
-@njit(linear=True, cache=True)
+@njit()
 def members(buffer, first, beyond):  # type: ignore[no-untyped-def]
     """How many colons stand outside strings in each object."""
     found = np.zeros(len(first), np.int64)
@@ -152,7 +152,7 @@ def members(buffer, first, beyond):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _decimal(buffer, i, length):  # type: ignore[no-untyped-def]
     """(microseconds, digits behind the point or -1) of a number of seconds that is plain; none is 0."""
     if length == 0:
@@ -183,7 +183,7 @@ def _decimal(buffer, i, length):  # type: ignore[no-untyped-def]
     return (-value if negative else value), (places if i == stop else -1)
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _named(c, begins):  # type: ignore[no-untyped-def]
     """Whether a name of SenML has such a letter, or `begins` with it."""
     if 48 <= c <= 57 or 97 <= (c | 32) <= 122:
@@ -191,7 +191,7 @@ def _named(c, begins):  # type: ignore[no-untyped-def]
     return not begins and (c == 45 or c == 46 or c == 47 or c == 58 or c == 95)
 
 
-@njit(linear=True, cache=True)
+@njit()
 def resolve(buffer, first, length, least):  # type: ignore[no-untyped-def]
     """Names and times of records of SenML: their bytes, where those of each stand, and which records have both.
 
@@ -245,7 +245,7 @@ def resolve(buffer, first, length, least):  # type: ignore[no-untyped-def]
     return out[:o], ends, good
 
 
-@njit(linear=True, cache=True)
+@njit()
 def identify(buffer, first, length, collection, text):  # type: ignore[no-untyped-def]
     """Where links name an entity of a collection, its id: first, length, whether it is a text, and which links are
     read here. Length 0: it names none. `text`: an id is wanted as a text."""
@@ -281,7 +281,7 @@ def identify(buffer, first, length, collection, text):  # type: ignore[no-untype
     return at, size, quoted, good
 
 
-@njit(linear=True, cache=True)
+@njit()
 def halves(buffer, first, length):  # type: ignore[no-untyped-def]
     """Where the end of an interval begins that is written `start/end`; where there is no slash, -1."""
     found = np.full(len(first), -1, np.int64)
@@ -293,7 +293,7 @@ def halves(buffer, first, length):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(linear=True, cache=True)
+@njit()
 def write(buffer, names, ends, first, length, quoted):  # type: ignore[no-untyped-def]
     """Lines of JSON: of each record an object with what its columns have, each behind its name; length -1: it has none.
     A part takes its name, its bytes, two quotes and what separates it, a line two brackets and its end."""

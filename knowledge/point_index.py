@@ -92,7 +92,7 @@ def _boxes(leaves: Floats) -> Floats:
 
 
 def _compiled(function: Any) -> Any:
-    return njit(linear=True, cache=True, boundscheck=False)(function)
+    return njit(boundscheck=False)(function)
 
 
 def _square(boxes: Any, node: Any, x: Any, y: Any, z: Any) -> Any:

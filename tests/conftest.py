@@ -18,7 +18,7 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, settings
 
-from cep.core import tiers
+from cep.core.compilation import compilation
 from cep.core.room import CHECKED
 from tests import kernels, long
 
@@ -45,13 +45,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a 
 
 gc.set_threshold(50_000)  # most objects last as long as the process, and are not to be looked through again and again
 
-kernels.once()
 if CHECKED:
     kernels.strict()
 
 os.environ["SEMCEP_CACHE_DIR"] = os.devnull  # no closure of the user's is taken, and none is left behind
 
-_LONGEST = ["windows_before", "windows", "serve_revised_process", "serve_revised", "tiers", "record_times", "stops"]
+_LONGEST = ["windows_before", "windows", "serve_revised_process", "serve_revised", "record_times", "stops"]
 EARLY = frozenset(f"test_{name}.py" for name in _LONGEST)
 """Files with single tests that take long, or that compile large kernels: as the last ones they leave others idle."""
 
@@ -80,12 +79,10 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return (len(affinity(0)) if affinity else os.cpu_count() or 1) + (not CHECKED)
 
 
-@pytest.fixture
-def kernels_in_python(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless all long tests run, Python runs the kernels, or those of `make checked` do: for tests of kernels that take
-    longer to compile than all of these tests take."""
-    if pytestconfig.getoption("long") != "all":
-        monkeypatch.setattr(tiers, "MODE", tiers.MODE or "python")
+@pytest.fixture(autouse=True)
+def compiling_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What commands say in this process is the same whatever tests were before."""
+    monkeypatch.setattr(compilation, "_tell", lambda there_is_news: None)
 
 
 @pytest.hookimpl(tryfirst=True)

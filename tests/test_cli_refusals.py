@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from cep.app import progress
 from cep.app.durations import duration, name_and_file
 from cep.app.terminal import announce_spark
 from cep.core.errors import CepError
 from demos import command as cli_demo
 from tests import cli_runs
-from tests.cli_runs import BAD, COMPILING, EVENTS, FIRE, cep, events, jsonl, start
+from tests.cli_runs import BAD, COMPILING, EVENTS, FIRE, cep, events, jsonl, start, without_compiling
 
 here = pytest.fixture(autouse=True)(cli_runs.here)
 
@@ -146,7 +145,7 @@ def test_a_standard_output_that_cannot_be_written_is_told(command: list[str]) ->
     for place, messages in ((">/dev/full", FULL.format("standard output")), (">&-", "it is closed\n")):
         shell = ["sh", "-c", f"{words} {place}"]
         ran = subprocess.run(shell, env={**os.environ, "PYTHONPATH": root}, stderr=subprocess.PIPE, text=True)
-        said = ran.stderr.removeprefix(COMPILING)
+        said = without_compiling(ran.stderr)
         assert ran.returncode == 2 and said.endswith(messages) and said.count("\n") == 1, ran.stderr
 
 
@@ -208,7 +207,6 @@ def test_a_demo_says_what_it_needs_before_it_compiles(
     demo: list[str], absent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find = cli_demo.find_spec
-    monkeypatch.setattr(progress, "compiled", lambda: False)
     monkeypatch.setattr(cli_demo, "find_spec", lambda name: None if name == absent else find(name))
     result = cep("demo", *demo)
     assert result.exit_code == 2 and COMPILING not in result.stderr
@@ -235,7 +233,7 @@ def test_ctrl_c_ends_a_run_that_waits() -> None:
         wait_for(Path("out.jsonl"))
         running.send_signal(signal.SIGINT)
         assert running.wait(300) == 130
-        messages = running.stderr.read().removeprefix(COMPILING)
+        messages = without_compiling(running.stderr.read())
     assert messages.startswith("stopped: 3 records, 1 derived event: fire 1")
     assert "Traceback" not in messages
     assert events(Path("out.jsonl").read_text()) == [FIRE]
@@ -256,7 +254,7 @@ def test_a_reader_that_has_gone_is_no_error() -> None:
         running.stdout.readline()
         running.stdout.close()
         assert running.wait(300) == 0
-        assert running.stderr.read().removeprefix(COMPILING) == ""
+        assert without_compiling(running.stderr.read()) == ""
 
 
 def test_help_fits_a_terminal_and_its_examples_work() -> None:

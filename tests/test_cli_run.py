@@ -11,13 +11,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cep.app import progress
+from cep.core.compilation import Compilation
 from tests import cli_runs
-from tests.cli_runs import COMPILING, EVENTS, FIRE, PROGRAM, cep, events, jsonl, start
+from tests.cli_runs import COMPILING, EVENTS, FIRE, PROGRAM, cep, events, jsonl, start, without_compiling
 
 here = pytest.fixture(autouse=True)(cli_runs.here)
-
-compiled = progress.compiled
 
 
 def test_run_writes_derived_events() -> None:
@@ -117,61 +115,58 @@ def test_batches_change_nothing(batch: str) -> None:
 
 
 def test_outputs_are_tried_before_anything_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "compiled", lambda: False)
     for output in ("nowhere/out.jsonl", "out.xlsx"):
         result = cep("run", "fire.cep", "--input", "events.jsonl", "--output", output)
         assert result.exit_code == 2
         assert output in result.stderr and COMPILING not in result.stderr
 
 
-FEW_RECORDS = ("", False)
-"""Which compile nothing."""
-
-
-@pytest.mark.parametrize(
-    "runs", [[FEW_RECORDS], pytest.param([("compiled", True), ("compiled", False)], marks=pytest.mark.long)]
-)
-def test_the_first_run_says_what_takes_so_long(runs: list[tuple[str, bool]], tmp_path: Path) -> None:
-    for mode, messages in runs:
+def test_the_first_run_says_what_takes_so_long(tmp_path: Path) -> None:
+    """With settings of numba that no kernels are brought for."""
+    source = "event tick(n: int).\ntwice(N) <- tick(N) WHERE N > 0.\n"
+    Path("tick.cep").write_text(source)
+    Path("tick.jsonl").write_text(jsonl([{"type": "tick", "time": 1, "n": 1}]))
+    said = []
+    for _ in range(2):
         ran = subprocess.run(
-            [sys.executable, "-m", "cep", "run", "fire.cep", "--input", "events.jsonl"],
+            [sys.executable, "-m", "cep", "run", "tick.cep", "--input", "tick.jsonl"],
             env={
                 **os.environ,
                 "PYTHONPATH": str(Path(__file__).parent.parent),
                 "NUMBA_CACHE_DIR": str(tmp_path / "kernels"),
-                "NUMBA_BOUNDSCHECK": "0",
-                "SEMCEP_KERNELS": mode,
+                "NUMBA_OPT": "1",
             },
             capture_output=True,
             text=True,
         )
-        assert [json.loads(line) for line in ran.stdout.splitlines()] == [FIRE]
-        assert ran.stderr.startswith(COMPILING) == messages, ran.stderr
+        assert [one["n"] for one in events(ran.stdout)] == [1]
+        said.append(ran.stderr)
+    assert said[0].startswith(f"{COMPILING}, once: about 30 s\n")
+    assert COMPILING not in said[1]
 
 
-def test_kernels_of_an_earlier_version_do_not_count_as_compiled(tmp_path: Path) -> None:
-    assert isinstance(compiled(), bool)
-    index = "from cep.operators.goals.arrival import take; index = take._cache._cache_file; "
-    keep = "index._save_index({'a signature': 'a file'}); "
-    code = "from cep.app.progress import compiled; print(compiled())"
-    root = Path(__file__).parent.parent
-    for before, made in (("", False), (keep, True), ("index._source_stamp = 'of later sources'; ", False)):
-        ran = subprocess.run(
-            [sys.executable, "-c", index + before + code],
-            cwd=root,
-            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")},
-            capture_output=True,
-            text=True,
-        )
-        assert ran.stdout == f"{made}\n", ran.stderr
+def test_what_compiling_takes_is_told_while_it_lasts() -> None:
+    compiling = Compilation()
+    said: list[str | None] = []
+    compiling.listener = lambda: said.append(compiling.state)
+    assert compiling.state is None
+    with compiling.one(), compiling.one():
+        assert compiling.state == "compiling kernels: 0 in 0 s, of about 30"
+    assert compiling.state is None and compiling.kernels == 2
+    assert said[0] == "compiling kernels: 0 in 0 s, of about 30" and said[-1] is None
 
 
 def test_no_folder_for_kernels_is_told() -> None:
-    code = "from numba.core import caching; caching.CacheImpl._locator_classes.clear(); "
+    code = "from cep.core.kernel_cache import _Kept; _Kept._locator_classes.clear(); "
     code += "from cep.command import main; main()"
     ran = subprocess.run(
-        [sys.executable, "-c", code, "check", "fire.cep"],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "NUMBA_CACHE_DIR": "fire.cep/below"},
+        [sys.executable, "-c", code, "run", "fire.cep", "--input", "events.jsonl"],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(Path(__file__).parent.parent),
+            "NUMBA_CACHE_DIR": "fire.cep/below",
+            "NUMBA_OPT": "1",
+        },
         capture_output=True,
         text=True,
     )
@@ -189,7 +184,7 @@ def test_idle_ends_the_latest_instant() -> None:
         running.stdin.write(jsonl([EVENTS[1], {**EVENTS[0], "time": 34}, {**EVENTS[1], "time": 35}]))
         running.stdin.close()
         assert [one["start"] for one in events(running.stdout.read())] == [1, 34]
-        messages = running.stderr.read().removeprefix(COMPILING)
+        messages = without_compiling(running.stderr.read())
     assert messages.startswith("5 records, 1 dead letter (1 late), 3 derived events"), messages
 
 

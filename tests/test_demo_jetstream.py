@@ -12,7 +12,6 @@ from pyproj import Geod
 from typer.testing import CliRunner
 
 from cep.command import app
-from cep.core import tiers
 from demos.jetstream import demo, positions, routes
 
 pytestmark = pytest.mark.xdist_group("jetstream")  # the demo runs once
@@ -59,8 +58,6 @@ def test_who_is_shaken_is_as_by_hand(found: demo.Found) -> None:
 
 
 def test_so_it_is_of_few_flights(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To compile what all flights need takes half a minute; of these Python runs the kernels."""
-    monkeypatch.setattr(tiers, "MODE", "python")
     seen = positions.positions()
     some = seen["callsign"].unique().sort().gather_every(10)
     monkeypatch.setattr(demo, "positions", lambda: seen.filter(pl.col("callsign").is_in(some.implode())))

@@ -13,7 +13,6 @@ from pyproj import Geod
 from typer.testing import CliRunner
 
 from cep.command import app
-from cep.core import tiers
 from demos.jetstream import positions as data
 from demos.traffic import demo, picture
 
@@ -30,10 +29,8 @@ Row = tuple[int, float, float, float, float, float]
 
 @pytest.fixture(scope="module")
 def found() -> demo.Found:
-    """Of the flights of one half hour, some of which land side by side, and of the one that stays low: to compile what
-    all need takes half a minute; of these Python runs the kernels."""
+    """Of the flights of one half hour, some of which land side by side, and of the one that stays low."""
     patch = pytest.MonkeyPatch()
-    patch.setattr(tiers, "MODE", "python")
     seen = demo.positions()
     early = seen.filter(pl.col("timestamp") < seen["timestamp"].min() + 30 * MINUTE)["callsign"].unique().sort()
     some = pl.concat([early.gather_every(2), pl.Series("callsign", ["MSR799", "EJU875P", "EJU948D", "FHMAC"])])

@@ -22,14 +22,14 @@ from cep.core.values import MISSING, Pool
 from cep.runtime.decode import frames
 
 
-@njit(linear=True)
+@njit()
 def _digests(words, lengths, made):  # type: ignore[no-untyped-def]
     """Made for the longest message."""
     for row in range(len(lengths)):
         made[row, 0], made[row, 1] = digest(words[row], lengths[row])
 
 
-@njit(linear=True)
+@njit()
 def _written(values, of_floats, letters, ends):  # type: ignore[no-untyped-def]
     """LETTERS of room for each."""
     for row in range(len(values)):

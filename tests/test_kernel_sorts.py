@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import importlib
 
-from numba.core.dispatcher import Dispatcher
-
-from cep.core.kernels import ROOT
+from cep.core.kernel_cache import ROOT
+from cep.core.kernels import Kernel
 
 
 def test_kernels_that_are_kept_sort_in_one_way() -> None:
@@ -17,7 +16,7 @@ def test_kernels_that_are_kept_sort_in_one_way() -> None:
             if "cep.core.kernels" in path.read_text(encoding="utf-8"):
                 module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
                 for name, each in vars(module).items():
-                    if isinstance(each, Dispatcher):
+                    if isinstance(each, Kernel):
                         found[f"{module.__name__}.{name}"] = {
                             *each.py_func.__code__.co_names,
                             *each.py_func.__code__.co_consts,

@@ -12,8 +12,8 @@ from pathlib import Path
 import numba
 import pytest
 
-from cep.core import kernels
-from cep.core.kernels import made_of
+from cep.core import kernel_cache as kernels
+from cep.core.kernel_cache import made_of
 
 ROOT = Path(__file__).parent.parent
 READS = """
@@ -32,7 +32,9 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The packages without what belongs to a clone, as an installation has them."""
     made = tmp_path / "site"
     for package in ("cep", "connectors", "knowledge"):
-        shutil.copytree(ROOT / package, made / package, ignore=shutil.ignore_patterns("__pycache__", "page"))
+        shutil.copytree(
+            ROOT / package, made / package, ignore=shutil.ignore_patterns("__pycache__", "compiled", "page")
+        )
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     return made
@@ -40,7 +42,7 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def read(copy: Path) -> list[int]:
     """What a kernel gives there that calls one of another file, and how often it was found compiled."""
-    env = {**os.environ, "PYTHONPATH": str(copy), "SEMCEP_KERNELS": "compiled"}
+    env = {**os.environ, "PYTHONPATH": str(copy)}
     ran = subprocess.run([sys.executable, "-c", READS], cwd=copy.parent, env=env, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     return [int(word) for word in ran.stdout.split()]
@@ -87,7 +89,7 @@ class Runs:
 def test_kernels_are_not_taken_from_a_folder_that_others_may_write_to(copy: Path, tmp_path: Path, named: bool) -> None:
     """Kept kernels are unpickled, so whoever can write them runs code."""
     folder, ran = copy / "connectors" / "__pycache__", tmp_path / "ran"
-    env = {**os.environ, "PYTHONPATH": str(copy), "SEMCEP_KERNELS": "compiled"}
+    env = {**os.environ, "PYTHONPATH": str(copy)}
     if named:
         folder = tmp_path / "named"
         env["NUMBA_CACHE_DIR"] = str(folder)
@@ -141,3 +143,73 @@ def test_it_is_made_of_what_it_calls_and_of_constants(copy: Path, monkeypatch: p
     assert changed("cep/operators/goals/store.py") >= {"cep.operators.goals.pairs.pairing"}
     assert changed("connectors/tcp.py") == changed("cep/command.py") == set()
     read_again()
+
+
+SMALL = """
+import numpy as np
+from cep.operators.goals.arrival import _disorder
+found = _disorder(np.zeros((4, 8), np.int64))
+print(found, sum(_disorder.stats.cache_hits.values()))
+"""
+
+
+def small(copy: Path, **environment: str) -> list[int]:
+    """What a small kernel gives there, and how often it was found compiled."""
+    env = {**os.environ, "PYTHONPATH": str(copy), "NUMBA_BOUNDSCHECK": "0", **environment}
+    ran = subprocess.run([sys.executable, "-c", SMALL], cwd=copy.parent, env=env, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    return [int(word) for word in ran.stdout.split()]
+
+
+def test_a_package_brings_its_kernels(copy: Path, tmp_path: Path) -> None:
+    target = kernels.target()
+    assert target is not None
+    folder = copy / "cep" / "compiled" / target.folder.name
+    folder.mkdir(parents=True)
+    building = {"NUMBA_CPU_NAME": target.name, "NUMBA_CPU_FEATURES": "", kernels.BUILDING: target.name}
+    assert small(copy, **building) == [0, 0] and kept(folder)
+    assert small(copy, HOME="/nowhere", XDG_CACHE_HOME="/nowhere/cache") == [0, 1]
+    assert not kept(tmp_path / "cache"), "nothing was compiled"
+
+    assert small(copy, NUMBA_CPU_NAME=target.name) == [0, 0], "numba is told what to compile for"
+    assert small(copy, NUMBA_BOUNDSCHECK="1") == [0, 0], "with other settings the code is other code"
+    shutil.rmtree(tmp_path / "cache")
+
+    index, code = next(folder.glob("*.nbi")), next(folder.glob("*.nbc"))
+    whole, right = index.read_bytes(), code.read_bytes()
+    for path, wrong in (
+        (index, pickle.dumps("0.1") + whole[len(pickle.dumps(numba.__version__, protocol=-1)) :]),
+        (index, whole[: len(whole) // 2]),
+        (code, right[:-9] + bytes(9)),
+    ):
+        path.write_bytes(wrong)
+        assert small(copy) == [0, 0], "another numba, or damage"
+        assert kept(tmp_path / "cache")
+        shutil.rmtree(tmp_path / "cache")
+        index.write_bytes(whole)
+        code.write_bytes(right)
+    assert small(copy) == [0, 1]
+    source = copy / "cep" / "operators" / "goals" / "arrival.py"
+    source.write_text(source.read_text() + "\n# changed\n")
+    assert small(copy) == [0, 0]
+
+
+def test_numba_compiles_the_users_code_as_without_us() -> None:
+    code = """
+import sys
+import numba
+if len(sys.argv) > 1:
+    import numpy as np
+    import cep.api
+    from cep.operators.goals.arrival import _disorder
+    _disorder(np.zeros((4, 8), np.int64))
+own = numba.njit(lambda x: x + 1)
+own(1)
+print(own.targetctx.codegen().magic_tuple(), numba.config.CPU_NAME, numba.config.CPU_FEATURES, type(own._cache))
+"""
+    ran = [
+        subprocess.run([sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True)
+        for words in ([], ["ours"])
+    ]
+    assert ran[0].returncode == ran[1].returncode == 0, ran[1].stderr
+    assert ran[0].stdout == ran[1].stdout

@@ -27,7 +27,7 @@ rise(S, A, B) <- (reading(S, A) SEQ reading(S, B) WHERE B > A + 5) WITHIN 5 s.
 
 def run(bucket: Bucket, folder: Path, *more: str) -> subprocess.Popen[bytes]:
     command = [*COMMAND, "--input", "s3://bucket/in/*.jsonl", *more]
-    env = {**os.environ, **bucket.env, "PYTHONPATH": ROOT, "SEMCEP_KERNELS": "python"}
+    env = {**os.environ, **bucket.env, "PYTHONPATH": ROOT}
     return subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
@@ -69,7 +69,7 @@ def test_a_run_that_is_stopped_puts_what_there_is_and_one_that_fails_nothing(tmp
     (tmp_path / "rules.cep").write_text(PROGRAM)
     bucket = served()
     bucket.put("in/1.jsonl", jsonl([{"type": "reading", "time": n, "sensor": 1, "value": 9 * n} for n in range(9)]))
-    env = {**os.environ, **bucket.env, "PYTHONPATH": ROOT, "SEMCEP_KERNELS": "python"}
+    env = {**os.environ, **bucket.env, "PYTHONPATH": ROOT}
     one = subprocess.Popen(
         [*COMMAND, "--input", "-", "--output", "s3://bucket/out.jsonl", "--lateness", "0", "--dead-letter", "dead"],
         cwd=tmp_path,

@@ -31,8 +31,6 @@ from tests.long import examples
 from tests.program_maker import SECOND
 from tests.reference_windows import changes, local_window
 
-pytestmark = pytest.mark.usefixtures("kernels_in_python")
-
 HOUR = 3600 * SECOND
 ZONES = (
     "Europe/Zurich", "America/Sao_Paulo", "America/Havana", "Australia/Lord_Howe", "Pacific/Apia", "Africa/Cairo",

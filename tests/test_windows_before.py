@@ -15,8 +15,6 @@ import pytest
 from cep.engine import Engine
 from cep.events import Event
 
-pytestmark = pytest.mark.usefixtures("kernels_in_python")
-
 FOLDER = Path(__file__).parent / "snapshots"
 SECOND = 1_000_000
 WINDOWS = ("LAST 7 EVENTS", "LAST 70 EVENTS", "LAST 20 s", "LAST 20 s EVERY 3 s", "EACH 7 s", "SESSION 2 s")

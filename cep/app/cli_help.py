@@ -7,6 +7,8 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
+from cep.app.late_imports import import_late
+
 INPUT, OUTPUT, KNOWLEDGE, RULES = "Input", "Output", "Knowledge", "The rules"
 WATCHING, SPARK, OTHER = "While it runs", "On Spark", "Options"
 """Sections that several commands have; `rich_help_panel` of an option names its section, `Options` by default."""
@@ -70,3 +72,11 @@ class Commands(TyperGroup):
 
         with own_words(ctx):
             return super().resolve_command(ctx, args)
+
+
+class WithoutRecords(Sectioned):
+    """A command that reads programs; only tables of facts need what holds records."""
+
+    def invoke(self, ctx: Any) -> Any:
+        import_late("polars", "pyarrow")
+        return super().invoke(ctx)

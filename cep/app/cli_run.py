@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from cep.app import cli_spark
@@ -24,6 +25,7 @@ from cep.app.terminal import (
     warnings_of,
 )
 from cep.core.logs import objects
+from cep.core.signals import stops
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -86,7 +88,7 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
     if _done(options):
         return CLEAN
     engine, stretch = source.engine, source.stretch
-    stats, interrupt = RunStats(), Interrupt()
+    stats, interrupt = RunStats(began=stops.began or perf_counter()), Interrupt()
     warn(warnings_of(engine, options.name, options.knowledge.predicates), options.rules, options.log)
     dead_letters = DeadLetters(options.source.dead_letter)
     watch = Watch(charts(engine.plan), stats, options.log, partitions=options.evaluation.workers)

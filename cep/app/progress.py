@@ -6,18 +6,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cep.core.kernel_files import is_compiled
+from cep.core.compilation import compilation
 from cep.core.literals import write_time
-from cep.operators.goals.arrival import take
 from cep.runtime.run_stats import RunStats, count
 
 SIZES = ("B", "kB", "MB", "GB", "TB")
 OUR_DAYS = (315_532_800_000_000, 4_102_444_800_000_000)  # 1980 to 2100
-
-
-def compiled() -> bool:
-    """Whether an earlier run has compiled the kernels as they are now."""
-    return is_compiled(take)
 
 
 @contextmanager
@@ -37,8 +31,8 @@ def progress_display(stats: RunStats, quiet: bool = False) -> Iterator[None]:
 
     def lines() -> Group:
         first = Table.grid(padding=(0, 1))
-        if not stats.batches:  # the kernels may still be compiled: how fast it will be is not known
-            first.add_row(spinner, Text(f"{stats.records:,} records", style="bold"))
+        if not stats.batches:  # how fast it will be is not known
+            first.add_row(spinner, Text(compilation.state or f"{stats.records:,} records", style="bold"))
             return Group(first)
         left = spinner if stats.done is None else ProgressBar(total=1.0, completed=stats.done, width=16)
         rate = stats.records / max(stats.seconds, 1e-3)

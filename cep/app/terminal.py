@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from connectors.sources import SourceListener
     from knowledge.graph import Knowledge
 
+OFTEN = 5.0
+"""Seconds between two lines about the kernels that are compiled."""
+
 CLEAN, DEAD_LETTERS, REFUSED, FAILED = 0, 1, 2, 3
 
 DATA = {
@@ -195,12 +198,20 @@ def warn(warnings: Sequence[Warning], rules: Sequence[Path], log: Log = plain) -
 
 
 def announce_compiling(log: Log = plain) -> None:
-    """Say that kernels are compiled, before the first one is, if no earlier run has compiled them."""
-    from cep.app.progress import compiled
-    from cep.core.tiers import tell
+    """Say that kernels are compiled, before the first one is and then every few seconds."""
+    from cep.core.compilation import LIKELY, compilation
 
-    if not compiled():
-        tell(lambda: log("compiling", "compiling kernels, once: some seconds"))
+    said = 0.0
+
+    def listen() -> None:
+        nonlocal said
+        if not compilation.kernels:
+            log("compiling", f"compiling kernels, once: about {LIKELY} s", seconds=LIKELY)
+        elif (state := compilation.state) is not None and compilation.seconds >= said + OFTEN:
+            said = compilation.seconds
+            log("compiling", state, kernels=compilation.kernels)
+
+    compilation.listener = listen
 
 
 def announce_spark() -> None:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cep.core.kernels import njit
-from cep.core.tiers import stands_for
 
 Words = NDArray[np.uint64]
 
@@ -42,7 +41,7 @@ _ORDER: Words = np.array([*_TURNS, *_TURNS[:2]], np.uint64)
 """In which order each of twelve rounds takes the words of a block; unsigned, so that none is counted from the end."""
 
 
-@njit(cache=True, _nrt=False, forceinline=True)
+@njit(_nrt=False, forceinline=True)
 def _mixed(a, b, c, d, one, other):  # type: ignore[no-untyped-def]
     a = a + b + one
     d = d ^ a
@@ -59,7 +58,7 @@ def _mixed(a, b, c, d, one, other):  # type: ignore[no-untyped-def]
     return a, b, c, d
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _digest(words, length):  # type: ignore[no-untyped-def]
     """The two words of the digest of the first `length` bytes of `words`, which are zero from there to the end of a
     block. The state is h; what a round mixes are h and v."""
@@ -98,4 +97,3 @@ def _by_library(words: Words, length: int) -> tuple[Any, Any]:
 
 digest: Callable[[Any, Any], tuple[Any, Any]] = _digest
 """The digest of a message in a kernel."""
-stands_for(digest, _by_library)

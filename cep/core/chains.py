@@ -51,7 +51,7 @@ def _grown(array: Ints, need: int, fill: int) -> Ints:
 
 
 def _compiled(function: Any) -> Any:
-    return njit(linear=True, cache=True, boundscheck=False)(function)
+    return njit(boundscheck=False)(function)
 
 
 def _append(groups: Any, start: Any, first: Any, last: Any, size: Any, following: Any) -> None:

@@ -147,7 +147,7 @@ def reindex(keys: Ints, count: int, capacity: int) -> Ints:
     return index
 
 
-@njit(cache=True, inline="always")
+@njit(inline="always")
 def mix(hashed, value):  # type: ignore[no-untyped-def]
     """One round of a 64-bit mixer (murmur3's finaliser)."""
     h = np.uint64(hashed) ^ np.uint64(value)
@@ -156,7 +156,7 @@ def mix(hashed, value):  # type: ignore[no-untyped-def]
     return h ^ (h >> np.uint64(33))
 
 
-@njit(linear=True, cache=True, _nrt=False)
+@njit(_nrt=False)
 def _reindex(keys, count, index):  # type: ignore[no-untyped-def]
     """Enter the first `count` keys into an empty index of a power of two, which is larger."""
     mask = np.uint64(index.shape[0] - 1)
@@ -176,7 +176,7 @@ def _reindex(keys, count, index):  # type: ignore[no-untyped-def]
         index[place] = slot
 
 
-@njit(linear=True, cache=True, _nrt=False)
+@njit(_nrt=False)
 def ids_of_one(words, index, table, count, done, insert, joins, ids, fresh):  # type: ignore[no-untyped-def]
     """The same as `ids_of` where a key is one word: most keys are, and of a small table all is in the cache."""
     n = ids.shape[0]
@@ -220,7 +220,7 @@ def ids_of_one(words, index, table, count, done, insert, joins, ids, fresh):  # 
     return count, n
 
 
-@njit(linear=True, cache=True)
+@njit()
 def ids_of(columns, places, index, table, count, done, insert, joins, ids, fresh):  # type: ignore[no-untyped-def]
     """The id of each key from the `done`th on into `ids`, -1 where it is not known and not to `insert`; gives how many
     keys are known then, and how many rows have their ids: not all where a new key has no room in `table`, or in
@@ -282,7 +282,7 @@ def ids_of(columns, places, index, table, count, done, insert, joins, ids, fresh
     return count, n
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def id_of(key, index, table):  # type: ignore[no-untyped-def]
     """The id of one key that joins (an int64 vector), or -1."""
     hashed = np.uint64(0)
@@ -310,7 +310,7 @@ def id_of(key, index, table):  # type: ignore[no-untyped-def]
     return -1
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def id_of_two(first, second, index, table, count):  # type: ignore[no-untyped-def]
     """The id of the key of the first two columns of `table`, where a missing word is a word like others.
 

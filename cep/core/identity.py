@@ -27,7 +27,6 @@ FEW = 16
 _KINDS = {"float": (FLOAT, NAN), "bool": (BOOL, MISSING)}
 """Kinds of values of these types, and what stands for none; the others are whole numbers."""
 
-_QUOTE = pl.Series(['"'])
 _ESCAPED = r"[^ !#-\[\]-~]"
 """What JSON, in ASCII, writes otherwise than it is."""
 
@@ -132,7 +131,8 @@ def _written(column: pl.Series) -> pl.Series:
         return pl.Series(["null"]).new_from_index(0, len(column))
     if type == pl.String:
         odd = column.str.contains(_ESCAPED).to_numpy() if len(column) else None
-        made = _QUOTE + column + _QUOTE
+        quote = pl.Series(['"'])
+        made = quote + column + quote
     elif type == pl.Float64:
         size = np.abs(column.to_numpy())
         odd = ~((size >= 1e-4) & (size < 1e16) | (size == 0))  # it has another exponent there

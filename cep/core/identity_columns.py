@@ -121,7 +121,7 @@ def _letters(column: pl.Series) -> tuple[Bytes, Ints]:
     return letters, ends - ends[0]
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _word(letters, at, word):  # type: ignore[no-untyped-def]
     """Write a word; gives where it ends."""
     for i in range(len(word)):
@@ -129,7 +129,7 @@ def _word(letters, at, word):  # type: ignore[no-untyped-def]
     return at + len(word)
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _quoted(letters, at, texts, start, stop):  # type: ignore[no-untyped-def]
     """Write a text in quotes; gives where it ends, and whether JSON would write it otherwise."""
     odd = False
@@ -143,7 +143,7 @@ def _quoted(letters, at, texts, start, stop):  # type: ignore[no-untyped-def]
     return at, odd
 
 
-@njit(linear=True, cache=True, _nrt=False)
+@njit(_nrt=False)
 def _identities(cells, kinds, places, nones, spans, texts, words, letters, head, made, odd):  # type: ignore[no-untyped-def]
     """Into `made` the digest of each row, DIGITS letters, and into `odd` whether it is none. `words` and `letters` are
     one memory, that of the message, whose first `head` letters are there. It has room for the longest row: LETTERS and

@@ -134,13 +134,13 @@ def _cut(rows: tuple[Codes, Codes, Codes, int]) -> Intervals:
 # --- kernels: each gives columns with room, and how many rows are used ---
 
 
-@njit(cache=True)
+@njit()
 def _within(code):  # type: ignore[no-untyped-def]
     """A finite code that lies within the times there are."""
     return min(max(code, -FAR), FAR)
 
 
-@njit(cache=True)
+@njit()
 def dilated_start(start, low):  # type: ignore[no-untyped-def]
     """An end of the sum is open where one of the two is."""
     if start == -INFINITE or low == -INFINITE:
@@ -148,7 +148,7 @@ def dilated_start(start, low):  # type: ignore[no-untyped-def]
     return _within(start + low - (start & low & 1))
 
 
-@njit(cache=True)
+@njit()
 def dilated_end(end, high):  # type: ignore[no-untyped-def]
     """The same of the end."""
     if end == INFINITE or high == INFINITE:
@@ -156,7 +156,7 @@ def dilated_end(end, high):  # type: ignore[no-untyped-def]
     return _within(end + high + (end & high & 1))
 
 
-@njit(cache=True)
+@njit()
 def eroded_start(start, high):  # type: ignore[no-untyped-def]
     """It is open where it was and `high` is closed; NOWHERE: there is none."""
     if start == -INFINITE:
@@ -164,7 +164,7 @@ def eroded_start(start, high):  # type: ignore[no-untyped-def]
     return NOWHERE if high == INFINITE else _within(start + high + (~start & high & 1))
 
 
-@njit(cache=True)
+@njit()
 def eroded_end(end, low):  # type: ignore[no-untyped-def]
     """The same of the end; -NOWHERE: there is none."""
     if end == INFINITE:
@@ -172,7 +172,7 @@ def eroded_end(end, low):  # type: ignore[no-untyped-def]
     return -NOWHERE if low == -INFINITE else _within(end + low - (~end & low & 1))
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _coalesced(key, start, end):  # type: ignore[no-untyped-def]
     """Rows sorted by key and start; as many rows at most."""
     keys, starts, ends = np.empty_like(key), np.empty_like(start), np.empty_like(end)
@@ -186,7 +186,7 @@ def _coalesced(key, start, end):  # type: ignore[no-untyped-def]
     return keys, starts, ends, count
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _dilated(key, start, end, low, high):  # type: ignore[no-untyped-def]
     """As many rows at most: order stays, and what comes to touch is one."""
     starts, ends = np.empty_like(start), np.empty_like(end)
@@ -195,7 +195,7 @@ def _dilated(key, start, end, low, high):  # type: ignore[no-untyped-def]
     return _coalesced(key, starts, ends)
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _eroded(key, start, end, low, high):  # type: ignore[no-untyped-def]
     """As many rows at most."""
     keys, starts, ends = np.empty_like(key), np.empty_like(start), np.empty_like(end)
@@ -208,7 +208,7 @@ def _eroded(key, start, end, low, high):  # type: ignore[no-untyped-def]
     return keys, starts, ends, count
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _union(key, start, end, other_key, other_start, other_end):  # type: ignore[no-untyped-def]
     """A merge of both; as many rows as both together at most."""
     n, m = len(key), len(other_key)
@@ -229,7 +229,7 @@ def _union(key, start, end, other_key, other_start, other_end):  # type: ignore[
     return keys, starts, ends, count
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _intersection(key, start, end, other_key, other_start, other_end):  # type: ignore[no-untyped-def]
     """Each round passes one row of one side and writes one row at most: as many as both together."""
     n, m = len(key), len(other_key)
@@ -253,7 +253,7 @@ def _intersection(key, start, end, other_key, other_start, other_end):  # type: 
     return keys, starts, ends, count
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _difference(key, start, end, other_key, other_start, other_end):  # type: ignore[no-untyped-def]
     """A row is written before a row of the right that is then passed, or at the end of one of the left: as many as both
     together at most."""
@@ -278,7 +278,7 @@ def _difference(key, start, end, other_key, other_start, other_end):  # type: ig
     return keys, starts, ends, count
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _stretches(key, start, end, other_key, other_start, other_end, low, high):  # type: ignore[no-untyped-def]
     """Where the right held at a displacement back and the left ever since, without displacements of nothing.
 

@@ -8,21 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from llvmlite import ir
-from numba.core import cgutils, imputils, types
-from numba.extending import intrinsic
-from numba.np import arrayobj
-
-from cep.core.tiers import stands_for
-
-# numba's code generation has no types of its own.
-make_array: Any = arrayobj.make_array
-get_or_insert_function: Any = cgutils.get_or_insert_function
-impl_ret_untracked: Any = imputils.impl_ret_untracked
+from cep.core.kernels import Intrinsic
 
 
 def _prefetch(typing_context: Any, array: Any, row: Any) -> Any:
     """Start loading row `row` of a two-dimensional array; changes nothing, and any row number is safe."""
+    from llvmlite import ir
+    from numba.core import cgutils, imputils, types
+    from numba.np import arrayobj
+
+    # numba's code generation has no types of its own.
+    make_array: Any = arrayobj.make_array
+    get_or_insert_function: Any = cgutils.get_or_insert_function
+    impl_ret_untracked: Any = imputils.impl_ret_untracked
     signature = types.void(array, types.int64)
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -42,5 +40,4 @@ def _prefetch(typing_context: Any, array: Any, row: Any) -> Any:
 
 
 # To a kernel it is a function; what it gets there are values, not the types that the code above sees.
-prefetch: Callable[[Any, Any], None] = cast(Any, intrinsic(_prefetch))
-stands_for(prefetch, lambda array, row: None)
+prefetch: Callable[[Any, Any], None] = cast(Any, Intrinsic(_prefetch))

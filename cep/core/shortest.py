@@ -11,12 +11,8 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
-from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 
-from cep.core.kernels import njit
-from cep.core.tiers import stands_for
+from cep.core.kernels import Intrinsic, njit
 
 LETTERS = 24
 """Letters of the longest number: -2.2250738585072014e-308."""
@@ -47,6 +43,8 @@ _FRACTION = np.uint64(2**52 - 1)
 
 def _upper(typing_context: Any, one: Any, other: Any) -> Any:
     """The upper 64 bits of a product, which numba has no type for."""
+    from llvmlite import ir
+    from numba.core import types
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         wide = ir.IntType(128)
@@ -57,11 +55,10 @@ def _upper(typing_context: Any, one: Any, other: Any) -> Any:
 
 
 # To a kernel it is a function; what it gets there are values, not the types that the code above sees.
-upper: Callable[[Any, Any], Any] = cast(Any, intrinsic(_upper))
-stands_for(upper, lambda one, other: np.uint64(int(one) * int(other) >> 64))
+upper: Callable[[Any, Any], Any] = cast(Any, Intrinsic(_upper))
 
 
-@njit(cache=True, _nrt=False, forceinline=True)
+@njit(_nrt=False, forceinline=True)
 def _to_odd(power, by):  # type: ignore[no-untyped-def]
     """The product with a power of ten without its last 128 bits; odd where these say that it is no whole number."""
     lower = _POWERS[power, 0] * by
@@ -70,7 +67,7 @@ def _to_odd(power, by):  # type: ignore[no-untyped-def]
     return (upper(_POWERS[power, 0], by) + carried) | (_1 if total > _1 else _0)
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _shortest(bits):  # type: ignore[no-untyped-def]
     """The shortest digits of a positive float, and by which power of ten they are to be multiplied. The quarters of the
     names of the paper: what reads back as the float lies between `low` and `high`, of which `middle` is nearest."""
@@ -101,7 +98,7 @@ def _shortest(bits):  # type: ignore[no-untyped-def]
     return digits + (_1 if up else _0), k
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def write_digits(letters, at, number):  # type: ignore[no-untyped-def]
     """Write a number without a sign; gives where it ends: after LETTERS at most, as in all of these."""
     end = at + 1
@@ -120,7 +117,7 @@ def write_digits(letters, at, number):  # type: ignore[no-untyped-def]
     return end
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def write_whole(letters, at, number):  # type: ignore[no-untyped-def]
     """Write a whole number, but the least of all, which has no opposite."""
     if number < 0:
@@ -129,7 +126,7 @@ def write_whole(letters, at, number):  # type: ignore[no-untyped-def]
     return write_digits(letters, at, np.uint64(number))
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def write_float(letters, at, bits):  # type: ignore[no-untyped-def]
     """Write the float of these bits, which is finite."""
     if bits < 0:
@@ -159,7 +156,7 @@ def write_float(letters, at, bits):  # type: ignore[no-untyped-def]
     return end + moved
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _with_exponent(letters, at, end, exponent):  # type: ignore[no-untyped-def]
     """Put a point after the first digit, unless there is no other, and an exponent at the end."""
     while end > at + 1 and letters[end - 1] == 48:

@@ -16,7 +16,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from time import monotonic
+from time import monotonic, perf_counter
 from types import FrameType
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
@@ -28,12 +28,14 @@ _STEP = 2.0  # seconds that a step may go on after a request
 
 class Stops:
     """Of this process. `requested`: the number of the signal that somebody listened to, 0: none came. `awaiting`: input
-    is awaited, so a request is granted wherever it is looked for. `status`: that of the command once it has ended."""
+    is awaited, so a request is granted wherever it is looked for. `status`: that of the command once it has ended;
+    `began`: when it began."""
 
     def __init__(self) -> None:
         self.requested = 0
         self.awaiting = False
         self.status: int | None = None
+        self.began: float | None = None
         self._stepping = False
         self._came = 0.0
         self._on_request: Callable[[int], None] | None = None
@@ -41,7 +43,9 @@ class Stops:
         self._breaking = False
 
     def begin(self) -> None:
-        """The process is a command's: from now on both signals end it by 128 and their number, also while it ends."""
+        """The process is a command's: its time counts, and both signals end it by 128 and their number, also while it
+        ends."""
+        self.began = perf_counter()
         atexit.register(self._end)  # the first registered is the last done
         for number in STOPS:
             if signal.getsignal(number) is not signal.SIG_IGN:

@@ -7,12 +7,10 @@ from collections.abc import Callable, Mapping
 from cep.core.errors import CepError, CepErrors, Files, Mistakes, Source
 from cep.core.literals import SECOND
 from cep.core.suggest import did_you_mean
-from cep.language.dialects.datalogmtl.reader import read as read_datalogmtl
 from cep.language.dialects.lars.answer_set_statements import AnswerSetOptions
 from cep.language.dialects.lars.ast import LarsProgram
 from cep.language.dialects.lars.printer import print_program as print_lars
 from cep.language.dialects.lars.programs import lars_tree, parsed_of, program_of
-from cep.language.dialects.rtec.reader import read as read_rtec
 from cep.language.files import apart, blended
 from cep.language.merging import FileTree, one_program
 from cep.language.spelled import spelled
@@ -31,9 +29,23 @@ OWN = ".cep"
 """The suffix of files in our own language."""
 LARS = ("lars", "laser", "lars/n", "laser/n")
 """The dialects that are LARS, in one notation or the other; `/n` where a window of n ticks has n of them."""
+
+
+def _read_datalogmtl(source: Source, tick: int, parameters: Parameters) -> ast.SyntaxTree:
+    from cep.language.dialects.datalogmtl.reader import read
+
+    return read(source, tick, parameters)
+
+
+def _read_rtec(source: Source, tick: int, parameters: Parameters) -> ast.SyntaxTree:
+    from cep.language.dialects.rtec.reader import read
+
+    return read(source, tick, parameters)
+
+
 _READERS: Mapping[str, Callable[[Source, int, Parameters], ast.SyntaxTree]] = {
-    "datalogmtl": read_datalogmtl,
-    "rtec": read_rtec,
+    "datalogmtl": _read_datalogmtl,
+    "rtec": _read_rtec,
 }
 DIALECTS = (*_READERS, *(name for name in LARS if not name.endswith("/n")))
 

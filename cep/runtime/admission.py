@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
@@ -19,7 +20,7 @@ from cep.runtime.fluent_records import closing, may_close
 from cep.runtime.parts import EngineParts
 from cep.runtime.time_slices import TimeSlice
 
-EventBatch = Mapping[str, pl.DataFrame] | Iterable[Event]
+EventBatch: TypeAlias = "Mapping[str, pl.DataFrame] | Iterable[Event]"
 
 
 def receive(parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = False) -> None:

@@ -166,13 +166,13 @@ def _mixed(values: Sequence[object]) -> Ints:
     return np.where(each[0] != MISSING, each[0], np.where(each[1] != MISSING, each[1], each[2]))
 
 
-@njit(cache=True)
+@njit()
 def _fold(hashed, values):  # type: ignore[no-untyped-def]
     for i in range(hashed.shape[0]):
         hashed[i] = mix(hashed[i], values[i])
 
 
-@njit(cache=True)
+@njit()
 def _spelt(stops, data):  # type: ignore[no-untyped-def]
     """A hash of each text, eight bytes at a time."""
     found = np.empty(stops.shape[0] - 1, np.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import repeat
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
@@ -19,11 +20,10 @@ from cep.events import Event, Iri, Value
 
 DerivedTables = Mapping[str, Sequence[Table]]
 """What a step gives: by event, a table a slice."""
-AsFrame = Callable[[Table, Schema, Pool], pl.DataFrame]
+AsFrame: TypeAlias = "Callable[[Table, Schema, Pool], pl.DataFrame]"
 """What makes a frame of a table."""
 
 
-_BOUNDS = pl.Series("bounds", BOUNDS, dtype=pl.String)
 FEW = 1 << 16
 """Occurrences: so many of an event, of several slices, become one frame."""
 
@@ -63,19 +63,19 @@ def _held_frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:
     elif not rows(table) or table[ORDER].min() == table[ORDER].max():
         bounds = _bounds_alike(int(table[ORDER, 0]) if rows(table) else 0, rows(table))
     else:
-        bounds = _BOUNDS.gather(table[ORDER])
+        bounds = _bounds().gather(table[ORDER])
     return pl.DataFrame([start, end, *attributes, bounds])
 
 
 def _bounds_alike(which: int, count: int) -> pl.Series:
     """So many of the same bounds."""
-    return _BOUNDS.new_from_index(which, count) if count > FEW else _few_bounds(which)[:count]
+    return _bounds().new_from_index(which, count) if count > FEW else _few_bounds(which)[:count]
 
 
 @cache
 def _few_bounds(which: int) -> pl.Series:
     """The same bounds often: a frame has a part of them, and shares its memory."""
-    return _BOUNDS.new_from_index(which, FEW)
+    return _bounds().new_from_index(which, FEW)
 
 
 def _times(name: str, times: NDArray[np.int64], infinite: int, late: int) -> pl.Series:
@@ -167,3 +167,8 @@ def _rank(value: Value) -> tuple[str, float, str]:
     if isinstance(value, bool | str):
         return (type(value).__name__, float(value) if isinstance(value, bool) else 0.0, str(value))
     return ("number", float(value), "")
+
+
+@cache
+def _bounds() -> pl.Series:
+    return pl.Series("bounds", BOUNDS, dtype=pl.String)

@@ -7,6 +7,7 @@ not answer (`cep.runtime.admission`).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
@@ -16,7 +17,7 @@ from cep.core.time import FARTHEST
 from cep.core.values import MISSING
 from cep.runtime.parts import EngineParts
 
-Frames = dict[str, pl.DataFrame]
+Frames: TypeAlias = "dict[str, pl.DataFrame]"
 Ends = tuple[int, int]
 """The least and the greatest end of a table."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
@@ -14,7 +15,7 @@ from cep.core.schema import Schema
 from cep.core.values import Pool
 from cep.runtime.decode import DerivedTables, argument_series, frames, table_frame
 
-Frames = dict[str, pl.DataFrame]
+Frames: TypeAlias = "dict[str, pl.DataFrame]"
 Ints = NDArray[np.int64]
 BEGINNINGS = [BEGINS, BEGINS_AT, BEFORE]
 _BEGINS, _CLOSED = (np.zeros(KINDS, np.int64) for _ in range(2))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
@@ -23,10 +25,8 @@ from cep.runtime.fluent_changes import as_changes, changes_of, with_begun
 from cep.runtime.impossible import refuse_impossible
 from cep.runtime.revision.row_changes import RowChanges
 
-Frames = dict[str, pl.DataFrame]
-_SIGNS = {sign: pl.Series(CHANGE, [sign], dtype=pl.Int8).new_from_index(0, FEW) for sign in (-1, 1)}
-"""The same sign often: a frame has a part of them, and shares its memory."""
-Origins = Callable[[str, Table], Sequence[pl.Series]]
+Frames: TypeAlias = "dict[str, pl.DataFrame]"
+Origins: TypeAlias = "Callable[[str, Table], Sequence[pl.Series]]"
 """The columns that say where occurrences of an event come from."""
 
 
@@ -225,8 +225,8 @@ def _one_after_another(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
 def _signs(sign: int, count: int) -> list[pl.Series]:
     """So many times the same sign, as a column."""
     if count > FEW:
-        return [_SIGNS[sign].new_from_index(0, count)]
-    return [_SIGNS[sign][:count]]
+        return [_same_sign(sign).new_from_index(0, count)]
+    return [_same_sign(sign)[:count]]
 
 
 def _apart(withdrawn: Frames, added: Frames) -> tuple[Frames, Frames]:
@@ -239,3 +239,9 @@ def _apart(withdrawn: Frames, added: Frames) -> tuple[Frames, Frames]:
     both = (withdrawn, added), (added, withdrawn)
     first, second = ({name: without(t, others.get(name)) for name, t in tables.items()} for tables, others in both)
     return {n: t for n, t in first.items() if t.height}, {n: t for n, t in second.items() if t.height}
+
+
+@cache
+def _same_sign(sign: int) -> pl.Series:
+    """The same sign often: a frame has a part of them, and shares its memory."""
+    return pl.Series(CHANGE, [sign], dtype=pl.Int8).new_from_index(0, FEW)

@@ -16,6 +16,7 @@ from cep.app.meter import Meter, charts
 from cep.app.metrics import MetricsCollector
 from cep.app.pipeline import Interrupt
 from cep.app.program_thread import ProgramThread
+from cep.core.compilation import compilation
 from cep.core.errors import NO_ROOM, CepError
 from cep.core.prefixes import PREFIXES
 from cep.core.time import FARTHEST
@@ -259,6 +260,7 @@ def _unstored(program: ServedProgram, text: str) -> CepError:
 
 def _trouble(run: ProgramThread, history: StoreListener, store: StoreProcess, sources: Sources) -> str | None:
     """Why the server is not ready, None: it is. It is not until each source has been there once: what is sent before
-    may be lost."""
+    may be lost; nor while it compiles kernels."""
     awaited = f"waiting for {', '.join(sorted(sources.awaited))}" if sources.awaited else None
-    return run.failed or history.trouble or (awaited if store.alive else "the store is being opened again")
+    waits = compilation.state or awaited if store.alive else "the store is being opened again"
+    return run.failed or history.trouble or waits

@@ -17,7 +17,6 @@ from cep.core.errors import CepError, reason_of
 from cep.core.fluents import EDGES
 from cep.core.private_files import private_folder
 from cep.core.suggest import astray
-from cep.core.tiers import compile_at_once
 from cep.engine import Engine
 from cep.runtime.options import EngineOptions
 from cep.runtime.snapshot import DAMAGED
@@ -82,7 +81,6 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
     live = any(one.size is None for one in found)
     if live:
         engine.refuse_endless("a live input")
-        compile_at_once()
     silence = _silence(options, live)
     warn(warnings_of(engine, source.name, options.knowledge.predicates), options.rules, options.log)
     announce_compiling(options.log)

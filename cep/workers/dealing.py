@@ -109,7 +109,7 @@ def _texts(
     return PackedColumn(name, "texts", [[Copied(ends)], pieces])
 
 
-@njit(linear=True, cache=True)
+@njit()
 def deal_rows(hashed, partitions, count):  # type: ignore[no-untyped-def]
     """The rows by partition, each partition's in their order; where those of each end; how many rows each group has.
 

@@ -57,7 +57,7 @@ def _values(series: pl.Series, infinite: int = 0) -> Ints:
     return (series.fill_null(infinite) if series.null_count() else series).to_numpy()
 
 
-@njit(linear=True, cache=True)
+@njit()
 def merge_order(end, start, arrival, bounds):  # type: ignore[no-untyped-def]
     """The rows by (end, start, arrival), what ties by its part, where part p is from bounds[p] to bounds[p + 1]; and
     whether each part is in that order, without which the rows are not. Each row has a place."""

@@ -212,14 +212,14 @@ def text_buffers(series: pl.Series) -> tuple[Ints, Bytes]:
     return ends, np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _take(values, rows, out):  # type: ignore[no-untyped-def]
     """`out` has a place for each of the rows, all of which are rows of `values`."""
     for i in range(rows.shape[0]):
         out[i] = values[rows[i]]
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _take_texts(stops, data, rows, out):  # type: ignore[no-untyped-def]
     """`out` has so many bytes as the texts of these rows have together."""
     o = 0
@@ -229,7 +229,7 @@ def _take_texts(stops, data, rows, out):  # type: ignore[no-untyped-def]
             o += 1
 
 
-@njit(linear=True, cache=True)
+@njit()
 def taken_ends(stops, rows, ends, at, base):  # type: ignore[no-untyped-def]
     """Writes where the texts of these rows end, the first beginning at `base`: into `ends` from `at` on, which has a
     place for each. Where the last ends."""

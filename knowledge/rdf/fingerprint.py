@@ -78,4 +78,4 @@ def _hash(characters: Any, ends: Any, seed: Any, out: Any) -> None:
         out[i] = h
 
 
-_hash = njit(cache=True, boundscheck=False)(_hash)
+_hash = njit(boundscheck=False)(_hash)

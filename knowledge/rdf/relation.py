@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from cep.core.kernels import njit
 from cep.core.values import Ints
 
 Rounds = NDArray[np.int32]
@@ -79,7 +79,7 @@ def _apart(within: Any, values: Any, out: Any) -> Any:
     return count
 
 
-_apart = njit(cache=True)(_apart)
+_apart = njit()(_apart)
 _SIMILAR = 256
 
 

@@ -360,7 +360,7 @@ def _before(a: Any, b: Any, c: Any, i: Any, x: Any, y: Any, z: Any, j: Any, widt
     return equal != 0
 
 
-_before = njit(cache=True, boundscheck=False)(_before)
-_locate = njit(linear=True, cache=True, boundscheck=False)(_locate)
-_put = njit(linear=True, cache=True, boundscheck=False)(_put)
-_take = njit(linear=True, cache=True, boundscheck=False)(_take)
+_before = njit(boundscheck=False)(_before)
+_locate = njit(boundscheck=False)(_locate)
+_put = njit(boundscheck=False)(_put)
+_take = njit(boundscheck=False)(_take)

@@ -77,4 +77,4 @@ def _unite(parents: Any, first: Any, second: Any) -> None:
             parents[a] = b
 
 
-_unite = njit(cache=True)(_unite)
+_unite = njit()(_unite)

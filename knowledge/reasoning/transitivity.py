@@ -97,4 +97,4 @@ def _walked(
     return pairs, count
 
 
-_walked = njit(cache=True)(_walked)
+_walked = njit()(_walked)

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, concat, rows
 from cep.core.stable_order import ranks, stable_order, stable_order_of
-from cep.operators.goals.intrinsics import bare, bare_linear
+from cep.operators.goals.intrinsics import bare
 from cep.operators.goals.keys import mix
 
 SELDOM = 16
 """One of so many."""
 
 
-@bare_linear
+@bare
 def _disorder(table):  # type: ignore[no-untyped-def]
     """0: sorted; 1: only inside instants unsorted; 2: unsorted by end. Without a branch a row, which half of the time
     would be guessed wrong."""
@@ -33,7 +33,7 @@ def _disorder(table):  # type: ignore[no-untyped-def]
     return 1 if inside > 0 else 0
 
 
-@njit(cache=True)
+@njit()
 def _unsorted(table, first, last):  # type: ignore[no-untyped-def]
     """Whether rows of one end are not sorted by (start, order)."""
     for i in range(first + 1, last):
@@ -44,7 +44,7 @@ def _unsorted(table, first, last):  # type: ignore[no-untyped-def]
     return False
 
 
-@njit(cache=True)
+@njit()
 def _sort_instants(table):  # type: ignore[no-untyped-def]
     """The permutation that sorts each run of equal ends by (start, order), stably; False: a long one is to be sorted
     otherwise."""
@@ -75,7 +75,7 @@ def _sort_instants(table):  # type: ignore[no-untyped-def]
     return permutation, True
 
 
-@njit(linear=True, cache=True)
+@njit()
 def take(table, index):  # type: ignore[no-untyped-def]
     """The occurrences at `index`, in its order."""
     taken = np.empty((table.shape[0], index.shape[0]), np.int64)
@@ -110,7 +110,7 @@ def _places(words, mask, found):  # type: ignore[no-untyped-def]
         made += mask[k]
 
 
-@njit(linear=True, cache=True)
+@njit()
 def with_constant(table, row, value, chosen):  # type: ignore[no-untyped-def]
     """The occurrences that have this value in a row of the table, with the rows `chosen`."""
     index = np.empty(table.shape[1], np.int64)
@@ -160,7 +160,7 @@ def _same(table, i, j, since):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _counted(table, since, numbers):  # type: ignore[no-untyped-def]
     """Write of each row of a sorted table how many before it are equal to it in interval and in all words from `since`
     on; gives how many rows have some."""
@@ -199,7 +199,7 @@ def _counted(table, since, numbers):  # type: ignore[no-untyped-def]
     return doubles
 
 
-@bare_linear
+@bare
 def _plain(table):  # type: ignore[no-untyped-def]
     """Whether the table is sorted by arrival, and no occurrence seen at once to be there twice."""
     for i in range(1, table.shape[1]):

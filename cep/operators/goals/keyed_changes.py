@@ -13,7 +13,7 @@ import numpy as np
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, contiguous, rows
 from cep.core.stable_order import stable_order
 from cep.operators.goals.contract import Ints
-from cep.operators.goals.intrinsics import bare_linear, inside
+from cep.operators.goals.intrinsics import bare, inside
 
 # of a change: the key, how many rows come, and then the row
 KEY, TIMES, ROW = range(3)
@@ -26,7 +26,7 @@ SPREAD = 8
 """Times the changes: where more keys are known, changes are sorted without a look at each of these."""
 
 
-@bare_linear
+@bare
 def collected(table, slots, words, made):  # type: ignore[no-untyped-def]
     """The rows of a table that have a key, as changes; `words`: the rows of the table that their words are in."""
     count = 0
@@ -41,7 +41,7 @@ def collected(table, slots, words, made):  # type: ignore[no-untyped-def]
     return count
 
 
-@bare_linear
+@bare
 def _by_key(changes, begins, made):  # type: ignore[no-untyped-def]
     """Changes sorted by key, otherwise as they come; `begins` has a zero for each key and one more."""
     for i in range(changes.shape[0]):
@@ -73,7 +73,7 @@ def _before(changes, c, d):  # type: ignore[no-untyped-def]
     return False
 
 
-@bare_linear
+@bare
 def _by_row(changes):  # type: ignore[no-untyped-def]
     """Put changes that are sorted by key in order of their rows; False: too many of a key are not, and some are."""
     first = 0
@@ -93,7 +93,7 @@ def _by_row(changes):  # type: ignore[no-untyped-def]
     return True
 
 
-@bare_linear
+@bare
 def _netted(changes):  # type: ignore[no-untyped-def]
     """Make equal ones of sorted changes one; gives how many are left."""
     count = first = 0

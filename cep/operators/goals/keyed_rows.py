@@ -16,7 +16,7 @@ from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table
 from cep.core.room import filled_room, roomy
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import Ints
-from cep.operators.goals.intrinsics import bare, bare_linear, inside
+from cep.operators.goals.intrinsics import bare, inside
 from cep.operators.goals.keyed_changes import KEY, ROW, TIMES
 from cep.operators.goals.keys import grow
 
@@ -119,7 +119,7 @@ def put(rows, i, j, changes, c, which, words, bag):  # type: ignore[no-untyped-d
     return i, j, c + 1, times < 0 or (times > 1 and not bag)
 
 
-@bare_linear
+@bare
 def _change(rows, spans, changes, words, bag):  # type: ignore[no-untyped-def]
     """Put changes in, for which each key has room; gives how many were none."""
     c = wrong = 0
@@ -138,7 +138,7 @@ def _change(rows, spans, changes, words, bag):  # type: ignore[no-untyped-def]
     return wrong
 
 
-@bare_linear
+@bare
 def _moved(rows, spans, keys, rooms, used):  # type: ignore[no-untyped-def]
     """Give keys other places, with so much room, from `used` on, where there is room for all of them."""
     for i in range(len(keys)):
@@ -150,7 +150,7 @@ def _moved(rows, spans, keys, rooms, used):  # type: ignore[no-untyped-def]
     return used
 
 
-@bare_linear
+@bare
 def _closed_up(rows, spans, order):  # type: ignore[no-untyped-def]
     """The rows of all keys where they are, without what lies between; `order`: the keys as they lie."""
     used = 0
@@ -164,7 +164,7 @@ def _closed_up(rows, spans, order):  # type: ignore[no-untyped-def]
     return used
 
 
-@bare_linear
+@bare
 def _packed(rows, spans, made):  # type: ignore[no-untyped-def]
     """The rows of all keys into `made`, one after the other, each with the room that it is to have."""
     used = 0
@@ -177,7 +177,7 @@ def _packed(rows, spans, made):  # type: ignore[no-untyped-def]
     return used
 
 
-@bare_linear
+@bare
 def _forgotten(rows, spans, keys, floor, before, kept):  # type: ignore[no-untyped-def]
     """Rows of these keys that end at or before `floor` go; the last words of the last of them are kept in `before`,
     if there are any."""
@@ -195,7 +195,7 @@ def _forgotten(rows, spans, keys, floor, before, kept):  # type: ignore[no-untyp
         spans[key, COUNT] = count - gone
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _at(rows, spans, keys, ends, words, bag, made):  # type: ignore[no-untyped-def]
     """The rows of these keys that have these ends, each with the number of the pair, and of a `bag` as often as it is
     there; they grow as they must."""
@@ -215,7 +215,7 @@ def _at(rows, spans, keys, ends, words, bag, made):  # type: ignore[no-untyped-d
     return made, count
 
 
-@bare_linear
+@bare
 def _counted(rows, spans, keys, after, until, words, bag, runs):  # type: ignore[no-untyped-def]
     """Where the rows of each key begin and end that end after a time and at or before another; returns how many these
     are, each as often as it is there."""
@@ -231,7 +231,7 @@ def _counted(rows, spans, keys, after, until, words, bag, runs):  # type: ignore
     return count
 
 
-@bare_linear
+@bare
 def _listed(rows, runs, words, bag, made):  # type: ignore[no-untyped-def]
     """The rows of these runs, each as often as it is there, into `made`, which has room for them."""
     count = 0
@@ -243,7 +243,7 @@ def _listed(rows, runs, words, bag, made):  # type: ignore[no-untyped-def]
                 count += 1
 
 
-@bare_linear
+@bare
 def _short(rows, spans, changes, short):  # type: ignore[no-untyped-def]
     """The keys that have no room for all their changes, with how many these are, and the first end of rows and changes;
     gives how many keys."""
@@ -260,7 +260,7 @@ def _short(rows, spans, changes, short):  # type: ignore[no-untyped-def]
     return count
 
 
-@bare_linear
+@bare
 def _still_short(spans, short, count):  # type: ignore[no-untyped-def]
     """Which of them are so, or nearly so, when what could go has gone: they come first; gives how many."""
     left = 0

@@ -20,7 +20,7 @@ from cep.core.room import SPARE
 Ints = NDArray[np.int64]
 
 
-@njit(cache=True)
+@njit()
 def grow(array, needed):  # type: ignore[no-untyped-def]
     """`array` with room for at least `needed` rows, its rows kept."""
     larger = np.empty((max(needed, SPARE * array.shape[0]), array.shape[1]), np.int64)

@@ -20,7 +20,7 @@ from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, concat,
 from cep.core.time import Frontier
 from cep.operators.goals.arrival import as_set, by_arrival, first_of_equal
 from cep.operators.goals.contract import Arrays, Goal, Ints
-from cep.operators.goals.intrinsics import bare_linear
+from cep.operators.goals.intrinsics import bare
 from cep.operators.goals.keyed_changes import KEY, ROW, changes_of, parts_of, signed, words_of
 from cep.operators.goals.keyed_rows import KeyedRows
 from cep.operators.goals.keys import Keys
@@ -178,7 +178,7 @@ class SetReviser:
         return self.rows.nbytes + self.known.nbytes
 
 
-@bare_linear
+@bare
 def _instants(one, other, keys, ends):  # type: ignore[no-untyped-def]
     """The keys and ends of two lists of changes, each pair once; gives how many."""
     i = j = count = 0

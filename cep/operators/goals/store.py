@@ -76,7 +76,7 @@ def put(hot, cold, count, table, i, slot, side, width):  # type: ignore[no-untyp
         cold[own, np.uint64(HEADER + k)] = table[np.uint64(FIRST + k), row]
 
 
-@njit(cache=True, inline="always")
+@njit(inline="always")
 def ask_ahead(store, chains, slots, i, stored, supersedes, own, searches, searched, onward):  # type: ignore[no-untyped-def]
     """Ask for the memory that the arrivals after the `i`th will need: the rows before one that is `stored` in its `own`
     chain, and the rows that one which `searches` will look at, from the end `searched` of the other chain `onward`."""
@@ -110,7 +110,7 @@ def ask_ahead(store, chains, slots, i, stored, supersedes, own, searches, search
                     prefetch(store, store[p, onward])
 
 
-@njit(cache=True, inline="always")
+@njit(inline="always")
 def ask_absent_ahead(store, chains, slots, i):  # type: ignore[no-untyped-def]
     """Ask for the memory of what is to be absent for the arrivals after the `i`th: the latest under each one's key."""
     n = slots.shape[0]
@@ -128,7 +128,7 @@ def ask_absent_ahead(store, chains, slots, i):  # type: ignore[no-untyped-def]
                 prefetch(store, store[t, PREVIOUS])
 
 
-@njit(cache=True, inline="always")
+@njit(inline="always")
 def link(store, chains, slot, head, p):  # type: ignore[no-untyped-def]
     """Append row `p` to the chain of `slot`. Every slot that `Keys` gave has its row in `chains` (`more_chains`)."""
     tail = chains[np.uint64(slot), head + 1]
@@ -275,7 +275,7 @@ def feed(waiting, count, arrival, start, order, arguments, width):  # type: igno
     return True
 
 
-@njit(cache=True, inline="always")
+@njit(inline="always")
 def sortable(bits, is_float):  # type: ignore[no-untyped-def]
     """A value's bits as an integer that sorts like the value; missing is least."""
     if is_float == 0:
@@ -285,7 +285,7 @@ def sortable(bits, is_float):  # type: ignore[no-untyped-def]
     return bits if bits >= 0 else bits ^ np.int64(0x7FFFFFFFFFFFFFFF)
 
 
-@njit(linear=True, cache=True)
+@njit()
 def rows_table(store, cold, index, width):  # type: ignore[no-untyped-def]
     """Rows of a store as a table."""
     table = np.empty((FIRST + width, index.shape[0]), np.int64)
@@ -300,7 +300,7 @@ def rows_table(store, cold, index, width):  # type: ignore[no-untyped-def]
     return table
 
 
-@njit(linear=True, cache=True)
+@njit()
 def live(hot, cold, count, within, reach_left, reach_right, watermark):  # type: ignore[no-untyped-def]
     """The rows of a store that may still be needed after `watermark`: those that began less than `within` ago, and
     ended less than the reach of their side ago."""
@@ -317,7 +317,7 @@ def live(hot, cold, count, within, reach_left, reach_right, watermark):  # type:
     return keep[:n]
 
 
-@njit(linear=True, cache=True)
+@njit()
 def compacted(store, keep):  # type: ignore[no-untyped-def]
     """A store of just these rows, with room to grow."""
     fresh = np.empty((max(keep.shape[0], SPARE * max(8, keep.shape[0])), store.shape[1]), np.int64)
@@ -331,7 +331,7 @@ def renumber(cold: Ints, count: int, keys: Keys) -> Keys:
     return Keys.of(*_renumbered(cold, count, keys.table, keys.count))
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _renumbered(cold, count, keys, slots):  # type: ignore[no-untyped-def]
     numbers = np.full(max(slots, 1), -1, np.int64)
     fresh = np.empty((max(slots, SPARE * 8), keys.shape[1]), np.int64)
@@ -386,7 +386,7 @@ def shrunk(array: Ints, count: int) -> Ints:
     return array if array.shape[0] <= max(8 * count, 1 << 17) else array[: 2 * count + 1024].copy()
 
 
-@njit(cache=True)
+@njit()
 def relink(hot, cold, count, chains, in_order):  # type: ignore[no-untyped-def]
     """Chain the rows of a store anew, in their order, or sorted by arrival. A row of a negative slot is in no chain."""
     for p in range(count):

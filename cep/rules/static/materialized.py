@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -337,7 +338,10 @@ class _Index:
         return index, parts
 
 
-_TICKS = {"time": pl.Datetime("us", "UTC"), "duration": pl.Duration("us")}
+@cache
+def _ticks() -> dict[str, pl.DataType]:
+    """The types of columns that polars reads as microseconds."""
+    return {"time": pl.Datetime("us", "UTC"), "duration": pl.Duration("us")}
 
 
 def series_of(column: Column, type: str, pool: Pool) -> pl.Series:
@@ -348,7 +352,7 @@ def series_of(column: Column, type: str, pool: Pool) -> pl.Series:
         return pl.Series(column, nan_to_null=True)
     series = pl.Series(column)
     series = pl.select(pl.when(series != MISSING).then(series)).to_series()
-    return series.cast(_TICKS.get(type, pl.Boolean() if type == "bool" else pl.Int64()))
+    return series.cast(_ticks().get(type, pl.Boolean() if type == "bool" else pl.Int64()))
 
 
 def type_of(dtype: pl.DataType) -> str | None:
@@ -375,6 +379,6 @@ def column_of(series: pl.Series, type: str, pool: Pool) -> Column:
     if type == "float":
         column = series.cast(pl.Float64).fill_null(np.nan).to_numpy()
         return np.where(np.isfinite(column), column, np.nan)
-    if type in _TICKS:
+    if type in _ticks():
         series = series.cast(pl.Duration("us") if type == "duration" else pl.Datetime("us"))
     return series.cast(pl.Int64, strict=False).fill_null(MISSING).to_numpy()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 import polars as pl
 
@@ -225,7 +226,7 @@ def converted(series: pl.Series, type: str, format: TimeFormat | None = None) ->
         return made
     dtype = series.dtype
     if dtype == pl.Null:
-        return series.cast(_DTYPES[type])
+        return series.cast(_dtypes()[type])
     text = dtype == pl.String or isinstance(dtype, pl.Categorical | pl.Enum)
     if type in ("string", "iri"):
         return series.cast(pl.String) if text or (type == "string" and dtype.is_integer()) else None
@@ -249,12 +250,12 @@ def converted(series: pl.Series, type: str, format: TimeFormat | None = None) ->
     if dtype == pl.Time:
         return (series.cast(pl.Int64) // 1_000).cast(pl.Duration("us"))  # nanoseconds since midnight
     if dtype.is_numeric():
-        return (series.cast(pl.Float64) * 1_000_000).round().cast(pl.Int64, strict=False).cast(_DTYPES[type])
+        return (series.cast(pl.Float64) * 1_000_000).round().cast(pl.Int64, strict=False).cast(_dtypes()[type])
     if type == "time" and dtype == pl.Duration:
-        return series.cast(_DTYPES["duration"])
+        return series.cast(_dtypes()["duration"])
     if not text:
         fits = dtype == pl.Duration if type == "duration" else dtype in (pl.Date, pl.Datetime)
-        return series.cast(_DTYPES[type]) if fits else None
+        return series.cast(_dtypes()[type]) if fits else None
     texts = series.cast(pl.String)
     if type == "time" and not any(map(is_clock, texts.drop_nulls().unique())):
         return _read(texts, read_time).cast(pl.Datetime("us"))
@@ -263,10 +264,13 @@ def converted(series: pl.Series, type: str, format: TimeFormat | None = None) ->
 
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
-_DTYPES: Mapping[str, pl.DataType] = {
-    "int": pl.Int64(), "float": pl.Float64(), "bool": pl.Boolean(), "string": pl.String(), "iri": pl.String(),
-    "time": pl.Datetime("us"), "duration": pl.Duration("us"),
-}  # fmt: skip
+
+@cache
+def _dtypes() -> Mapping[str, pl.DataType]:
+    return {
+        "int": pl.Int64(), "float": pl.Float64(), "bool": pl.Boolean(), "string": pl.String(), "iri": pl.String(),
+        "time": pl.Datetime("us"), "duration": pl.Duration("us"),
+    }  # fmt: skip
 
 
 def _read(texts: pl.Series, reader: Callable[[str], int]) -> pl.Series:

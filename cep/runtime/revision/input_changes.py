@@ -99,7 +99,7 @@ def _taken_one_by_one(pushed: Table, withdraws: Bools, known: Table, words: Sequ
     return contiguous(known[:, taken[: len(before)]]), coming, np.flatnonzero(unknown[len(before) :])
 
 
-@njit(cache=True)
+@njit()
 def _matched(kinds, goes, places, stack, taken, unknown):  # type: ignore[no-untyped-def]
     """Rows sorted by kind, and otherwise in turn, which are at these `places`: each that `goes` takes the last of its
     kind that has come and was not `taken`; where there is none it is `unknown`. `stack` has room for all."""

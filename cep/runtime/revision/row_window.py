@@ -177,7 +177,7 @@ class RowWindow:
         return run
 
 
-@njit(cache=True)
+@njit()
 def _alike(run, table, words, buckets, chained, places):  # type: ignore[no-untyped-def]
     """The places in a run of the rows that a table has, both sorted by end, by these words. Of an end of more than FEW
     rows of the table these are looked up by their hash: `buckets` has room for a power of two that is at least twice as
@@ -221,7 +221,7 @@ def _alike(run, table, words, buckets, chained, places):  # type: ignore[no-unty
     return places[:count, 0].copy()
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _hashed(table, row, words):  # type: ignore[no-untyped-def]
     """A hash of these words of a row."""
     found = np.uint64(0)
@@ -230,7 +230,7 @@ def _hashed(table, row, words):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(cache=True, _nrt=False)
+@njit(_nrt=False)
 def _equal(one, row, other, its, words):  # type: ignore[no-untyped-def]
     """Whether a row of a table and one of another have these words alike."""
     for word in words:

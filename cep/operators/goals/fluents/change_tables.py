@@ -70,7 +70,7 @@ def _changes(table: Table, kind_row: int) -> tuple[Ints, Ints, Ints, int]:
     return made[0, :count], made[1, :count], made[2, :count], last
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _codes(table, kind_row, kinds, made):  # type: ignore[no-untyped-def]
     """Places, codes and beginnings of the changes among the rows, which are as many at most; gives how many, and the
     last code. No row is written before as many were read."""
@@ -85,7 +85,7 @@ def _codes(table, kind_row, kinds, made):  # type: ignore[no-untyped-def]
     return count, last
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _arguments(table, places):  # type: ignore[no-untyped-def]
     """A table with the arguments of these rows, and nothing else."""
     made = np.empty((table.shape[0], len(places)), np.int64)
@@ -100,7 +100,7 @@ def put_changes(table: Table, kind_row: int, code: Ints, begins: Ints, delay: in
     _put(table, kind_row, code, begins, delay)
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _put(table, kind_row, code, begins, delay):  # type: ignore[no-untyped-def]
     """A row of `code` for each of the table."""
     for i in range(table.shape[1]):
@@ -115,7 +115,7 @@ def _put(table, kind_row, code, begins, delay):  # type: ignore[no-untyped-def]
         table[kind_row, i] = kind
 
 
-@njit(linear=True, cache=True)
+@njit()
 def put_tuples(table, first, known, keys, column):  # type: ignore[no-untyped-def]
     """Into the columns from `first` on those of the tuples of these numbers, from `column` on: a key for each row of
     the table."""

@@ -68,7 +68,7 @@ def in_order(key: Ints, code: Ints, begins: Ints, first: int = 1) -> Changes:
     return Changes(*made)
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _by_instant(key, code, begins, first, made):  # type: ignore[no-untyped-def]
     """The rows into `made`, which has room for them, where their instants go up already: those of one instant by code
     and then by what begins or ends, which together are four kinds. False: the instants do not go up."""
@@ -110,7 +110,7 @@ def _by_instant(key, code, begins, first, made):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _settled(key, code, begins, first, made):  # type: ignore[no-untyped-def]
     """The rows into `made`, which has room for them, sorted by insertion. False: some are too far from their places."""
     for i in range(len(code)):

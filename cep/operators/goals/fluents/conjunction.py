@@ -87,14 +87,14 @@ def _turned(state, chains, p, key, begun, turn):  # type: ignore[no-untyped-def]
     return 2 if alone else 1
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _linked(state, chains, keys):  # type: ignore[no-untyped-def]
     """All tuples hold, in this order; their cells and those of their keys are there."""
     for p in range(len(keys)):
         link(state, chains, p, keys[p], p)
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _meet(  # type: ignore[no-untyped-def]
     order, count, begins, tuples, keys, negated, turn, left, right, left_chains, right_chains, pairs
 ):
@@ -141,7 +141,7 @@ def _meet(  # type: ignore[no-untyped-def]
     return pairs, made
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _put_pairs(table, pairs, known, columns, place, first):  # type: ignore[no-untyped-def]
     """Into the rows from `first` on of a table of pairs the columns of the tuples that stand at `place` in them."""
     for row in range(len(columns)):

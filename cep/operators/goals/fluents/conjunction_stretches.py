@@ -26,7 +26,7 @@ CELLS = 4
 HEAD, TAIL = range(2)
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _lose(  # type: ignore[no-untyped-def]
     count, tuples, keys, negated, left, right, left_chains, right_chains, left_gone, right_gone, pairs
 ):
@@ -61,7 +61,7 @@ def _lose(  # type: ignore[no-untyped-def]
     return pairs, made
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _facing(keys, chains, state, gone, pairs):  # type: ignore[no-untyped-def]
     """Of each key the tuples of a side that go on: rows (row, tuple), which grow as they must, and how many."""
     made = 0

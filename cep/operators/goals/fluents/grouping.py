@@ -45,13 +45,13 @@ SIZE, THERE = range(2)
 WORDS = 4
 
 
-@njit(cache=True)
+@njit()
 def _kept(kind):  # type: ignore[no-untyped-def]
     """Whether a partial result takes values out again."""
     return kind == partial.COUNT or kind == partial.COUNT_VALUES or kind == partial.SUM_INT
 
 
-@njit(cache=True)
+@njit()
 def _ranked(kind, parameter, found):  # type: ignore[no-untyped-def]
     """What values come to that were put in their order: how many kinds of them there are, or one between them."""
     count = len(found)
@@ -78,7 +78,7 @@ def _ranked(kind, parameter, found):  # type: ignore[no-untyped-def]
     return as_bits(low + (high - low) * share + 0.0)
 
 
-@njit(cache=True)
+@njit()
 def _most_often(k, head, size, state, values, ranks):  # type: ignore[no-untyped-def]
     """The value that is there most often, the least of several: `ranks` are what values sort by."""
     found, rank = np.empty(size, np.int64), np.empty(size, np.int64)
@@ -100,7 +100,7 @@ def _most_often(k, head, size, state, values, ranks):  # type: ignore[no-untyped
     return MISSING
 
 
-@njit(cache=True)
+@njit()
 def _result(kind, parameter, k, head, size, state, values, ranks):  # type: ignore[no-untyped-def]
     """The bits of a result over the tuples of a group, `size` of them, from the first on."""
     if kind == wide_partial.MODE or kind == wide_partial.MODE_FLOAT:
@@ -122,7 +122,7 @@ def _result(kind, parameter, k, head, size, state, values, ranks):  # type: igno
     return partial.outcome(kind, n, x, y)
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _regroup(  # type: ignore[no-untyped-def]
     order, slots, code, begins, tuples, kinds, parameters, turn, state, chains, groups, values, ranks
 ):

@@ -36,7 +36,7 @@ OPEN = END_OF_TIME
 """The last code of what still holds."""
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _absorb(edges, tuples, slots, kind_row, cells, count, newest, latest):  # type: ignore[no-untyped-def]
     """Take edges in, at most an interval for each, for which `cells` has room; gives how many there are then."""
     for j in range(edges.shape[1]):
@@ -60,7 +60,7 @@ def _absorb(edges, tuples, slots, kind_row, cells, count, newest, latest):  # ty
     return count
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _ask(left, slots, at_row, back, negated, single, cells, newest, pairs):  # type: ignore[no-untyped-def]
     """Pairs (row of the left, tuple, name), which grow as they must, and how many; `negated`: one for each left that
     meets nothing. `single`: a key has one tuple, whose intervals are in order."""

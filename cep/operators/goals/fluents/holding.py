@@ -45,7 +45,7 @@ DID, OLD_KEY, OLD_AFTER, OLD_BEFORE, OLD_NAME = range(5)
 NOTHING, LINKED, UNLINKED = range(3)
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _meet(  # type: ignore[no-untyped-def]
     left, right, left_slots, tuples, right_slots, kind_row, negated, state, chains, pairs, journal
 ):
@@ -109,7 +109,7 @@ def _meet(  # type: ignore[no-untyped-def]
     return pairs, made
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _undo(tuples, journal, state, chains):  # type: ignore[no-untyped-def]
     """Takes back what rows of the right did, the last first: chains are then linked as they were (Knuth, Dancing
     links, 2000)."""

@@ -10,7 +10,7 @@ from cep.core.fluents import BEGINS, ENDS
 from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START
 from cep.core.time import END_OF_TIME
-from cep.operators.goals.intrinsics import bare_linear, inside
+from cep.operators.goals.intrinsics import bare, inside
 from cep.operators.goals.keyed_changes import COMES, GOES, KEY, ROW, TIMES
 from cep.operators.goals.keyed_rows import (
     AT,
@@ -70,7 +70,7 @@ def _passed(edges, i, lists, places, which):  # type: ignore[no-untyped-def]
         _out_of(lists, places, OTHER, tuple_)
 
 
-@njit(cache=True)
+@njit()
 def _met(left, lists, places, which, negated, differing, pairs, count):  # type: ignore[no-untyped-def]
     """Pairs (number of the row of the left, tuple) of a row, which grow as they must, and how many there are then: with
     what holds in a sweep, `differing`: and not in the other; `negated`: with nothing, where nothing does."""
@@ -107,7 +107,7 @@ def _emptied(lists, places):  # type: ignore[no-untyped-def]
         lists[which, 0] = 0
 
 
-@bare_linear
+@bare
 def _held(edges, at, before, most, lists, places):  # type: ignore[no-untyped-def]
     """The tuples of a key that hold behind the edges from `at` to `before`, held and hold: the last edges of so many
     are beginnings. Gives whether they are among so many edges at `most`; else the lists stay."""
@@ -148,7 +148,7 @@ def _next_change(edge_changes, c, stop, left_changes, d, until):  # type: ignore
     return min(edge, _next_end(left_changes, 0, 0, left_changes, d, until))
 
 
-@njit(linear=True, cache=True)
+@njit()
 def sweep(  # type: ignore[no-untyped-def]
     edge_changes, edges, edge_spans, left_changes, left, left_spans, before_now, negated, wholly, lists, places, found,
     was, now, ended,
@@ -240,7 +240,7 @@ def sweep(  # type: ignore[no-untyped-def]
     return found, counted, was, old, now, new, ends, again, wrong
 
 
-@bare_linear
+@bare
 def edges_of(table, kind_row, slots, tuples, made):  # type: ignore[no-untyped-def]
     """The rows of a fluent's table of changes that begin or end one of its tuples, and have a key, as changes; gives
     how many."""
@@ -273,7 +273,7 @@ def _into_table(found, pairs, i, times, sign, tuples, taken, table, place):  # t
     return place
 
 
-@bare_linear
+@bare
 def told(found, was, now, tuples, taken, table):  # type: ignore[no-untyped-def]
     """Pairs of occurrences and tuples, those that were and those that are, each as often as its occurrence was or is
     there, as a table of changes; `taken`: the places of the words of tuples that it has."""
@@ -284,7 +284,7 @@ def told(found, was, now, tuples, taken, table):  # type: ignore[no-untyped-def]
         place = _into_table(found, now, i, words + 1, COMES, tuples, taken, table, place)
 
 
-@bare_linear
+@bare
 def told_rows(found, was, now):  # type: ignore[no-untyped-def]
     """How many rows these come to."""
     count, words = 0, found.shape[1] - 2
@@ -295,7 +295,7 @@ def told_rows(found, was, now):  # type: ignore[no-untyped-def]
     return count
 
 
-@bare_linear
+@bare
 def count_held(edges, spans, changes):  # type: ignore[no-untyped-def]
     """With the edges of keys from their first change on how many tuples hold after them: edges of one begin and end
     by turns."""
@@ -310,7 +310,7 @@ def count_held(edges, spans, changes):  # type: ignore[no-untyped-def]
         c = same_key(changes, c)
 
 
-@bare_linear
+@bare
 def without_ended(edges, spans, keys, floor, latest):  # type: ignore[no-untyped-def]
     """Of edges of these keys that are at or before `floor` all go but the beginning of what holds there. `latest` has a
     cell for every tuple."""

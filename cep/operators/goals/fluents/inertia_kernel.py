@@ -166,7 +166,7 @@ def decide(state, keys, t, now, deadlines, wanted, given, count, number):  # typ
     return count, NEVER
 
 
-@njit(linear=True, cache=True)
+@njit()
 def inertia(  # type: ignore[no-untyped-def]
     transitions, slots, value_row, kind_row, deadlines, wanted, watermark, latest, state, heap, counts, given
 ):

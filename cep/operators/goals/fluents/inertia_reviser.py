@@ -36,7 +36,7 @@ from cep.operators.goals.fluents.inertia_kernel import (
     touch,
 )
 from cep.operators.goals.fluents.timers import put_timer
-from cep.operators.goals.intrinsics import bare_linear, inside
+from cep.operators.goals.intrinsics import bare, inside
 from cep.operators.goals.keyed_changes import COMES, GOES, KEY, NONE, ROW, changes_of
 from cep.operators.goals.keyed_rows import (
     AT,
@@ -83,7 +83,7 @@ def _instant(table, first, last, now, state, keys, deadlines, wanted, given, cou
     return count
 
 
-@njit(cache=True)
+@njit()
 def _time_passes(table, until, state, keys, deadlines, wanted, given, count, number):  # type: ignore[no-untyped-def]
     """The deadlines of a key up to `until`, where no transition is before; what is given grows as it must."""
     while state[0, HOLDS] and state[0, DUE] <= until:
@@ -142,7 +142,7 @@ def _without_both(was, before, old, now, first, new):  # type: ignore[no-untyped
     return kept, left
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _revise(  # type: ignore[no-untyped-def]
     table, spans, before, changes, deadlines, wanted, since, until, tells, was, now, ended
 ):
@@ -231,7 +231,7 @@ def _into(given, i, sign, known, valued, table, place):  # type: ignore[no-untyp
     table[FIRST + width + valued, place] = given[i, 7]
 
 
-@bare_linear
+@bare
 def _told(was, now, known, valued, table):  # type: ignore[no-untyped-def]
     """Rows that were given, and that are, as a table of changes."""
     for i in range(was.shape[0]):
@@ -240,7 +240,7 @@ def _told(was, now, known, valued, table):  # type: ignore[no-untyped-def]
         _into(now, i, COMES, known, valued, table, was.shape[0] + i)
 
 
-@bare_linear
+@bare
 def _become(state, heap, counts, slots, ended):  # type: ignore[no-untyped-def]
     """The keys at these slots have these cells now; there is room for a deadline of each."""
     for i in range(len(slots)):
@@ -351,7 +351,7 @@ class InertiaReviser:
         return self.rows.nbytes + self.known.nbytes
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _passed(cells, time, deadlines, wanted):  # type: ignore[no-untyped-def]
     """The cells of keys when time has come so far, after their last transitions."""
     state, keys = np.zeros((1, CELLS), np.int64), np.zeros((1, STOPPER + 1), np.int64)

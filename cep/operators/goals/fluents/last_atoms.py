@@ -38,7 +38,7 @@ NEXT, TUPLE = range(2)
 C_USED, C_FREE = range(2)
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _arrived(keys, slots, code, atoms, oldest, of_keys, pool, counts, opening, closing):  # type: ignore[no-untyped-def]
     """Atoms with their keys, tuples (-1: none) and codes, in order. Gives how many rows (code, tuple) of `opening` and
     of `closing` were written: one an atom at most, for which they have room, as `pool` has for the atoms and `of_keys`
@@ -81,7 +81,7 @@ def _arrived(keys, slots, code, atoms, oldest, of_keys, pool, counts, opening, c
     return begun, ended
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _kept(of_keys, count, pool, found):  # type: ignore[no-untyped-def]
     """The atoms of the keys, key by key in order: rows (key, tuple) into `found`, which has room for all; how many."""
     made = 0

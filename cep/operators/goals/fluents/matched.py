@@ -22,7 +22,7 @@ from cep.operators.goals.fluents.change_tables import put_changes
 from cep.operators.goals.fluents.changes import in_order
 from cep.operators.goals.fluents.conjunction import ConjunctionGoal
 from cep.operators.goals.fluents.conjunction_stretches import ConjunctionSpec, Side
-from cep.operators.goals.intrinsics import bare_linear
+from cep.operators.goals.intrinsics import bare
 from cep.operators.goals.keys import Keys
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def matches(spec: ConjunctionSpec) -> bool:
     return all(sorted(side.key) == list(side.columns) for side in (spec.left, spec.right))
 
 
-@bare_linear
+@bare
 def _matched(  # type: ignore[no-untyped-def]
     left, left_code, left_begins, right, right_code, right_begins, negated, flags, made
 ):

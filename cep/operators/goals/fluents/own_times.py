@@ -50,7 +50,7 @@ HOLDS, GIVEN, TIMED = 1, 2, 4
 OPENS, CLOSES = range(2)
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _clipped(slots, code, begins, done, until, bounds, flags, heap, waiting, key, at, kind):  # type: ignore[no-untyped-def]
     """Takes changes from row `done` on, sorted by code, and the timers up to a code; gives how many changes were taken,
     how many timers are left and how many changes were made. It stops where `key`, `at` and `kind` have no room for

@@ -17,7 +17,7 @@ COUNT, BEFORE = range(2)
 """Of a tuple: how many things support it; how many did before the code at which it changes, -1: it does not."""
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _passed(opening, closing, until, state, touched, key, code, begins):  # type: ignore[no-untyped-def]
     """Takes of both queues, sorted by code, the rows (code, tuple) up to a code; gives how many of each, and how many
     changes. Of one tuple all of a code are one. `state` has a row for each tuple; `touched` and what is made have room

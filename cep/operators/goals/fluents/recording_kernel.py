@@ -13,7 +13,7 @@ from cep.core.relation import END, FIRST, IDENTITY, ORDER, START
 from cep.core.time import FARTHEST
 from cep.core.values import MISSING
 from cep.operators.goals.fluents.timers import drop_timer, order_timers, put_timer
-from cep.operators.goals.intrinsics import bare, bare_linear, inside
+from cep.operators.goals.intrinsics import bare, inside
 
 C_START, C_END, C_ORDER, C_NAME, CELLS = range(5)
 """A tuple: codes of the ends of its interval (NOTHING: it has none), order and name of its first record."""
@@ -51,7 +51,7 @@ def _over(cells, slot, ended, counts):  # type: ignore[no-untyped-def]
     cells[slot, C_END] = NOTHING
 
 
-@bare_linear
+@bare
 def ends_of(records, width, made):  # type: ignore[no-untyped-def]
     """The codes of the ends of records into `made`, two rows with a place for each. Gives the latest end, how many
     records close others, how many have no end, whether the starts go up."""
@@ -76,7 +76,7 @@ def ends_of(records, width, made):  # type: ignore[no-untyped-def]
     return latest, closing, lasting, rising
 
 
-@bare_linear
+@bare
 def joined_all(slots, start, end, order, name, done, watermark, cells, known, counts, begun, ended):  # type: ignore[no-untyped-def]
     """The same as `joined` where the pieces are many of all tuples, the first `known` of the cells: all of them are
     looked at, and none has a timer. Intervals that time alone ends come by tuple."""
@@ -109,7 +109,7 @@ def joined_all(slots, start, end, order, name, done, watermark, cells, known, co
     counts[N_TIMERS], counts[N_NEXT] = UNTIMED, following
 
 
-@bare_linear
+@bare
 def set_timers(cells, timers, known, heap, counts):  # type: ignore[no-untyped-def]
     """A timer for each of the first `known` tuples whose interval ends; no other has one. `heap` has room for them."""
     count = 0
@@ -124,7 +124,7 @@ def set_timers(cells, timers, known, heap, counts):  # type: ignore[no-untyped-d
     order_timers(heap, count)
 
 
-@bare_linear
+@bare
 def joined(slots, start, end, order, name, done, watermark, cells, timers, heap, counts, begun, ended):  # type: ignore[no-untyped-def]
     """Takes pieces, sorted by start, and gives the intervals that begin after `done` and those that are over at the
     watermark: as many begin as there are pieces at most; each that ends was held before, by a tuple of a piece or one
@@ -183,7 +183,7 @@ def _gone(cells, timers, slot, watermark, ended, counts):  # type: ignore[no-unt
     return until
 
 
-@bare_linear
+@bare
 def _past(cells, timers, heap, counts, watermark, ended):  # type: ignore[no-untyped-def]
     """What is over by time alone goes, a timer each. One by one they are taken off the heap; where they are many of all
     timers, all are looked at instead."""
@@ -208,7 +208,7 @@ def _past(cells, timers, heap, counts, watermark, ended):  # type: ignore[no-unt
         order_timers(heap, left)
 
 
-@bare_linear
+@bare
 def next_end(cells, timers, heap, counts):  # type: ignore[no-untyped-def]
     """The code of the earliest end; INFINITE: there is none."""
     if counts[N_TIMERS] == UNTIMED:
@@ -227,7 +227,7 @@ def next_end(cells, timers, heap, counts):  # type: ignore[no-untyped-def]
     return INFINITE
 
 
-@bare_linear
+@bare
 def keep(slots, start, end, order, name, cells, timers, heap, counts):  # type: ignore[no-untyped-def]
     """Tuples that hold nothing yet hold this, one interval each: the cells have room for all slots, the heap for a
     timer each."""
@@ -281,7 +281,7 @@ def _settled(table, since, until, turn):  # type: ignore[no-untyped-def]
     return True
 
 
-@bare_linear
+@bare
 def put_rows(begun, ended, by_end, wanted, known, turn, table):  # type: ignore[no-untyped-def]
     """The rows that tell of intervals: for each that begins and each that ends one of each kind `wanted`, for which
     there is room. `by_end`: in which order intervals end. They are in order of arrival, those of one interval by the

@@ -102,7 +102,7 @@ class Rows:
         return pairs[:made, 0], pairs[:made, 1]
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _chained(keys, count, heads, following):  # type: ignore[no-untyped-def]
     """Rows from `count` on are the first of their keys' chains; there is room for all rows and keys."""
     for i in range(len(keys)):
@@ -111,7 +111,7 @@ def _chained(keys, count, heads, following):  # type: ignore[no-untyped-def]
             heads[keys[i], 0] = count + i
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _met(keys, starts, ends, heads, following, table, pairs):  # type: ignore[no-untyped-def]
     """Rows (row, row of the table), which grow as they must, and how many."""
     made = 0

@@ -46,7 +46,7 @@ from cep.operators.goals.fluents.change_tables import (
 )
 from cep.operators.goals.fluents.changes import in_order
 from cep.operators.goals.fluents.supports_stretches import COUNT, SINCE, SupportsSpec, SupportsStretches, counted
-from cep.operators.goals.intrinsics import bare_linear, inside
+from cep.operators.goals.intrinsics import bare, inside
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.state_tables import NumberedState, StateTable, tuples_of
@@ -69,7 +69,7 @@ def _row(table, place, start, end, order, kind, known, slot):  # type: ignore[no
     return place + 1
 
 
-@bare_linear
+@bare
 def _become(slots, code, begins, state, wanted, known, delay, table):  # type: ignore[no-untyped-def]
     """What becomes of a fluent by changes of what supports its tuples, in order, at one code those that begin first:
     rows of the kinds `wanted`, into `table`, and how many. It has room for all that changes which begin can make, and

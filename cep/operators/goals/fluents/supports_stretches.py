@@ -25,7 +25,7 @@ from cep.operators.goals.keys import Keys
 COUNT, SINCE = range(2)
 
 
-@njit(linear=True, cache=True)
+@njit()
 def counted(slots, code, begins, state):  # type: ignore[no-untyped-def]
     """Changes in order, at one code those that begin first. Gives which rows change whether their tuple holds, as many
     at most, and since when it holds or held. `state` has room for all slots."""

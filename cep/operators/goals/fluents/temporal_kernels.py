@@ -11,7 +11,7 @@ from cep.core.interval_sets import INFINITE, dilated_end, dilated_start, eroded_
 from cep.core.prefetch import prefetch
 from cep.core.temporal_operators import DILATE, ERODE, LAST, SINCE, UNTIL
 from cep.operators.goals.fluents.timers import drop_timer, order_timers, put_timer
-from cep.operators.goals.intrinsics import bare_linear, inside
+from cep.operators.goals.intrinsics import bare, inside
 
 R_KIND, R_LOW, R_HIGH, R_LEAST, R_WIDTH = range(5)
 """A rule: what is done, displacements from low to high (negative: ahead), the least length in microseconds."""
@@ -182,7 +182,7 @@ def _give(state, pool, counts, key, until, keys, codes, begins):  # type: ignore
     return code
 
 
-@bare_linear
+@bare
 def due_keys(state, pool, heap, counts, until, due):  # type: ignore[no-untyped-def]
     """The keys whose result changes up to a code, in no order, into `due`, which has a place for each timer; gives how
     many. Their timers go.
@@ -228,7 +228,7 @@ def _due(state, pool, code, key, until):  # type: ignore[no-untyped-def]
     return following
 
 
-@bare_linear
+@bare
 def next_due(state, pool, heap, counts):  # type: ignore[no-untyped-def]
     """When time alone changes a result next; INFINITE: never."""
     while counts[C_TIMERS] > 0:
@@ -247,7 +247,7 @@ def next_due(state, pool, heap, counts):  # type: ignore[no-untyped-def]
     return INFINITE
 
 
-@bare_linear
+@bare
 def intervals_kept(state, pool, keys, out):  # type: ignore[no-untyped-def]
     """The intervals of some keys, key by key in order, into `out`, which has a row for each."""
     count = 0
@@ -259,7 +259,7 @@ def intervals_kept(state, pool, keys, out):  # type: ignore[no-untyped-def]
             row = pool[row, P_NEXT]
 
 
-@bare_linear
+@bare
 def keep_intervals(state, pool, heap, counts, keys, rows):  # type: ignore[no-untyped-def]
     """The intervals of keys that have none yet, WAITING each, as `intervals_kept` gives them, and a timer for each key:
     the pool has room for as many rows more, the heap for as many timers."""
@@ -289,7 +289,7 @@ def _known(rule, code):  # type: ignore[no-untyped-def]
     return min(known, code - 1) if rule[R_KIND] >= SINCE else known
 
 
-@bare_linear
+@bare
 def touch(state, keys, touched, count, room):  # type: ignore[no-untyped-def]
     """Puts those of the keys that are not there yet behind the first `count` of `touched`, which has a place for each;
     gives how many they are then, and `room` with two changes more for each interval that waits of those."""
@@ -305,7 +305,7 @@ def touch(state, keys, touched, count, room):  # type: ignore[no-untyped-def]
     return count, room
 
 
-@bare_linear
+@bare
 def advance(  # type: ignore[no-untyped-def]
     rule, left_key, left_code, left_begins, right_key, right_code, right_begins, touched, until, state,
     pool, counts, heap, keys, codes, begins,

@@ -7,7 +7,7 @@ owner, who drops what is not.
 
 from __future__ import annotations
 
-from cep.operators.goals.intrinsics import bare, bare_linear, inside
+from cep.operators.goals.intrinsics import bare, inside
 
 
 @inside
@@ -70,7 +70,7 @@ def drop_timer(heap, count, ordered=None):  # type: ignore[no-untyped-def]
     return count
 
 
-@bare_linear
+@bare
 def order_timers(heap, count):  # type: ignore[no-untyped-def]
     """Makes rows (code, key) in any order a heap."""
     for i in range((count + 2) >> 2, -1, -1):

@@ -224,7 +224,7 @@ def run(code, first, last, literals, stack, partner, p, offset, current, partner
     return 1
 
 
-@njit(cache=True, inline="always")
+@njit(inline="always")
 def _side(a, y):  # type: ignore[no-untyped-def]
     """Whether an int is less than a float (-1), equal (0) or greater (1), exactly."""
     x = np.float64(a)
@@ -236,7 +236,7 @@ def _side(a, y):  # type: ignore[no-untyped-def]
     return -1 if a < b else 1 if a > b else 0
 
 
-@njit(cache=True, inline="always")
+@njit(inline="always")
 def _compare(which, a, b):  # type: ignore[no-untyped-def]
     if which == 0:
         return 1 if a == b else 0

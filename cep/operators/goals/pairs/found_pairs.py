@@ -7,7 +7,7 @@ import numpy as np
 from cep.core.kernels import njit
 from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, IDENTITY, ORDER, START
-from cep.operators.goals.intrinsics import bare_linear, prefetch
+from cep.operators.goals.intrinsics import bare, prefetch
 from cep.operators.goals.pairs.partner_choice import better
 from cep.operators.goals.store import ARRIVAL, BEGIN, END, FAR, GONE, HEADER, NAME, NEXT, SLOT, unlink
 
@@ -15,7 +15,7 @@ from cep.operators.goals.store import ARRIVAL, BEGIN, END, FAR, GONE, HEADER, NA
 CLOSE = 32
 
 
-@njit(linear=True, cache=True)
+@njit()
 def consume(pairs, allowed, tie, by_left, by_right, by_float, hot, cold, keep_right, chains):  # type: ignore[no-untyped-def]
     """The chronological choice among pairs that are all those fitting, in order of arrival, and are `allowed`.
 
@@ -57,7 +57,7 @@ def consume(pairs, allowed, tie, by_left, by_right, by_float, hot, cold, keep_ri
     return taken
 
 
-@njit(cache=True, inline="always")
+@njit(inline="always")
 def follows(table, at, start, end, order):  # type: ignore[no-untyped-def]
     """Whether row `at` of the table arrives after an occurrence."""
     if table[T_END, at] != end:
@@ -65,7 +65,7 @@ def follows(table, at, start, end, order):  # type: ignore[no-untyped-def]
     return table[START, at] > start or (table[START, at] == start and table[ORDER, at] > order)
 
 
-@bare_linear
+@bare
 def assemble(  # type: ignore[no-untyped-def]
     pairs, hot, cold, right, right_stored, take_left, take_right, sorts, places, table, names
 ):

@@ -24,7 +24,7 @@ def bounds_of(relation: IntervalRelation) -> Sequence[int]:
     return numbers
 
 
-@njit(cache=True)
+@njit()
 def relates(spec, at, a, b, c, d):  # type: ignore[no-untyped-def]
     """Whether L = [a, b] and R = [c, d] have the relation whose numbers are in `spec` from `at` on."""
     for place in range(at + 1, at + 1 + 3 * spec[at], 3):

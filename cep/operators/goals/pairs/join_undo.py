@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ROW, ROW_NEXT, ROW_PREVIOUS = range(3)
 
 
-@njit(linear=True, cache=True)
+@njit()
 def _linked(hot, chains, slots, found):  # type: ignore[no-untyped-def]
     """The rows in the chains of these slots, each with what it is linked to. `found` has room for some, and grows."""
     count = 0

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 SAFE = -2
 
 
-@njit(cache=True)
+@njit()
 def _unless(  # type: ignore[no-untyped-def]
     left, absent, left_slots, absent_slots, duration, store, cold, count, first, chains, watermark
 ):

@@ -14,7 +14,7 @@ from cep.operators.goals.windows.window_group import ENTERED, ROWS, give, leave
 from cep.operators.goals.windows.window_input import LAST_EVENTS, LAST_TIME
 
 
-@njit(cache=True)
+@njit()
 def slide_on(rows, numbers, results, windows):  # type: ignore[no-untyped-def]
     """Rows enter their groups' windows, and what is too old leaves. Gives the results by end, those of an instant in
     the order of their last rows.

@@ -44,7 +44,7 @@ from cep.operators.goals.windows.window_input import EACH, EVERY
 AHEAD, LINE = 24, 8
 
 
-@njit(linear=True, cache=True)
+@njit()
 def deal(rows, results, store, first, number):  # type: ignore[no-untyped-def]
     """All rows are in the store from `first` on, one of so many groups after the other, each one's in their order; in
     LEAST which row it is. There is room for them."""

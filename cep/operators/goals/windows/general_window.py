@@ -56,7 +56,7 @@ RESULTS, EDGES, PLACE, GOING, NODES, MADE, NAMED = range(7)
 PROGRESS = 7
 
 
-@njit(cache=True)
+@njit()
 def advance(rows, numbers, results, windows, watermark, lineage):  # type: ignore[no-untyped-def]
     """Rows enter their groups' windows, and time goes on to the watermark. Gives the results in order of arrival,
     edges, which are (result, name of a row in it), for lineage, and the array of the trees' nodes, which is larger
@@ -104,7 +104,7 @@ def advance(rows, numbers, results, windows, watermark, lineage):  # type: ignor
     return table, edges[: progress[EDGES]], nodes
 
 
-@njit(cache=True)
+@njit()
 def more_room(array, needed):  # type: ignore[no-untyped-def]
     """The array, or a larger one with its rows, in which so many have room."""
     return grow(array, needed) if array.shape[0] < needed else array

@@ -32,19 +32,19 @@ from cep.operators.goals.store import sortable
 DISTINCT, FIRST_FLOAT, LAST_FLOAT = 12, 13, 14
 
 
-@njit(cache=True, inline="always")
+@njit(inline="always")
 def lift(kind, value):  # type: ignore[no-untyped-def]
     """How many values one value is: none when it is missing."""
     return 0 if kind != COUNT and (value == MISSING or value == NAN) else 1
 
 
-@njit(cache=True, inline="always")
+@njit(inline="always")
 def around(x, u):  # type: ignore[no-untyped-def]
     """The sum in 64 bits. Unsigned, where the compiler may not suppose that it never goes round them."""
     return np.int64(np.uint64(x) + np.uint64(u))
 
 
-@njit(cache=True)
+@njit()
 def combine(kind, n, x, y, m, u, v):  # type: ignore[no-untyped-def]
     """(n, x, y), older, and (m, u, v), younger, together."""
     if m == 0:
@@ -84,7 +84,7 @@ def combine(kind, n, x, y, m, u, v):  # type: ignore[no-untyped-def]
     return total, u, 0
 
 
-@njit(cache=True)
+@njit()
 def outcome(kind, n, x, y):  # type: ignore[no-untyped-def]
     """The bits of a partial result's value."""
     if kind == COUNT or kind == COUNT_VALUES or kind == DISTINCT:

@@ -16,7 +16,7 @@ AHEAD = 8
 """How many results ahead one is asked for."""
 
 
-@njit(cache=True)
+@njit()
 def in_order(made, found, edges, step):  # type: ignore[no-untyped-def]
     """The results `found` of `made`, a row each, as a table sorted by (end, start, order of arrival), and of equal
     ones the first that has the lesser identity, which a table has not. Edges name their results by their new numbers.
@@ -64,7 +64,7 @@ def in_order(made, found, edges, step):  # type: ignore[no-untyped-def]
     return table
 
 
-@njit(linear=True, cache=True)
+@njit()
 def sort_by(made, found, first, last, column, step):  # type: ignore[no-untyped-def]
     """What stands from `first` to before `last` is sorted by a column, stably: by some bits of it after the other. All
     values are the least and some times `step`, 1 where that is not known."""

@@ -21,7 +21,7 @@ SHORT = 64
 AHEAD, LINE = 12, 8
 
 
-@njit(cache=True)
+@njit()
 def turn(table, values, slots, events, kinds, rings, keys, lineage):  # type: ignore[no-untyped-def]
     """Rows enter their groups' rings; a result a group and instant comes out.
 

@@ -87,7 +87,7 @@ def drop_oldest(store, groups, slot):  # type: ignore[no-untyped-def]
     return head
 
 
-@njit(cache=True)
+@njit()
 def fold(store, slot, groups, kinds):  # type: ignore[no-untyped-def]
     """The back part becomes the front: each row gets the result from itself to the youngest."""
     younger = -1
@@ -114,7 +114,7 @@ def fold(store, slot, groups, kinds):  # type: ignore[no-untyped-def]
             groups[slot, GROUP + 3 * k] = 0
 
 
-@njit(cache=True)
+@njit()
 def slide(  # type: ignore[no-untyped-def]
     table, values, slots, events, duration, kinds, store, count, groups, keys, tally_index, tallies, tally_count,
     lineage
@@ -232,7 +232,7 @@ def slide(  # type: ignore[no-untyped-def]
     return made[:, :out], edges[:edge_count], count, tally_count
 
 
-@njit(linear=True, cache=True)
+@njit()
 def regroup(store, keep, groups, numbers, fresh_groups, kinds):  # type: ignore[no-untyped-def]
     """Rows `keep` of the store moved together; groups get the numbers in `numbers`, values new tallies.
 

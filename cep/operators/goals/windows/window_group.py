@@ -232,7 +232,7 @@ def name(edges, count, out, store, head):  # type: ignore[no-untyped-def]
     return count
 
 
-@njit(cache=True)
+@njit()
 def rebuild(store, groups, kinds, nodes, state):  # type: ignore[no-untyped-def]
     """All trees anew, from the rows in windows. Gives their nodes, in a larger array where they had no room."""
     state[ordered_multiset.USED] = 0
@@ -251,7 +251,7 @@ def rebuild(store, groups, kinds, nodes, state):  # type: ignore[no-untyped-def]
     return nodes
 
 
-@njit(linear=True, cache=True)
+@njit()
 def gathered(store, groups, numbers, total, capacity):  # type: ignore[no-untyped-def]
     """The groups that get a number, so many in all, with the rows that are in their windows, a group's together in
     their order: (store, groups, how many rows). The store has room for `capacity` times as many rows, and for all."""

@@ -1,0 +1,332 @@
+"""Where compiled kernels come from: from the package, else from a cache, else numba compiles them and they are kept.
+
+**The package** holds kernels for some sorts of processors (`TARGETS`), which a wheel brings and `make run` makes
+(`build_kernels.py`). A process uses the best that its processor runs. They are code of the package like any other.
+
+**The cache** is in a clone beside the sources, of an installed package in the user's cache, and where there is a
+`NUMBA_CACHE_DIR`, there. Numba would keep kernels beside their sources, where `pip uninstall` leaves them. Numba
+unpickles what is kept, so a folder that others may write to is not used.
+
+Both are found for as long as nothing has changed that a kernel was made of: its own module, the kernels it calls,
+constants of other modules (a hash of all of them), numba, and numba's settings.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import os
+import platform
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import numba
+from llvmlite.binding import get_host_cpu_features
+from numba.core import config as numbas
+from numba.core import types
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.core.compiler import CompileResult
+from numba.core.dispatcher import Dispatcher
+
+from cep.core.compilation import compilation
+from cep.core.kernel_files import KernelFile
+from cep.core.private_files import others_may_write
+from cep.core.signals import stops
+from cep.core.user_cache import asked_cache, own_cache
+
+ROOT = Path(__file__).resolve().parents[2]
+"""The folder of our packages."""
+COMPILED = ROOT / "cep" / "compiled"
+"""The folder of the kernels in the package, a folder for each target."""
+ORIGIN = "origin"
+"""The file beside kept kernels that names the folder of their packages: when that is gone, they are of no use."""
+
+config: Any = numbas
+unliteral: Any = types.unliteral  # numba's functions have no types of their own
+_compile: Any = Dispatcher._compile_for_args  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A sort of processors: LLVM's name for it, `NUMBA_CPU_NAME`, and features that one of them has."""
+
+    name: str
+    needs: frozenset[str] = frozenset()
+
+    @property
+    def folder(self) -> Path:
+        """The kernels in the package for this target, on this system and in this Python."""
+        return COMPILED / f"{sys.platform}-{platform.machine().lower()}-{self.name}-{sys.implementation.cache_tag}"
+
+    def magic_tuple(self) -> tuple[str, ...]:
+        """What numba asks of a code generator for the key of a kernel."""
+        return (self.folder.name,)
+
+
+_V2 = frozenset({"cx16", "popcnt", "sse3", "sse4.1", "sse4.2", "ssse3"})
+_V3 = _V2 | {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"}
+TARGETS = {
+    "x86_64": (Target("x86-64-v3", _V3), Target("x86-64-v2", _V2)),
+    "amd64": (Target("x86-64-v3", _V3), Target("x86-64-v2", _V2)),
+    "aarch64": (Target("generic"),),
+    "arm64": (Target("generic"),),
+}
+"""By machine, the fastest first."""
+SETTINGS = ("BOUNDSCHECK", "DEBUGINFO_DEFAULT", "LOOP_VECTORIZE", "OPT", "SLP_VECTORIZE")
+"""Those of numba that change the code it makes."""
+
+_OURS = ("cep", "connectors", "knowledge")
+_HOLDS_KERNELS = re.compile(r"\bnjit\b|^@(?:bare|inside)", re.MULTILINE)
+_IMPORT = re.compile(r"^from ((?:cep|connectors|knowledge)(?:\.\w+)*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
+
+
+BUILDING = "SEMCEP_BUILD_KERNELS"
+"""The variable of the environment that names the target that processes compile kernels for, into the package."""
+
+
+@cache
+def _built() -> Target | None:
+    """The target that this process compiles for."""
+    name = os.environ.get(BUILDING)
+    return None if name is None else next(each for each in targets() if each.name == name)
+
+
+def targets() -> tuple[Target, ...]:
+    """The targets for machines like this one, the fastest first."""
+    return TARGETS.get(platform.machine().lower(), ())
+
+
+@cache
+def target() -> Target | None:
+    """The target whose kernels this process takes from the package; None: none fits, or numba is told what to make."""
+    if config.CPU_NAME is not None or config.CPU_FEATURES is not None:
+        return None
+    features = get_host_cpu_features()
+    return next((each for each in targets() if all(features.get(name) for name in each.needs)), None)
+
+
+def dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    """Numba's dispatcher of a kernel, whose compiled code is looked for and kept as said above."""
+    kernel = numba.njit(**options)(function)
+    called, compiled = kernel.get_call_template, kernel.compile
+    kernel._cache = found = KernelCache(function)
+
+    def compile(signature: Any) -> Any:
+        with found.compiling():
+            return compiled(signature)
+
+    def compile_for(*arguments: Any, **named: Any) -> Any:
+        stops.between()  # to compile some hundred takes a minute
+        with _no_collection():
+            return _compile(kernel, *arguments, **named)
+
+    def template(given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """What it calls is compiled once for numbers, and not again for each constant that it is called with."""
+        return called(tuple(map(unliteral, given)), {name: unliteral(each) for name, each in named.items()})
+
+    kernel.get_call_template, kernel.compile, kernel._compile_for_args = template, compile, compile_for
+    return kernel
+
+
+class KernelCache(FunctionCache):
+    """The compiled code of one kernel, by signature."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._py_func = function
+        self._module: str = function.__module__
+        self._held: ExitStack | None = None
+        self.enable()  # type: ignore[no-untyped-call]
+
+    def __repr__(self) -> str:
+        return f"<kernel {self._module}.{self._py_func.__qualname__}>"
+
+    @cached_property
+    def _impl(self) -> CompileResultCacheImpl:
+        return _Kept(self._py_func)  # type: ignore[no-untyped-call]
+
+    @cached_property
+    def _cache_file(self) -> KernelFile:  # type: ignore[override]
+        if (built := _built()) is not None:
+            return self._in_package(built)
+        locator = self._impl.locator
+        return KernelFile(locator.get_cache_path(), self._impl.filename_base, locator.get_source_stamp())  # type: ignore[no-untyped-call]
+
+    @property
+    def cache_path(self) -> str:
+        return self._cache_file.folder
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The compiled code for a signature; None: numba is to compile it."""
+        target_context.refresh()
+        fitting = target() if _built() is None else None
+        if fitting is not None:
+            with suppress(OSError):  # sources that are no files
+                payload = self._in_package(fitting).load(self._index_key(sig, fitting))
+                if payload is not None:
+                    return CompileResult._rebuild(target_context, *payload)  # type: ignore[no-untyped-call]
+        found = self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        if found is None and self._held is not None:
+            self._held.enter_context(self._cache_file.alone())
+            found = self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+            if found is None:
+                self._held.enter_context(compilation.one())
+            self._held = None
+        return found
+
+    @contextmanager
+    def compiling(self) -> Iterator[None]:
+        """Compile the kernel in the block, unless it is found: then other processes wait until the end of the block."""
+        with ExitStack() as self._held:
+            yield
+
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        return super()._index_key(sig, _built() or codegen)  # type: ignore[no-untyped-call]
+
+    def _in_package(self, target: Target) -> KernelFile:
+        """Raises OSError."""
+        name = f"{self._module}.{self._py_func.__qualname__}"
+        return KernelFile(str(target.folder), name, stamp(self._module))  # type: ignore[no-untyped-call]
+
+
+def stamp(module: str) -> str:
+    """What kernels of a module depend on besides numba. Raises OSError."""
+    settings = " ".join(f"{name}={int(getattr(config, name) or 0)}" for name in SETTINGS)
+    return f"{made_of(module)} {settings}"
+
+
+class Locator(_CacheLocator):
+    """Where the kernels of a file of ours are kept."""
+
+    def __init__(self, module: str, folder: Path) -> None:
+        self._module, self._folder = module, folder
+
+    def get_cache_path(self) -> str:
+        return str(self._folder)
+
+    def ensure_cache_path(self) -> None:
+        """It may be written: that was seen when it was chosen."""
+
+    def get_source_stamp(self) -> str:
+        return stamp(self._module)
+
+    def get_disambiguator(self) -> str:
+        return ""  # no two kernels of a module have one name, and one that moves takes the place of itself
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> Locator | None:
+        """None: it is not ours, or there is no place for it; then numba looks for one. RuntimeError: others may write
+        to the places that there are."""
+        path = Path(py_file).resolve()
+        if not path.is_relative_to(ROOT) or path.relative_to(ROOT).parts[0] not in _OURS:
+            return None
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        subpath: str = _CacheLocator.get_suitable_cache_subpath(str(path))  # type: ignore[no-untyped-call]
+        shared = None
+        with suppress(OSError):  # sources that are no files
+            made_of(module)
+            for place in _places(path.parent, subpath):
+                with suppress(OSError):
+                    if _is_own(place):
+                        return cls(module, place)
+                    shared = place
+        if shared is not None:  # where numba would look next there might be the same
+            raise RuntimeError(f"no locator available: others than you may write to {shared}")
+        return None
+
+
+@cache
+def made_of(module: str) -> str:
+    """A hash of the texts that the kernels of a module are made of: its own, those of the modules it takes kernels
+    from, and so on, and those of the modules that these take constants from. Raises OSError."""
+    found: dict[str, str] = {}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found[name], imported = _read(name)
+            waiting += imported
+    digest = hashlib.blake2b(digest_size=16)
+    for name in sorted(found):
+        digest.update(f"{name} {len(found[name])} {found[name]}".encode())
+    return digest.hexdigest()
+
+
+@cache
+def _read(module: str) -> tuple[str, list[str]]:
+    """The text of a module, and the modules of ours that it imports from where it holds kernels."""
+    path = ROOT.joinpath(*module.split("."))
+    package = path.is_dir()
+    text = (path / "__init__.py" if package else path.with_suffix(".py")).read_text(encoding="utf-8")
+    imported: list[str] = []
+    for name, what in _IMPORT.findall(text) if _HOLDS_KERNELS.search(text) else ():
+        inside = ROOT.joinpath(*name.split("."))
+        below = [f"{name}.{one}" for one in re.findall(r"\w+", what) if (inside / f"{one}.py").is_file()]
+        imported += below if inside.is_dir() else [name]
+    return text, imported
+
+
+def _places(source: Path, subpath: str) -> Iterator[Path]:
+    """The folders for the kernels of a file, the best first."""
+    if given := getattr(config, "CACHE_DIR", None):
+        yield Path(given, subpath)
+        return
+    if (ROOT / "pyproject.toml").is_file():  # a clone
+        yield source / "__pycache__"
+    with suppress(RuntimeError):  # a user without a home
+        yield _kept() / subpath
+
+
+@cache
+def _kept() -> Path:
+    """The folder of the kernels of this installation, in the user's cache; those of others that are gone go."""
+    cached = asked_cache()
+    if cached is None or (cached.exists() and not cached.is_dir()):
+        cached = own_cache()  # also where it keeps nothing: each start would take half a minute
+    folder = cached / "kernels" / hashlib.blake2b(str(ROOT).encode(), digest_size=8).hexdigest()
+    if not (folder / ORIGIN).is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ORIGIN).write_text(str(ROOT), encoding="utf-8")
+        for other in folder.parent.glob(f"*/{ORIGIN}"):
+            if not os.path.isdir(os.path.join(other.read_text(encoding="utf-8"), "cep")):
+                shutil.rmtree(other.parent, ignore_errors=True)
+    return folder
+
+
+@cache
+def _is_own(folder: Path) -> bool:
+    """Make a folder, and return False if others may write to it who cannot write our sources. OSError: we cannot."""
+    for place in (*reversed(folder.parents), folder):
+        if not place.is_dir():
+            place.mkdir(0o755, exist_ok=True)
+    tempfile.TemporaryFile(dir=folder).close()
+    return not others_may_write(folder, ROOT.stat().st_uid)
+
+
+class _Kept(CompileResultCacheImpl):
+    """Numba's, which looks in our places first."""
+
+    _locator_classes = [  # noqa: RUF012
+        Locator,
+        *CompileResultCacheImpl._locator_classes,
+    ]
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """To compile makes many objects that are in use, which Python would look through again and again: an eighth of the
+    time it takes."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()

@@ -1,0 +1,66 @@
+"""What a command does not need is not imported: start-up is most of what a short command takes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PROGRAM = """\
+event reading(fridge: string, temp: float) TIME time.
+warming(F, A, B) <- reading(F, A) SEQ reading(F, B) WHERE A > 7, B > A WITHIN 15 min.
+"""
+KNOWLEDGE = {"owlrl", "pyoxigraph", "pyproj", "pyshacl", "rdflib", "shapely"}
+COMPILER = {"llvmlite", "numba"}
+TABLES = {"polars.dataframe", "pyarrow.lib"}
+RUNS = """
+import sys
+sys.argv = ["cep", *sys.argv[1:]]
+from cep.command import main
+try:
+    main()
+except SystemExit as ended:
+    sys.stdout = sys.stderr if ended.code else sys.stdout
+print("modules:", *sys.modules)
+"""
+
+
+def modules(code: str, *words: str) -> set[str]:
+    """The modules of a process that ran some code without an error."""
+    ran = subprocess.run([sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True)
+    assert ran.returncode == 0 and "modules:" in ran.stdout, ran.stderr
+    return set(ran.stdout.rpartition("modules:")[2].split())
+
+
+@pytest.mark.parametrize("command", ["check", "plan"])
+def test_a_program_is_checked_without_a_compiler_and_without_tables(command: str, tmp_path: Path) -> None:
+    (tmp_path / "rules.cep").write_text(PROGRAM)
+    loaded = modules(RUNS, command, str(tmp_path / "rules.cep"))
+    assert sorted(loaded & (COMPILER | KNOWLEDGE | TABLES)) == []
+    assert not {each for each in loaded if each.startswith(("cep.language.dialects.rtec.", "cep.spark."))}
+
+
+def test_help_needs_nothing() -> None:
+    assert not modules(RUNS, "--help") & (COMPILER | KNOWLEDGE | TABLES | {"numpy", "cep.engine"})
+
+
+def test_importing_costs_nothing() -> None:
+    assert {each for each in modules("import cep, sys; print('modules:', *sys.modules)") if "cep" in each} == {"cep"}
+
+
+def test_a_run_without_knowledge_loads_none(tmp_path: Path) -> None:
+    (tmp_path / "rules.cep").write_text(PROGRAM)
+    (tmp_path / "in.csv").write_text("time,fridge,temp\n2024-05-01 08:00,milk,8.1\n")
+    words = ["run", str(tmp_path / "rules.cep"), "--input", f"reading={tmp_path / 'in.csv'}"]
+    assert sorted(modules(RUNS, *words) & KNOWLEDGE - {"pyoxigraph"}) == []
+
+
+def test_tables_of_facts_are_read_where_a_program_is_checked(tmp_path: Path) -> None:
+    """They are what a check needs polars for, which is imported when they are read."""
+    (tmp_path / "rules.cep").write_text("event a(x: string).\nnext(Y) <- a(X) WHERE linked(X, Y).\n")
+    (tmp_path / "links.csv").write_text("from,to\nattic,hall\n")
+    facts = f"linked={tmp_path / 'links.csv'}"
+    assert modules(RUNS, "check", str(tmp_path / "rules.cep"), "--facts", facts) >= {"polars.dataframe"}
