@@ -197,7 +197,7 @@ class EngineView:
     def _looking_ahead(self) -> list[int]:
         """The nodes on cycles that look ahead."""
         units = [unit for group in self.plan.groups if group.recursive for unit in group.units]
-        return [unit for unit in units if isinstance(unit, int) and self.plan.nodes[unit].properties().ahead]
+        return [unit for unit in units if isinstance(unit, int) and self.plan.nodes[unit].looks_ahead()]
 
     @property
     def unending(self) -> frozenset[int]:
@@ -206,8 +206,9 @@ class EngineView:
         found = {number for number, node in enumerate(self.plan.nodes) if node.properties().unending}
         for group in self.plan.groups:
             nodes = [unit for unit in group.units if isinstance(unit, int)]
-            own = [self.plan.nodes[unit].properties() for unit in nodes]
-            if group.recursive and any(one.timed for one in own) and any(one.settles for one in own):
+            own = [self.plan.nodes[unit] for unit in nodes]
+            settles = group.recursive and any(node.properties().settles for node in own)
+            if settles and any(node.timed() for node in own):
                 found.update(nodes)
         return frozenset(found)
 

@@ -195,10 +195,12 @@ class Aggregation(Node):
             waits=(0,),
             lasting=Lasting.AS_LONGEST if self.events == 1 else Lasting.MORE,
             meeting=Meeting.GROUPS,
-            one_at_once=not self.by,
             distinct=True,
             needs_instant="an aggregate",
         )
+
+    def one_at_once(self) -> bool:
+        return not self.by
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         child = inference.columns[self.child]

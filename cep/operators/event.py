@@ -124,11 +124,15 @@ class Scan(Node):
         return NodeProperties(
             self.event,
             event=self.event,
-            takes=self.take,
             shows=shows,
-            picks=bool(self.constants or self.equal),
             undoable=True,
         )
+
+    def takes(self) -> tuple[int, ...]:
+        return self.take
+
+    def picks(self) -> bool:
+        return bool(self.constants or self.equal)
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         attributes = inference.schemas[self.event].attributes

@@ -72,7 +72,7 @@ class Inertia(Node):
             meeting=Meeting.GROUPS,
             multiplies=True,
             needs_instant="a fluent",
-            after=True,
+            delay=1,
             distinct=True,
             undoable=True,
             unending=bool(self.endless()),

@@ -107,7 +107,6 @@ class OwnTimes(Node):
             "a window",
             "formula",
             remembers=True,
-            timed=True,
             shows=(*((each,) for each in places[:-1]), ()),
             looks=(places[-1], places[self.at]),
             groups=places[:-1],
@@ -115,6 +114,9 @@ class OwnTimes(Node):
             meeting=Meeting.GROUPS,
             changing=(places[-1],),
         )
+
+    def timed(self) -> bool:
+        return True
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         return tuple(inference.columns[self.child][column] for column in self.take)

@@ -238,19 +238,28 @@ class Join(Node):
             going_on=GOING_ON,
             forbids=tuple(((2, absent), column) for absent, column in self.absent_key),
             conditions=self.decide,
-            asked_first=self.policy != "recent",
             earlier=() if waits == completing else (*waits, 2),
-            spends=tuple(side for side in (0, 1) if self.policy == "chronological" or not relation.meets_again(side)),
             completes=completing,
             waits=waits,
             lasting=_lasting(relation),
             within=self.within,
             meeting=Meeting.PAIRS,
-            chooses={"chronological": (0, 1), "recent": completing}.get(self.policy, ()),
-            policy=self.policy,
             multiplies=self.policy == "unrestricted",
             ignores_equal=self.policy == "unrestricted",
         )
+
+    def asked_first(self) -> bool:
+        return self.policy != "recent"
+
+    def spends(self) -> tuple[int, ...]:
+        again = self.interval_relation.meets_again
+        return tuple(side for side in (0, 1) if self.policy == "chronological" or not again(side))
+
+    def undivided(self, part: int, text: str) -> str | None:
+        chosen = {"chronological": (0, 1), "recent": self.interval_relation.completing}.get(self.policy, ())
+        if part not in chosen:
+            return None
+        return f"no variable is on both sides of {text}, and `{self.policy}` chooses among all"
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         left, right = inference.columns[self.left], inference.columns[self.right]

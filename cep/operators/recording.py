@@ -64,7 +64,6 @@ class Recording(Node):
             meeting=Meeting.GROUPS,
             multiplies=True,
             needs_instant="a fluent",
-            records=True,
         )
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:

@@ -215,7 +215,6 @@ def counted(word: str, take: Sequence[int], kind: int | None) -> NodeProperties:
         groups=tuple((0, column) for column in take),
         completes=(0,),
         meeting=Meeting.GROUPS,
-        counts=True,
     )
 
 

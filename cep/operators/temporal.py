@@ -342,23 +342,29 @@ class Temporal(Node):
             self.operator,
             "formula",
             remembers=True,
-            timed=True,
-            lag=self.lag,
-            ahead=TEMPORAL[self.operator].ahead,
+            delay=2 * self.lag,
             shows=(*first, ()),
             looks=places[-1],
             equal=tuple((each[0], each[1]) for each in first) if self.right is not None else (),
             groups=tuple(each[0] for each in first),
             completes=(0,),
             meeting=Meeting.GROUPS if self.right is None else Meeting.PAIRS,
-            suffices=() if self.right is None else (1,),
             changing=() if self.right is None else places[-1],
         )
+
+    def timed(self) -> bool:
+        return True
+
+    def looks_ahead(self) -> bool:
+        return TEMPORAL[self.operator].ahead
+
+    def undivided(self, part: int, text: str) -> str | None:
+        return f"what is on the right of {text} suffices, and has no key" if part == 1 else None
 
     @property
     def lag(self) -> int:
         """By how many microseconds at least it looks back."""
-        alone = self.by is not None and self.right is None and not TEMPORAL[self.operator].ahead
+        alone = self.by is not None and self.right is None and not self.looks_ahead()
         return self.by.low // 2 if alone and self.by is not None else 0
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:

@@ -53,7 +53,10 @@ class Tick(Node):
     ticks: int
 
     def describe(self) -> NodeProperties:
-        return NodeProperties("a time point", once=True)
+        return NodeProperties("a time point")
+
+    def once(self) -> bool:
+        return True
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         return ()

@@ -186,7 +186,6 @@ class Select(Node):
             undoable=True,
             multiplies=bool(self.binds),
             selects=True,
-            follows=self.kind is not None,
             keeps_equal=(0,),
         )
 

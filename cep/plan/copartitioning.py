@@ -171,7 +171,8 @@ class _Copartitioning:
             )
             if arguments is EVERYWHERE:
                 return EVERYWHERE
-            return frozenset(column for column, position in enumerate(properties.takes) if position in arguments)
+            takes = self.plan.nodes[number].takes()
+            return frozenset(column for column, position in enumerate(takes) if position in arguments)
         places: list[KeyColumns] = []
         for child in self.plan.nodes[number].parts:
             place = self.found[child]
@@ -206,12 +207,9 @@ class _Copartitioning:
                 return self.apart(number, pairs, places)
         elif left is not right:
             everywhere = 0 if left is EVERYWHERE else 1
-            if everywhere in properties.suffices:
-                word = ("left", "right")[everywhere]
-                return SplitFailure(number, f"what is on the {word} of {self.text(number)} suffices, and has no key")
-            if everywhere in properties.chooses:
-                why = f"and `{properties.policy}` chooses among all"
-                return SplitFailure(number, f"no variable is on both sides of {self.text(number)}, {why}")
+            why = self.plan.nodes[number].undivided(everywhere, self.text(number))
+            if why is not None:
+                return SplitFailure(number, why)
             if not self.kept_apart(number):
                 return self.apart(number, (), places)
         place = self.shown(number, places[:2])

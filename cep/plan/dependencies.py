@@ -75,7 +75,7 @@ class Dependencies:
         found = [
             (one, other) for one, other in properties.equal if alike(self.type(number, one), self.type(number, other))
         ]
-        if not properties.asked_first or properties.selects:
+        if properties.selects or not self.plan.nodes[number].asked_first():
             return found
         for condition in properties.conditions:
             match condition:
@@ -117,7 +117,7 @@ class Dependencies:
         """The arguments of events that a column shows."""
         properties, parts = self.properties[number], self.plan.nodes[number].parts
         if properties.event is not None:
-            return [(properties.event, properties.takes[column])]
+            return [(properties.event, self.plan.nodes[number].takes()[column])]
         return [slot for part, below in properties.shows[column] for slot in self._shown(parts[part], below)]
 
 

@@ -147,7 +147,7 @@ def _reads(unit: PlanUnit, nodes: Sequence[Node], heads: Sequence[Head]) -> list
     own = nodes[unit].properties()
     if own.event is not None:
         return [own.event]
-    return [other for port, other in enumerate(nodes[unit].parts) if port not in (*own.earlier, *own.spends)]
+    return [other for port, other in enumerate(nodes[unit].parts) if port not in (*own.earlier, *nodes[unit].spends())]
 
 
 def _growing(cycle: frozenset[PlanUnit], nodes: Sequence[Node], heads: Sequence[Head]) -> EndlessCycle | None:
@@ -173,7 +173,7 @@ def _growing(cycle: frozenset[PlanUnit], nodes: Sequence[Node], heads: Sequence[
     for unit in cycle:
         if isinstance(unit, int):
             conditions = _asked(unit, nodes, growing)
-            if nodes[unit].properties().picks or any(_ends(unit, each, growing) for each in conditions):
+            if nodes[unit].picks() or any(_ends(unit, each, growing) for each in conditions):
                 return None
             asks += conditions
     return EndlessCycle(cycle, slots, tuple(asks))
@@ -186,7 +186,7 @@ def _columns(flow: Flow, unit: int, nodes: Sequence[Node], cycle: Collection[Pla
     width = len(own.shows) - len(own.binds)
     for column, places in enumerate(own.shows):
         if own.event is not None:
-            flow.setdefault((unit, column), {})[own.event, own.takes[column]] = Step.SAME
+            flow.setdefault((unit, column), {})[own.event, nodes[unit].takes()[column]] = Step.SAME
         for part, below in places:
             if parts[part] in cycle and (part, below) not in elsewhere:
                 flow.setdefault((unit, column), {})[parts[part], below] = Step.SAME

@@ -18,6 +18,9 @@ from cep.plan.order import Group, PlanUnit, reads
 
 Needs = Callable[[PlanUnit], Sequence[PlanUnit]]
 
+JUST_AFTER = 1
+"""The delay of what begins and ends just after what it asks."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lagging:
@@ -32,20 +35,14 @@ class Lagging:
 def lagging(units: Sequence[PlanUnit], nodes: Sequence[Node], needs: Needs) -> Lagging | None:
     """How a cycle runs; None: it is one of formulas that only add, which is found in rounds, or one of events."""
 
-    def of(unit: PlanUnit) -> Node | None:
-        return None if isinstance(unit, str) else nodes[unit]
-
-    def has(unit: PlanUnit, what: str) -> bool:
-        node = of(unit)
-        return node is not None and bool(getattr(node.properties(), what))
-
-    if not any(has(unit, "settles") for unit in units):
+    asked = {unit: nodes[unit].properties() for unit in units if isinstance(unit, int)}
+    if not any(of.settles for of in asked.values()):
         return None
-    after = {unit for unit in units if has(unit, "after")}
+    after: set[PlanUnit] = {unit for unit, of in asked.items() if of.delay == JUST_AFTER}
     back: set[PlanUnit] = set()
     for part, cycle in _parts(units, needs, after):
         if cycle and next(wholes(part, nodes, needs), None) is not None:
-            back |= {unit for unit in part if has(unit, "lag")}
+            back |= {unit for unit in part if unit in asked and asked[unit].delay > JUST_AFTER}
     if not after and not back and next(wholes(units, nodes, needs), None) is None:
         return None
     taken = after | back

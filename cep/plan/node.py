@@ -61,35 +61,27 @@ class NodeProperties:
     places that the goal itself looks at besides. `equal`: the places of two parts that are equal in all it gives.
     `negated`: the part that must not occur, `forbids`: the places of it, each with the column of the node that it is
     equal to then, `going_on`: what to write where none of it may be going on either.
-    `groups`: the places by which it groups. `conditions`: decided here, over its columns; `asked_first`: before one of
-    several is chosen; `binds`: the columns that they bind; `picks`: it gives some occurrences of its event only.
+    `groups`: the places by which it groups. `conditions`: decided here, over its columns; `binds`: the columns that
+    they bind.
 
-    Time. `earlier`: the parts of which it asks only what ended strictly before; `spends`: the parts where what it
-    makes does not surely find the same partner again; `completes`: the parts from which what it gives has its order of
-    arrival; `waits`: the parts that wait. `lasting`, and `within` which bounds it.
+    Time. `earlier`: the parts of which it asks only what ended strictly before; `completes`: the parts from which what
+    it gives has its order of arrival; `waits`: the parts that wait. `lasting`, and `within` which bounds it.
 
-    `meeting`: what must lie in one bucket; `chooses`: the parts of which a partner is chosen among all, so that they
-    may not be in every bucket while the other is dealt out, and `policy`, which chooses; `suffices`: the parts that
-    give something without the other, so that they may not either; `changing`: places that say what a change of a tuple
-    is: all changes of one tuple must lie in one bucket. `multiplies`: whether one occurrence may make several that
-    arrive together; `one_at_once`: whether it gives at most one for an instant and group. `needs_instant`: it gives
-    nothing of an instant before it has all of it, so that it cannot depend on itself there; this is what a message
-    calls it. `selects`: what it gives are occurrences of its part as they are; `once`: it has the one occurrence that
-    time alone makes; `distinct`: it gives no occurrence twice; `undoable`: its goal can take a step back (an
-    `UndoableGoal`); `unending`: time alone makes something of it for ever. `settles`: it gives what the formulas of a
-    fluent come to, so that a cycle of formulas goes through it; `timed`: time alone changes what a formula gives,
-    `follows`: the knowledge does; `lag`: by how many microseconds at least that is later than what it asks, `ahead`: it
-    asks what holds later; `counts`: it counts what supports its tuples; `after`: what it gives begins and ends just
-    after what it takes. `records`: its part's rows are records of a fluent, of which its goal keeps those without an
-    end (a `RecordKeeper`). `keeps_equal`: the parts of which equal occurrences stay apart in what it gives, each with
-    its number; `ignores_equal`: equal occurrences of its parts make equal ones of it, and nothing else.
+    `meeting`: what must lie in one bucket; `changing`: places that say what a change of a tuple is: all changes of one
+    tuple must lie in one bucket. `multiplies`: whether one occurrence may make several that arrive together.
+    `needs_instant`: it gives nothing of an instant before it has all of it, so that it cannot depend on itself there;
+    this is what a message calls it. `selects`: what it gives are occurrences of its part as they are; `distinct`: it
+    gives no occurrence twice; `undoable`: its goal can take a step back (an `UndoableGoal`); `unending`: time alone
+    makes something of it for ever. `settles`: it gives what the formulas of a fluent come to, so that a cycle of
+    formulas goes through it. `delay`: by how many half microseconds at least what it gives is later than what it asks;
+    1: just after it. `keeps_equal`: the parts of which equal occurrences stay apart in what it gives, each with its
+    number; `ignores_equal`: equal occurrences of its parts make equal ones of it, and nothing else.
     """
 
     word: str
     kind: str | None = None
     remembers: bool = False
     event: str | None = None
-    takes: tuple[int, ...] = ()
     shows: tuple[tuple[PartColumn, ...], ...] = ()
     looks: tuple[PartColumn, ...] = ()
     equal: tuple[tuple[PartColumn, PartColumn], ...] = ()
@@ -98,33 +90,19 @@ class NodeProperties:
     forbids: tuple[tuple[PartColumn, int], ...] = ()
     groups: tuple[PartColumn, ...] = ()
     conditions: tuple[Condition, ...] = ()
-    asked_first: bool = True
     binds: tuple[str, ...] = ()
-    picks: bool = False
     earlier: tuple[int, ...] = ()
-    spends: tuple[int, ...] = ()
     completes: tuple[int, ...] = ()
     waits: tuple[int, ...] = ()
     lasting: Lasting = Lasting.AS_LONGEST
     within: int | None = None
     meeting: Meeting = Meeting.SAME
-    chooses: tuple[int, ...] = ()
-    suffices: tuple[int, ...] = ()
     changing: tuple[PartColumn, ...] = ()
-    policy: str = ""
     multiplies: bool = False
-    one_at_once: bool = False
     needs_instant: str | None = None
     selects: bool = False
-    once: bool = False
     settles: bool = False
-    timed: bool = False
-    follows: bool = False
-    lag: int = 0
-    ahead: bool = False
-    counts: bool = False
-    after: bool = False
-    records: bool = False
+    delay: int = 0
     distinct: bool = False
     undoable: bool = False
     unending: bool = False
@@ -160,6 +138,42 @@ class Node(WithProperties[NodeProperties]):
     @abstractmethod
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         """The types of its columns, from those of its parts; its mistakes go to `inference`."""
+
+    def takes(self) -> tuple[int, ...]:
+        """The arguments of its event that its columns are."""
+        return ()
+
+    def picks(self) -> bool:
+        """Return True if it gives only some occurrences of its event."""
+        return False
+
+    def asked_first(self) -> bool:
+        """Return True if its conditions are asked before one of several partners is chosen."""
+        return True
+
+    def spends(self) -> tuple[int, ...]:
+        """The parts where what it makes does not surely find the same partner again."""
+        return ()
+
+    def undivided(self, part: int, text: str) -> str | None:
+        """Say why a part may not be in every bucket while the other is dealt out; None: it may. `text`: the node's."""
+        return None
+
+    def once(self) -> bool:
+        """Return True if it has the one occurrence that time alone makes."""
+        return False
+
+    def timed(self) -> bool:
+        """Return True if time alone changes what it gives as a formula."""
+        return False
+
+    def looks_ahead(self) -> bool:
+        """Return True if it asks what holds later."""
+        return False
+
+    def one_at_once(self) -> bool:
+        """Return True if it gives at most one occurrence for an instant and group."""
+        return False
 
     def instants(self, parts: Sequence[bool]) -> bool:
         """Whether all it gives are instants, where those of its parts are (M11)."""

@@ -40,7 +40,7 @@ class Ties:
         for number, properties in enumerate(self.dependencies.properties):
             if properties.event is not None:
                 made.append(self.origins[properties.event])
-            elif properties.once:
+            elif self.dependencies.plan.nodes[number].once():
                 made.append(frozenset({TIME_POINT}))
             else:
                 made.append(nothing.union(*(made[below] for below in self.completing(number))))
@@ -57,7 +57,7 @@ class Ties:
             below = self.completing(number)
             if properties.event is not None:
                 made.append(self.alone[properties.event])
-            elif properties.one_at_once:
+            elif plan.nodes[number].one_at_once():
                 made.append(True)
             else:
                 made.append(not properties.multiplies and self.disjoint(below) and all(made[each] for each in below))
@@ -113,7 +113,7 @@ class UnorderedTies:
                 if properties.event is not None:
                     of[number] = completers.get(properties.event, frozenset({properties.event}))
                     taint[number] = tainted.get(properties.event, frozenset({properties.event} & unsure))
-                elif properties.once:
+                elif node.once():
                     of[number], taint[number] = frozenset({TIME_POINT}), frozenset()
                 else:
                     of[number] = frozenset[str]().union(*(of[below] for below in ties.completing(number)))

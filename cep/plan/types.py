@@ -228,7 +228,7 @@ class Inference:
         node = self.nodes[number]
         properties = node.properties()
         if properties.event is not None:
-            attribute = self.schemas[properties.event].attributes[properties.takes[column]]
+            attribute = self.schemas[properties.event].attributes[node.takes()[column]]
             return f"`{attribute.name}` of `{author_name(properties.event)}`"
         if not properties.shows[column]:
             return None

@@ -66,7 +66,7 @@ class _Classes:
         """For every column an argument that it shows."""
         properties, parts = self.dependencies.properties[number], self.plan.nodes[number].parts
         if properties.event is not None:
-            slots: list[Slot | None] = [(properties.event, position) for position in properties.takes]
+            slots: list[Slot | None] = [(properties.event, position) for position in self.plan.nodes[number].takes()]
             for slot in slots:
                 self.join(slot, slot)
             return slots

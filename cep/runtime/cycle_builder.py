@@ -103,7 +103,7 @@ class CycleBuilder:
             outside,
         )
         later = [Later(each, range(len(each.reads))) for each in (*(singles[unit] for unit in lags.after), *back)]
-        lag = min((self._asks(unit).lag for unit in lags.back), default=0)
+        lag = min((self._asks(unit).delay // 2 for unit in lags.back), default=0)
         return Lagged(CycleGoals(parts, later, back, lag), self.widths, fluents)
 
     def _formulas(self, singles: Mapping[PlanUnit, SingleGoal], outside: Mapping[PlanUnit, Held]) -> IntervalRounds:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 import polars as pl
@@ -14,7 +13,7 @@ from cep.core.relation import END, FIRST, START, Table, rows
 from cep.core.schema import Schema
 from cep.core.values import MISSING
 from cep.events import Event
-from cep.operators.goals.contract import Bools, RecordKeeper
+from cep.operators.goals.contract import Bools, Lasting
 from cep.plan.plan import Plan
 from cep.runtime.parts import EngineParts
 
@@ -111,9 +110,9 @@ def _open(parts: EngineParts, name: str) -> list[tuple[Table, Table]]:
         found.append((table[FIRST:OWN_END, still], table[START, still]))
     plan = parts.plan
     for unit, goal in parts.machine.goals():
-        if not isinstance(unit, int) or not (node := plan.nodes[unit]).properties().records:
+        known = goal.known_open() if isinstance(goal, Lasting) else None
+        if known is None or not isinstance(unit, int):
             continue
-        if plan.nodes[node.parts[0]].properties().event == name:
-            tuples, starts = cast(RecordKeeper, goal).known_open()
-            found.append((tuples.T, starts))
+        if plan.nodes[plan.nodes[unit].parts[0]].properties().event == name:
+            found.append((known[0].T, known[1]))
     return found

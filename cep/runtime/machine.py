@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from time import perf_counter_ns
 from typing import cast
 
@@ -19,7 +19,8 @@ from cep.core.relation import Table, empty, rows
 from cep.core.signals import stops
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.build import GoalBuilder
-from cep.operators.goals.contract import Arrays, EventGoal, Goal, Holder, Ints, RecordKeeper, Translation, demand
+from cep.operators.goals.contract import Arrays, EventGoal, Goal, Ints, Lasting, Translation, demand
+from cep.operators.goals.in_rounds import InRounds
 from cep.plan import order
 from cep.plan.order import PlanUnit
 from cep.plan.plan import Plan
@@ -56,7 +57,8 @@ class Machine:
             compiled = builder.cycle(group) if fast_recursion else None
             self.parts.append(cycles.cycle(group, dict(self._goals())) if compiled is None else compiled)
         self.same = self._passed_on()
-        self.schedule = Schedule(self.parts, {unit for unit in self.widths if self.follows(unit)})
+        self._following = {unit for unit, goal in self._goals() if isinstance(goal, InRounds) and goal.follows}
+        self.schedule = Schedule(self.parts, self._following)
         self.attempts = Attempts(self.parts)
         self.nothing = {unit: empty(width) for unit, width in self.widths.items()}
 
@@ -97,17 +99,7 @@ class Machine:
 
     def follows(self, unit: PlanUnit) -> bool:
         """Whether the knowledge, as it changes, changes what a unit gives."""
-        follows = not isinstance(unit, str) and self.plan.nodes[unit].properties().follows
-        return follows and self.builder.knowledge is not None
-
-    @cached_property
-    def _record_keepers(self) -> list[RecordKeeper]:
-        """The goals that keep records."""
-        return [
-            cast(RecordKeeper, goal)
-            for unit, goal in self._goals()
-            if isinstance(unit, int) and self.plan.nodes[unit].properties().records
-        ]
+        return unit in self._following
 
     # --- stepping ---
 
@@ -119,7 +111,7 @@ class Machine:
         schemas = self.plan.schemas
         records = [name for name in inputs if (of := schemas[name].fluent) is not None and of.part == RECORDS]
         ends = [int(inputs[name][OWN_END].max()) for name in records if rows(inputs[name])]
-        latest = max([frontier.latest, *ends, *(keeper.latest for keeper in self._record_keepers)])
+        latest = max([frontier.latest, *ends, *(goal.latest for _, goal in self._goals() if isinstance(goal, Lasting))])
         return replace(frontier, latest=latest)
 
     def step(self, inputs: Mapping[str, Table], frontier: Frontier) -> dict[str, list[Table]]:
@@ -209,7 +201,7 @@ class Machine:
                 fluents.setdefault(head.child, []).append(fluent.name)
         for unit, goal in self._goals() if fluents else ():
             for name in fluents.get(unit, ()):
-                table = cast(Holder, goal).open(ended)
+                table = cast(Lasting, goal).open(ended)
                 if rows(table):
                     found[name] = [table]
         return found

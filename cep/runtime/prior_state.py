@@ -121,8 +121,7 @@ def rules_with(
     """The rules (of these numbers) that remember something, each with the names of its goals that do."""
     found: dict[str, frozenset[str]] = {}
     for number, nodes in enumerate(Dependencies(plan).nodes):
-        properties = {n: plan.nodes[n].properties() for n in nodes}
-        goals = {names[n] for n in nodes if properties[n].remembers or properties[n].once}
+        goals = {names[n] for n in nodes if plan.nodes[n].properties().remembers or plan.nodes[n].once()}
         if goals and (rules is None or number in rules):
             rule = plan.rules.rules[number]
             name = rule.label or f"{plan.source.line_name(rule.span.line)}: {rule.event}"

@@ -90,7 +90,7 @@ class ShippedProgram:
         stages, book = partition(engine.plan), Dependencies(engine.plan)
         if engine.revises:
             stages = dealt_by_keys(engine.plan, stages)
-        ticks = {number for number, node in enumerate(engine.plan.nodes) if node.properties().once}
+        ticks = {number for number, node in enumerate(engine.plan.nodes) if node.once()}
         return cls(
             text,
             name,

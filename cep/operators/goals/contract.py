@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from cep.core.errors import CepError
 from cep.core.relation import Table
-from cep.core.time import Frontier
+from cep.core.time import BEGINNING, Frontier
 from cep.plan.order import PlanUnit
 
 Ints = NDArray[np.int64]
@@ -140,12 +140,24 @@ class UndoableGoal(Goal, Protocol):
         ...
 
 
-class Holder(Protocol):
-    """A goal whose occurrences may last beyond the end of the input."""
+class Lasting:
+    """The part of the contract of goals whose occurrences may last beyond the end of the input.
+
+    `latest`: the last end of the records that have come to it.
+    """
+
+    latest = BEGINNING
 
     def open(self, ended: bool = True) -> Table:
-        """Those that still last, with an end after every time; `ended`: with lineage each gets a name of its own."""
-        ...
+        """Return those that still last, with an end after every time; `ended`: with lineage each under a new name."""
+        raise NotImplementedError
+
+    def known_open(self) -> tuple[Ints, Ints] | None:
+        """Return the records without an end, which a later one may bring: their arguments, a row each, and starts.
+
+        None: no records come to it.
+        """
+        return None
 
 
 class KnowledgeOverTime(Protocol):
@@ -161,17 +173,6 @@ class KnowledgeOverTime(Protocol):
 
     def known_at(self, time: int) -> AbstractContextManager[None]:
         """In the block that is known which was known at a time."""
-        ...
-
-
-class RecordKeeper(Protocol):
-    """A goal of records, some without an end, which a later one may bring. `latest`: the last end of those that have
-    come, or before all time."""
-
-    latest: int
-
-    def known_open(self) -> tuple[Ints, Ints]:
-        """Records without an end: their arguments, a row each, and their starts."""
         ...
 
 

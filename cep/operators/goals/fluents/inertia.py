@@ -23,6 +23,7 @@ from cep.operators.goals.contract import (
     Goal,
     Ints,
     KeyedRows,
+    Lasting,
     StateKeys,
     demand,
 )
@@ -77,7 +78,7 @@ class InertiaSpec:
         return self.keys + self.valued
 
 
-class InertiaGoal(NumberedState):
+class InertiaGoal(NumberedState, Lasting):
     """The goal of one Inertia node."""
 
     def __init__(self, spec: InertiaSpec, lineage: Lineage | None = None) -> None:

@@ -26,6 +26,7 @@ from cep.operators.goals.contract import (
     Bools,
     Goal,
     Ints,
+    Lasting,
     demand,
 )
 from cep.operators.goals.fluents.record_pieces import (
@@ -92,7 +93,7 @@ class RecordingSpec:
     wanted: frozenset[int] = frozenset(range(KINDS))
 
 
-class RecordingGoal(NumberedState):
+class RecordingGoal(NumberedState, Lasting):
     """The goal of one Recording node."""
 
     def __init__(self, spec: RecordingSpec, lineage: Lineage | None = None) -> None:

@@ -34,6 +34,7 @@ from cep.operators.goals.contract import (
     Arrays,
     Goal,
     Ints,
+    Lasting,
 )
 from cep.operators.goals.fluents.change_tables import (
     PendingChanges,
@@ -117,7 +118,7 @@ def _become(slots, code, begins, state, wanted, known, delay, table):  # type: i
     return place
 
 
-class SupportsGoal(NumberedState, SupportsStretches):
+class SupportsGoal(NumberedState, SupportsStretches, Lasting):
     """The goal of nodes whose tuples are counted."""
 
     def __init__(self, spec: SupportsSpec, lineage: Lineage | None = None) -> None:
