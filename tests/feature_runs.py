@@ -14,7 +14,7 @@ import polars as pl
 
 from cep.compile import CompiledProgram, CompileOptions, compiled
 from cep.core.errors import CepError
-from cep.core.schema import ARRIVAL, CHANGE, TIE
+from cep.core.schema import ARRIVAL, CHANGE, NUMBER, TIE
 from cep.engine import Engine
 from cep.events import Event
 from cep.language.files import joined
@@ -72,7 +72,12 @@ class Run:
             max_derivations=2000,
         )
         self.program = self.compiled()
-        self.known = Known(self.length, self.case.keys)
+        sets = {
+            name if one.fluent is None else one.fluent.name
+            for name, one in self.program.plan.schemas.items()
+            if one.distinct or one.fluent is not None
+        }
+        self.known = Known(self.length, self.case.keys, sets)
         self.workers = rng.choice((2, 3))
         self.learnt: list[Update] = []
         self.net: Rows = Counter()
@@ -213,18 +218,21 @@ class Run:
                 (update[0], engine.changes.loaded.change(*update[1:]).decode(), "", 0)  # type: ignore[union-attr]
                 for update in new
             ]
-            self.take(self.once(query.micro_batch(found, watermark, changes)))
+            self.take(self.once(query.program.merged, query.micro_batch(found, watermark, changes)))
             latest = max([watermark * 1000 + behind, *(event.end for _, (event, _) in piece)])
             watermark = max(watermark, (latest - behind) // 1000)
-        self.take(self.once(query.micro_batch({}, END // 1000)))
+        self.take(self.once(query.program.merged, query.micro_batch({}, END // 1000)))
         return self.standing(self.net)
 
-    def once(self, given: Frames) -> Frames:
+    def once(self, merged: Collection[str], given: Frames) -> Frames:
         """What goes to the sink, where what several buckets made in a micro-batch is made one without revision."""
         if self.withdraws:
-            return given
+            return {name: table.drop(NUMBER, strict=False) for name, table in given.items()}
         places = (pl.lit(0).alias(ARRIVAL), pl.lit(0).alias(TIE))
-        return {name: merged_identical([table.with_columns(places)]) for name, table in given.items()}
+        return {
+            name: merged_identical([table.with_columns(places)]) if name in merged else table
+            for name, table in given.items()
+        }
 
     # --- what it must be ---
 
@@ -232,7 +240,7 @@ class Run:
         """What one engine gives that takes in order what is there in the end."""
         asked = replace(self.asked, revise=None, final=False, lateness=None, remember=None)
         engine = Engine(self.program, asked)
-        there = sorted(self.known.there.values(), key=lambda one: (one[1].end, one[0]))
+        there = self.known.placed()
         engine.receive(self.tables(engine, [(position, (event, 1)) for position, event in there]))
         if self.learnt:
             engine.updates(sorted(self.learnt, key=lambda update: update[0]))

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from cep.compile import compiled, divided
-from cep.core.schema import ARRIVAL, CHANGE, TIE
+from cep.core.schema import ARRIVAL, CHANGE, NUMBER, TIE
 from cep.engine import Engine
 from cep.events import Event
 from cep.runtime.buckets import merged_identical
@@ -206,7 +206,9 @@ def check(
         )
         assert all((CHANGE in table.columns) is revise for table in given.values())
         if not revise:
-            given = {event: with_change(merged_identical([placed(table)])) for event, table in given.items()}
+            merged = query.program.merged
+            once = {event: merged_identical([placed(table)]) for event, table in given.items() if event in merged}
+            given = {event: with_change(once.get(event, table)) for event, table in given.items()}
         net.subtract(changed(given, -1))
         net.update(changed(given, 1))
         withdrawn += changed(given, -1).total()
@@ -229,7 +231,8 @@ def placed(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def changed(given: dict[str, pl.DataFrame], sign: int) -> Rows:
-    return ordered({event: t.filter(pl.col(CHANGE) == sign).drop(CHANGE) for event, t in given.items()})
+    parts = {event: table.filter(pl.col(CHANGE) == sign) for event, table in given.items()}
+    return ordered({event: table.drop(CHANGE, NUMBER, strict=False) for event, table in parts.items()})
 
 
 def ordered(frames: dict[str, pl.DataFrame]) -> Rows:

@@ -88,14 +88,14 @@ class Known:
         return None
 
     def in_order(self) -> list[Event]:
-        return [event for _, event in self._sorted()]
+        return [event for _, event in self.placed()]
 
     def into(self, engine: Engine) -> None:
         """Give it to an engine in order, each event with its place in what came: that of a record is its own."""
-        made = tables(engine, [(position, (event, 1)) for position, event in self._sorted()])
+        made = tables(engine, [(position, (event, 1)) for position, event in self.placed()])
         engine.receive({name: table.drop("@change") for name, table in made.items()})
 
-    def _sorted(self) -> list[tuple[int, Event]]:
+    def placed(self) -> list[tuple[int, Event]]:
         every = (one for there in self.there.values() for one in there)
         return sorted(every, key=lambda one: (one[1].end, one[0]))
 
