@@ -156,7 +156,10 @@ def build(name: str, folder: Path, *words: str) -> None:
     """Compile kernels for a target, in as many processes as there are processors. CalledProcessError: one failed."""
     folder.mkdir(parents=True, exist_ok=True)
     remove_old(folder)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SEMCEP_BUILD_KERNELS": name}
+    path = os.pathsep.join(
+        filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))
+    )  # pip puts what it builds with there
+    environment = {**os.environ, "PYTHONPATH": path, "SEMCEP_BUILD_KERNELS": name}
     environment |= {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": ""}
     parts = os.cpu_count() or 1
     command = [sys.executable, __file__, *words, f"--parts={parts}"]

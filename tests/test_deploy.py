@@ -142,6 +142,7 @@ def test_the_image_holds_what_its_file_copies() -> None:
     assert all((HERE / one).exists() for one in kept)
     build = tomllib.loads((HERE / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert {*build["packages"], "hatch_build.py", "pyproject.toml"} <= kept, "what a wheel is made of"
+    assert {"build_kernels.py", "benchmarks", "docs", "tests"} <= kept, "what finds the kernels that it brings"
     assert (
         'ENTRYPOINT ["/opt/semcep/entrypoint.sh"]' in lines and "COPY docs/deploy/entrypoint.sh /opt/semcep/" in lines
     )
