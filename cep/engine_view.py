@@ -11,6 +11,7 @@ import polars as pl
 
 from cep.compile import CompiledProgram, Written
 from cep.core.errors import NOWHERE, CepError, Warning
+from cep.core.fluents import EDGES, TRANSITIONS
 from cep.core.relation import Table, concat
 from cep.core.schema import Schema
 from cep.core.time import BEGINNING
@@ -41,6 +42,7 @@ from cep.runtime.revision.revision import Revision
 from cep.runtime.revision.revision_stats import RevisionStats
 from cep.runtime.revision.revision_window import RevisionWindow
 from cep.runtime.revision.row_changes import RowChanges
+from cep.runtime.stage_history import StageHistory
 
 
 def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
@@ -54,7 +56,14 @@ def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
     for table in bound.statics.stored.values():
         for codes in table.codes():
             bound.pool.pin(codes)
-    history = None if not options.explain and remember is None else OccurrenceHistory(remember)
+    history = None
+    if options.explain or remember is not None:
+        history = OccurrenceHistory(remember)
+        if options.stage:
+            stage = partition(program.plan)[options.stage - 1]
+            kinds = {name: schema.fluent for name, schema in plan.schemas.items()}
+            hidden = frozenset(n for n, kind in kinds.items() if kind is not None and kind.part in (EDGES, TRANSITIONS))
+            history = StageHistory(remember, frozenset(stage.inputs) - stage.outside, hidden, stage.rules)
     changes = None
     if program.knowledge is not None:
         rules, facts = program.rules, program.facts

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+import polars as pl
 import pyarrow as pa
 
 from cep.compile import CompiledProgram
@@ -17,6 +18,7 @@ from cep.runtime.options import EngineOptions
 from cep.runtime.prior_state import SnapshotParts
 from cep.runtime.revision.carried_window import begin_window
 from cep.runtime.segments import Fetch, SegmentBook, SegmentedState
+from cep.runtime.stage_history import StageHistory
 from cep.runtime.state_by_key import StateByKey
 
 
@@ -126,6 +128,15 @@ class StatefulEngine(EngineView):
     def begun_by(self, time: int) -> bool:
         """Whether the input has begun by then (microseconds), as far as is known here."""
         return self._parts.buffer.begun <= time
+
+    def hand_lineage(self, tables: Mapping[str, pl.DataFrame]) -> None:
+        """Of a stage: these tables are about to be received, and what other stages made of them says where it comes
+        from."""
+        position = self.position
+        for name, table in tables.items():
+            if isinstance(self.history, StageHistory) and name in self.history.handed:
+                self.history.hand(name, position + 1, table)
+            position += table.height
 
     @wholly()
     def begin_window(self) -> None:

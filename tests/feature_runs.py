@@ -253,7 +253,9 @@ class Run:
         found = +net
         if "serve" in self.features:
             ended = {unended(row) for row in found if ("end", None) not in row}
-            found = Counter({row: 1 for row in found if ("end", None) not in row or unended(row) not in ended})
+            left = {row for row in found if ("end", None) in row and unended(row) not in ended}
+            found = Counter({row: count for row, count in found.items() if ("end", None) not in row})
+            found.update(dict.fromkeys(left, 1))
         return found
 
 
@@ -269,7 +271,7 @@ def rows(given: Frames, sign: int) -> Rows:
             table = table.filter(pl.col(CHANGE) == sign).drop(CHANGE)
         elif sign < 0:
             continue
-        table = table.drop("@id", strict=False)
+        table = table.drop("@id", NUMBER, strict=False)
         for row in table.select(sorted(table.columns)).iter_rows(named=True):
             found[name, *row.items()] += 1
     return found

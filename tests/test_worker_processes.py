@@ -191,7 +191,7 @@ def test_the_command_says_what_workers_do_not_do() -> None:
     Path("in.jsonl").write_text(jsonl(records(9)))
     run = ["run", "rules.cep", "--input", "in.jsonl", "--workers", "2"]
     for more, message in (
-        (["--explain"], "workers: these rules run in 2 stages"),
+        (["--explain", "--revise", "1h"], "workers: these rules run in 2 stages"),
         (["--on", "spark", "--output", "o", "--checkpoint", "c"], "--workers is for one machine"),
     ):
         result = cep(*run, *more)

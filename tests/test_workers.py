@@ -153,6 +153,38 @@ def test_lineage_is_that_of_one_engine() -> None:
     assert found[0].equals(found[1]) and "constituents" in found[0].columns
 
 
+STAGES = """event a(k: int, v: int) TIME time.
+pair(K, W) <- a(K, V) SEQ a(K, W) WITHIN 3 s.
+fluent on(k: int).
+initiate on(K) <- pair(K, 2).
+terminate on(K) <- a(K, 0).
+many(N) <- pair(_, _) AGGREGATE N = count() OVER LAST 3 s.
+seen(V) <- a(K, V) WHERE on(K).
+seen(V) <- pair(_, V) SEQ many(_) WITHIN 2 s.
+"""
+
+
+@pytest.mark.parametrize("columns", [("because",), ("constituents",), ("because", "constituents")], ids=str)
+@pytest.mark.parametrize("seed", seeds(36))
+def test_lineage_goes_through_stages(seed: int, columns: tuple[str, ...]) -> None:
+    random = Random(seed)
+    one, many = Engine.from_text(STAGES, explain=True), engine(STAGES, count := random.choice((2, 3)), explain=True)
+    for each in (one, many):
+        each.set_lineage_columns(*columns)
+    time, found = 0, []
+    for _ in range(random.randrange(2, 6)):
+        batch = []
+        for _ in range(random.randrange(1, 15)):
+            time += random.randrange(2) * 1_000_000
+            batch.append(Event("a", (random.randrange(4), random.randrange(3)), time, time))
+        found.append([sorted_rows(each.push(batch)) for each in (one, many)])
+        if random.random() < 0.4:
+            many = engine(STAGES, count, explain=True).restore(many.snapshot())
+            many.set_lineage_columns(*columns)
+    found.append([sorted_rows(each.close()) for each in (one, many)])
+    assert [given for _, given in found] == [given for given, _ in found]
+
+
 def test_rows_that_do_not_fit_are_refused_in_the_order_of_one_engine() -> None:
     table = pl.DataFrame(
         {
@@ -287,8 +319,12 @@ def test_rounds_of_many_batches_give_what_batches_give(seed: int, monkeypatch: p
     ("text", "options", "message"),
     [
         (RISE, {"remember": 5}, "workers: what is remembered for explanations"),
-        (RISE + "n(N) <- rise(_, _, _) AGGREGATE N = count() OVER LAST 5.", {"explain": True}, "run in 2 stages"),
-        ("x(V) <- reading(S, V) SEQ reading(S, _).", {"explain": True}, "may derive an event in several of them"),
+        (
+            RISE + "n(N) <- rise(_, _, _) AGGREGATE N = count() OVER LAST 5.",
+            {"explain": True, "revise": 5},
+            "in 2 stages",
+        ),
+        ("x(V) <- reading(S, V) SEQ reading(S, _).", {"explain": True, "revise": 5}, "may derive an event in several"),
     ],
 )
 def test_what_workers_do_not_do_is_said(text: str, options: dict[str, Any], message: str) -> None:

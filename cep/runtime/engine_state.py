@@ -144,8 +144,7 @@ def take_on(
             parts.revision.forget_names()
         batches = batches[: -header["window"]]
     if parts.history is not None:
-        *batches, records, lineage = batches
-        parts.history.restore(records, lineage)
+        parts.history.take_on(batches)
     if parts.changes is not None:
         parts.changes.restore(batches.pop())
     waiting, goals = from_arrow(batches[0]), parts.machine.goals()

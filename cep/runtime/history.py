@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -22,6 +22,8 @@ from cep.runtime.decode import DerivedTables, values
 
 BECAUSE, CONSTITUENTS = "because", "constituents"
 """The columns that say where occurrences come from."""
+Piece = tuple[int, int, int, str]
+"""Of a record or an occurrence: end, start, order, and what is written of it."""
 MOST = 1 << 16
 """So many occurrences may be kept before unneeded ones are looked for."""
 
@@ -83,41 +85,57 @@ class OccurrenceHistory:
         """For each occurrence the input records it goes back to, as JSON: type, start, end in microseconds,
         arguments."""
         roots, inputs = self.lineage.inputs_of(table[IDENTITY])
+        records = self.records(np.unique(inputs), schemas, pool)
+        return pl.Series(BECAUSE, [f"[{each}]" for each in _listed(rows(table), roots, inputs, records)], pl.String)
+
+    def records(self, names: Ints, schemas: Mapping[str, Schema], pool: Pool) -> dict[int, Piece]:
+        """The input records with these names, as `because` gives them."""
 
         def written(name: str, start: int, end: int, arguments: Sequence[Value]) -> str:
-            fluent, names = schemas[name].fluent, [attribute.name for attribute in schemas[name].attributes]
+            fluent, attributes = schemas[name].fluent, [attribute.name for attribute in schemas[name].attributes]
             said: dict[str, Value] = {"type": name, "start": start, "end": end}
-            said |= dict(zip(names, arguments, strict=True))
+            said |= dict(zip(attributes, arguments, strict=True))
             if fluent is not None and fluent.part == RECORDS:
                 own_end, own_start, bounds = (said.pop(each) for each in (RECORD_END, RECORD_START, RECORD_BOUNDS))
                 said |= {"type": fluent.name, "end": own_end, "bounds": BOUNDS[int(bounds or 0)]}
                 said |= {} if own_start is None else {"start": own_start}
             return json.dumps(said)
 
-        records = _written(self.sources, np.unique(inputs), schemas, pool, written)
-        return pl.Series(BECAUSE, [f"[{each}]" for each in _listed(rows(table), roots, inputs, records)], pl.String)
+        return _written(self.sources, names, schemas, pool, written)
 
     def constituents(self, event: str, table: Table, plan: Plan, pool: Pool) -> pl.Series:
         """For each occurrence the rules that made it, by their numbers, and what it was made of at once, as JSON:
         [rules, [[whether a record of the input, event, [start, end, arguments]], ...]]."""
+        rules, roots, parts, texts = self.made_of(event, table, plan, pool)
+        listed = _listed(rows(table), roots, parts, texts)
+        return pl.Series(CONSTITUENTS, [f"[{own}, [{each}]]" for own, each in zip(rules, listed)], pl.String)
+
+    def made_of(
+        self, event: str, table: Table, plan: Plan, pool: Pool, handed: Collection[str] = ()
+    ) -> tuple[list[list[int]], Ints, Ints, dict[int, Piece]]:
+        """The rules that made each occurrence; pairs of an occurrence's place and the name of one that it was made of;
+        and these as text. `handed`: the events that other stages made."""
         names = table[IDENTITY]
         roots, parts = self._parts(names)
 
-        def written(record: str) -> Callable[[str, int, int, Sequence[Value]], str]:
-            return lambda name, *rest: f"[{record}, {json.dumps(name)}, {json.dumps([*rest[:2], *rest[2]])}]"
+        def written(record: bool) -> Callable[[str, int, int, Sequence[Value]], str]:
+            def text(name: str, start: int, end: int, arguments: Sequence[Value]) -> str:
+                came = json.dumps(record and name not in handed)
+                return f"[{came}, {json.dumps(name)}, {json.dumps([start, end, *arguments])}]"
+
+            return text
 
         needed = np.unique(parts)
         inputs, derived = needed[needed < DERIVED], needed[needed >= DERIVED]
-        texts = _written(self.sources, inputs, plan.schemas, pool, written("true"))
-        texts |= _written(self.derived, derived, plan.schemas, pool, written("false"))
+        texts = _written(self.sources, inputs, plan.schemas, pool, written(True))
+        texts |= _written(self.derived, derived, plan.schemas, pool, written(False))
         heads = [number for number, head in enumerate(plan.heads) if head.event == event]
         rules: list[list[int]] = [heads[:1] if name >= DERIVED else [] for name in names.tolist()]
         if len(heads) > 1:
             rules = [[] for _ in rules]
             for root, rule in zip(*(each.tolist() for each in self.lineage.rules_of(names))):
                 rules[root].append(rule)
-        listed = _listed(rows(table), roots, parts, texts)
-        return pl.Series(CONSTITUENTS, [f"[{own}, [{each}]]" for own, each in zip(rules, listed)], pl.String)
+        return rules, roots, parts, texts
 
     def _parts(self, names: Ints) -> tuple[Ints, Ints]:
         """The occurrences of events that each of `names` was made of at once: pairs (index into names, name), distinct;
@@ -157,12 +175,16 @@ class OccurrenceHistory:
             since = now - self.remember
             live += [table[IDENTITY, table[END] >= since] for _, tables in self.tables() for table in tables]
         needed = self.lineage.keep(np.concatenate(live))
+        self.keep_only(needed)
         for each in (self.sources, self.derived, self.transitions):
             for name, tables in each.items():
                 each[name] = []
                 for table in tables:
                     sorted_runs.put(each[name], _those(table, needed), IDENTITY)
         self._look_at = max(MOST, 2 * (self.lineage.size + len(needed)))
+
+    def keep_only(self, needed: Ints) -> None:
+        """Nobody goes back to other names."""
 
     def snapshot(self, waiting: Sequence[Ints]) -> list[pa.RecordBatch]:
         """What is `waiting`, by names, goes back to: the records, the occurrences if `constituents` are given, and
@@ -178,8 +200,9 @@ class OccurrenceHistory:
         }
         return [to_arrow(records), self.lineage.snapshot(needed)]
 
-    def restore(self, records: pa.RecordBatch, lineage: pa.RecordBatch) -> None:
-        """Take on what a snapshot holds."""
+    def take_on(self, batches: list[pa.RecordBatch]) -> None:
+        """Take the last of these batches, which a snapshot holds."""
+        lineage, records = batches.pop(), batches.pop()
         self.lineage.restore(lineage)
         self.sources, self.derived, self.transitions = {}, {}, {}
         tables = from_arrow(records)
@@ -211,9 +234,9 @@ def _written(
     schemas: Mapping[str, Schema],
     pool: Pool,
     written: Callable[[str, int, int, Sequence[Value]], str],
-) -> dict[int, tuple[int, int, int, str]]:
+) -> dict[int, Piece]:
     """Of the occurrences with these names, by name: end, start, order, and a text of event, start, end, arguments."""
-    found: dict[int, tuple[int, int, int, str]] = {}
+    found: dict[int, Piece] = {}
     for event, tables in tables_by_event.items():
         attributes = schemas[event].attributes
         for table in tables:
@@ -226,9 +249,9 @@ def _written(
     return found
 
 
-def _listed(count: int, roots: Ints, names: Ints, texts: Mapping[int, tuple[int, int, int, str]]) -> list[str]:
+def _listed(count: int, roots: Ints, names: Ints, texts: Mapping[int, Piece]) -> list[str]:
     """The texts of what belongs to each of so many roots, by arrival."""
-    found: list[list[tuple[int, int, int, str]]] = [[] for _ in range(count)]
+    found: list[list[Piece]] = [[] for _ in range(count)]
     for root, name in zip(roots.tolist(), names.tolist(), strict=True):
         found[root].append(texts[name])
     return [", ".join(text for *_, text in sorted(each)) for each in found]

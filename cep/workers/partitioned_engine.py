@@ -97,12 +97,12 @@ def refuse_workers(plan: Plan, options: EngineOptions) -> None:
     if options.begins and options.revise is not None and not options.final:
         hint = "without `begins`: intervals are given when they are complete; or without workers"
         raise CepError("workers: what begins, and may be withdrawn, is known in one process", hint=hint, code="workers")
-    if not options.explain:
-        return
-    stages, hint = partition(plan), "without workers, or without `--explain`; `cep plan` tells the stages"
-    if len(stages) > 1 or stages[0].merged:
+    stages = dealt_stages(plan, options)
+    withdraws = options.revise is not None and not options.final
+    if options.explain and withdraws and (len(stages) > 1 or stages[0].merged):
         many = f"run in {len(stages)} stages" if len(stages) > 1 else "may derive an event in several of them"
-        message = f"workers: these rules {many}, and none of these knows all that led to an event"
+        hint = "without workers, or without `--explain`; `cep plan` tells the stages"
+        message = f"workers: these rules {many}, and with `revise` what led to an event may change in all of them"
         raise CepError(message, hint=hint, code="workers")
 
 
@@ -134,7 +134,7 @@ class PartitionedEngine(Engine):
             self._processes.tell(each, Begin(shipped, running, self._placement.stages_of(each)))
         withdrawn = WithdrawnRows(self.plan.schemas) if self.withdraws else None
         given = frozenset(self.plan.derived)
-        self._rounds = Rounds(self._placement, self.plan.schemas, self._processes, given, withdrawn)
+        self._rounds = Rounds(self._placement, self.plan.schemas, self._processes, given, withdrawn, options.explain)
         revision = self._parts.revision
         self._changing = None if revision is None else ChangingInput(self._parts, revision, self._rounds)
         self._units = {stage.number: staged(self.plan, stage.number).origin or () for stage in self._placement.stages}

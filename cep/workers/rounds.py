@@ -20,6 +20,7 @@ from cep.runtime.buckets import merged_by_arrival, merged_identical
 from cep.runtime.counts import Count
 from cep.runtime.key_shares import KeyCounter
 from cep.workers.dealing import deal_packed
+from cep.workers.lineage import as_told, made_one
 from cep.workers.merging import in_order
 from cep.workers.messages import Made, Step, Take, Taken
 from cep.workers.packing import Tables
@@ -49,7 +50,7 @@ class Rounds:
     """`held`: the rows and bytes that each stage holds in each worker; `counts`: what goals have done since they were
     taken, and what they hold, likewise; `keys`: counts the rows that are dealt by key; `keys_replayed`: how many were
     run again; `equal`: by event, how many records were one with an equal one. `given`: the tables that go out;
-    `withdrawn`: what was made may be withdrawn, as is counted by that."""
+    `withdrawn`: what was made may be withdrawn, as is counted by that; `lineage`: rows say where they come from."""
 
     def __init__(
         self,
@@ -58,9 +59,10 @@ class Rounds:
         processes: WorkerProcesses,
         given: Collection[str],
         withdrawn: WithdrawnRows | None = None,
+        lineage: bool = False,
     ) -> None:
         self.placement, self.schemas, self.processes, self.given = placement, schemas, processes, given
-        self.withdrawn, self.keys_replayed = withdrawn, 0
+        self.withdrawn, self.lineage, self.keys_replayed = withdrawn, lineage, 0
         self.merged = frozenset[str]().union(*(stage.merged for stage in placement.stages))
         self.held: dict[tuple[int, int], tuple[int, int]] = {}
         self.counts: dict[tuple[int, int], list[Count]] = {}
@@ -153,6 +155,8 @@ class Rounds:
 
     def _handed_on(self, round_: _Round, name: str) -> pl.DataFrame:
         """What partitions and stages gave of one event, for a stage that takes it."""
+        if name in self.merged and self.lineage:
+            return made_one(merged_by_arrival(round_.made[name]))
         if self.withdrawn is None or name not in self.merged:
             return merged_by_arrival(round_.made[name])
         if name not in round_.counted:
@@ -162,8 +166,14 @@ class Rounds:
     def _for_the_world(self, name: str, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """What partitions and stages gave of one event in a round, as one engine gives it."""
         if self.withdrawn is not None:
-            return self.withdrawn.given(name, in_order(parts), name in self.merged)
-        return merged_identical([in_order(parts)]) if name in self.merged else in_order(parts, TIE, ARRIVAL, NUMBER)
+            found = self.withdrawn.given(name, in_order(parts), name in self.merged)
+        elif name not in self.merged:
+            found = in_order(parts, TIE, ARRIVAL, NUMBER)
+        elif self.lineage:
+            found = made_one(in_order(parts)).drop(TIE, ARRIVAL, NUMBER, strict=False)
+        else:
+            found = merged_identical([in_order(parts)])
+        return as_told(found) if self.lineage else found
 
 
 def _together(before: Sequence[Count], now: Sequence[Count]) -> list[Count]:

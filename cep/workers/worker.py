@@ -83,6 +83,7 @@ class Worker:
         engine.reached_in_input(step.latest)
         engine.begun_in_input(step.first)
         if tables:
+            engine.hand_lineage(tables)
             engine.receive(tables)
             refused = engine.take_dead()
             assert not refused, f"a row that was taken is refused: {refused[0]}"

@@ -1,0 +1,34 @@
+"""Tables whose rows say where they come from, as stages give it (`cep.runtime.stage_history`)."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from cep.core.schema import ARRIVAL, TIE
+from cep.runtime.history import BECAUSE, CONSTITUENTS
+from cep.runtime.stage_history import told, told_constituents, with_rules
+from connectors.arrow_bytes import plain
+
+_ROW = "@row"
+_TOLD = {BECAUSE: told, CONSTITUENTS: told_constituents}
+
+
+def made_one(table: pl.DataFrame) -> pl.DataFrame:
+    """Of rows that are the same but for where they stand and come from the first, as one engine keeps it; of all of
+    them the rules."""
+    own = plain(table).select(pl.exclude(ARRIVAL, TIE, *_TOLD))
+    numbers = own.with_row_index(_ROW).select(pl.first(_ROW).over(own.columns)).to_series()
+    first = numbers == pl.int_range(table.height, eager=True)
+    if CONSTITUENTS in table.columns and not first.all():
+        made = table.select(CONSTITUENTS, numbers.alias(_ROW)).group_by(_ROW).agg(CONSTITUENTS)
+        rules = dict(zip(made[_ROW].to_list(), map(with_rules, made[CONSTITUENTS].to_list())))
+        table = table.with_columns(pl.Series(CONSTITUENTS, [rules[one] for one in numbers.to_list()], pl.String))
+    return table.filter(first)
+
+
+def as_told(table: pl.DataFrame) -> pl.DataFrame:
+    """The table with what one engine says of where its rows come from."""
+    columns = [
+        pl.Series(name, map(_TOLD[name], table[name].to_list()), pl.String) for name in _TOLD if name in table.columns
+    ]
+    return table.with_columns(columns)
