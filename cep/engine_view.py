@@ -212,7 +212,7 @@ class EngineView:
     def unending(self) -> frozenset[int]:
         """The nodes that may go on by themselves, as cycles among formulas may, at the end of the input to the latest
         time in it: engines of stages have to be told that (`reached_in_input`)."""
-        found = {number for number, node in enumerate(self.plan.nodes) if node.properties().unending}
+        found = {number for number, node in enumerate(self.plan.nodes) if node.unending()}
         for group in self.plan.groups:
             nodes = [unit for unit in group.units if isinstance(unit, int)]
             own = [self.plan.nodes[unit] for unit in nodes]

@@ -113,8 +113,10 @@ class EachTick(Node):
             completes=(0,),
             meeting=Meeting.GROUPS,
             changing=(places[-1],),
-            unending=True,
         )
+
+    def unending(self) -> bool:
+        return True
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         child = inference.columns[self.child]

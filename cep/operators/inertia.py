@@ -75,8 +75,10 @@ class Inertia(Node):
             delay=1,
             distinct=True,
             undoable=True,
-            unending=bool(self.endless()),
         )
+
+    def unending(self) -> bool:
+        return bool(self.endless())
 
     def endless(self) -> list[FluentDeadline]:
         """The deadlines of values that come again by deadlines alone."""

@@ -235,7 +235,6 @@ class Join(Node):
             looks=tuple((side, column) for side, column in enumerate(self.by) if column is not None),
             equal=tuple(((0, left), (1, right)) for left, right in self.key),
             negated=None if self.absent is None else 2,
-            going_on=GOING_ON,
             forbids=tuple(((2, absent), column) for absent, column in self.absent_key),
             conditions=self.decide,
             earlier=() if waits == completing else (*waits, 2),
@@ -247,6 +246,9 @@ class Join(Node):
             multiplies=self.policy == "unrestricted",
             ignores_equal=self.policy == "unrestricted",
         )
+
+    def going_on(self) -> str:
+        return GOING_ON
 
     def asked_first(self) -> bool:
         return self.policy != "recent"

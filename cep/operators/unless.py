@@ -117,7 +117,6 @@ class Deadline(Node):
             remembers=True,
             shows=tuple(((0, column),) for column in range(self.width)),
             negated=1,
-            going_on=GOING_ON,
             forbids=tuple(((1, absent), left) for left, absent in self.key),
             earlier=(0, 1) if self.duration > 0 else (1,),
             completes=(0,),
@@ -126,6 +125,9 @@ class Deadline(Node):
             meeting=Meeting.AGAINST,
             ignores_equal=True,
         )
+
+    def going_on(self) -> str:
+        return GOING_ON
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         for mine, theirs in self.key:

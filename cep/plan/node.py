@@ -60,9 +60,8 @@ class NodeProperties:
     Columns. `shows`: for each column the places that it shows unchanged, the first where it comes from; `looks`: the
     places that the goal itself looks at besides. `equal`: the places of two parts that are equal in all it gives.
     `negated`: the part that must not occur, `forbids`: the places of it, each with the column of the node that it is
-    equal to then, `going_on`: what to write where none of it may be going on either.
-    `groups`: the places by which it groups. `conditions`: decided here, over its columns; `binds`: the columns that
-    they bind.
+    equal to then. `groups`: the places by which it groups. `conditions`: decided here, over its columns; `binds`: the
+    columns that they bind.
 
     Time. `earlier`: the parts of which it asks only what ended strictly before; `completes`: the parts from which what
     it gives has its order of arrival; `waits`: the parts that wait. `lasting`, and `within` which bounds it.
@@ -71,11 +70,11 @@ class NodeProperties:
     tuple must lie in one bucket. `multiplies`: whether one occurrence may make several that arrive together.
     `needs_instant`: it gives nothing of an instant before it has all of it, so that it cannot depend on itself there;
     this is what a message calls it. `selects`: what it gives are occurrences of its part as they are; `distinct`: it
-    gives no occurrence twice; `undoable`: its goal can take a step back (an `UndoableGoal`); `unending`: time alone
-    makes something of it for ever. `settles`: it gives what the formulas of a fluent come to, so that a cycle of
-    formulas goes through it. `delay`: by how many half microseconds at least what it gives is later than what it asks;
-    1: just after it. `keeps_equal`: the parts of which equal occurrences stay apart in what it gives, each with its
-    number; `ignores_equal`: equal occurrences of its parts make equal ones of it, and nothing else.
+    gives no occurrence twice; `undoable`: its goal can take a step back (an `UndoableGoal`). `settles`: it gives what
+    the formulas of a fluent come to, so that a cycle of formulas goes through it. `delay`: by how many half
+    microseconds at least what it gives is later than what it asks; 1: just after it. `keeps_equal`: the parts of which
+    equal occurrences stay apart in what it gives, each with its number; `ignores_equal`: equal occurrences of its parts
+    make equal ones of it, and nothing else.
     """
 
     word: str
@@ -86,7 +85,6 @@ class NodeProperties:
     looks: tuple[PartColumn, ...] = ()
     equal: tuple[tuple[PartColumn, PartColumn], ...] = ()
     negated: int | None = None
-    going_on: str | None = None
     forbids: tuple[tuple[PartColumn, int], ...] = ()
     groups: tuple[PartColumn, ...] = ()
     conditions: tuple[Condition, ...] = ()
@@ -105,7 +103,6 @@ class NodeProperties:
     delay: int = 0
     distinct: bool = False
     undoable: bool = False
-    unending: bool = False
     keeps_equal: tuple[int, ...] = ()
     ignores_equal: bool = False
 
@@ -162,6 +159,14 @@ class Node(WithProperties[NodeProperties]):
     def once(self) -> bool:
         """Return True if it has the one occurrence that time alone makes."""
         return False
+
+    def unending(self) -> bool:
+        """Return True if time alone makes something of it for ever."""
+        return False
+
+    def going_on(self) -> str | None:
+        """Return what to write where nothing of its negated part may be going on either."""
+        return None
 
     def timed(self) -> bool:
         """Return True if time alone changes what it gives as a formula."""

@@ -38,7 +38,7 @@ def lasting(
         name = "one" if event is None else f"a `{author_name(event)}`"
         message = f"this {properties.word} does not see {name} that is going on, only one that {means}"
         span = binarised.spans[number]
-        found.setdefault(span, Warning(message, source, span, properties.going_on, "lasting"))
+        found.setdefault(span, Warning(message, source, span, node.going_on(), "lasting"))
     return list(found.values())
 
 
