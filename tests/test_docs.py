@@ -34,7 +34,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cep import command
-from cep.app import progress
+from cep.core.compilation import Compilation
 from cep.core.errors import CepError
 from cep.core.identity import identified
 from cep.core.literals import UNITS
@@ -258,7 +258,7 @@ def draw(events: list[Event], derived: list[Event], axis: str) -> str:
 def test_commands(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands and what they print: errors and results in the order they come, seconds aside."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(progress, "compiled", lambda: True)
+    monkeypatch.setattr(Compilation, "_tell", lambda *_: None)
     for block in blocks(page):
         if "/" in block.name:
             assert (ROOT / block.name).read_text(encoding="utf-8") == block.text

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cep.app import progress
 from cep.command import app
+from cep.core.compilation import Compilation
 from cep.engine import Engine
 from connectors.addresses import address
 from connectors.batch import Batch
@@ -30,7 +30,7 @@ needs_mosquitto = pytest.mark.skipif(brokers.MOSQUITTO is None, reason=brokers.M
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(progress, "compiled", lambda: True)
+    monkeypatch.setattr(Compilation, "_tell", lambda *_: None)
     Path("hot.cep").write_text(PROGRAM)
 
 

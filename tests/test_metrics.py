@@ -12,10 +12,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as families
 from typer.testing import CliRunner
 
-from cep.app import pipeline, progress, watch
+from cep.app import pipeline, watch
 from cep.app.meter import Meter, charts
 from cep.app.metrics import host_and_port, serving
 from cep.command import app
+from cep.core.compilation import Compilation
 from cep.core.errors import CepError
 from cep.core.logs import plain
 from cep.engine import Engine
@@ -60,7 +61,7 @@ def scraped(url: str) -> dict[str, Sample]:
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(progress, "compiled", lambda: True)
+    monkeypatch.setattr(Compilation, "_tell", lambda *_: None)
     Path("fire.cep").write_text(PROGRAM)
     Path("events.jsonl").write_text("".join(RECORDS))
 

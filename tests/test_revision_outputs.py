@@ -11,8 +11,8 @@ import pyoxigraph as ox
 import pytest
 from typer.testing import CliRunner, Result
 
-from cep.app import progress
 from cep.command import app
+from cep.core.compilation import Compilation
 from connectors.revised import RowVersions
 from tests.brokers import Cluster
 
@@ -37,7 +37,7 @@ CHANGES += ["withdraw warm 10:30", "add warm 11:00"]
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(progress, "compiled", lambda: True)
+    monkeypatch.setattr(Compilation, "_tell", lambda *_: None)
     Path("rules.cep").write_text(PROGRAM)
     records = ({"type": "reading", "sensor": "a"} | each for each in RECORDS)
     Path("in.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))

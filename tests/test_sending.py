@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from cep.app import progress
 from cep.command import app
+from cep.core.compilation import Compilation
 from tests import brokers
 from tests.brokers import Cluster, listening, mosquitto
 
@@ -21,7 +21,7 @@ cold(S) <- reading(S, T) WHERE T < 5.
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(progress, "compiled", lambda: True)
+    monkeypatch.setattr(Compilation, "_tell", lambda *_: None)
     Path("rules.cep").write_text(PROGRAM)
     lines = (json.dumps({"type": "reading", "time": n, "args": [f"s{n % 7}", n % 50]}) + "\n" for n in range(1000))
     Path("in.jsonl").write_text("".join(lines))

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cep.app import progress
 from cep.command import app
+from cep.core.compilation import Compilation
 from tests import local_spark
 from tests.cli_runs import jsonl, lines_of
 from tests.local_spark import SparkFailed
@@ -195,7 +195,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(progress, "compiled", lambda: True)
+    monkeypatch.setattr(Compilation, "_tell", lambda *_: None)
     local_spark.install(monkeypatch)
     return folder
 

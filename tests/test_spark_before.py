@@ -14,8 +14,8 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from cep.app import progress
 from cep.command import app
+from cep.core.compilation import Compilation
 from tests import spark_runs
 from tests.relocated import relocate
 
@@ -36,7 +36,7 @@ def test_a_run_on_spark_goes_on_from_the_checkpoint_of_the_version_before(
     relocate(tmp_path, WAS_AT, str(tmp_path))
     spark_runs.spark()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(progress, "compiled", lambda: True)
+    monkeypatch.setattr(Compilation, "_tell", lambda *_: None)
 
     def derived() -> dict[str, list[tuple[object, ...]]]:
         """The values of each event; files of several events have the columns of all."""

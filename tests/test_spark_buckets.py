@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cep.app import progress, spark_query
+from cep.app import spark_query
 from cep.app.spark_query import BUCKETS
 from cep.command import app
+from cep.core.compilation import Compilation
 from cep.engine import Engine
 from cep.spark.program import ProgramOptions, ShippedProgram
 from tests import spark_runs
@@ -47,7 +48,7 @@ def test_why_states_cannot_go_to_other_buckets() -> None:
 def test_a_checkpoint_goes_on_in_other_buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spark_runs.spark()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(progress, "compiled", lambda: True)
+    monkeypatch.setattr(Compilation, "_tell", lambda *_: None)
     Path("days").mkdir()
     Path("rules.cep").write_text(RULES)
 

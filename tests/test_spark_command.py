@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
-from cep.app import progress
 from cep.command import app
+from cep.core.compilation import Compilation
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.spark.source.data_source import new_files
@@ -46,7 +46,7 @@ def session() -> None:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(progress, "compiled", lambda: True)
+    monkeypatch.setattr(Compilation, "_tell", lambda *_: None)
     Path("fire.cep").write_text(PROGRAM)
     Path("smoke.jsonl").write_text("".join(json.dumps(record) + "\n" for record in SMOKE))
     Path("heat.csv").write_text(HEAT)

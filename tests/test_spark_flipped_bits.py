@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cep.app import progress
 from cep.command import app
+from cep.core.compilation import Compilation
 from cep.spark.disk import SINK_LOG
 from tests import local_spark, spark_runs
 from tests.cli_runs import jsonl, lines_of
@@ -176,7 +176,7 @@ def test_flipped_bits_are_told_or_harmless(
     here, copy = tmp_path / "here", tmp_path / "copy"
     here.mkdir()
     monkeypatch.chdir(here)
-    monkeypatch.setattr(progress, "compiled", lambda: True)
+    monkeypatch.setattr(Compilation, "_tell", lambda *_: None)
     bells = [json.dumps({"type": "bell", "time": 1000 + 7 * n, "n": n}).encode() + b"\n" for n in range(60)]
     with ringing(bells) as place:
         run = of_files(monkeypatch, place) if story == "files" else of_revision(monkeypatch)

@@ -15,8 +15,8 @@ from random import Random
 import pytest
 from typer.testing import CliRunner, Result
 
-from cep.app import progress
 from cep.command import app
+from cep.core.compilation import Compilation
 from tests import spark_runs
 from tests.test_spark_kills import killed
 
@@ -128,7 +128,7 @@ def test_fluents_go_on_in_other_buckets(tmp_path: Path, monkeypatch: pytest.Monk
     """What holds with its value, its deadline, what formulas remember, open records, and how far the input has come."""
     spark_runs.spark()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(progress, "compiled", lambda: True)
+    monkeypatch.setattr(Compilation, "_tell", lambda *_: None)
     Path("rules.cep").write_text(RULES)
     random, opened = Random(4), []
 

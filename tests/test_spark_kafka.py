@@ -20,8 +20,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from typer.testing import CliRunner, Result
 
-from cep.app import progress
 from cep.command import app
+from cep.core.compilation import Compilation
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
@@ -308,7 +308,7 @@ def test_rows_of_a_connector_beside_files(tmp_path: Path, monkeypatch: pytest.Mo
 def test_topics_come_and_go_with_a_new_checkpoint_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spark_runs.spark().dataSource.register(StandIn)
     monkeypatch.setattr(kafka_connector, "FORMAT", StandIn.name())
-    monkeypatch.setattr(progress, "compiled", lambda: True)
+    monkeypatch.setattr(Compilation, "_tell", lambda *_: None)
     monkeypatch.chdir(tmp_path)
     cluster = Cluster("readings")
     cluster.send([(n % 4, n, message(n)) for n in range(30)])

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cep.app import progress
 from cep.command import app
+from cep.core.compilation import Compilation
 from cep.spark.sink.commit_log import CommitLog, file_name
 from tests import spark_runs
 
@@ -25,7 +25,7 @@ hot(R, T) <- reading(R, T) WHERE T > 30.
 @pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
 def test_old_events_leave_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(progress, "compiled", lambda: True)
+    monkeypatch.setattr(Compilation, "_tell", lambda *_: None)
     spark = spark_runs.spark()
     Path("hot.cep").write_text(PROGRAM)
     Path("days").mkdir()

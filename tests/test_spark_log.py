@@ -17,9 +17,9 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
-from cep.app import progress
 from cep.command import app
 from cep.compile import CompileOptions, compiled
+from cep.core.compilation import Compilation
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL
 from cep.engine import Engine
@@ -301,7 +301,7 @@ def test_what_a_killed_run_left_as_a_log_goes_to_other_buckets_and_rules(
 ) -> None:
     spark_runs.spark()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(progress, "compiled", lambda: True)
+    monkeypatch.setattr(Compilation, "_tell", lambda *_: None)
     Path("rules.cep").write_text(RULES)
     Path("facts.csv").write_text("n\n1\n")
     rng = random.Random(4)

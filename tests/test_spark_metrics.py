@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from cep.app import progress, watch
+from cep.app import watch
 from cep.command import app
+from cep.core.compilation import Compilation
 from cep.spark.driver import query
 from tests import spark_runs
 from tests.test_metrics import PROGRAM, Sample, scraped
@@ -26,7 +27,7 @@ def test_a_run_is_looked_at_while_it_lasts(tmp_path: Path, monkeypatch: pytest.M
     """Two stages, two files a micro-batch: what is scraped after each is what files and buckets did so far."""
     spark_runs.spark()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(progress, "compiled", lambda: True)
+    monkeypatch.setattr(Compilation, "_tell", lambda *_: None)
     Path("fire.cep").write_text(PROGRAM)
     Path("days").mkdir()
     for day in range(3):

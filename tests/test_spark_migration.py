@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
-from cep.app import progress
 from cep.command import app
+from cep.core.compilation import Compilation
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.spark import job
@@ -225,7 +225,7 @@ def test_rules_that_change_between_runs(tmp_path: Path, monkeypatch: pytest.Monk
     first one of the new generation, and before the end of that was noted."""
     spark_runs.spark()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(progress, "compiled", lambda: True)
+    monkeypatch.setattr(Compilation, "_tell", lambda *_: None)
     Path("days").mkdir()
     Path("fire.cep").write_text(FIRE)
 

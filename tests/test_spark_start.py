@@ -16,8 +16,8 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from typer.testing import CliRunner
 
-from cep.app import progress
 from cep.command import app
+from cep.core.compilation import Compilation
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.spark import program, tasks
@@ -229,7 +229,7 @@ def test_the_command_says_why_in_a_sentence(tmp_path: Path, options: list[str], 
 @needs_java
 def test_a_new_checkpoint_is_of_the_run_that_locks_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(progress, "compiled", lambda: True)
+    monkeypatch.setattr(Compilation, "_tell", lambda *_: None)
     Path("rise.cep").write_text(READING + RISE)
     Path("a.jsonl").touch()
     for name in ("state", "other"):

@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
-from cep.app import progress
 from cep.command import app
+from cep.core.compilation import Compilation
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.runtime.report import Report
@@ -149,7 +149,7 @@ def test_a_disk_that_fails_is_no_wrong_file(tmp_path: Path, monkeypatch: pytest.
 def test_the_query_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spark_runs.spark()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(progress, "compiled", lambda: True)
+    monkeypatch.setattr(Compilation, "_tell", lambda *_: None)
     Path("pair.cep").write_text(PROGRAM)
     Path("days").mkdir()
 

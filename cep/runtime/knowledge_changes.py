@@ -26,13 +26,17 @@ COMPACT = 64
 class KnowledgeChanges(KnowledgePast):
     """The changes of the knowledge of one engine: those applied, and those whose time has not come.
 
-    `over`: the tables from now until after all pending changes, where that is known of all of them at once; their
-    moments then hold no tables. Where goals follow the knowledge (`late`) all changes are made one by one. `given_by`:
-    the past that what was given goes by, where changes have `come_late` since, None: what is past.
+    `news`: the changes since a follower last took them, None: nobody follows; `anew`: a change came late since, so
+    that a follower begins again with all that were `applied`. `over`: the tables from now until after all pending
+    changes, where that is known of all of them at once; their moments then hold no tables. Where goals follow the
+    knowledge (`late`) all changes are made one by one. `given_by`: the past that what was given goes by, where changes
+    have `come_late` since, None: what is past.
     """
 
     pending: list[PreparedChange] = field(default_factory=list)
     applied: list[bytes] = field(default_factory=list)
+    news: list[bytes] | None = None
+    anew: bool = False
     over: dict[str, TimedTable] | None = None
     given_by: list[PastChange] | None = None
     come_late: list[tuple[int, bytes]] = field(default_factory=list)
@@ -147,6 +151,8 @@ class KnowledgeChanges(KnowledgePast):
                 self._since.append(moment.change)
             self._pass(moment.time, moment.change)
             self.applied.append(moment.change)
+            if self.news is not None:
+                self.news.append(moment.change)
             self._compact()
         if not self.pending:
             self.over, self._before, self._since = None, None, []
@@ -180,6 +186,7 @@ class KnowledgeChanges(KnowledgePast):
         self._put_right(past, [*pending, *(each for each in changes if each[0] > watermark)])
         self.given_by = before if self.given_by is None else self.given_by
         self.come_late += late
+        self.anew = self.news is not None
 
     def _put_right(self, past: list[PastChange], pending: Sequence[tuple[int, bytes]]) -> None:
         """From now on this was known when, and these changes are to come. CepError: one cannot be, and nothing
