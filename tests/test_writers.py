@@ -247,7 +247,7 @@ def test_an_interrupt_leaves_whole_lines(tmp_path: Path) -> None:
 
 def test_dead_letters(tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
-    source.write_text('{"type": "loose", "time": 1, "args": [1]}\nnope\n{"type": "loose", "time": NaN}\n[1]\n')
+    source.write_text('{"type": "loose", "time": 1, "args": [1]}\nnope\n{"type": "loose", "time": nan}\n[1]\n')
     path = tmp_path / "dead.jsonl"
     letters = DeadLetters(str(path))
     silent = DeadLetters()
@@ -263,7 +263,7 @@ def test_dead_letters(tmp_path: Path) -> None:
     found = [json.loads(text) for text in path.read_text().splitlines()]
     assert [(one["code"], one["line"], one["record"]) for one in found] == [
         ("json", 2, "nope"),
-        ("json", 3, '{"type": "loose", "time": NaN}'),
+        ("json", 3, '{"type": "loose", "time": nan}'),
         ("object", 4, "[1]"),
         ("late", 1, {"type": "loose", "time": 1, "args": [1]}),
         ("time", 7, None),
