@@ -24,6 +24,7 @@ READ: Mapping[str, str] = {
     "inputs": "an input",
     "file": "the records",
     "facts": "a table of facts",
+    "params": "the file of parameters",
     "knowledge": "knowledge",
     "files": "knowledge",
     "updates": "a file of changes of the knowledge",
