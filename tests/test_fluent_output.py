@@ -132,12 +132,15 @@ def test_csv_and_parquet_have_the_bounds(tmp_path: Path) -> None:
 
 def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     (tmp_path / "p.cep").write_text(PROGRAM)
+    (tmp_path / "v.csv").write_text(RECORDS)
     for options, message in (
         (["--from", "6", "--until", "3"], "`3` is before --from"),
         (["--from", "soon"], "--from:"),
         (["--changes", "--until", "3"], "--from and --until cut intervals"),
     ):
-        result = CliRunner().invoke(app, ["run", str(tmp_path / "p.cep"), "-i", "x.csv", *options])
+        result = CliRunner().invoke(
+            app, ["run", str(tmp_path / "p.cep"), "-i", f"velocity={tmp_path / 'v.csv'}", *options]
+        )
         assert result.exit_code == 2 and message in result.output.replace("\n", " "), result.output
 
 

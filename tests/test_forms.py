@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
@@ -197,7 +198,7 @@ def test_an_id_is_that_of_the_line_with_iso_8601(folder: Path) -> None:
         writer.close()
         sending = object.__new__(Sending)
         sending._topic, sending._by, sending._sender = "{type}", None, Broker()  # type: ignore[assignment]
-        sending._revised = False
+        sending._revised, sending._seen = False, Counter()
         writer._sinks = {"kafka://host/{type}": sending}
         writer.write({"e": table})
     first, second = sent[:2], sent[2:]

@@ -110,7 +110,7 @@ class Program:
         for _ in range(rng.randint(0, 8)):
             time = rng.randint(0, 45)
             self.events.append(Event("ask", (rng.choice("pqr"), time - rng.choice((-3, 0, 1, 3, 8, 20))), time, time))
-        self.events.sort(key=lambda each: each.end)
+        self.events = sorted(dict.fromkeys(self.events), key=lambda each: each.end)
 
     def expected(self) -> list[Event]:
         every = expected(self.model, self.rules, self.records, [])

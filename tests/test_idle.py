@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -17,6 +17,7 @@ from cep.app.pipeline import Interrupt, flow
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
+from cep.runtime.encode import RefusedRow
 from cep.runtime.run_stats import RunStats
 from connectors.batch import Batch, DeadLetter
 from connectors.dead_letters import DeadLetters
@@ -89,9 +90,10 @@ class Late:
     def add(self, records: Iterable[DeadLetter]) -> None:
         assert not list(records)
 
-    def reject(self, batch: Batch, type: str, row: int, code: str, reason: str) -> None:
-        assert code == "late"
-        self.late.append((self.turn, batch.tables[type]["end"][row] // SECOND))
+    def reject(self, batch: Batch, refused: Sequence[RefusedRow]) -> None:
+        for row in refused:
+            assert row.code == "late"
+            self.late.append((self.turn, batch.tables[row.type]["end"][row.row] // SECOND))
 
 
 def run(lateness: int, batches: list[Batch]) -> tuple[Late, Engine]:
