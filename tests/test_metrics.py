@@ -17,7 +17,6 @@ from cep.app.meter import Meter, charts
 from cep.app.metrics import host_and_port, serving
 from cep.command import app
 from cep.core.compilation import Compilation
-from cep.core.errors import CepError
 from cep.core.logs import plain
 from cep.engine import Engine
 from cep.events import Event
@@ -213,5 +212,5 @@ class _Nothing:
     def add(self, records: Any) -> None:
         assert not list(records)
 
-    def reject(self, *_: Any) -> None:
-        raise CepError("nothing is refused")
+    def reject(self, batch: Any, refused: Any) -> None:
+        assert not list(refused)

@@ -110,7 +110,7 @@ def test_infer_finds_them(tmp_path: Path, suffix: str, kind: str) -> None:
 
 
 def test_infer_takes_no_number_for_a_time_of_day_that_is_none(tmp_path: Path) -> None:
-    for name, values in (("time", [5, 1299]), ("hour", [1, 24]), ("level", [5, 1234]), ("time", [1, 2])):
+    for name, values in (("time", [5, 1299]), ("hour", [1, 25]), ("level", [5, 1234]), ("time", [1, 2])):
         path = written(tmp_path, "csv", {"date": ["2024-05-01"] * 2, name: [*values]})
         assert ") TIME date.\n" in CliRunner().invoke(app, ["infer", str(path)]).stdout
 
