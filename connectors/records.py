@@ -461,10 +461,10 @@ def read_times(
 
 
 def interval(key: str, value: Any, read: Callable[[str, Any], int]) -> tuple[int, int]:
-    """Start and end of an interval in one text: `start/end`, `start/PT1H`, `PT1H/end`."""
+    """Start and end of an interval in one text: `start/end`, `start/PT1H`, `PT1H/end`; a time alone is both."""
     first, slash, last = str(value).partition("/") if isinstance(value, str) else ("", "", "")
     if not slash:
-        raise Unreadable("time", f"{key}: `{shown(str(value))}` is no interval, as `2024-05-01T08:00:00Z/PT1H` is")
+        return (time := read(key, value)), time
     lengths = [text.strip(" \t").startswith("P") for text in (first, last)]
     if all(lengths):
         raise Unreadable("time", f"{key}: `{shown(str(value))}` has two lengths, and no time")

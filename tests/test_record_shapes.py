@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import time
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -32,6 +31,7 @@ from connectors.messages import Inbox, Messages
 from connectors.records import Record, read_events, read_fields
 from connectors.values import Unreadable
 from tests.long import examples
+from tests.waiting import pause
 
 
 def schemas(*declarations: str) -> dict[str, Schema]:
@@ -401,7 +401,7 @@ def test_a_pipe_is_decompressed(kind: str, first: int) -> None:
 
     def write() -> None:
         os.write(begin, data[:first])
-        time.sleep(0.05)
+        pause(0.05)
         os.write(begin, data[first:])
         os.close(begin)
 

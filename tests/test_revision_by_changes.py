@@ -288,4 +288,4 @@ def test_equal_transitions_are_kept_once(monkeypatch: pytest.MonkeyPatch) -> Non
     engine.push([Event("a", (1,), at, at) for at in (5, 7)])
     engine.push([Event("a", (2,), at, at) for at in range(10, 60)])
     (reviser,) = (each.reviser for each in incremental_of(engine).parts if isinstance(each.reviser, InertiaReviser))
-    assert reviser.rows.count == 52 + 33, "which 40 facts make so many times as many of"
+    assert reviser.rows.count == 52 + 50, "which 40 facts make so many times as many of"

@@ -84,7 +84,7 @@ def test_a_row_whose_reason_changes_is_withdrawn_and_added() -> None:
 
 @pytest.mark.parametrize("revise", [None, 1_000_000_000])
 def test_equal_records_of_one_push_are_shown_once(revise: int | None) -> None:
-    text = "event a(k: string) TIME t. event b(k: string) TIME t. fluent f(k: string).\n"
+    text = "event a(k: string) TIME t DISTINCT. event b(k: string) TIME t. fluent f(k: string).\n"
     text += "f(K) WHILE ONCE[0, 5 s] a(K). o(K) <- b(K) WHERE f(K)."
     engine = Engine.from_text(text, revise=revise, explain=True, remember=2**62)
     engine.push([Event("a", ("x",), 1, 1), Event("a", ("x",), 1, 1), Event("b", ("x",), 3_000_000, 3_000_000)])

@@ -366,13 +366,8 @@ def test_a_run_puts_right_what_comes_late_in_every_format(format: str, tmp_path:
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     assert net(result.stdout.splitlines()) == expected
-    if FORMS[format].key is None:  # in one process: with a KEY workers are none
-        result = CliRunner().invoke(app, [*arguments, "--workers", "2"])
-        assert result.exit_code == 0 and net(result.stdout.splitlines()) == expected, result.output
-        assert "the program runs in one process" in result.stderr
-    else:
-        result = CliRunner().invoke(app, [*arguments, "--workers", "2"])
-        assert result.exit_code == 2 and "what comes late or is withdrawn is put right in one process" in result.stderr
+    result = CliRunner().invoke(app, [*arguments, "--workers", "2"])
+    assert result.exit_code == 0 and net(result.stdout.splitlines()) == expected, result.output
 
 
 @pytest.mark.long
