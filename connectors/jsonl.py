@@ -170,7 +170,7 @@ class LineReader:
                 else:
                     odd.setdefault(event.type, []).append((row, place))
         for rows in found:
-            counts[rows.lines] = rows.counts
+            counts[rows.lines] += rows.counts
         unmatched = filled[counts[filled] == 0] if self._tested else filled[:0]
         if len(unmatched) and self._strict:
             counts[unmatched] = 1

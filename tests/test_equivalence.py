@@ -169,8 +169,9 @@ def test_loops(program: Program) -> None:
 @examples(250)
 @given(st.one_of(iterations(), loops()))
 def test_fast_recursion(program: Program) -> None:
-    slow = run(start(program, fast_recursion=False), [in_order(program.events)])
-    fast = run(start(program), [in_order(program.events)])
+    events = in_order(dict.fromkeys(program.events))  # which of equal ones a policy takes may differ
+    slow = run(start(program, fast_recursion=False), [events])
+    fast = run(start(program), [events])
     check(slow, fast, "the kernel (+) is not the way slice by slice (-)")
 
 

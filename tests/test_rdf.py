@@ -26,7 +26,8 @@ from connectors.why.text import why
 from tests.long import examples
 from tests.serving import EIGHT, FRIDGES, MINUTE, TWICE, derived, program
 
-Readings = st.lists(st.tuples(st.integers(0, 90), st.sampled_from("ab"), st.sampled_from([5.0, 8.0])), max_size=12)
+_READING = st.tuples(st.integers(0, 90), st.sampled_from("ab"), st.sampled_from([5.0, 8.0]))
+Readings = st.lists(_READING, max_size=12, unique=True)
 
 
 @examples(100)

@@ -55,8 +55,13 @@ def event_times(
     known = [source for source, found in guesses.items() if found.type == "time"]
     whole = [source for source in known if None not in sample.columns[source] and not guesses[source].missing]
     if not whole and known:
-        fullest = min(known, key=lambda source: sample.columns[source].count(None))
-        if sample.columns[fullest].count(None) * 2 <= sample.count and not guesses[fullest].missing:
+        lacking = {
+            source: sum(value is None or value in guesses[source].missing for value in sample.columns[source])
+            for source in known
+        }
+        fullest = min(known, key=lacking.__getitem__)
+        few = allowed(sample.count) if guesses[fullest].missing else sample.count // 2
+        if lacking[fullest] <= few:
             whole = [fullest]
     begin = next((source for word in _BEGINS for source in whole if last[source].split(" ")[-1] == word), None)
     end = next((source for word in _ENDS for source in whole if last[source].split(" ")[-1] == word), None)
