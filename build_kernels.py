@@ -2,8 +2,8 @@
 
 Which kernels there are, and for which types, is found by running programs over a few records: those of the benchmarks
 and of the cases of the tests, in the ways a program can run and through files, and the commands of the documentation.
-What they compile is kept in `cep/compiled` (`cep.core.kernel_cache`); whatever is missing there is compiled when it is
-first needed.
+The kernels they compile are kept in `cep/compiled` (`cep.core.kernel_cache`). A kernel that is missing there is
+compiled when it is first called.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def engine_of(rules: str, **options: Any) -> Any:
 
 
 def pushes_of(keys: int, late: int) -> list[pl.DataFrame]:
-    """What comes between one push and the next, with the time at which it comes."""
+    """Return the rows of each push, with the time at which each row comes."""
     random, count = np.random.default_rng(3), WINDOW // STEP + MEASURED
     n = count * keys * EACH
     times = np.sort(random.integers(0, count * STEP * SECOND, n))
@@ -78,7 +78,7 @@ def anew(rules: str, pushes: list[pl.DataFrame]) -> list[float]:
 
 
 def whole(rules: str, pushes: list[pl.DataFrame]) -> Counter[Any]:
-    """What one run over all that came tells, in order of time."""
+    """Return the output of one run over all rows, in order of time."""
     engine, net = engine_of(rules, lateness=None), Counter[Any]()
     every = pl.concat(pushes).drop("came")
     engine.receive({"reading": every})

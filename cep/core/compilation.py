@@ -26,7 +26,7 @@ class Compilation:
 
     @property
     def state(self) -> str | None:
-        """What is being done, in words; None while nothing is compiled."""
+        """A description of the compiling under way; None while nothing is compiled."""
         if self._began is None:
             return None
         return f"compiling kernels: {self.kernels} in {self.seconds:.0f} s, of about {LIKELY}"

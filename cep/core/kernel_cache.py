@@ -1,4 +1,4 @@
-"""Where compiled kernels come from: from the package, else from a cache, else numba compiles them and they are kept.
+"""Load compiled kernels from the package, else from a cache; numba compiles the others, and the cache keeps them.
 
 **The package** holds kernels for some sorts of processors (`TARGETS`), which a wheel brings and `make run` makes
 (`build_kernels.py`). A process uses the best that its processor runs. They are code of the package like any other.
@@ -67,7 +67,7 @@ class Target:
         return COMPILED / f"{sys.platform}-{platform.machine().lower()}-{self.name}-{sys.implementation.cache_tag}"
 
     def magic_tuple(self) -> tuple[str, ...]:
-        """What numba asks of a code generator for the key of a kernel."""
+        """Return the part of a kernel's key that numba takes from a code generator."""
         return (self.folder.name,)
 
 
@@ -129,7 +129,7 @@ def dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
             return _compile(kernel, *arguments, **named)
 
     def template(given: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """What it calls is compiled once for numbers, and not again for each constant that it is called with."""
+        """Type the arguments of calls as numbers, so that no callee is compiled again for each constant."""
         return called(tuple(map(unliteral, given)), {name: unliteral(each) for name, each in named.items()})
 
     kernel.get_call_template, kernel.compile, kernel._compile_for_args = template, compile, compile_for
@@ -197,7 +197,7 @@ class KernelCache(FunctionCache):
 
 
 def stamp(module: str) -> str:
-    """What kernels of a module depend on besides numba. Raises OSError."""
+    """Return what a module's kernels depend on besides numba. Raises OSError."""
     settings = " ".join(f"{name}={int(getattr(config, name) or 0)}" for name in SETTINGS)
     return f"{made_of(module)} {settings}"
 

@@ -150,7 +150,7 @@ class Lasting:
 
     def open(self, ended: bool = True) -> Table:
         """Return those that still last, with an end after every time; `ended`: with lineage each under a new name."""
-        raise NotImplementedError
+        raise NotImplementedError("a goal that only keeps records is not asked what lasts")
 
     def known_open(self) -> tuple[Ints, Ints] | None:
         """Return the records without an end, which a later one may bring: their arguments, a row each, and starts.
