@@ -74,7 +74,7 @@ class LinearRecursion(JoinGoal):
         right_slots = self.keys.slots(right, self.right_key, False)
         self.chains = more_chains(self.chains, self.keys.count)
         several = NOTHING
-        if self.spec.policy == "chronological" and rows(base):  # equal ones are used up one by one
+        if self.spec.policy != "unrestricted" and rows(base):  # a policy chooses among equal ones by their arrival
             several = numbers(base, self.lineage)
         arrivals = SideRows(base, left_slots, several), SideRows(right, right_slots, NOTHING)
         pairs = self._paired(*arrivals, SideRows(empty(0), NOTHING, NOTHING))
