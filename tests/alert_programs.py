@@ -190,7 +190,7 @@ def batches(rng: Random, program: AlertProgram, window: int) -> list[list[Readin
         latest += rng.choice((0, 0, 1, 1, 2, 3, 6))
         late = rng.random() < 0.4
         time = max(0, latest - rng.randint(1, window)) if late and window else latest
-        drawn, old = rng.random(), [one for one in came[-15:] if one.time > latest - window]
+        drawn, old = rng.random(), [one for one in came[-15:] if one.time >= latest - window]
         if drawn < 0.12 and old:
             other = rng.choice(old)
             one = Reading(other.type, other.args, other.time, -1, other.key)
@@ -203,7 +203,7 @@ def batches(rng: Random, program: AlertProgram, window: int) -> list[list[Readin
         else:
             one = program.reading(time, rng.choice("aab"), rng.randrange(3), _level(rng))
         came.append(one)
-        too_late = one.time <= latest - window
+        too_late = one.time < latest - window
         if too_late:
             found.append([])
         found[-1].append(one)

@@ -83,10 +83,12 @@ def there(records: Iterable[Reading], window: int | None) -> tuple[list[Reading]
     kept: list[Reading] = []
     latest: int | None = None
     for one in records:
-        if window is not None and latest is not None and one.time <= latest - window:
+        if window is not None and latest is not None and one.time < latest - window:
             continue
         latest = one.time if latest is None else max(latest, one.time)
-        kept = [each for each in kept if not _same(each, one)]  # the input is a set
+        same = next((place for place, other in enumerate(kept) if _same(other, one)), None)
+        if same is not None and (one.key is not None or one.change < 0):
+            del kept[same]  # with a key it is corrected; without one, one of those that are equal is withdrawn
         if one.change > 0:
             kept.append(one)
     return kept, latest

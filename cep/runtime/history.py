@@ -190,7 +190,7 @@ class OccurrenceHistory:
         """What is `waiting`, by names, goes back to: the records, the occurrences if `constituents` are given, and
         which made which."""
         needed = self.lineage.behind(np.concatenate([np.empty(0, np.int64), *waiting]))
-        records = {name: _those(concat(tables), needed) for name, tables in self.sources.items() if tables}
+        records = {_RECORDS + name: _those(concat(tables), needed) for name, tables in self.sources.items() if tables}
         if CONSTITUENTS in self.wanted_columns:
             records |= {
                 _DERIVED + name: _those(concat(tables), needed) for name, tables in self.derived.items() if tables
@@ -205,13 +205,10 @@ class OccurrenceHistory:
         lineage, records = batches.pop(), batches.pop()
         self.lineage.restore(lineage)
         self.sources, self.derived, self.transitions = {}, {}, {}
-        tables = from_arrow(records)
-        demand(all(table.ndim == 2 and len(table) >= FIRST for table in tables.values()))
-        self.add_records({name: table for name, table in tables.items() if not name.startswith((_DERIVED, _TURNS))})
-        for before, kept in ((_DERIVED, self.derived), (_TURNS, self.transitions)):
-            for name, table in tables.items():
-                if name.startswith(before):
-                    sorted_runs.put(kept.setdefault(name.removeprefix(before), []), table, IDENTITY)
+        kept = {_RECORDS: self.sources, _DERIVED: self.derived, _TURNS: self.transitions}
+        for name, table in from_arrow(records).items():
+            demand(table.ndim == 2 and len(table) >= FIRST and name[:1] in kept)
+            sorted_runs.put(kept[name[0]].setdefault(name[1:], []), table, IDENTITY)
 
     def fits(self, schemas: Mapping[str, Schema], waiting: Sequence[Ints]) -> None:
         """See that what was restored is of these events, and has the records that what is `waiting`, by names, goes
@@ -225,7 +222,7 @@ class OccurrenceHistory:
         demand(bool(np.isin(inputs, np.concatenate([np.empty(0, np.int64), *known])).all()))
 
 
-_DERIVED, _TURNS = "made ", "transitions "  # before a name in a snapshot: what rules made of it
+_RECORDS, _DERIVED, _TURNS = "<", ">", "|"  # before an event's name in a snapshot: what its rows are
 
 
 def _written(
