@@ -13,9 +13,6 @@ from cep.core.time import END_OF_TIME
 from connectors.batch import Batch, DeadLetter
 from connectors.times import SECOND, iso
 
-AHEAD = 5 * 60_000_000
-"""Microseconds that a record of live input may be ahead of the clock."""
-
 DAY = 24 * 60 * 60_000_000
 """Microseconds of a jump of time that is worth a warning."""
 
@@ -23,9 +20,12 @@ CODE = "ahead"
 """The code of the dead letters of such records."""
 
 
-def without_ahead(batch: Batch, now: int | None = None, limit: int = AHEAD) -> Batch:
+def without_ahead(batch: Batch, limit: int | None, now: int | None = None) -> Batch:
     """Move records that end, or where they have no end begin, more than `limit` after `now` (by default the clock's
-    time) to the dead letters. Done once, when a record comes: what is in the journal is not judged again."""
+    time) to the dead letters; None: none of them. Done once, when a record comes: what is in the journal is not judged
+    again."""
+    if limit is None:
+        return batch
     now = time.time_ns() // 1000 if now is None else now
     end = pl.col("end").fill_null(END_OF_TIME)
     latest = pl.when(end >= END_OF_TIME).then(pl.col("start")).otherwise(end)

@@ -119,11 +119,12 @@ def replay(
         yield from _read(found, schemas, chunk, rows, stdin, idle, rest, first, sources, readers)
     elif sum(size or 0 for size in known) > large and _ordered(found, schemas, chunk, rows, readers):
         latest: int | None = None
-        for batch in _read(found, schemas, chunk, rows, stdin, readers=readers):
+        for batch in _read(found, schemas, chunk, rows, stdin, sources=sources, readers=readers):
             latest = max([*_ends(batch, "max"), *([] if latest is None else [latest])], default=None)
             yield replace(batch, watermark=None if latest is None else latest - 1)  # the next may end then as well
     else:
-        batches = map(_without_data, _read(found, schemas, chunk, rows, stdin, readers=readers))
+        read = _read(found, schemas, chunk, rows, stdin, sources=sources, readers=readers)
+        batches = map(_without_data, read)
         yield from in_order(list(batches), schemas, rows)
 
 
@@ -142,14 +143,16 @@ def _read(
     if any(attribute.type == "any" for schema in schemas.values() for attribute in schema.attributes):
         readers = None  # values of several kinds do not travel
     known = sizes(found)
+    sources = sources or Sources()
     total = 0 if any(size is None for size in known) else sum(size or 0 for size in known)
     done = 0
     feeds = [one for one in found if one.address is not None and not _whole(one, sources)]
     for one, size in zip(found, known):
         if one in feeds:
             continue
-        if one.address is not None and sources is not None:
+        if one.address is not None:
             sources.is_now(one.path, None)
+        limit = sources.ahead.live if size is None and sources.lasting else sources.ahead.files
         folded = FoldedTables(schemas)
         units = SmallUnits.of_points(schemas if one.format == "influx" else {})
         for tables, dead, block, position, silence in _parts(one, schemas, chunk, rows, first, stdin, idle, readers):
@@ -160,7 +163,7 @@ def _read(
             else:
                 units.take(tables)
                 batch = Batch(tables, dead, [block], done + position, total)
-                yield without_ahead(batch) if size is None and sources is not None and sources.lasting else batch
+                yield without_ahead(batch, limit)
                 first = block.beyond
         done += size or 0
         if remarks := (*folded.remarks(one.path), *units.remarks(), *_unfinished(one)):
@@ -175,13 +178,13 @@ def _unfinished(one: Input) -> Iterator[str]:
         yield f"{text}; write such files under another name, `.{os.path.basename(one.path)}`, and rename them"
 
 
-def _whole(one: Input, sources: Sources | None) -> bool:
+def _whole(one: Input, sources: Sources) -> bool:
     """Whether what comes from an address is read as a file is: N-Quads of a connection, where what belongs to a node
     may stand anywhere. CepError: it has no end then."""
     address = one.address
     if address is None or address.kind != "tcp" or one.format != "nquads":
         return False
-    if lasting_connection(address, sources is not None and sources.lasting):
+    if lasting_connection(address, sources.lasting):
         hint = f"`{one.path}?format=nquads&until=closed` reads them then; lines of `jsonld` as they come"
         raise address.refused("N-Quads of a connection are whole when it is closed", hint)
     return True

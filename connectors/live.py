@@ -145,7 +145,8 @@ def listen(
                 if messages is None:
                     opened.remove(each)
                 elif len(messages):
-                    batch = without_ahead(replace(inbox.batch(messages, first), source=name, place=messages.place))
+                    batch = replace(inbox.batch(messages, first), source=name, place=messages.place)
+                    batch = without_ahead(batch, sources.ahead.live)
                     try:
                         yield batch
                     except GeneratorExit:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from cep.core.errors import CepError
+from connectors.ahead_limits import LIVE, AheadLimits
 from connectors.messages import Messages
 
 FIRST, LONGEST = 1.0, 30.0
@@ -31,10 +32,12 @@ def _in_silence(source: str, text: str, /, *, lost: bool) -> None:
 class Sources:
     """The live inputs of a run, for any thread. `lost`: by the name of each that is, why. `awaited`: those that have
     not been there once since the start. `lasting`: a connection that
-    the other side closes is lost, and not the end of its input, unless its address says otherwise."""
+    the other side closes is lost, and not the end of its input, unless its address says otherwise; a pipe is then
+    live, too. `ahead`: how far records may be ahead of the clock."""
 
-    def __init__(self, tell: SourceListener = _in_silence, lasting: bool = False) -> None:
+    def __init__(self, tell: SourceListener = _in_silence, lasting: bool = False, ahead: AheadLimits = LIVE) -> None:
         self.lasting = lasting
+        self.ahead = ahead
         self.lost: Mapping[str, str] = {}
         self.awaited: frozenset[str] = frozenset()
         self.losses: Mapping[str, int] = {}

@@ -7,20 +7,26 @@ import os
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import httpx
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
+from cep.app.durations import ahead_limits
 from cep.app.pipeline import Interrupt, flow
+from cep.command import app
+from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.runtime.report import Report
 from cep.runtime.run_stats import RunStats
 from cep.spark.driver.remarks import InputRemarks
-from connectors.ahead import AHEAD, DAY, place_of, without_ahead
+from connectors.ahead import DAY, place_of, without_ahead
+from connectors.ahead_limits import AHEAD, LIVE, AheadLimits
 from connectors.batch import Batch
 from connectors.dead_letters import DeadLetters
-from connectors.files import read
+from connectors.files import read, replay
 from connectors.inputs import inputs
 from connectors.journal import Journal
 from connectors.messages import Inbox, Messages
@@ -42,14 +48,14 @@ def batch(*times: int, text: str = PAIRS) -> Batch:
 def test_live_input_refuses_what_is_ahead_of_the_clock(tmp_path: Path) -> None:
     """Once: a replay of the journal asks no clock."""
     come = batch(EIGHT, EIGHT + AHEAD + 1, EIGHT + AHEAD, EIGHT + 400 * DAY)
-    kept = without_ahead(come, now=EIGHT)
+    kept = without_ahead(come, AHEAD, EIGHT)
     assert kept.tables["reading"]["start"].to_list() == [EIGHT, EIGHT + AHEAD]
     assert [(one.code, one.file, one.line) for one in kept.dead] == [("ahead", PLACE, 2), ("ahead", PLACE, 4)]
     assert kept.dead[1].reason == (
         "2025-06-05T08:00:00Z is 400 d ahead of the clock (2024-05-01T08:00:00Z), more than 5 min: a clock is wrong"
     )
     assert json.loads(kept.dead[1].text or "")["temp"] == 4
-    assert without_ahead(come, now=EIGHT + 400 * DAY) is come
+    assert without_ahead(come, AHEAD, EIGHT + 400 * DAY) is come and without_ahead(come, None, EIGHT) is come
     schemas = Engine.from_text(PAIRS).inputs
     with closing(Journal(tmp_path, schemas)) as journal:
         journal.add(kept)
@@ -63,7 +69,7 @@ def test_a_fluent_without_an_end_is_judged_by_its_beginning() -> None:
     table = pl.DataFrame({"start": [EIGHT, EIGHT, EIGHT + DAY, EIGHT], "end": ends, "@order": range(4)})
     come = batch(EIGHT, EIGHT, EIGHT, EIGHT)
     held = Batch({"open": table}, [], come.blocks)
-    assert without_ahead(held, now=EIGHT).tables["open"]["@order"].to_list() == [0, 1]
+    assert without_ahead(held, AHEAD, EIGHT).tables["open"]["@order"].to_list() == [0, 1]
 
 
 @pytest.mark.parametrize("served", [False, True])
@@ -82,6 +88,68 @@ def test_a_pipe_is_live_at_a_server(served: bool, tmp_path: Path) -> None:
     assert [one.code for each in found for one in each.dead] == ["ahead"] * served
     file = [f"reading={tmp_path / 'some.jsonl'}"]
     assert not [one for each in read(file, schemas, sources=Sources(lasting=served)) for one in each.dead]
+
+
+@pytest.mark.parametrize("given", [read, replay])
+def test_the_option_judges_all_input(given: Any, tmp_path: Path) -> None:
+    times = [EIGHT, time.time_ns() // 1000 + 20 * MINUTE, EIGHT + MINUTE]
+    lines = [json.dumps({"time": at / 1e6, "fridge": "milk", "temp": 4}) + "\n" for at in times]
+    (tmp_path / "some.jsonl").write_text("".join(lines))
+    schemas = Engine.from_text(PAIRS).inputs
+
+    def dead(limits: AheadLimits) -> list[tuple[str, int]]:
+        file = [f"reading={tmp_path / 'some.jsonl'}"]
+        return [(d.code, d.line) for one in given(file, schemas, sources=Sources(ahead=limits)) for d in one.dead]
+
+    assert dead(ahead_limits("15min")) == [("ahead", 2)]
+    assert dead(ahead_limits("1h")) == dead(ahead_limits("never")) == dead(LIVE) == []
+    with pytest.raises(CepError, match="--ahead: `soon` is no duration") as error:
+        ahead_limits("soon")
+    assert "`never` refuses no record" in (error.value.hint or "")
+
+
+def test_a_run_refuses_what_is_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [json.dumps({"time": at, "fridge": "milk", "temp": 4}) for at in ("2099-01-01", "2024-01-01")]
+    Path("some.jsonl").write_text("\n".join(lines))
+    Path("pairs.cep").write_text(PAIRS)
+    run = ["run", "pairs.cep", "--input", "reading=some.jsonl", "--dead-letter", "dead.jsonl"]
+    result = CliRunner().invoke(app, [*run, "--ahead", "1h", "--workers", "2"])
+    (letter,) = map(json.loads, Path("dead.jsonl").read_text().splitlines())
+    assert result.exit_code == 0 and (letter["code"], letter["line"]) == ("ahead", 1), result.output
+    result = CliRunner().invoke(app, run)
+    assert not Path("dead.jsonl").read_text() and "ahead of the clock" in result.stderr
+
+
+def test_a_micro_batch_that_is_repeated_asks_no_clock(tmp_path: Path) -> None:
+    """Its plan has the time when it was made."""
+    pytest.importorskip("pyspark")
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    from cep.spark.program import ProgramOptions, ShippedProgram
+    from cep.spark.source.data_source import FileReader, SparkSourceOptions
+
+    moment = time.time_ns() // 1000
+    lines = [json.dumps({"time": at / 1e6, "fridge": "milk", "temp": 4}) + "\n" for at in (moment, moment + DAY)]
+    (tmp_path / "some.jsonl").write_text("".join(lines))
+    program = ShippedProgram.of(Engine.from_text(PAIRS), PAIRS, "<program>", ProgramOptions(), 2)
+    inputs, journal = (f"reading={tmp_path / 'some.jsonl'}",), str(tmp_path / "files.jsonl")
+
+    def planned(limits: AheadLimits) -> tuple[FileReader, dict[str, Any], dict[str, Any]]:
+        made = SparkSourceOptions.of(program, inputs, None, journal, None, True, str(tmp_path / "dead"), ahead=limits)
+        reader = FileReader(made)
+        begin = reader.initialOffset()
+        return reader, begin, reader.latestOffset(begin, ReadAllAvailable())
+
+    reader, begin, end = planned(AheadLimits(files=AHEAD))
+    assert moment <= end["clock"] <= time.time_ns() // 1000
+    assert reader.latestOffset(end, ReadAllAvailable())["clock"] == end["clock"], "nothing has come"
+    for clock, refused in ((end["clock"], 1), (moment + DAY, 0)):
+        (item, *_) = reader.partitions(begin, end | {"clock": clock})
+        list(reader.blocks(item, str(tmp_path / f"dead{refused}")))
+        letters = [line for file in tmp_path.glob(f"dead{refused}*") for line in file.read_text().splitlines()]
+        assert [json.loads(one)["code"] for one in letters] == ["ahead"] * refused
+    assert "clock" not in planned(LIVE)[2], "no file is judged"
 
 
 def warned(*batches: Batch, lateness: int = 0) -> list[str]:

@@ -10,10 +10,11 @@ from typer import Argument, Option
 
 from cep.app import completions
 from cep.app.cli_help import INPUT, KNOWLEDGE, RULES, SPARK
-from cep.app.durations import duration, name_and_file, refuse
+from cep.app.durations import ahead_limits, duration, name_and_file, refuse
 from cep.core.errors import reason_of
 from cep.core.logs import Format as LogFormat
 from cep.runtime.options import MOST_DERIVATIONS, EngineOptions
+from connectors.ahead_limits import LIVE, AheadLimits
 
 RuleFiles = Annotated[
     tuple[Path, ...],
@@ -104,12 +105,25 @@ class InputOptions:
             "something comes: deadlines pass, windows end. `cep serve` takes 1s, or `never`; on Spark with --follow.",
         ),
     ] = None
+    ahead: Annotated[
+        str | None,
+        Option(
+            metavar="DURATION",
+            help="Refuse records whose time is more than so much ahead of the clock: 5min. By default 5min for live "
+            "input, and any time for files and for pipes of `cep run`; `never` refuses none.",
+        ),
+    ] = None
     dead_letter: Annotated[
         str | None, Option(metavar="FILE", help="Where records go that cannot be read, each with its reason.")
     ] = None
     strict_types: Annotated[
         bool, Option(help="Records that pass no WHEN are dead letters; else they are only counted.")
     ] = False
+
+    @property
+    def ahead_limits(self) -> AheadLimits:
+        """How far records may be ahead of the clock. CepError: it is no duration."""
+        return LIVE if self.ahead is None else ahead_limits(self.ahead)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -295,7 +295,7 @@ def _sourced(options: RunOptions) -> _Sourced:
     if stored and rows is None:
         engine.run_ahead(AHEAD)
     changes = knowledge_updates(engine, options.knowledge.updates, silence)
-    lost = Sources(source_log(options.log))
+    lost = Sources(source_log(options.log), ahead=options.source.ahead_limits)
     read = options.source
     if engine.revises:
         schemas = with_changes(schemas)

@@ -11,6 +11,7 @@ from cep.core.literals import SECOND, UNITS, read_duration, read_instant, read_t
 from cep.core.schema import Schema
 from cep.core.suggest import did_you_mean
 from cep.language.syntax.messages import DURATION, FOREIGN_UNITS
+from connectors.ahead_limits import AheadLimits
 
 _PLAIN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)", re.ASCII)
 _ISO = re.compile(
@@ -56,6 +57,17 @@ def idle_seconds(idle: str, stored: bool) -> float:
     if stored:
         raise refuse("--idle: files are never silent", "it is for what comes live: `--input -`, `--input mqtt://...`")
     return duration(idle, "--idle") / SECOND
+
+
+def ahead_limits(text: str) -> AheadLimits:
+    """How far any record may be ahead of the clock, as `--ahead` says. CepError: it is no duration, nor `never`."""
+    if text.strip() == "never":
+        return AheadLimits(None, None)
+    try:
+        limit = duration(text, "--ahead")
+    except CepError as error:
+        raise refuse(error.message, f"{error.hint}; `never` refuses no record") from None
+    return AheadLimits(limit, limit)
 
 
 def name_and_file(text: str, option: str) -> tuple[str, str]:

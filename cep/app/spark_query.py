@@ -204,6 +204,7 @@ def planned(request: JobRequest, reads: JobInputs) -> Job:
         None if lateness is None else MESSAGES,
         duration(options.spark.every or EVERY, "--every"),
         lasting(options.source.idle, "--idle"),
+        options.source.ahead_limits,
         lasting(options.spark.keep, "--keep"),
         options.knowledge.updates,
         beside=reads.beside,

@@ -36,7 +36,8 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 """Hosts by which only this machine reaches a server."""
 KEPT = "What is kept"
 ONE_PROCESS = (
-    "--readings", "--explain", "--remember", "--format", "--lateness", "--revise", "--idle", "--knowledge-updates",
+    "--readings", "--explain", "--remember", "--format", "--lateness", "--revise", "--ahead", "--idle",
+    "--knowledge-updates",
 )  # fmt: skip
 """Options that are only for rules that run in this process."""
 

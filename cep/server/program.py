@@ -96,7 +96,7 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
     rest = (
         Acknowledgements(journal) if any(one.address is not None and one.format != "nquads" for one in found) else None
     )
-    sources = Sources(source_log(options.log), lasting=True)
+    sources = Sources(source_log(options.log), lasting=True, ahead=options.source.ahead_limits)
     sources.expect(one.path for one in found if one.address is not None)
     origins = Origins(MOST if options.retention.explain else 0, engine.position)
     batches = (

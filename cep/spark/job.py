@@ -28,6 +28,7 @@ from cep.spark.state.bucket_states import BucketStates, begin
 from cep.spark.state.migration import FIRST, Generation
 from cep.spark.tasks import QueryWork
 from cep.spark.ways_task import WaysWork
+from connectors.ahead_limits import LIVE, AheadLimits
 from connectors.inputs import Input
 
 
@@ -43,7 +44,7 @@ class Job:
     checkpoint. `beside`: the inputs, by their places, that Spark's own connector reads. `times`: their form
     (`connectors.times`). `stretch`: what is written lies there.
     `mirror`: of these folders, where a micro-batch is to count elsewhere; None: it is not. `run`: a name by which
-    workers know its engines."""
+    workers know its engines. `ahead`: how far records may be ahead of the clock."""
 
     program: ShippedProgram
     inputs: tuple[str, ...]
@@ -59,6 +60,7 @@ class Job:
     most: int | None = None
     every: int = 0
     idle: int | None = None
+    ahead: AheadLimits = LIVE
     keep: int | None = None
     updates: tuple[str, ...] = ()
     generation: Generation = FIRST
@@ -101,11 +103,12 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
         job.generation,
         job.beside,
         job.apart,
+        job.ahead,
     )
     found = source(files)
     spark.dataSource.register(found)
     records = spark.readStream.format(found.name()).load()
-    topics = kafka_connector.topic_blocks(spark, job.program, job.beside, job.most, job.dead, handed)
+    topics = kafka_connector.topic_blocks(spark, job.program, job.beside, job.most, job.dead, handed, job.ahead.live)
     if topics is not None:
         records = topics.union(records)  # our own stays the last in Spark's log, where it is looked for
     late = -(-(job.lateness or 0) // 1000)  # Spark would cut what is less than a millisecond

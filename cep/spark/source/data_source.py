@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import time
 from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from contextlib import chdir
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from cep.spark.source.file_list import FILE_BITS, SPECS, FileList, ListedFile
 from cep.spark.source.knowledge_changes import ChangesMessage, FileChangeLog
 from cep.spark.spark_files import ends_sent, moved
 from cep.spark.state.migration import FIRST, Generation
+from connectors.ahead_limits import LIVE, AheadLimits
 from connectors.inputs import Input, inputs, is_live
 
 if TYPE_CHECKING:  # loaded only where files are read: processes that plan are started often
@@ -43,6 +45,7 @@ class SparkSourceOptions:
     are read. `dead_letters`: the prefix of the paths of dead letters. `idle`: the time without input after which the
     watermark goes on by itself, None: it never does; `lateness`: that of the watermark (both microseconds).
     `updates`: where changes of the knowledge are. `generation`: of the checkpoint. `apart`: workers share no folder.
+    `ahead`: how far records may be ahead of the clock.
     """
 
     program: bytes
@@ -62,6 +65,7 @@ class SparkSourceOptions:
     updates: tuple[str, ...] = ()
     generation: Generation = FIRST
     apart: bool = False
+    ahead: AheadLimits = LIVE
 
     @classmethod
     def of(
@@ -80,6 +84,7 @@ class SparkSourceOptions:
         generation: Generation = FIRST,
         beside: Container[int] = (),
         apart: bool = False,
+        ahead: AheadLimits = LIVE,
     ) -> SparkSourceOptions:
         """The files and live inputs of a program, without those at places that another source reads (`beside`)."""
         schemas = program.inputs
@@ -91,7 +96,7 @@ class SparkSourceOptions:
         mine = [(place, spec) for place, spec in enumerate(specs) if place not in beside]
         each = {place: one for place, spec in mine for one in alive(schemas, spec, format)}
         changing = tuple(map(os.path.abspath, updates))
-        options = journal, limit, closing, dead_letters, each, most, idle, lateness, changing, generation, apart
+        options = journal, limit, closing, dead_letters, each, most, idle, lateness, changing, generation, apart, ahead
         return cls(carried, ticking, schemas, specs, here, format, *options)
 
 
@@ -127,6 +132,9 @@ def source(files: SparkSourceOptions) -> type[DataSource]:
 _FEW = "few"
 """What a work item knows besides: how many bytes it may send through the driver."""
 
+_CLOCK = "clock"
+"""And the time by the clock when its micro-batch was planned."""
+
 TWICE = 2
 """How often the end of the input is sent in a run: the first time moves the watermark there, the second time makes the
 micro-batch that works up to it. Each run sends it anew, wherever the one before was killed."""
@@ -138,8 +146,9 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     An offset says how many files of the list were read, and how often the end of the input was sent; where there are
     live inputs, the offset of each by its place; while they were idle, the event time that was sent, so that a repeated
     micro-batch sends the same; how many lines of changes of the knowledge were sent, where there are some; which
-    micro-batch has `moved` the watermark, where nothing new has come since: then what waits for it is stepped; and
-    after a migration the number of the generation, which begins where the one before ended."""
+    micro-batch has `moved` the watermark, where nothing new has come since: then what waits for it is stepped; the
+    `clock`, microseconds, when records were planned that are judged by it, so that a repeated micro-batch asks no
+    other; and after a migration the number of the generation, which begins where the one before ended."""
 
     def __init__(self, files: SparkSourceOptions) -> None:
         self.files = files
@@ -201,6 +210,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._ended = start["end"]
         end = min(start["end"] + 1, self._ended + TWICE) if self.files.closing and over else start["end"]
         following = start | {"files": files, "end": end} | self._of_live(live)
+        following |= self._clock(start, following)
         following |= self._idle_time(following != start)
         changes = self._changes.look() if self._target is None else len(self._changes)
         following |= {"changes": changes} if changes else {}
@@ -212,6 +222,8 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found: list[InputPartition] = [one.seen() for one in self._journal.entries(start["files"], end["files"])]
         for name, each in self._live_inputs.items():
             found += each.work_items(live_offset(start, name, each), live_offset(end, name, each))
+        for one in found:
+            vars(one)[_CLOCK] = end.get("clock")
         if end["end"] > start["end"]:
             found.append(TimeReached(None))
         if (time := end.get("time")) != start.get("time"):
@@ -234,14 +246,16 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from cep.spark.source import reading
 
         program: ShippedProgram = pickle.loads(self.files.program)
+        ahead, clock = self.files.ahead, vars(partition).get(_CLOCK)
         if isinstance(partition, ListedFile):
-            return reading.file_blocks(program, partition.number, partition.input, dead_letters, partition.there)
+            file = partition.number, partition.input, dead_letters, partition.there
+            return reading.file_blocks(program, *file, (ahead.files, clock))
         if isinstance(partition, ControlMessage):
             return partition.read(program, dead_letters)
         from cep.spark.source.work_items import WorkItem
 
         assert isinstance(partition, WorkItem), "the partitions are those of this source"
-        return partition.read(program, dead_letters)
+        return partition.read(program, dead_letters, (ahead.live, clock))
 
     def commit(self, end: dict[str, Any]) -> None:
         for name, each in self._live_inputs.items():
@@ -258,6 +272,13 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _of_live(self, offsets: dict[str, Any]) -> dict[str, Any]:
         return {"live": offsets} if offsets else {}
+
+    def _clock(self, start: dict[str, Any], following: dict[str, Any]) -> dict[str, Any]:
+        """The time by the clock, where records are to come that are judged by it."""
+        ahead = self.files.ahead
+        live = ahead.live is not None and following.get("live") != start.get("live")
+        files = ahead.files is not None and following["files"] != start["files"]
+        return {"clock": time.time_ns() // 1000} if live or files else {}
 
     def _moved(self) -> dict[str, Any]:
         """The number of the last micro-batch, if it has moved the watermark."""

@@ -259,58 +259,72 @@ def topic_blocks(
     most: int | None,
     dead_letters: str | None,
     handed: str | None,
+    ahead: int | None,
 ) -> DataFrame | None:
     """The messages of inputs, by their places, as shuffle blocks; None: there are no inputs. `dead_letters`: the prefix
-    of the paths of dead letters; `handed`: the folder of what tasks hand on, None: they share none."""
+    of the paths of dead letters; `handed`: the folder of what tasks hand on, None: they share none. `ahead`: how far
+    records may be ahead of the clock, which is that of the micro-batch: Spark notes it, so that a repeated one has it
+    again."""
     carried = pickle.dumps(program.bare())
     found = []
     for place, one in inputs.items():
         assert one.address is not None, "a topic has an address"
         rows = spark.readStream.format(FORMAT).options(**options(one.address, most)).load()
-        taken = reading(carried, place << FILE_BITS, one, dead_letters, handed)
-        found.append(rows.select("partition", "offset", "key", "value").mapInArrow(taken, COLUMNS))
+        taken = reading(carried, place << FILE_BITS, one, dead_letters, handed, ahead)
+        found.append(rows.selectExpr(*_FIELDS, f"unix_micros(current_timestamp()) {_CLOCK}").mapInArrow(taken, COLUMNS))
     return reduce(DataFrame.union, found) if found else None
 
 
 RecordBatches = Iterator["pa.RecordBatch"]
+_FIELDS, _CLOCK = ("partition", "offset", "key", "value"), "clock"
 
 
 def reading(
-    program: bytes, number: int, input: Input, dead_letters: str | None, handed: str | None
+    program: bytes, number: int, input: Input, dead_letters: str | None, handed: str | None, ahead: int | None = None
 ) -> Callable[[RecordBatches], RecordBatches]:
     """The function by which a worker makes shuffle blocks of the rows of a task. `number`: of the first partition."""
 
     def taken(rows: RecordBatches) -> RecordBatches:
         known = pickle.loads(program)
-        for partition, parts in groupby(message_runs(rows, input.path), key=lambda part: part[0]):
-            run = (part for _, part in parts)
+        for (partition, clock), parts in groupby(message_runs(rows, input.path), key=lambda part: part[:2]):
+            run = (part for *_, part in parts)
             first = next(run)
             mine, here = number + partition, replace(input, path=first.sources[0], address=None)
             name = f"read-{mine:08}-{first.numbers[0]:012}"
-            read = partial(_blocks, known, mine, here, chain([first], run), name)
+            read = partial(_blocks, known, mine, here, chain([first], run), name, (ahead, clock))
             yield from as_row(with_dead_letters(read, dead_letters) if handed is None else read(dead_letters), handed)
 
     return taken
 
 
 def _blocks(
-    program: ShippedProgram, number: int, input: Input, run: Iterable[Messages], name: str, dead_letters: str | None
+    program: ShippedProgram,
+    number: int,
+    input: Input,
+    run: Iterable[Messages],
+    name: str,
+    ahead: tuple[int | None, int | None],
+    dead_letters: str | None,
 ) -> Iterator[ShuffleBlock]:
     from cep.spark.source.reading import message_blocks
 
-    return message_blocks(program, number, input, run, dead_letters, name)
+    return message_blocks(program, number, input, run, dead_letters, name, ahead)
 
 
-def message_runs(rows: RecordBatches, topic: str) -> Iterator[tuple[int, Messages]]:
-    """Runs of messages of one partition, each with the number of the partition."""
+def message_runs(rows: RecordBatches, topic: str) -> Iterator[tuple[int, int, Messages]]:
+    """Runs of messages of one partition, each with the number of the partition and the clock of its micro-batch."""
     for batch in rows:
         partitions, offsets, values = (batch.column(name).to_pylist() for name in ("partition", "offset", "value"))
-        keys = batch.column("key").to_pylist()
+        keys, clock = batch.column("key").to_pylist(), batch.column(_CLOCK)
         for partition, run in groupby(range(batch.num_rows), key=partitions.__getitem__):
             these = list(run)
             names = [f"{topic}/{partition}"] * len(these)
             payloads = [values[i] or b"" for i in these]
-            yield partition, Messages(names, [offsets[i] for i in these], payloads, keys=[keys[i] for i in these])
+            yield (
+                partition,
+                clock[0].as_py(),
+                Messages(names, [offsets[i] for i in these], payloads, keys=[keys[i] for i in these]),
+            )
 
 
 def _quoted(text: str) -> str:

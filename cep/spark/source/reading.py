@@ -39,7 +39,7 @@ from cep.spark.shuffle_blocks import (
 )
 from cep.spark.state import bucket_states
 from cep.spark.worker import freeze_garbage
-from connectors.ahead import place_of
+from connectors.ahead import place_of, without_ahead
 from connectors.batch import Batch, Block, DeadLetter
 from connectors.files import ABSENT, DEVICE, read_one
 from connectors.inputs import Input
@@ -52,26 +52,49 @@ FILE = "file"
 
 _BEFORE = -1  # the place of what came before a migration
 
+ANY_TIME = None, None
+"""No record is ahead of the clock."""
+
 ROWS = 1 << 19
 """Rows of Parquet that are taken at a time."""
 
 
 def file_blocks(
-    program: ShippedProgram, number: int, input: Input, dead_letters: str | None, there: bool = False
+    program: ShippedProgram,
+    number: int,
+    input: Input,
+    dead_letters: str | None,
+    there: bool = False,
+    ahead: tuple[int | None, int | None] = ANY_TIME,
 ) -> Iterator[ShuffleBlock]:
     """The records of a file for the stages; what is no event is written to the dead letters, and so is a file that
-    cannot be read, or not to its end. `there`: the process that plans the query could read it. CepError: it may be
-    readable later, or on another machine."""
+    cannot be read, or not to its end. `there`: the process that plans the query could read it; `ahead`: see `in_time`.
+    CepError: it may be readable later, or on another machine."""
     pieces = readable_batches(read_one(input, program.read, rows=ROWS), input.path, there)
-    yield from _packed(program, number, input.path, pieces, dead_letters, f"read-{number:08}")
+    yield from _packed(program, number, input.path, in_time(pieces, ahead), dead_letters, f"read-{number:08}")
 
 
 def message_blocks(
-    program: ShippedProgram, number: int, input: Input, parts: Iterable[Messages], dead_letters: str | None, name: str
+    program: ShippedProgram,
+    number: int,
+    input: Input,
+    parts: Iterable[Messages],
+    dead_letters: str | None,
+    name: str,
+    ahead: tuple[int | None, int | None] = ANY_TIME,
 ) -> Iterator[ShuffleBlock]:
     """The records of messages likewise; `name`: of the file of their dead letters."""
     inbox = Inbox(input, program.read)
-    yield from _packed(program, number, input.path, (inbox.batch(part, 0) for part in parts), dead_letters, name)
+    pieces = in_time((inbox.batch(part, 0) for part in parts), ahead)
+    yield from _packed(program, number, input.path, pieces, dead_letters, name)
+
+
+def in_time(pieces: Iterable[Batch], ahead: tuple[int | None, int | None]) -> Iterator[Batch]:
+    """The batches without records that are ahead of the clock: by more than so many microseconds, of the time when
+    their micro-batch was planned, which a repeated one has again. None: none is refused."""
+    limit, clock = ahead
+    for piece in pieces:
+        yield piece if clock is None else without_ahead(piece, limit, clock)
 
 
 def readable_batches(pieces: Iterable[Batch], file: str, there: bool = False) -> Iterator[Batch]:

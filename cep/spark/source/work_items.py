@@ -32,12 +32,14 @@ class WorkItem(InputPartition, ABC):
     def messages(self) -> Iterator[Messages]:
         """The messages, read by a worker."""
 
-    def read(self, program: ShippedProgram, dead_letters: str | None) -> Iterator[ShuffleBlock]:
-        """The messages as shuffle blocks, made by a worker."""
+    def read(
+        self, program: ShippedProgram, dead_letters: str | None, ahead: tuple[int | None, int | None]
+    ) -> Iterator[ShuffleBlock]:
+        """The messages as shuffle blocks, made by a worker. `ahead`: see `reading.in_time`."""
         from cep.spark.source import reading
 
         name = f"read-{self.number:08}-{self.first:012}"
-        yield from reading.message_blocks(program, self.number, self.input, self.messages(), dead_letters, name)
+        yield from reading.message_blocks(program, self.number, self.input, self.messages(), dead_letters, name, ahead)
 
 
 class LoggedMessages(WorkItem):
