@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -122,6 +123,7 @@ def test_files_killed_and_served_again(tmp_path: Path) -> None:
     found = first.rows(count=75)
     metrics = httpx.get(first.url + "/metrics").text
     assert 'semcep_events_derived_total{event="warm"}' in metrics and "semcep_records_total" in metrics
+    assert re.search(r"^semcep_batch_seconds_sum (?!0\.0$)", metrics, re.MULTILINE)
     assert httpx.get(first.url + "/ready").json() == {"status": "ok"}
     other = subprocess.run([sys.executable, "-m", "cep", "serve", *arguments], capture_output=True, text=True)
     assert other.returncode == 2 and "cannot be opened" in other.stderr

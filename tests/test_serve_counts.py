@@ -36,3 +36,4 @@ def test_a_record_that_the_engine_refuses_counts_once(tmp_path: Path) -> None:
     assert stats.dead == meter.dead and meter.dead.total() == 3, meter.dead
     assert stats.records == meter.records == len(records)
     assert meter.read == {"reading": len(records) - 1} and meter.late == {"reading": 1}
+    assert 0 < meter.seconds <= stats.busy < stats.seconds and meter.batches

@@ -120,7 +120,7 @@ def flow(
     silent: int | None = None  # how far time had come when the silence began
     updates = updates or KnowledgeUpdates(())
     while (batch := interrupt.next(batches)) is not None:
-        began = perf_counter()
+        began, before = perf_counter(), stats.busy
         if batch.watermark is not None:
             engine.advance_only()  # the batches alone move the time
         engine.receive(batch.tables, in_turn=True)
@@ -155,8 +155,10 @@ def flow(
         for derived in interrupt.steps(updates.bring(engine, until, interrupt)):
             stats.watermark = engine.watermark
             made += _count(engine, stats, derived)
+            began = stats.spent(began)
             take(batch, derived)
         _record_refused(updates, dead_letters, stats)
+        stats.spent(began)
         if engine.broken:
             stats.records -= batch.rows
             remarks[_broken_off(batch.rows)] = None
@@ -167,21 +169,23 @@ def flow(
             stats.state_rows, stats.state_bytes = engine.state_rows, engine.state_bytes
         if watch is not None:
             watch.meter.revision = engine.revision_stats
-            watch.batch([_read(batch, engine), _stepped(engine, made, refused)], perf_counter() - began)
+            watch.batch([_read(batch, engine), _stepped(engine, made, refused)], stats.busy - before)
     stats.twice, stats.remarks = doubtful.counts(), list(remarks | dict.fromkeys((*units.remarks(), *never.remarks())))
     stats.unseen = [name for name in engine.inputs if name not in seen and name not in engine.outputs]
     if not interrupt.signal:
-        began = perf_counter()
+        began, before = perf_counter(), stats.busy
         made = Counter()
         for derived in interrupt.steps(updates.bring(engine, END_OF_TIME, interrupt)):
             made += _count(engine, stats, derived)
+            began = stats.spent(began)
             take(None, derived)
+        stats.spent(began)
         _record_refused(updates, dead_letters, stats)
         if engine.broken:
             stats.remarks = [*stats.remarks, _broken_off(0)]
         elif watch is not None:
             watch.meter.revision = engine.revision_stats
-            watch.batch([_stepped(engine, made, ())], perf_counter() - began)
+            watch.batch([_stepped(engine, made, ())], stats.busy - before)
     elif not engine.broken:
         for derived in filter(None, interrupt.steps(engine.outstanding() for _ in range(1))):
             _count(engine, stats, derived)

@@ -44,6 +44,7 @@ class RunStats:
     `twice`, by time zone: how many times it has twice of which no FOLD says which is meant.
     `remarks`: what else looks wrong with the input.
     `revision`: what was done for what came late or was withdrawn, None: what is given is never withdrawn.
+    `busy`: seconds spent on batches, not on waiting for them.
     `watermark` is None until there is one; `done` is the part of the input that has been read, None: not known.
     """
 
@@ -61,6 +62,7 @@ class RunStats:
     remarks: list[str] = field(default_factory=list)
     revision: RevisionStats | None = None
     batches: int = 0
+    busy: float = 0.0
     watermark: int | None = None
     state_rows: int = 0
     state_bytes: int = 0
@@ -71,6 +73,12 @@ class RunStats:
     def seconds(self) -> float:
         """How long the run has taken."""
         return perf_counter() - self.began
+
+    def spent(self, since: float) -> float:
+        """Count the time since then as `busy`; return the time now."""
+        now = perf_counter()
+        self.busy += now - since
+        return now
 
     def closing(self) -> str:
         """`26,115 records, 6 dead letters (5 missing, 1 out of range), 120 derived events: ..., 0.8 s`."""

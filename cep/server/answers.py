@@ -196,7 +196,7 @@ def _measure(meter: Meter, engine: Engine, one: Round, dead_letters: LoggedDeadL
                 watermark=one.watermark if -FARTHEST < one.watermark < FARTHEST else None,
             ),
         ],
-        0.0,
+        stats.busy - meter.seconds,
     )
 
 
