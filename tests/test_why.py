@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,7 +64,6 @@ def _read(rule: Rule) -> list[str]:
 
 
 def check_why(program: Program) -> None:
-    program = replace(program, events=tuple(dict.fromkeys(program.events)))  # of equal ones an aggregate names one
     engine = remembered(program)
     memory = Memory(engine)
     made = everything(memory)

@@ -40,7 +40,7 @@ def identified(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.DataFram
     if NUMBER in table.columns:
         return table.drop(NUMBER).hstack([told_apart(ids, table[NUMBER].to_numpy())])
     if schema.fluent is None and ids.n_unique() < len(ids):
-        ids = told_apart(ids, pl.select(pl.int_range(len(ids)).over(ids)).to_series().to_numpy())
+        ids = told_apart(ids, ids.to_frame().select(pl.int_range(pl.len()).over(ID)).to_series().to_numpy())
     return table.hstack([ids])
 
 
@@ -49,8 +49,19 @@ def told_apart(ids: pl.Series, numbers: NDArray[np.int64]) -> pl.Series:
     places = np.flatnonzero(numbers)
     if not len(places):
         return ids
-    texts = (f"{id} {number}" for id, number in zip(ids.gather(places), numbers[places].tolist()))
+    texts = map(_numbered, ids.gather(places), numbers[places].tolist())
     return ids.scatter(places, identity_hashes(texts, "")).alias(ID)
+
+
+def identity(text: str, meaning: str, number: int) -> str:
+    """The `@id` of one occurrence, of its text as `occurrence_texts` writes it; `number`: how many equal ones are
+    before it."""
+    (id,) = identity_hashes([text], meaning)
+    return identity_hashes([_numbered(id, number)], "")[0] if number else id
+
+
+def _numbered(id: str, number: int) -> str:
+    return f"{id} {number}"
 
 
 def identities(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.Series:

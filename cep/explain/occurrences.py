@@ -40,7 +40,8 @@ LATEST = 2**62
 @dataclass(frozen=True, slots=True)
 class Occurrence:
     """An occurrence of an event, its closed interval in microseconds. `order`: of an input record its number in the
-    input, else that of the one that completed it. `name`: what lineage calls it.
+    input, else that of the one that completed it. `name`: what lineage calls it; `number`: how many that equal it are
+    before it.
 
     Of a fluent an interval in which it holds, with which ends belong to it (`bounds`): from SINCE_EVER where it holds
     from before all times, to END_OF_TIME where nothing has ended it."""
@@ -52,6 +53,7 @@ class Occurrence:
     order: int = field(default=-1, compare=False)
     name: int = field(default=0, compare=False)
     bounds: str = ""
+    number: int = 0
 
     @property
     def codes(self) -> tuple[int, int]:
@@ -157,6 +159,9 @@ class Memory:
             table = table[:, max(0, table.shape[1] - most) :]
         attributes = self.schemas[event].attributes
         columns = [values(table, i, a.type, self.engine.pool) for i, a in enumerate(attributes)]
+        numbers = [0] * table.shape[1]
+        if event in self._several:
+            numbers = self.history.lineage.numbers_of(table[IDENTITY]).tolist()
         return [
             Occurrence(
                 event,
@@ -165,6 +170,7 @@ class Memory:
                 int(table[END, i]),
                 int(table[ORDER, i]),
                 int(table[IDENTITY, i]),
+                number=numbers[i],
             )
             for i in range(table.shape[1])
         ]

@@ -105,12 +105,13 @@ class GoalBuilder:
         return relational.Project(width, heads, rules, own, self.equal.passing, self.lineage, distinct)
 
     def _own(self, name: str) -> relational.Own:
-        """What an event's own input is."""
+        """What an event's own input is. Lineage always knows the numbers: explanations show every record."""
         if name not in self.equal.several:
             return relational.Own.SET
         if name in self.plan.handed:
             return relational.Own.HANDED
-        return relational.Own.NUMBERED if name in self.equal.numbered else relational.Own.SEVERAL
+        numbered = name in self.equal.numbered or self.lineage is not None
+        return relational.Own.NUMBERED if numbered else relational.Own.SEVERAL
 
     def _given_once(self, child: int, columns: Sequence[int | None] | None) -> bool:
         """Whether these columns of a node never show an occurrence twice: all of one that gives none twice."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
@@ -24,6 +25,8 @@ BECAUSE, CONSTITUENTS = "because", "constituents"
 """The columns that say where occurrences come from."""
 Piece = tuple[int, int, int, str]
 """Of a record or an occurrence: end, start, order, and what is written of it."""
+WrittenText: TypeAlias = "Callable[[str, int, int, Sequence[Value], int], str]"
+"""Writes an event, its start and end, its arguments, and how many equal ones are before it."""
 MOST = 1 << 16
 """So many occurrences may be kept before unneeded ones are looked for."""
 
@@ -91,7 +94,7 @@ class OccurrenceHistory:
     def records(self, names: Ints, schemas: Mapping[str, Schema], pool: Pool) -> dict[int, Piece]:
         """The input records with these names, as `because` gives them."""
 
-        def written(name: str, start: int, end: int, arguments: Sequence[Value]) -> str:
+        def written(name: str, start: int, end: int, arguments: Sequence[Value], _: int) -> str:
             fluent, attributes = schemas[name].fluent, [attribute.name for attribute in schemas[name].attributes]
             said: dict[str, Value] = {"type": name, "start": start, "end": end}
             said |= dict(zip(attributes, arguments, strict=True))
@@ -101,11 +104,12 @@ class OccurrenceHistory:
                 said |= {} if own_start is None else {"start": own_start}
             return json.dumps(said)
 
-        return _written(self.sources, names, schemas, pool, written)
+        return self._written(self.sources, names, schemas, pool, written)
 
     def constituents(self, event: str, table: Table, plan: Plan, pool: Pool) -> pl.Series:
         """For each occurrence the rules that made it, by their numbers, and what it was made of at once, as JSON:
-        [rules, [[whether a record of the input, event, [start, end, arguments]], ...]]."""
+        [rules, [[whether a record of the input, event, [start, end, arguments], how many equal ones are before it],
+        ...]]."""
         rules, roots, parts, texts = self.made_of(event, table, plan, pool)
         listed = _listed(rows(table), roots, parts, texts)
         return pl.Series(CONSTITUENTS, [f"[{own}, [{each}]]" for own, each in zip(rules, listed)], pl.String)
@@ -118,17 +122,16 @@ class OccurrenceHistory:
         names = table[IDENTITY]
         roots, parts = self._parts(names)
 
-        def written(record: bool) -> Callable[[str, int, int, Sequence[Value]], str]:
-            def text(name: str, start: int, end: int, arguments: Sequence[Value]) -> str:
-                came = json.dumps(record and name not in handed)
-                return f"[{came}, {json.dumps(name)}, {json.dumps([start, end, *arguments])}]"
+        def written(record: bool) -> WrittenText:
+            def text(name: str, start: int, end: int, arguments: Sequence[Value], number: int) -> str:
+                return json.dumps([record and name not in handed, name, [start, end, *arguments], number])
 
             return text
 
         needed = np.unique(parts)
         inputs, derived = needed[needed < DERIVED], needed[needed >= DERIVED]
-        texts = _written(self.sources, inputs, plan.schemas, pool, written(True))
-        texts |= _written(self.derived, derived, plan.schemas, pool, written(False))
+        texts = self._written(self.sources, inputs, plan.schemas, pool, written(True))
+        texts |= self._written(self.derived, derived, plan.schemas, pool, written(False))
         heads = [number for number, head in enumerate(plan.heads) if head.event == event]
         rules: list[list[int]] = [heads[:1] if name >= DERIVED else [] for name in names.tolist()]
         if len(heads) > 1:
@@ -154,6 +157,28 @@ class OccurrenceHistory:
             roots, current = both[0], both[1]
         pairs: Table = np.unique(np.concatenate(found, axis=1), axis=1)
         return pairs[0], pairs[1]
+
+    def _written(
+        self,
+        tables_by_event: Mapping[str, Sequence[Table]],
+        names: Ints,
+        schemas: Mapping[str, Schema],
+        pool: Pool,
+        written: WrittenText,
+    ) -> dict[int, Piece]:
+        """The occurrences with these names, by name: end, start, order, and a text."""
+        found: dict[int, Piece] = {}
+        for event, tables in tables_by_event.items():
+            attributes = schemas[event].attributes
+            for table in tables:
+                chosen = table[:, sorted_runs.found(table, names, IDENTITY)[1]]
+                columns = [values(chosen, i, a.type, pool) for i, a in enumerate(attributes)]
+                starts, ends, orders, mine = (chosen[row].tolist() for row in (START, END, ORDER, IDENTITY))
+                numbers = self.lineage.numbers_of(chosen[IDENTITY]).tolist()
+                for i, name in enumerate(mine):
+                    text = written(event, starts[i], ends[i], [column[i] for column in columns], numbers[i])
+                    found[name] = ends[i], starts[i], orders[i], text
+        return found
 
     def tables(self) -> Iterable[tuple[str, Sequence[Table]]]:
         """All that is kept, by event."""
@@ -223,27 +248,6 @@ class OccurrenceHistory:
 
 
 _RECORDS, _DERIVED, _TURNS = "<", ">", "|"  # before an event's name in a snapshot: what its rows are
-
-
-def _written(
-    tables_by_event: Mapping[str, Sequence[Table]],
-    names: Ints,
-    schemas: Mapping[str, Schema],
-    pool: Pool,
-    written: Callable[[str, int, int, Sequence[Value]], str],
-) -> dict[int, Piece]:
-    """Of the occurrences with these names, by name: end, start, order, and a text of event, start, end, arguments."""
-    found: dict[int, Piece] = {}
-    for event, tables in tables_by_event.items():
-        attributes = schemas[event].attributes
-        for table in tables:
-            chosen = table[:, sorted_runs.found(table, names, IDENTITY)[1]]
-            columns = [values(chosen, i, a.type, pool) for i, a in enumerate(attributes)]
-            starts, ends, orders, mine = (chosen[row].tolist() for row in (START, END, ORDER, IDENTITY))
-            for i, name in enumerate(mine):
-                text = written(event, starts[i], ends[i], [column[i] for column in columns])
-                found[name] = ends[i], starts[i], orders[i], text
-    return found
 
 
 def _listed(count: int, roots: Ints, names: Ints, texts: Mapping[int, Piece]) -> list[str]:

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from cep.core.relation import IDENTITY, Table, rows
-from cep.core.schema import Schema
+from cep.core.schema import NUMBER, Schema
 from cep.core.values import Pool
 from cep.operators.goals.contract import Ints, demand
 from cep.plan.plan import Plan
@@ -38,7 +38,10 @@ class StageHistory(OccurrenceHistory):
         super().add_derived({name: tables for name, tables in made.items() if name not in self.hidden})
 
     def hand(self, event: str, first: int, table: pl.DataFrame) -> None:
-        """Rows that another stage made come in, whose names go on from `first`, and say what they come from."""
+        """Rows that another stage made come in, whose names go on from `first`, and say what they come from and how
+        many equal ones are before them."""
+        if NUMBER in table.columns:
+            self.lineage.number(np.arange(first, first + table.height), table[NUMBER].to_numpy())
         if BECAUSE in table.columns:
             self.origins.update(enumerate(table[BECAUSE].to_list(), first))
         if CONSTITUENTS in table.columns:

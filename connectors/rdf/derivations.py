@@ -10,7 +10,7 @@ import polars as pl
 
 from cep.core.errors import Source, Span
 from cep.core.fluents import TRANSITIONS
-from cep.core.identity import ID, identity_hashes
+from cep.core.identity import ID, identity
 from cep.core.schema import Schema
 from cep.plan.plan import Plan
 from cep.runtime.history import CONSTITUENTS
@@ -113,12 +113,11 @@ class Derivations:
                     activities[key] = self.activity(event, rules)
                     lines |= dict.fromkeys(self.described(event, rules)) if len(rules) > 1 else {}
                 lines[f"{one}wasGeneratedBy> <{activities[key]}> .\n"] = None
-            for record, name, values in parts:
+            for record, name, values, number in parts:
                 if not record and schemas[name].fluent is not None:
                     del values[1]  # its end
-                (part,) = identity_hashes(
-                    [f"{json.dumps(name)} {json.dumps(values)}"], "" if record else self.meanings[name]
-                )
+                text = f"{json.dumps(name)} {json.dumps(values)}"
+                part = identity(text, "", 0) if record else identity(text, self.meanings[name], number)
                 iri = vocabulary.reading(part) if record else vocabulary.event(part)
                 lines[f"{one}wasDerivedFrom> <{iri}> .\n"] = None
                 if record or name not in self.written:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cep.core.errors import CepError, Span
-from cep.core.identity import identity_hashes
+from cep.core.identity import identity
 from cep.core.literals import say_duration, write_duration
 from cep.engine import Engine
 from cep.events import Value
@@ -119,7 +119,7 @@ class Explainer:
             "text": self.occurrence_text(one),
             "arguments": {a.name: self.json_value((value, a.type)) for a, value in own},
             **fluents.times(self, one),
-            "id": identity(one, "" if record else self.engine.meanings().get(one.event, "")),
+            "id": occurrence_id(one, "" if record else self.engine.meanings().get(one.event, "")),
         }
         if record:
             answer["record"] = {}
@@ -348,10 +348,11 @@ class Explainer:
         return print_expression(Constant(value, kind))
 
 
-def identity(one: Occurrence, meaning: str) -> str:
-    """The `@id` of an occurrence, as `connectors.rdf` gives it; of an input record without what it means."""
-    times = fluents.identity_times(one)
-    return identity_hashes([f"{json.dumps(one.event)} {json.dumps([*times, *one.args])}"], meaning)[0]
+def occurrence_id(one: Occurrence, meaning: str) -> str:
+    """The `@id` of an occurrence, as `connectors.rdf` gives it. An input record has no `meaning`, and the id of all
+    that equal it."""
+    text = f"{json.dumps(one.event)} {json.dumps([*fluents.identity_times(one), *one.args])}"
+    return identity(text, meaning, one.number if meaning else 0)
 
 
 def by_id(engine: Engine, id: str, event: str | None = None, end: int | None = None) -> Occurrence:
@@ -363,7 +364,7 @@ def by_id(engine: Engine, id: str, event: str | None = None, end: int | None = N
         if memory.fluents.knows(name):  # it may have ended since
             since, until = BEGINNING, END
         for one in memory.find(name, {}, since, until):
-            if identity(one, engine.meanings()[name]) == id.removeprefix("@") and not memory.is_input(one):
+            if occurrence_id(one, engine.meanings()[name]) == id.removeprefix("@") and not memory.is_input(one):
                 return one
     hint = "it is of another program or another input, or too long ago"
     raise CepError(f"no derived event has the id `{id.removeprefix('@')}`", hint=hint, code="option")
