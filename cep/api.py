@@ -65,6 +65,7 @@ def detect(
     knowledge: KnowledgeSource | Iterable[Any] | None = None,
     *,
     lateness: Duration | None = None,
+    lateness_by: str | None = None,
     strict: bool = False,
     params: Mapping[str, object] | None = None,
 ) -> Derived:
@@ -73,7 +74,8 @@ def detect(
     `program`: its text, or a `Path`, or those of several files. The declarations say which columns attributes and
     times come from (FROM, TIME). `policy`, `facts` ({predicate: table}) and `knowledge` are those of
     `cep.compile.compile`. `lateness`: take the data as they stand, none of them later than so much, and hold no more of
-    them than that; an iterator of tables may then be longer than the memory. The tables of several events (`{event:
+    them than that; an iterator of tables may then be longer than the memory. `lateness_by`: judge it by the latest time
+    of each value of this attribute, so that one wrong clock harms only itself. The tables of several events (`{event:
     data}`) have no order among each other: all their rows are taken, then time moves. `strict`: a row that becomes no
     event is an error; else it is among `dead` of what is found.
     `params`: values of parameters, `{"Hot": 8}`. Raises CepError for a mistake in the program, and for data that do
@@ -83,7 +85,10 @@ def detect(
     text, name = _program(program)
     types = None if events is None else types_of(events)
     options = CompileOptions(policy=policy, knowledge=knowledge, types=types, params=params)
-    engine = Running(_compiled(text, name, facts, options), lateness=None if lateness is None else _ticks(lateness))
+    if lateness_by is not None and lateness is None:
+        lateness = "0 s"
+    ticks = None if lateness is None else _ticks(lateness)
+    engine = Running(_compiled(text, name, facts, options), lateness=ticks, lateness_by=lateness_by)
     found = _Found(engine, strict)
     if events is not None:
         found.take(events)

@@ -167,7 +167,7 @@ class Engine(StatefulEngine):
 
     def advance_only(self) -> None:
         """From now on only `advance` moves the watermark, whatever comes."""
-        self._buffer.lateness = None
+        self._buffer.lateness = self._buffer.clocks = None
 
     def count_up_to(self, position: int) -> None:
         """So many records have come, also those that became no event: what comes next has a higher position."""

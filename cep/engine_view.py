@@ -30,6 +30,7 @@ from cep.runtime.decode import frames
 from cep.runtime.fingerprint import Fingerprints
 from cep.runtime.fluent_records import inputs_of
 from cep.runtime.history import OccurrenceHistory
+from cep.runtime.key_clocks import KeyClocks
 from cep.runtime.key_shares import KeyShares
 from cep.runtime.knowledge_changes import KnowledgeChanges
 from cep.runtime.machine import Machine
@@ -70,7 +71,12 @@ def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
         changes = KnowledgeChanges(rules, program.knowledge, bound.known, bound.statics, facts, bound.pool)
         if remember is not None:
             changes.remember(remember)
-    buffer = ReorderBuffer(options.lateness, options.until, options.start)
+    clocks = None
+    if options.lateness_by is not None and options.lateness is not None:
+        clocks = KeyClocks(
+            options.lateness_by, options.lateness, {name: plan.schemas[name] for name in sorted(plan.inputs)}
+        )
+    buffer = ReorderBuffer(options.lateness, options.until, options.start, clocks)
     if options.stage:
         buffer.of_input = BEGINNING
 
@@ -287,6 +293,11 @@ class EngineView:
     def latest(self) -> int:
         """The largest end seen (microseconds); -2**62 before any."""
         return self._buffer.latest
+
+    @property
+    def moving(self) -> int:
+        """The time that the watermark follows: `latest`, or where the clocks of keys are (`lateness_by`)."""
+        return self._buffer.moving
 
     @property
     def state_rows(self) -> int:

@@ -40,11 +40,15 @@ RUNNING = (
     "Spark",
     "snapshots",
     "lateness",
+    "by key",
     "changes",
     "serve",
     "before",
 )
 """Features of a run."""
+
+ALL = 1000 * SECOND
+"""Longer than any run."""
 
 
 @dataclass
@@ -61,6 +65,8 @@ class Run:
         self.revises = "revise" in has or "final" in has
         self.withdraws = self.revises and "final" not in has
         self.length = rng.choice((1, 3, 20)) * SECOND if self.revises or "lateness" in has else 0
+        if "by key" in has:
+            self.length = ALL  # nothing is late of any key
         self.asked = EngineOptions(
             lateness=self.length if not self.revises else 0,
             explain="explain" in has,
@@ -70,6 +76,7 @@ class Run:
             revise=self.length if self.revises else None,
             final="final" in has,
             max_derivations=2000,
+            lateness_by="k" if "by key" in has else None,
         )
         self.program = self.compiled()
         sets = {
@@ -104,7 +111,7 @@ class Run:
         read = {name for name, table in tables_of(self.program.plan).items() if table in outside} | outside
         rng, events = self.rng, [event for event in self.case.events if event.type in read & engine.inputs.keys()]
         if self.length:
-            late = self.length // SECOND
+            late = min(self.length // SECOND, 20)
             events.sort(key=lambda one: one.end + (rng.randrange(late + 1) * SECOND if rng.random() < 0.5 else 0))
         things: list[Change | Update] = []
         for number, event in enumerate(events):

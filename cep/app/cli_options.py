@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
 from typer import Argument, Option
 
@@ -97,6 +97,14 @@ class InputOptions:
             "they stand. By default 0 for what is no file.",
         ),
     ] = None
+    lateness_by: Annotated[
+        str | None,
+        Option(
+            metavar="ATTRIBUTE",
+            help="Judge lateness by the latest time of each value of an attribute, each `sensor`, so that one wrong "
+            "clock harms only itself. Files are then taken as they stand.",
+        ),
+    ] = None
     idle: Annotated[
         str | None,
         Option(
@@ -119,6 +127,11 @@ class InputOptions:
     strict_types: Annotated[
         bool, Option(help="Records that pass no WHEN are dead letters; else they are only counted.")
     ] = False
+
+    @property
+    def as_they_stand(self) -> Self:
+        """As they are read where what comes late is judged, or put right, and files are not sorted before."""
+        return self if self.lateness is not None else replace(self, lateness="0")
 
     @property
     def ahead_limits(self) -> AheadLimits:

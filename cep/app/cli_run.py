@@ -252,6 +252,7 @@ def _sourced(options: RunOptions) -> _Sourced:
     running = replace(
         options.evaluation.engine,
         lateness=duration(options.source.lateness or "0", "--lateness"),
+        lateness_by=options.source.lateness_by,
         explain=options.sink.explain,
         changes=options.output_mode != INTERVALS,
         start=since,
@@ -299,8 +300,8 @@ def _sourced(options: RunOptions) -> _Sourced:
     read = options.source
     if engine.revises:
         schemas = with_changes(schemas)
-    if options.source.revise is not None and read.lateness is None:
-        read = replace(read, lateness="0")  # taken as they stand, not sorted
+    if read.revise is not None or read.lateness_by is not None:
+        read = read.as_they_stand
     readers = engine.readers if isinstance(engine, PartitionedEngine) else None
     batches = open_batches(read, options.source.batch, schemas, silence, lost, readers=readers)
     if engine.revises:

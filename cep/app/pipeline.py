@@ -140,8 +140,8 @@ def flow(
         if not engine.revises and UNREVISED not in remarks and says_changes(batch):
             remarks[UNREVISED] = None
             stats.remarks = [*stats.remarks, UNREVISED]  # who waits for no end is told now
-        place = partial(place_of, batch, engine.latest)
-        for remark in jumps.take(engine.latest, sum(one.code == "late" for one in refused), place):
+        place = partial(place_of, batch, engine.moving)
+        for remark in jumps.take(engine.moving, sum(one.code == "late" for one in refused), place):
             remarks[remark] = None
             stats.remarks = [*stats.remarks, remark]
         stats.with_records.update(block.file for block in batch.blocks if block.holds_records)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -34,6 +34,7 @@ def receive(parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = F
 def admitted(parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = False) -> dict[str, encode.Admitted]:
     """What of a batch is taken; what is not is among the dead. CepError as of `receive`."""
     position = parts.position
+    batch = batch if isinstance(batch, Mapping | TimeSlice) else list(batch)
     if isinstance(batch, TimeSlice):
         found, position = _sliced(parts, batch), batch.end
     elif isinstance(batch, Mapping):
@@ -46,24 +47,64 @@ def admitted(parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = 
     parts.position = position
     for one in found.values():
         parts.dead += one.dead
-    for name, by in _late(parts, {name: one.table for name, one in found.items()}, in_turn).items():
+    words = key_words(parts, batch, {name: one.pushed(slice(None)) for name, one in found.items()})
+    late = _late(parts, {name: one.table for name, one in found.items()}, words, in_turn)
+    for name, by in late.items():
         mask = by > 0
         if mask.any():
             one = found[name]
             late = zip(one.pushed(mask).tolist(), by[mask].tolist())
-            parts.dead += [RefusedRow(name, row, "late", encode.late_reason(some, False)) for row, some in late]
+            parts.dead += [
+                RefusedRow(name, row, "late", encode.late_reason(some, False, by_key(parts))) for row, some in late
+            ]
             timely = np.ascontiguousarray(one.table[:, ~mask])
             found[name] = encode.Admitted(timely, one.pushed(~mask), [], one.first)
     return found
 
 
-def _late(parts: EngineParts, tables: Mapping[str, Table], in_turn: bool) -> dict[str, Ints]:
+def _late(
+    parts: EngineParts, tables: Mapping[str, Table], words: Mapping[str, Ints] | None, in_turn: bool
+) -> dict[str, Ints]:
     """By how much rows come too late. A record of a fluent that closes an open one counts by its end."""
+    buffer = parts.buffer
+    recorded = [name for name in tables if may_close(parts.plan, name)]
+    before = buffer.clocks if recorded else None
     while True:
-        late = encode.late(tables, parts.buffer.watermark, parts.buffer.lateness, in_turn)
-        recorded = [name for name in late if may_close(parts.plan, name)]
-        if not any(closing(parts, name, tables[name], late[name] > 0).any() for name in recorded):
+        buffer.clocks = buffer.clocks if before is None else before.copy()
+        late = late_rows(parts, tables, words, buffer.watermark, 1 + (buffer.lateness or 0), in_turn)
+        if not any(closing(parts, name, tables[name], late[name] > 0).any() for name in recorded if name in late):
             return late
+
+
+def by_key(parts: EngineParts) -> str | None:
+    """The attribute by which lateness is judged; None: by none."""
+    return None if parts.buffer.clocks is None else parts.buffer.clocks.by
+
+
+def key_words(
+    parts: EngineParts, batch: Mapping[str, pl.DataFrame] | Sequence[Event] | TimeSlice, pushed: Mapping[str, Ints]
+) -> dict[str, Ints] | None:
+    """The keys of what was pushed in these rows, by event, where lateness is judged by keys."""
+    clocks = parts.buffer.clocks
+    if clocks is None or isinstance(batch, TimeSlice):
+        return None
+    return {name: clocks.words(name, batch, each) for name, each in pushed.items()}
+
+
+def late_rows(
+    parts: EngineParts,
+    tables: Mapping[str, Table],
+    words: Mapping[str, Ints] | None,
+    passed: int,
+    back: int,
+    in_turn: bool,
+) -> dict[str, Ints]:
+    """By how many microseconds rows come too late, of tables that may have such: those that end at or before `passed`,
+    or `back` or more before where time, or with `words` their own key, is."""
+    clocks = parts.buffer.clocks
+    if clocks is not None and words is not None:
+        return clocks.judge(tables, words, passed, back, in_turn)
+    return encode.late(tables, passed, None if parts.buffer.lateness is None else back - 1, in_turn)
 
 
 def _tables(parts: EngineParts, batch: Mapping[str, pl.DataFrame]) -> tuple[dict[str, encode.Admitted], int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -13,10 +13,11 @@ from cep.core.errors import CepError
 from cep.core.relation import END, ORDER, Table, rows
 from cep.core.schema import ARRIVAL, CHANGE, Schema
 from cep.core.time import BEGINNING, END_OF_TIME
+from cep.events import Event
 from cep.operators.goals.contract import Bools, Ints
 from cep.plan.equal import equal_records
 from cep.runtime import encode
-from cep.runtime.admission import EventBatch, admitted_events
+from cep.runtime.admission import EventBatch, admitted_events, by_key, key_words, late_rows
 from cep.runtime.encode import RefusedRow
 from cep.runtime.parts import EngineParts
 from cep.runtime.revision.input_changes import UNKNOWN, input_changes
@@ -38,9 +39,14 @@ class Pushed:
         if rows(self.table):
             self.span = int(self.table[END].min()), int(self.table[END].max())
 
+    @property
+    def places(self) -> Ints:
+        """Which pushed rows the occurrences were."""
+        return np.arange(rows(self.table)) if self.rows is None else self.rows
+
     def pushed(self, places: Ints) -> list[int]:
         """Which pushed rows some of the occurrences were."""
-        found: list[int] = (places if self.rows is None else self.rows[places]).tolist()
+        found: list[int] = self.places[places].tolist()
         return found
 
 
@@ -49,8 +55,9 @@ def receive_changes(parts: EngineParts, batch: EventBatch, in_turn: bool = False
     none. `in_turn`: a row is late for the rows of the batch that came before it, too."""
     revision = parts.revision
     assert revision is not None, "input is revised"
+    batch = batch if isinstance(batch, Mapping) else list(batch)
     pushed, parts.position = taken(parts, batch)
-    refuse_final(parts, revision, pushed, in_turn)
+    refuse_final(parts, revision, pushed, batch, in_turn)
     for event, each in pushed.items():
         if event in (revision.window.handed or ()):
             goes = np.zeros(rows(each.table), np.bool_) if each.withdraws is None else each.withdraws
@@ -135,22 +142,30 @@ def _named_by_key(schema: Schema) -> Schema:
     return replace(schema, attributes=attributes)
 
 
-def refuse_final(parts: EngineParts, revision: Revision, pushed: dict[str, Pushed], in_turn: bool) -> None:
-    """Rows that end when nothing may change any more become dead."""
+def refuse_final(
+    parts: EngineParts,
+    revision: Revision,
+    pushed: dict[str, Pushed],
+    batch: Mapping[str, pl.DataFrame] | Sequence[Event],
+    in_turn: bool,
+) -> None:
+    """Rows that end when nothing may change any more become dead. `batch`: what was pushed."""
     behind = revision.window.behind + revision.window.length
-    length = None if parts.buffer.lateness is None else behind - 1
+    words = key_words(parts, batch, {name: each.places for name, each in pushed.items()})
     latest = max((each.span[1] for each in pushed.values()), default=BEGINNING)
-    if all(each.span[0] > max(revision.stable, latest - behind) for each in pushed.values()):
+    if words is None and all(each.span[0] > max(revision.stable, latest - behind) for each in pushed.values()):
         return
     come = {name: each.table for name, each in pushed.items()}
-    late = encode.late(come, revision.stable, length, in_turn)
+    late = late_rows(parts, come, words, revision.stable, behind, in_turn)
     for name, by in late.items():
         mask = by > 0
         if not mask.any():
             continue
         each = pushed[name]
         rows_late = zip(each.pushed(np.flatnonzero(mask)), by[mask].tolist())
-        parts.dead += [RefusedRow(name, row, "late", encode.late_reason(some, True)) for row, some in rows_late]
+        parts.dead += [
+            RefusedRow(name, row, "late", encode.late_reason(some, True, by_key(parts))) for row, some in rows_late
+        ]
         kept = np.flatnonzero(~mask)
         pushed[name] = Pushed(
             np.ascontiguousarray(each.table[:, kept]),

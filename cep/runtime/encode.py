@@ -48,9 +48,9 @@ class Admitted:
     dead: list[RefusedRow]
     first: int = 0
 
-    def pushed(self, mask: Mask) -> NDArray[np.int64]:
-        """Which pushed rows the occurrences of a mask were."""
-        places = np.flatnonzero(mask)
+    def pushed(self, mask: Mask | slice) -> NDArray[np.int64]:
+        """Which pushed rows the occurrences of a mask, or slice, were."""
+        places = np.arange(self.table.shape[1])[mask]
         return places + self.first if self.rows is None else self.rows[places]
 
 
@@ -405,7 +405,9 @@ def late(tables: Mapping[str, Table], watermark: int, lateness: int | None, in_t
     return made
 
 
-def late_reason(by: int, final: bool) -> str:
-    """Why a row that is late by so many microseconds is refused; `final`: what it would change is. Whole milliseconds
-    are said, where it is as much as one."""
-    return f"is late by {say_duration(by - by % 1_000 if by > 1_000 else by)}: " + (FINAL if final else PASSED)
+def late_reason(by: int, final: bool, key: str | None = None) -> str:
+    """Why a row that is late by so many microseconds is refused; `final`: what it would change is; `key`: lateness is
+    judged by it. Whole milliseconds are said, where it is as much as one."""
+    reason = FINAL if final else PASSED
+    own = "" if key is None else f", or later records of its `{key}` have come"
+    return f"is late by {say_duration(by - by % 1_000 if by > 1_000 else by)}: {reason}{own}"

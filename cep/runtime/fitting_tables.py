@@ -28,6 +28,8 @@ def fitting_tables(
     """The columns of each table that an engine takes, with `@order`, and the ends of each; None: a row may not fit, or
     be late, with `in_turn` also for a row before it. Instants whose start and end are one array have it once, as
     `time`."""
+    if parts.buffer.clocks is not None:
+        return None
     tables: Frames = {}
     ends: dict[str, Ends] = {}
     position, ordered, increasing = parts.position, False, True

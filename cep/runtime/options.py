@@ -16,7 +16,8 @@ MOST_DERIVATIONS = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """`lateness`: microseconds, None: only `advance` moves the watermark.
+    """`lateness`: microseconds, None: only `advance` moves the watermark. `lateness_by`: an attribute, for each value
+    of which lateness is judged by its own latest time (`cep.runtime.key_clocks`); None: by that of all.
 
     `explain`: lineage is given; `remember`: for `cep.explain`, keep what ended in the last so many microseconds, and
     what led to it.
@@ -58,6 +59,7 @@ class EngineOptions:
     revise: int | None = None
     final: bool = False
     corrected: bool = False
+    lateness_by: str | None = None
 
     def __post_init__(self) -> None:
         if self.lateness is not None and not 0 <= self.lateness <= FARTHEST:
@@ -87,6 +89,7 @@ class UntimedEngineKeywords(TypedDict, total=False):
     start: int | None
     final: bool
     corrected: bool
+    lateness_by: str | None
 
 
 class EngineKeywords(UntimedEngineKeywords, total=False):

@@ -14,19 +14,26 @@ from cep.core.time import END_OF_TIME as END_OF_TIME
 from cep.core.time import Frontier
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import demand
+from cep.runtime.key_clocks import KeyClocks
 
 
 class ReorderBuffer:
     """The watermark, and the occurrences that end after it. `lateness` in microseconds, None: only `release` moves it.
     `until`: to where what goes on by itself goes at least at the end of the input, `start`: what goes back. `first` and
     `latest`: the first and the last end of what has come here; `begun` and `of_input`: those of the whole input where
-    it is dealt to several engines.
+    it is dealt to several engines. `clocks`: those of keys, where lateness is judged by them.
 
     The watermark promises: nothing that ends at or before it will come. After an occurrence that ends at t it is
     at least t - lateness - 1, since another of that very instant may follow (M9).
     """
 
-    def __init__(self, lateness: int | None, until: int | None = None, start: int | None = None) -> None:
+    def __init__(
+        self,
+        lateness: int | None,
+        until: int | None = None,
+        start: int | None = None,
+        clocks: KeyClocks | None = None,
+    ) -> None:
         self.lateness = lateness
         self.until = BEGINNING if until is None else until
         self.start = END_OF_TIME if start is None else start
@@ -36,6 +43,7 @@ class ReorderBuffer:
         self.of_input: int | None = None
         self.begun = END_OF_TIME
         self.waiting: dict[str, list[Table]] = {}
+        self.clocks = clocks
 
     def receive(self, tables: dict[str, Table]) -> None:
         """Occurrences in any order, none of them late."""
@@ -58,9 +66,14 @@ class ReorderBuffer:
 
     def reached(self) -> int:
         """The watermark that what has come allows."""
-        if self.latest == BEGINNING or self.lateness is None:
+        if self.moving == BEGINNING or self.lateness is None:
             return self.watermark
-        return max(self.watermark, self.latest - self.lateness - 1)
+        return max(self.watermark, self.moving - self.lateness - 1)
+
+    @property
+    def moving(self) -> int:
+        """The time that the watermark follows: the latest end, or where the clocks of keys are."""
+        return self.latest if self.clocks is None else self.clocks.time
 
     def release(self, watermark: int) -> dict[str, Table]:
         """Move the watermark on; gives what it has passed, by type, sorted by arrival."""
@@ -101,9 +114,11 @@ class ReorderBuffer:
         """What waits, by type."""
         return {name: concat(tables) for name, tables in self.waiting.items()}
 
-    def times(self) -> dict[str, int]:
+    def times(self) -> dict[str, Any]:
         """How far time has come, as `restore` takes it."""
-        found = {"watermark": self.watermark, "latest": self.latest, "first": self.first}
+        found: dict[str, Any] = {"watermark": self.watermark, "latest": self.latest, "first": self.first}
+        if self.clocks is not None:
+            found["clocks"] = self.clocks.save()
         return found if self.of_input is None else found | {"of_input": self.of_input, "begun": self.begun}
 
     def later(self, times: Mapping[str, Any]) -> None:
@@ -124,6 +139,8 @@ class ReorderBuffer:
         self.waiting = {name: [table] for name, table in waiting.items()}
         self.watermark, self.latest, self.first, self.of_input = watermark, latest, first, of_input
         self.begun = begun
+        if self.clocks is not None and "clocks" in times:
+            self.clocks.restore(times["clocks"])
 
 
 def _first(times: Mapping[str, Any]) -> int:

@@ -37,7 +37,9 @@ class TimeSlice:
 
 def time_slices(parts: EngineParts, batch: object) -> list[TimeSlice]:
     """The slices of a push; none where it is not to be cut."""
-    if parts.history is not None or parts.buffer.lateness is None or not isinstance(batch, Mapping):
+    if parts.history is not None or parts.buffer.clocks is not None:
+        return []
+    if parts.buffer.lateness is None or not isinstance(batch, Mapping):
         return []
     total = sum(frame.height for frame in batch.values())
     if total <= 2 * input_slices.SLICE:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -36,7 +36,7 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 """Hosts by which only this machine reaches a server."""
 KEPT = "What is kept"
 ONE_PROCESS = (
-    "--readings", "--explain", "--remember", "--format", "--lateness", "--revise", "--ahead", "--idle",
+    "--readings", "--explain", "--remember", "--format", "--lateness", "--lateness-by", "--revise", "--ahead", "--idle",
     "--knowledge-updates",
 )  # fmt: skip
 """Options that are only for rules that run in this process."""
@@ -69,7 +69,7 @@ class ServerInputOptions(InputOptions):
     @property
     def taken(self) -> ServerInputOptions:
         """As they are read: what is put right later is not sorted before."""
-        return self if self.revise is None or self.lateness is not None else replace(self, lateness="0")
+        return self if self.revise is None and self.lateness_by is None else self.as_they_stand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

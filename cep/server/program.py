@@ -69,6 +69,7 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
     running = replace(
         options.evaluation.engine,
         lateness=duration(options.source.lateness or "0", "--lateness"),
+        lateness_by=options.source.lateness_by,
         explain=options.retention.explain,
         remember=options.retention.remembered,
         begins=True,

@@ -38,7 +38,7 @@ class ChangingInput:
         parts, revision = self._parts, self._revision
         given = batch if isinstance(batch, Mapping) else list(batch)
         pushed, position = taken(parts, given)
-        refuse_final(parts, revision, pushed, in_turn)
+        refuse_final(parts, revision, pushed, given, in_turn)
         parts.position = position
         tables = {}
         for name, each in pushed.items():

@@ -128,7 +128,7 @@ class PartitionedEngine(Engine):
         self._processes = WorkerProcesses(workers) if isinstance(workers, int) else workers
         self.readers = WorkerReaders(self._processes)
         self._placement = Placement(dealt_stages(program.plan, options), len(self._processes))
-        running = replace(options, lateness=None, changes=False, begins=False)
+        running = replace(options, lateness=None, lateness_by=None, changes=False, begins=False)
         shipped = replace(program, _first=None)
         for each in range(len(self._processes)):
             self._processes.tell(each, Begin(shipped, running, self._placement.stages_of(each)))

@@ -81,9 +81,9 @@ class Revision:
 
     def reached(self, buffer: ReorderBuffer) -> int:
         """The watermark that what has come allows."""
-        if buffer.latest == BEGINNING or buffer.lateness is None:
+        if buffer.moving == BEGINNING or buffer.lateness is None:
             return self.watermark
-        return max(self.watermark, buffer.latest - self.window.behind)
+        return max(self.watermark, buffer.moving - self.window.behind)
 
     def known(self, event: str, table: Table, words: Sequence[int]) -> Table:
         """The rows of an input event that are one of a table's by the words in these of its rows."""
