@@ -59,7 +59,7 @@ CASES = {
     "cep completion ": ["bash", "zsh", "fish"],
     "cep knowledge q": ["query"],
     "cep demo b": ["blizzard"],
-    "cep run --late": ["--lateness"],
+    "cep run --late": ["--lateness", "--lateness-by"],
     "cep run --output-f": ["--output-format"],
     "cep run ": ["bin/", "more/", "my\\ rules.cep", "rules.cep", "storms.cep"],
     "cep run ru": ["rules.cep"],
