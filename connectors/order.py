@@ -26,7 +26,7 @@ def in_order(batches: list[Batch], schemas: Mapping[str, Schema], rows: int) -> 
     batches.clear()
     tables: dict[str, pl.DataFrame] = {}
     for type in [name for name in schemas if name in parts]:
-        table = _together(schemas[type], parts.pop(type))
+        table = one_table(schemas[type], parts.pop(type))
         if not table["end"].is_sorted():
             table = table[np.argsort(table["end"].to_numpy(), kind="stable")]
         tables[type] = table
@@ -47,8 +47,8 @@ def in_order(batches: list[Batch], schemas: Mapping[str, Schema], rows: int) -> 
         dead, remarks = [], ()
 
 
-def _together(schema: Schema, parts: list[pl.DataFrame]) -> pl.DataFrame:
-    """One table; a column of `any` that is not of one kind throughout, value by value."""
+def one_table(schema: Schema, parts: list[pl.DataFrame]) -> pl.DataFrame:
+    """Return the rows of parts as one table; a column of `any` that is not of one kind throughout, value by value."""
     if all(part.schema == parts[0].schema for part in parts) and pl.Object not in parts[0].dtypes:
         return pl.concat(parts)
     columns = [pl.concat([part[name] for part in parts]) for name in ("start", "end", ARRIVAL)]

@@ -11,7 +11,7 @@ A fenced block is read by its first word:
     derived   all that is derived
     turtle    the background knowledge of the program; with a second word a file
     error     the message in full that a program is refused with; `warning`: those of a program that is not
-    csv, json a file, named by the second word
+    csv, json, yaml    a file, named by the second word
     case      see test_cases.py
     formula   see test_fluent_pages.py; lars, laser and ticks: see test_lars_docs.py
     console   commands after `$ `, each with what it prints, in a folder that holds the named files above
@@ -70,6 +70,7 @@ PAGES = (
     DOCS / "benchmarks.md",
     DOCS / "revision.md",
     DOCS / "lars.md",
+    DOCS / "testing.md",
 )
 ALL_PAGES = (
     README,
@@ -262,7 +263,7 @@ def test_commands(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for block in blocks(page):
         if "/" in block.name:
             assert (ROOT / block.name).read_text(encoding="utf-8") == block.text
-        elif block.name and block.kind in ("cep", "csv", "json", "lars", "turtle"):
+        elif block.name and block.kind in ("cep", "csv", "json", "lars", "turtle", "yaml"):
             Path(block.name).write_text(block.text, encoding="utf-8")
         for said in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:] if block.kind == "console" else ():
             command, _, printed = said.partition("\n")

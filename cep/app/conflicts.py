@@ -21,6 +21,7 @@ from connectors.table_names import is_table, table_name
 
 READ: Mapping[str, str] = {
     "rules": "the program",
+    "paths": "a test file",
     "inputs": "an input",
     "file": "the records",
     "facts": "a table of facts",
@@ -41,6 +42,7 @@ WRITTEN: Mapping[str, str] = {
     "picture": "--picture",
     "chart": "--map",
     "compact": "--compact",
+    "junit": "--junit",
 }
 """The parameters that name what is written, and their options."""
 

@@ -1,0 +1,374 @@
+"""What a test finds: its expectations against what the program derived, and why the two differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from cep.core.errors import CepError
+from cep.core.fluents import HOLDS, SINCE_EVER
+from cep.core.literals import write_duration
+from cep.core.schema import Attribute, Schema
+from cep.core.suggest import did_you_mean
+from cep.core.time import END_OF_TIME
+from cep.events import Value as EventValue
+from cep.explain.occurrences import Memory
+from cep.explain.question import BEGINNING, END, EventQuestion
+from cep.explain.revisions import InputRevisions
+from cep.testing.matching import FIRST, ValueReader, Wanted, match, nearest, sorted_rows
+from cep.testing.rule_files import AlertCheck, RuleTest
+from cep.testing.runs import Outcome, Prepared, Row
+from cep.testing.yaml_tree import Value
+from connectors.alerts.lifecycle import AlertChange
+from connectors.times import ISO, time_text
+from connectors.why.lines import refusals, tree
+from connectors.why.text import Explainer
+
+ALWAYS = 2**62
+"""A time that is longer than any input."""
+LINES = 40
+"""How many lines of an explanation are shown."""
+MOST = 10
+"""How many unexpected events of a type are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Something that is not as a test says: where it says so, what is wrong, and `details`, a line each."""
+
+    place: Value
+    message: str
+    details: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Result:
+    """What a test found. `laws`: how many runs under laws gave the same result."""
+
+    test: RuleTest
+    failures: list[Failure] = field(default_factory=list)
+    laws: int = 0
+
+    @property
+    def passed(self) -> bool:
+        return not self.failures
+
+
+class Checker:
+    """Checks what a prepared test derived. CepError: an expectation names what the program does not have."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self.prepared, self.test = prepared, prepared.test
+        self.engine = prepared.engine()
+        self.times = prepared.records.origins.times or ISO
+        self.reader = ValueReader(self.engine.written.prefixes, prepared.records.unit, self.test.tolerance)
+        self.events = {name: schema for name, schema in self.engine.outputs.items() if schema.fluent is None}
+        self.fluents = {
+            name: schema
+            for name, schema in self.engine.outputs.items()
+            if schema.fluent is not None and schema.fluent.part == HOLDS
+        }
+        self._expected = [
+            (name, [self.reader.event(each, self._schema(name)) for each in self.test.expect if each.type == name.text])
+            for name in self.test.expected_types
+        ]
+        for name in self.test.none:
+            self._schema(name)
+        for name in self.test.held_types:
+            self._fluent(name)
+        self._held = [
+            (name, [self.reader.interval(each, self._fluent(name)) for each in self.test.holds if each.name is name])
+            for name in self.test.held_types
+        ]
+        self._alerts = [(check, self._time(check.at), self._wanted_alerts(check)) for check in self.test.alerts]
+
+    def check(self, outcome: Outcome) -> list[Failure]:
+        """Return what is not as the test says."""
+        found: list[Failure] = []
+        for name, wanted in self._expected:
+            found += self._compare(name, wanted, self._rows(outcome, name), self.test.at_least)
+        for name in self.test.none:
+            rows = self._rows(outcome, name)
+            found += [self._unexpected(name, row, "it must not occur") for row in rows[:MOST]]
+        for name, wanted in self._held:
+            found += self._compare(name, wanted, self._rows(outcome, name), False)
+        found += self._check_alerts(outcome)
+        if len(outcome.dead) != self.test.dead:
+            found.append(self._dead(outcome))
+        return found
+
+    def differs(self, outcome: Outcome, name: Value) -> bool:
+        """Return True if what is derived of an expected event or fluent is not what the test says."""
+        wanted = next(own for each, own in (*self._expected, *self._held) if each is name)
+        matched = match(wanted, self._rows(outcome, name))
+        return bool(matched.missing or (matched.unexpected and not self.test.at_least))
+
+    # --- events and fluents ---
+
+    def _schema(self, name: Value) -> Schema:
+        word = name.word("the name of an event")
+        if word in self.fluents:
+            name.fail(f"`{word}` is a fluent, not an event", f"`holds: {{{word}: [...]}}`")
+        if word not in self.events:
+            self._unknown(name, word, "event", self.events)
+        return self.events[word]
+
+    def _fluent(self, name: Value) -> Schema:
+        word = name.word("the name of a fluent")
+        if word in self.events:
+            name.fail(f"`{word}` is an event, not a fluent", f"`expect: [{{{word}: ...}}]`")
+        if word not in self.fluents:
+            self._unknown(name, word, "fluent", self.fluents)
+        return self.fluents[word]
+
+    def _unknown(self, name: Value, word: str, kind: str, known: Mapping[str, Schema]) -> None:
+        listed = ", ".join(f"`{each}`" for each in known) or "none"
+        hint = did_you_mean(word, list(known)) or f"it derives {listed}"
+        if word in self.engine.inputs:
+            hint = f"it reads `{word}`; it derives {listed}"
+        name.fail(f"the program derives no {kind} `{word}`", hint)
+
+    def _rows(self, outcome: Outcome, name: Value) -> list[Row]:
+        return sorted_rows(outcome.rows[name.word("a name")]) if name.text in outcome.rows else []
+
+    def _compare(self, name: Value, wanted: Sequence[Wanted], rows: list[Row], more: bool) -> Iterator[Failure]:
+        matched = match(wanted, rows)
+        free = list(matched.unexpected)
+        for each in matched.missing:
+            near = nearest(each, free)
+            if near is not None:
+                free.remove(near)  # it is shown with what it is nearest to
+            yield self._missing(each, near or nearest(each, rows))
+        if not more:
+            for row in free[:MOST]:
+                yield self._unexpected(name, row, "no expectation matches it")
+            if (rest := len(free) - MOST) > 0:
+                yield Failure(name, f"{rest} more of `{name.text}` that no expectation matches")
+
+    def _missing(self, wanted: Wanted, near: Row | None) -> Failure:
+        expectation = wanted.expectation
+        assert expectation is not None, "it was read from a file"
+        name = expectation.type
+        schema = self.engine.outputs[name]
+        details = [f"expected {name} {self._values(wanted, schema)}"]
+        if near is not None:
+            details += [f"nearest  {name} {self.row_text(near, schema)}", *self._differences(wanted, near, schema)]
+        return Failure(expectation.place, f"there is no such `{name}`", (*details, *self._why_not(wanted, schema)))
+
+    def _unexpected(self, name: Value, row: Row, why: str) -> Failure:
+        word = name.word("a name")
+        details = (f"derived  {word} {self.row_text(row, self.engine.outputs[word])}", *self._why(word, row))
+        return Failure(name, f"`{word}` is derived, and {why}", details)
+
+    # --- why ---
+
+    @cached_property
+    def explainer(self) -> Explainer:
+        """The program run again with its memory kept."""
+        prepared, records = self.prepared, self.prepared.records
+        engine = prepared.engine(remember=ALWAYS, corrected=True)
+        engine.advance_only()
+        tables = records.batch(np.arange(len(records)))
+        revisions = None
+        if prepared.revise is not None or any(schema.key is not None for schema in engine.inputs.values()):
+            first = prepared.engine(explain=True)
+            revisions = InputRevisions(first)
+            for piece in revisions.pieces(tables):
+                first.receive(piece)
+                derived = first.advance(first.reached)
+                revisions.take({name: table for name, table in derived.items() if name in first.outputs})
+            tables = revisions.corrected()
+        engine.receive(tables)
+        if prepared.until is None:
+            engine.close()
+        else:
+            engine.advance(prepared.until)
+        facts = None
+        if prepared.source.known is not None:
+            from knowledge.provenance import Provenance
+            from knowledge.report import prefixes
+
+            facts = Provenance(prepared.source.known, prefixes(prepared.knowledge))
+        return Explainer(engine, facts, records.origins, self.times, revisions=revisions)
+
+    def _why(self, name: str, row: Row) -> list[str]:
+        asked = EventQuestion(name, dict(enumerate(self._arguments(name, row))))
+        start, end = _ends(row)
+        memory = Memory(self.explainer.engine)
+        for one in asked.found(memory):
+            if (one.start, one.end) == (start, end) and not memory.is_input(one):
+                return _cut(["why", *(f"  {line}" for line in tree(self.explainer.why(one), 72))])
+        return []
+
+    def _arguments(self, name: str, row: Row) -> Row:
+        return row[FIRST : FIRST + len(self.engine.outputs[name].attributes)]
+
+    def _why_not(self, wanted: Wanted, schema: Schema) -> list[str]:
+        fixed = {
+            place - FIRST: value
+            for place, value in wanted.values.items()
+            if FIRST <= place < FIRST + len(schema.attributes) and value is not None
+        }
+        since, until = BEGINNING, END
+        if isinstance(end := wanted.values.get(1), int):
+            since = until = end
+        elif isinstance(start := wanted.values.get(0), int):
+            since = until = start
+        answer = self.explainer.why_not(EventQuestion(schema.name, fixed, since, until))
+        if answer["exists"]:  # with other times: the nearest says which
+            return []
+        lines = _cut(["why not", *(f"  {line}" for line in refusals(answer, 72))])
+        if self.prepared.until is not None and any(each["failure"]["kind"] == "whole" for each in answer["rules"]):
+            stops = time_text(self.prepared.until, self.times)
+            lines.append(f"time stops at {stops}, before it is known: `until: end` lets every deadline pass")
+        return lines
+
+    # --- alerts ---
+
+    def _time(self, at: Value) -> int:
+        time = at.read(self.reader.time, "a time, e.g. `2024-05-01 08:45`")
+        if self.prepared.until is not None and time > self.prepared.until:
+            until = time_text(self.prepared.until, self.times)
+            at.fail(f"the test ends before that, at {until}", f"`until: {at.text}`")
+        return time
+
+    def _wanted_alerts(self, check: AlertCheck) -> list[Wanted]:
+        alerts = {alert.name: alert for alert in self.prepared.program.alerts}
+        found = []
+        for each in check.expected:
+            word = each.name.word("the name of an alert")
+            if word not in alerts:
+                listed = ", ".join(f"`{name}`" for name in alerts) or "none"
+                hint = did_you_mean(word, list(alerts)) or f"its alerts are {listed}"
+                each.name.fail(f"the program has no alert `{word}`", hint)
+            found.append(self.reader.event(each, self._alert_schema(word)))
+        return found
+
+    def _alert_schema(self, name: str) -> Schema:
+        """Return the attributes of an alert: those of its latest occurrence, and its texts."""
+        alert = next(each for each in self.prepared.program.alerts if each.name == name)
+        schema = self.engine.plan.schemas[alert.table]
+        own = tuple(each for each in schema.attributes if not each.name.startswith("the "))
+        names = {each.name for each in own}
+        texts = tuple(Attribute(each, "string") for each in ("severity", "title", "text") if each not in names)
+        return Schema(name, (*own, *texts), True, False)
+
+    def _check_alerts(self, outcome: Outcome) -> Iterator[Failure]:
+        if not self._alerts:
+            return
+        latest = max(time for _, time, _ in self._alerts)
+        changes = self.prepared.alerts(outcome, latest)
+        for check, time, wanted in self._alerts:
+            rows = self._alert_rows(changes, time, check.state)
+            for name in dict.fromkeys([*(each.expectation.type for each in wanted if each.expectation), *rows]):
+                own = [each for each in wanted if each.expectation is not None and each.expectation.type == name]
+                matched = match(own, rows.get(name, []))
+                schema = self._alert_schema(name)
+                at = f"at {time_text(time, self.times)}"
+                for each in matched.missing:
+                    assert each.expectation is not None, "it was read from a file"
+                    details = [f"expected {name} {self._values(each, schema)}"]
+                    if (near := nearest(each, matched.unexpected)) is not None:
+                        details += [f"nearest  {name} {self.row_text(near, schema)}"]
+                    told = f"no such alert `{name}` is {check.state} {at}"
+                    yield Failure(each.expectation.place, told, tuple(details))
+                for row in matched.unexpected:
+                    told = f"the alert `{name}` is {check.state} {at}, and no expectation matches it"
+                    yield Failure(check.place, told, (f"{check.state:8} {name} {self.row_text(row, schema)}",))
+
+    def _alert_rows(self, changes: Sequence[AlertChange], time: int, state: str) -> dict[str, list[Row]]:
+        last: dict[str, AlertChange] = {}
+        for change in changes:
+            if change.time <= time:
+                last[change.alert] = change
+        found: dict[str, list[Row]] = {}
+        for change in last.values():
+            if (change.state == "resolved") is (state == "resolved"):
+                schema = self._alert_schema(change.name)
+                texts = {"severity": change.severity, "title": change.title, "text": change.text}
+                values = {**texts, **change.values}
+                row = (change.start, change.end, *(values.get(each.name) for each in schema.attributes))
+                found.setdefault(change.name, []).append(row)
+        return found
+
+    # --- texts ---
+
+    def _dead(self, outcome: Outcome) -> Failure:
+        number = len(outcome.dead)
+        records = "1 record is a dead letter" if number == 1 else f"{number} records are dead letters"
+        details = [
+            f"{'' if each.file is None else f'{each.file}:{each.line}: '}{each.reason}" for each in outcome.dead[:MOST]
+        ]
+        return Failure(self.test.place, f"{records}, expected {self.test.dead}", tuple(details))
+
+    def _differences(self, wanted: Wanted, row: Row, schema: Schema) -> list[str]:
+        names = self._names(schema)
+        found = []
+        for place, value in wanted.values.items():
+            if not Wanted(None, {place: value}, wanted.tolerance).matches(row):
+                told, own = (self._text(each, place, schema) for each in (row[place], value))
+                found.append(f"{names[place]} is {told}, expected {own}")
+        return found
+
+    def _names(self, schema: Schema) -> list[str]:
+        times = ["start", "end"] if schema.fluent is None else ["from", "until"]
+        return [*times, *(attribute.name for attribute in schema.attributes), "bounds"]
+
+    def _values(self, wanted: Wanted, schema: Schema) -> str:
+        names = self._names(schema)
+        order = sorted(wanted.values, key=lambda place: (place < FIRST, place))
+        return f"{{{', '.join(f'{names[each]}: {self._text(wanted.values[each], each, schema)}' for each in order)}}}"
+
+    def row_text(self, row: Row, schema: Schema) -> str:
+        """Return a row as an expectation has it."""
+        names = self._names(schema)
+        places = [*range(FIRST, FIRST + len(schema.attributes)), 0, 1]
+        if row[0] == row[1] and schema.fluent is None and "time" not in names:
+            places[-2:], names = [0], ["time", *names[1:]]
+        return f"{{{', '.join(f'{names[each]}: {self._text(row[each], each, schema)}' for each in places)}}}"
+
+    def _text(self, value: EventValue, place: int, schema: Schema) -> str:
+        if value is None:
+            return "null"
+        kind = "time" if place < FIRST else "string"
+        if FIRST <= place < FIRST + len(schema.attributes):
+            kind = schema.attributes[place - FIRST].type
+        if kind == "time" and isinstance(value, int):
+            return time_text(value, self.times)
+        if kind == "duration" and isinstance(value, int):
+            return write_duration(value)
+        if kind == "iri":
+            return f"<{value}>"
+        if isinstance(value, bool):
+            return str(value).lower()
+        return _quoted(value) if isinstance(value, str) else repr(value)
+
+
+def _quoted(text: str) -> str:
+    """Return a text as YAML has it, in quotes where it would be read as something else."""
+    from cep.testing.yaml_tree import read_yaml
+
+    plain = (
+        text and text == text.strip() and not any(mark in text for mark in ",[]{}#&*!|>%@`\"'\n\t") and ": " not in text
+    )
+    if plain:
+        try:
+            plain = read_yaml(f"a: {text}", "").entries("a mapping")["a"][1].scalar == text
+        except CepError:
+            plain = False
+    return text if plain else '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+def _ends(row: Row) -> tuple[int, int]:
+    return SINCE_EVER if row[0] is None else row[0], END_OF_TIME if row[1] is None else row[1]
+
+
+def _cut(lines: list[str]) -> list[str]:
+    return (
+        lines
+        if len(lines) <= LINES
+        else [*lines[:LINES], f"  {len(lines) - LINES} more lines: `cep explain` shows all"]
+    )

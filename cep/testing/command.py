@@ -1,0 +1,157 @@
+"""The command `cep test`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from typer import Argument, Option
+
+from cep.app import completions
+from cep.app.cli_help import OUTPUT
+from cep.app.command_line import takes
+from cep.app.durations import refuse
+from cep.app.terminal import CLEAN, REFUSED, announce_compiling, complain, say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cep.testing.checks import Result
+    from cep.testing.rule_files import RuleTest
+
+FAILED_TESTS = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LawOptions:
+    """The laws that tests are run under."""
+
+    PANEL: ClassVar = "Laws"
+
+    law: Annotated[
+        tuple[str, ...],
+        Option(metavar="LAW", help="Try only this law: cuts, restart, shuffle, late, duplicates, workers. Repeatable."),
+    ] = ()
+    workers: Annotated[bool, Option(help="Try the law `workers` as well, which starts processes.")] = False
+    no_laws: Annotated[bool, Option("--no-laws", help="Run each test once, as it stands.")] = False
+    seeds: Annotated[int, Option(metavar="N", min=1, help="How many schedules of each law are tried.")] = 3
+    seed: Annotated[int | None, Option(metavar="N", help="Try one schedule alone, that of this seed.")] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """How results are reported."""
+
+    PANEL: ClassVar = OUTPUT
+
+    junit: Annotated[str | None, Option(metavar="FILE", help="Write the results there as JUnit's XML.")] = None
+    json: Annotated[bool, Option("--json", help="Print the results as JSON.")] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestOptions:
+    """The options of `cep test`."""
+
+    paths: Annotated[
+        tuple[Path, ...],
+        Argument(
+            metavar="FILE",
+            help="Test files, `*.test.yaml`, and folders with such files; by default the current folder.",
+            autocompletion=completions.folders,
+        ),
+    ] = ()
+    named: Annotated[
+        str | None, Option("--name", "-k", metavar="TEXT", help="Run the tests whose name contains this text.")
+    ] = None
+    update: Annotated[bool, Option(help="Rewrite `expect` and `holds` from what is derived; comments stay.")] = False
+    schema: Annotated[bool, Option(help="Print the JSON Schema of test files, for an editor, and exit.")] = False
+    laws: LawOptions
+    report: ReportOptions
+
+
+@takes(TestOptions)
+def test(options: TestOptions) -> int:
+    """Test rules: what comes in, and what is to come out.
+
+    \b
+      cep test
+      cep test fridge.test.yaml -k milk
+      cep test --junit results.xml
+      cep test fridge.test.yaml --law restart --seed 2
+
+    Test files are called `*.test.yaml`. Each test also runs under laws: in batches, with restarts, out of order within
+    the lateness, and has to give the same. The exit status is 1 if a test fails, 2 if a test file is wrong.
+    """
+    from contextlib import closing
+    from json import dumps
+
+    from cep.core.errors import CepError
+    from cep.testing.laws import laws_named
+    from cep.testing.report import as_json, as_junit, closing_line, failure_lines
+    from cep.testing.rule_files import find_test_files, read_test_file, schema
+    from cep.testing.session import Session
+    from connectors.sinks import Sink
+
+    if options.schema:
+        say(dumps(schema(), indent=2))
+        return CLEAN
+    if options.laws.no_laws and (options.laws.law or options.laws.workers):
+        raise refuse("--no-laws goes with neither --law nor --workers")
+    laws = () if options.laws.no_laws else laws_named(options.laws.law, options.laws.workers)
+    seeds = tuple(range(options.laws.seeds)) if options.laws.seed is None else (options.laws.seed,)
+    refused = False
+    tests: list[RuleTest] = []
+    for path in find_test_files(options.paths):
+        try:
+            tests += read_test_file(path).tests
+        except CepError as error:
+            complain(error)
+            refused = True
+    tests = [each for each in tests if options.named is None or options.named in each.name]
+    if not tests and not refused:
+        raise refuse(f"-k: no test has `{options.named}` in its name")
+    announce_compiling()
+    if options.update:
+        return _update(tests)
+    session = Session(laws, seeds)
+    results: list[Result] = []
+    for each in tests:
+        try:
+            result = session.run(each)
+        except CepError as error:
+            complain(error)
+            refused = True
+            continue
+        results.append(result)
+        if not result.passed and not options.report.json:
+            say("\n".join(failure_lines(result)))
+    if options.report.junit is not None:
+        with closing(Sink(options.report.junit)) as sink:
+            sink.write(as_junit(results))
+    say(as_json(results) if options.report.json else closing_line(results))
+    if refused:
+        return REFUSED
+    return CLEAN if all(each.passed for each in results) else FAILED_TESTS
+
+
+def _update(tests: Sequence[RuleTest]) -> int:
+    """Rewrite the expectations of test files."""
+    from cep.core.errors import CepError
+    from cep.testing.runs import Programs
+    from cep.testing.update import updated
+
+    files, programs, status = {each.file.path: each.file for each in tests}, Programs(), CLEAN
+    for path, file in files.items():
+        try:
+            text = updated(file, programs)
+        except CepError as error:
+            complain(error)
+            status = REFUSED
+            continue
+        if text == file.root.source.text:
+            say(f"{path}: nothing to update")
+        else:
+            path.write_text(text, encoding="utf-8")
+            say(f"{path}: updated")
+    return status

@@ -1,0 +1,215 @@
+"""Expectations against what was derived: values read as their types, and a matching one to one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from cep.core.fluents import BOUNDS
+from cep.core.literals import read_instant
+from cep.core.prefixes import namespace
+from cep.core.schema import Attribute, Schema
+from cep.core.suggest import did_you_mean
+from cep.events import Iri
+from cep.events import Value as EventValue
+from cep.testing.rule_files import Expectation
+from cep.testing.runs import Row
+from cep.testing.yaml_tree import Value
+from connectors.times import of_duration
+
+TIMES = {"start": (0,), "end": (1,), "time": (0, 1)}
+FIRST = 2
+"""The place of the first attribute in a row, behind the start and the end."""
+HOLDS_TIMES = {"from": (0,), "until": (1,)}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An expectation whose values are read: those of a row by their places in it."""
+
+    expectation: Expectation | None
+    values: Mapping[int, EventValue]
+    tolerance: float
+
+    def matches(self, row: Row) -> bool:
+        """Return True if a row has all its values."""
+        return all(equal(value, row[place], self.tolerance) for place, value in self.values.items())
+
+    def distance(self, row: Row) -> tuple[int, int]:
+        """Return how many values of a row differ, attributes before times, and by how much the times do."""
+        differs = [place for place, value in self.values.items() if not equal(value, row[place], self.tolerance)]
+        apart = sum(_apart(self.values[place], row[place]) for place in differs if place < 2)
+        return sum(2 if place >= 2 else 1 for place in differs), apart
+
+
+def _apart(wanted: EventValue, row: EventValue) -> int:
+    return abs(wanted - row) if isinstance(wanted, int) and isinstance(row, int) else 1 << 62
+
+
+def equal(wanted: EventValue, value: EventValue, tolerance: float) -> bool:
+    """Return True if two values are equal, floats within a relative tolerance."""
+    if isinstance(wanted, float) and isinstance(value, int | float) and not isinstance(value, bool):
+        return wanted == value or abs(wanted - value) <= tolerance * max(abs(wanted), abs(value))
+    if isinstance(wanted, bool) is not isinstance(value, bool):
+        return False
+    if isinstance(wanted, str) and isinstance(value, str):
+        return str(wanted) == str(value)
+    return wanted == value
+
+
+class ValueReader:
+    """Reads the values of expectations by the types of a program's events.
+
+    `unit`: the microseconds of the number 1 in times.
+    """
+
+    def __init__(self, prefixes: Iterable[tuple[str, str]], unit: Fraction | None, tolerance: float) -> None:
+        self.prefixes, self.unit, self.tolerance = dict(prefixes), unit, tolerance
+
+    def event(self, expectation: Expectation, schema: Schema) -> Wanted:
+        """Read what is expected of an event. CepError: it has no such attribute, or a value is of another type."""
+        return self._wanted(expectation, schema, TIMES)
+
+    def interval(self, expectation: Expectation, schema: Schema) -> Wanted:
+        """Read what is expected of an interval of a fluent. CepError: as for an event."""
+        return self._wanted(expectation, schema, HOLDS_TIMES)
+
+    def _wanted(self, expectation: Expectation, schema: Schema, times: Mapping[str, tuple[int, ...]]) -> Wanted:
+        places = {attribute.name: FIRST + place for place, attribute in enumerate(schema.attributes)}
+        found: dict[int, EventValue] = {}
+        for name, (key, value) in expectation.values.items():
+            if name in places:
+                found[places[name]] = self.value(value, schema.attributes[places[name] - FIRST])
+            elif name in times:
+                time = None if value.scalar is None else value.read(self.time, "a time, e.g. `2024-05-01 08:10`")
+                found |= dict.fromkeys(times[name], time)
+            elif name == "bounds" and times is HOLDS_TIMES:
+                found[FIRST + len(places)] = self._bounds(value)
+            else:
+                names = [*places, *times]
+                listed = ", ".join(f"`{each}`" for each in names)
+                key.fail(f"`{schema.name}` has no attribute `{name}`", did_you_mean(name, names) or f"it has {listed}")
+        return Wanted(expectation, found, self.tolerance)
+
+    def time(self, text: str) -> int:
+        return read_instant(text, self.unit)
+
+    def _bounds(self, value: Value) -> str:
+        text = value.word("the bounds of an interval")
+        if text not in BOUNDS:
+            value.fail(f"`{text}` are no bounds", f"they are one of {', '.join(f'`{each}`' for each in BOUNDS)}")
+        return text
+
+    def value(self, value: Value, attribute: Attribute) -> EventValue:
+        """Read a value of an attribute's type. CepError: it is of another type."""
+        scalar = value.scalar
+        if value.mapping is not None or value.items is not None:
+            value.fail(f"`{attribute.name}` is one value, found {value.kind}")
+        if scalar is None:
+            return None
+        match attribute.type:
+            case "string":
+                return value.word("a text")
+            case "int" if isinstance(scalar, int) and not isinstance(scalar, bool):
+                return scalar
+            case "float" if isinstance(scalar, int | float) and not isinstance(scalar, bool):
+                return float(scalar)
+            case "bool" if isinstance(scalar, bool):
+                return scalar
+            case "time":
+                return value.read(self.time, "a time, e.g. `2024-05-01 08:10`")
+            case "duration":
+                return value.read(of_duration, "a duration, e.g. `15 min`")
+            case "iri":
+                return self._iri(value)
+            case "any" | "unknown":
+                return scalar
+        value.fail(f"`{attribute.name}` is of type {attribute.type}, {value.kind} is not")
+
+    def _iri(self, value: Value) -> Iri:
+        text = value.word("an IRI").removeprefix("<").removesuffix(">")
+        prefix, colon, local = text.partition(":")
+        if not colon:
+            value.fail(f"`{text}` is not an IRI", "`<http://example.org/pump>`, or with a prefix of the program")
+        base = None if local.startswith("//") else namespace(prefix, self.prefixes)
+        return Iri(text if base is None else base + local)
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """What is left over of one type: expectations without a row, and rows without an expectation."""
+
+    missing: tuple[Wanted, ...]
+    unexpected: tuple[Row, ...]
+
+
+def match(wanted: Sequence[Wanted], rows: Sequence[Row]) -> Matched:
+    """Match expectations and rows one to one, as many as possible (augmenting paths; Berge 1957)."""
+    fits = [[place for place, row in enumerate(rows) if each.matches(row)] for each in wanted]
+    owner: dict[int, int] = {}  # by row the expectation that has it
+    for number in range(len(wanted)):
+        _augment(number, fits, owner)
+    having = set(owner.values())
+    return Matched(
+        tuple(each for number, each in enumerate(wanted) if number not in having),
+        tuple(row for place, row in enumerate(rows) if place not in owner),
+    )
+
+
+def _augment(first: int, fits: Sequence[Sequence[int]], owner: dict[int, int]) -> bool:
+    """Give an expectation a row, and those that have to leave theirs another one."""
+    seen: set[int] = set()
+    stack = [(first, iter(fits[first]))]
+    taken: list[int] = []
+    while stack:
+        _, choices = stack[-1]
+        row = next((each for each in choices if each not in seen), None)
+        if row is None:
+            stack.pop()
+            if taken:
+                taken.pop()
+            continue
+        seen.add(row)
+        taken.append(row)
+        if row not in owner:
+            owner |= {place: one for (one, _), place in zip(stack, taken)}
+            return True
+        stack.append((owner[row], iter(fits[owner[row]])))
+    return False
+
+
+def sorted_rows(counts: Counter[Row]) -> list[Row]:
+    """Return rows in the order of their ends, starts and values."""
+    return sorted(counts.elements(), key=_row_key)
+
+
+def _row_key(row: Row) -> tuple[object, ...]:
+    start, end, *values = row
+    early, late = -(2**63), 2**63
+    return (late if end is None else end, early if start is None else start, *map(_value_key, values))
+
+
+def _value_key(value: EventValue) -> tuple[int, float, str]:
+    if value is None:
+        return 0, 0.0, ""
+    if isinstance(value, int | float):
+        return 1, float(value), ""
+    return 2, 0.0, str(value)
+
+
+def same_rows(one: Counter[Row], other: Counter[Row], tolerance: float) -> bool:
+    """Return True if two bags of rows are equal, floats within the tolerance."""
+    if one == other:
+        return True
+    if one.total() != other.total():
+        return False
+    wanted = [Wanted(None, dict(enumerate(row)), tolerance) for row in (one - other).elements()]
+    left = match(wanted, sorted_rows(other - one))
+    return not left.missing and not left.unexpected
+
+
+def nearest(wanted: Wanted, rows: Sequence[Row]) -> Row | None:
+    """Return the row that differs least from what is expected, None: there is none."""
+    return min(rows, key=wanted.distance, default=None)

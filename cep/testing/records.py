@@ -1,0 +1,178 @@
+"""The records of a test: those that it gives, and those of its files, in the order in which they are run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cep.core.errors import CepError
+from cep.core.schema import ARRIVAL, Schema
+from cep.core.suggest import did_you_mean
+from cep.testing.rule_files import RuleTest
+from cep.testing.yaml_tree import Value
+from connectors.batch import Batch, DeadLetter
+from connectors.files import read
+from connectors.inputs import FORMATS, inputs
+from connectors.order import one_table
+from connectors.revised import changes_of, with_changes
+from connectors.time_format import number_size
+from connectors.why.origins import Origins
+
+SUFFIXES = {format: suffix for suffix, format in reversed(FORMATS.items())}
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records by event, and the order in which they arrive: `types` and `rows` say of each which table it is of and
+    its row there. `dead`: those that could not be read; `unit`: the microseconds of the number 1 in times, None: it is
+    not known."""
+
+    tables: Mapping[str, pl.DataFrame]
+    types: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    dead: tuple[DeadLetter, ...]
+    origins: Origins
+    unit: Fraction | None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def batch(self, places: NDArray[np.int64], first: int | None = None) -> dict[str, pl.DataFrame]:
+        """Return the records at these places of the order as tables. `first`: number them from it, as they come."""
+        found = {}
+        for number, (name, table) in enumerate(self.tables.items()):
+            own = np.flatnonzero(self.types[places] == number)
+            if len(own):
+                rows = table[self.rows[places][own]]
+                found[name] = rows if first is None else rows.with_columns(pl.Series(ARRIVAL, first + own))
+        return found
+
+
+def read_records(test: RuleTest, schemas: Mapping[str, Schema], revises: bool) -> Records:
+    """Read the records of a test. `schemas`: of the events that the program reads. CepError: some cannot be read."""
+    read_as = with_changes(schemas) if revises else dict(schemas)
+    origins, batches, specs = Origins(), list[Batch](), list[str]()
+    with TemporaryDirectory(prefix="cep-test-") as folder:
+        for name, value in test.given:
+            first = max((block.beyond for batch in batches for block in batch.blocks), default=0)
+            spec, own = _given(test, name, value, schemas, Path(folder), read_as, first)
+            specs.append(spec)
+            batches += own
+        for value in test.inputs:
+            first = max((block.beyond for batch in batches for block in batch.blocks), default=0)
+            spec = _spec(test, value)
+            specs.append(spec)
+            batches += _read(spec, value, read_as, first)
+        unit = number_size(inputs(specs, read_as), read_as)
+    if revises:
+        batches = list(changes_of(batches))
+    for _ in origins.noted(iter(batches)):
+        pass
+    return _arranged(batches, read_as, origins, unit, revises)
+
+
+def _given(
+    test: RuleTest,
+    name: Value,
+    value: Value,
+    schemas: Mapping[str, Schema],
+    folder: Path,
+    read_as: Mapping[str, Schema],
+    first: int,
+) -> tuple[str, list[Batch]]:
+    event = name.word("the name of an event")
+    if event not in schemas:
+        listed = ", ".join(f"`{each}`" for each in schemas) or "none"
+        hint = did_you_mean(event, list(schemas)) or f"it reads {listed}"
+        name.fail(f"the program reads no event `{event}`", hint)
+    if value.mapping is not None:
+        path = value.known({"path": "a file"}, "a file of records").get("path")
+        if path is None:
+            value.fail("the file of records has no path", "`{path: readings.csv}`")
+        spec = f"{event}={test.file.beside(path)}"
+        return spec, _read(spec, path, read_as, first)
+    if value.items is not None:
+        lines = [(each.line, json.dumps(_record(each), ensure_ascii=False)) for each in value.items]
+        text, suffix, numbers = "".join(f"{line}\n" for _, line in lines), ".jsonl", [line for line, _ in lines]
+    elif value.line_inside is not None or "\n" in value.word("records"):
+        text = value.word("records")
+        declared = schemas[event].records
+        suffix = SUFFIXES.get("csv" if declared is None else declared.name, ".csv")
+        start = value.line_inside or value.line
+        numbers = [start + 1 + each for each in range(text.count("\n") + 1)]
+    else:
+        value.fail(f"expected records of `{event}`, found {value.kind}", "CSV below `|`, a list, or `{path: FILE}`")
+    path_there = folder / f"{first}{suffix}"
+    path_there.write_text(text, encoding="utf-8")
+    spec = f"{event}={path_there}"
+    batches = [_placed(each, str(test.file.path), numbers) for each in _read(spec, value, read_as, first)]
+    return spec, batches
+
+
+def _record(value: Value) -> object:
+    """Return a record as JSON has it: times are texts."""
+    if value.mapping is not None:
+        return {key: _record(each) for key, (_, each) in value.mapping.items()}
+    if value.items is not None:
+        return [_record(each) for each in value.items]
+    return value.scalar
+
+
+def _spec(test: RuleTest, value: Value) -> str:
+    """Return an input of a test as `--input` has it, with its file relative to the test file."""
+    text = value.word("a file of records")
+    name, equals, path = text.partition("=")
+    if equals and name.isidentifier():
+        return f"{name}={test.file.path.parent / path}"
+    return str(test.file.path.parent / text)
+
+
+def _read(spec: str, value: Value, schemas: Mapping[str, Schema], first: int) -> list[Batch]:
+    try:
+        return list(read([spec], schemas, first=first))
+    except CepError as error:
+        raise value.error(error.message, error.hint) from None
+
+
+def _placed(batch: Batch, file: str, numbers: Sequence[int]) -> Batch:
+    """Return a batch of given records whose places are lines of the test file."""
+
+    def line(own: int) -> int:
+        return numbers[min(max(own, 1), len(numbers)) - 1]
+
+    blocks = []
+    for block in batch.blocks:
+        lines = [line(block.place(block.first + each)[1]) for each in range(block.count)]
+        blocks.append(replace(block, file=file, line=line(block.line), lines=np.array(lines, np.int64)))
+    dead = [replace(each, file=file, line=line(each.line)) for each in batch.dead]
+    return replace(batch, blocks=blocks, dead=dead)
+
+
+def _arranged(
+    batches: Sequence[Batch], schemas: Mapping[str, Schema], origins: Origins, unit: Fraction | None, revises: bool
+) -> Records:
+    parts: dict[str, list[pl.DataFrame]] = {}
+    for batch in batches:
+        for name, table in batch.tables.items():
+            if table.height:
+                parts.setdefault(name, []).append(table)
+    tables = {name: one_table(schemas[name], parts[name]) for name in schemas if name in parts}
+    columns: list[list[NDArray[np.int64]]] = [[], [], [], []]
+    for number, table in enumerate(tables.values()):
+        columns[0].append(np.full(table.height, number, np.int64))
+        columns[1].append(np.arange(table.height, dtype=np.int64))
+        columns[2].append(table["end"].to_numpy())
+        columns[3].append(table[ARRIVAL].to_numpy())
+    types, rows, ends, orders = (np.concatenate([*each, np.empty(0, np.int64)]) for each in columns)
+    order = np.argsort(orders, kind="stable") if revises else np.lexsort((orders, ends))
+    dead = tuple(each for batch in batches for each in batch.dead)
+    return Records(tables, types[order], rows[order], ends[order], dead, origins, unit)

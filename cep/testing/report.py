@@ -1,0 +1,99 @@
+"""The results of tests as text for a terminal of 80 columns, as JSON, and as JUnit's XML."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any
+from xml.etree import ElementTree
+
+from cep.runtime.run_stats import count
+from cep.testing.checks import Failure, Result
+
+WIDTH = 80
+
+
+def failure_lines(result: Result) -> list[str]:
+    """Return what is wrong with a test, as lines."""
+    place = result.test.place
+    lines = _wrapped(f"FAIL {result.test.file.path}:{place.line}: {result.test.name}", "")
+    for each in result.failures:
+        lines += _failure(each)
+    return lines
+
+
+def _failure(failure: Failure) -> Iterable[str]:
+    yield from _wrapped(f"line {failure.place.line}: {failure.message}", "  ")
+    for detail in failure.details:
+        yield from _wrapped(detail, "    ")
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    """Return a line, and where it is too long its continuation below it, deeper."""
+    own = text[: len(text) - len(text.lstrip())]
+    begin = indent + own
+    return textwrap.wrap(
+        text.strip(),
+        WIDTH,
+        initial_indent=begin,
+        subsequent_indent=begin + "    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [""]
+
+
+def closing_line(results: Sequence[Result]) -> str:
+    """Return how many tests passed and failed, and how many runs under laws gave the same."""
+    failed = sum(not each.passed for each in results)
+    passed = len(results) - failed
+    laws = sum(each.laws for each in results)
+    texts = [f"{passed} passed"] + ([f"{failed} failed"] if failed else [])
+    texts += [f"{count(laws, 'run')} under laws gave the same"] if laws else []
+    return ", ".join(texts)
+
+
+def as_json(results: Sequence[Result]) -> str:
+    """Return the results as JSON: a list of tests, each with its failures."""
+    return json.dumps([_test(each) for each in results], ensure_ascii=False, indent=2)
+
+
+def _test(result: Result) -> dict[str, Any]:
+    return {
+        "file": str(result.test.file.path),
+        "line": result.test.place.line,
+        "name": result.test.name,
+        "passed": result.passed,
+        "laws": result.laws,
+        "failures": [
+            {"line": each.place.line, "message": each.message, "details": list(each.details)}
+            for each in result.failures
+        ],
+    }
+
+
+def as_junit(results: Sequence[Result]) -> bytes:
+    """Return the results as JUnit's XML: a suite for each file."""
+    root = ElementTree.Element("testsuites")
+    suites: dict[str, list[Result]] = {}
+    for each in results:
+        suites.setdefault(str(each.test.file.path), []).append(each)
+    for name, own in suites.items():
+        failed = sum(not each.passed for each in own)
+        suite = ElementTree.SubElement(
+            root, "testsuite", name=name, tests=str(len(own)), failures=str(failed), errors="0", skipped="0"
+        )
+        for each in own:
+            line = str(each.test.place.line)
+            case = ElementTree.SubElement(suite, "testcase", classname=name, name=each.test.name, file=name, line=line)
+            if not each.passed:
+                text = "\n".join(failure_lines(each))
+                failure = ElementTree.SubElement(case, "failure", message=_clean(each.failures[0].message))
+                failure.text = _clean(text)
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
+
+
+def _clean(text: str) -> str:
+    """Return a text without the characters that XML cannot have."""
+    return "".join(each if each in "\n\t" or ord(each) >= 32 else "?" for each in text)

@@ -1,0 +1,354 @@
+"""Test files: what `*.test.yaml` says, checked against the keys that it may have."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cep.core.errors import CepError, reason_of
+from cep.core.suggest import missing
+from cep.testing.yaml_tree import Value, read_yaml
+from connectors.times import of_duration
+
+SUFFIX = ".test.yaml"
+TOLERANCE = 1e-9
+"""How far apart two floats may be, relative to the larger, and still be equal."""
+
+FILE_KEYS = {
+    "program": "the file of the rules, or a list of files",
+    "tests": "the tests",
+    "params": "values of parameters of the rules, by name",
+    "knowledge": "files of RDF that graph patterns ask",
+    "reasoning": "none, rdfs or owlrl: what follows from the knowledge",
+    "facts": "tables of facts, by predicate",
+    "lateness": "how far out of order records may arrive, for the law `shuffle`",
+    "revise": "how old records may be that come late, are corrected or withdrawn",
+    "policy": "unrestricted, recent or chronological",
+    "dialect": "the dialect of the program, where its suffix does not say it",
+    "tick": "how long the number 1 is in a dialect",
+    "tolerance": "how far apart two floats may be, relative to the larger; 1e-9 by default",
+}
+TEST_KEYS = {
+    "name": "what the test shows",
+    "given": "records by event: CSV with a header, a list of records, or `{path: FILE}`",
+    "input": "files of records, as `--input` takes them",
+    "until": "the time up to which the test runs, or `end`; without it, that of the last record",
+    "expect": "the events that are derived, each `event: {attribute: value}`",
+    "none": "events that are not derived",
+    "holds": "the intervals of fluents, each with its arguments, `from` and `until`",
+    "alerts": "the alerts that are firing or resolved at a time",
+    "dead": "how many records are dead letters; 0 by default",
+    "at_least": "true: more events of the expected types may be derived",
+    "params": "values of parameters for this test",
+    "tolerance": "how far apart two floats may be in this test",
+}
+ALERT_KEYS = {"at": "a time", "firing": "the alerts that fire then", "resolved": "those that were resolved by then"}
+CHECKS = ("expect", "none", "holds", "alerts", "dead")
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """An event, interval or alert that is to be there: its type and the values it is to have."""
+
+    place: Value
+    name: Value
+    values: Mapping[str, tuple[Value, Value]]
+
+    @property
+    def type(self) -> str:
+        return self.name.word("a name")
+
+
+@dataclass(frozen=True, slots=True)
+class AlertCheck:
+    """The alerts of a state at a time."""
+
+    place: Value
+    at: Value
+    state: str
+    expected: tuple[Expectation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTest:
+    """A test of a file. `given`: the value of each event's records; `until`: None: time stops at the last record."""
+
+    file: RuleTestFile
+    name: str
+    place: Value
+    given: tuple[tuple[Value, Value], ...]
+    inputs: tuple[Value, ...]
+    until: Value | None
+    expect: tuple[Expectation, ...]
+    expected_types: tuple[Value, ...]
+    none: tuple[Value, ...]
+    holds: tuple[Expectation, ...]
+    held_types: tuple[Value, ...]
+    alerts: tuple[AlertCheck, ...]
+    dead: int
+    at_least: bool
+    params: Mapping[str, tuple[Value, Value]]
+    tolerance: float
+
+    @property
+    def id(self) -> str:
+        """Its file and name."""
+        return f"{self.file.path}: {self.name}"
+
+
+@dataclass(slots=True)
+class RuleTestFile:
+    """A test file: its program, what that runs with, and its tests."""
+
+    path: Path
+    root: Value
+    programs: tuple[Value, ...]
+    knowledge: tuple[Value, ...]
+    reasoning: Value | None
+    facts: Mapping[str, tuple[Value, Value]]
+    params: Mapping[str, tuple[Value, Value]]
+    lateness: int
+    revise: int | None
+    policy: Value | None
+    dialect: Value | None
+    tick: Value | None
+    tests: list[RuleTest] = field(default_factory=list)
+
+    def beside(self, name: Value) -> Path:
+        """Return the path of a file that the test file names, relative to its own folder."""
+        return self.path.parent / name.word("the name of a file")
+
+
+def find_test_files(paths: Sequence[Path]) -> list[Path]:
+    """Return the test files that paths name, also those in folders and below. CepError: there are none."""
+    found: dict[Path, None] = {}
+    for path in paths or [Path(".")]:
+        if path.is_dir():
+            found |= dict.fromkeys(_below(path))
+        elif path.is_file():
+            found[path] = None
+        else:
+            raise CepError(f"{path}: no such file", hint=missing(path), code="option")
+    if not found:
+        places = ", ".join(map(str, paths)) or "this folder and those below it"
+        raise CepError(f"{places}: there is no test file", hint=f"test files are called `rules{SUFFIX}`", code="option")
+    return list(found)
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(each for each in folders if not each.startswith("."))
+        for name in sorted(names):
+            if name.endswith(SUFFIX):
+                path = Path(place) / name
+                yield path.relative_to(".") if not path.is_absolute() else path
+
+
+def read_test_file(path: Path) -> RuleTestFile:
+    """Read a test file. CepError: it cannot be read, or says what no test file says."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise CepError(f"{path}: {reason_of(error)}", code="option") from None
+    except UnicodeDecodeError:
+        raise CepError(f"{path}: this is not UTF-8 text", hint="save the file as UTF-8", code="test") from None
+    return parse_test_file(text, path)
+
+
+def parse_test_file(text: str, path: Path) -> RuleTestFile:
+    """Read the text of a test file. CepError: it says what no test file says."""
+    root = read_yaml(text, str(path))
+    says = root.known(FILE_KEYS, "a test file")
+    if "program" not in says:
+        root.fail("the test file names no program", "`program: rules.cep`")
+    if "tests" not in says:
+        root.fail("the test file has no tests", "`tests:` and a list")
+    file = RuleTestFile(
+        path,
+        root,
+        says["program"].one_or_list(),
+        says["knowledge"].one_or_list() if "knowledge" in says else (),
+        says.get("reasoning"),
+        _mapping(says.get("facts"), "tables by predicate, e.g. `{limits: limits.csv}`"),
+        _mapping(says.get("params"), "values by parameter, e.g. `{Hot: 7}`"),
+        _duration(says["lateness"]) if "lateness" in says else 0,
+        _duration(says["revise"]) if "revise" in says else None,
+        says.get("policy"),
+        says.get("dialect"),
+        says.get("tick"),
+    )
+    tolerance = _tolerance(says.get("tolerance"), TOLERANCE)
+    names: dict[str, Value] = {}
+    for each in says["tests"].list("a list of tests, each beginning with `- name:`"):
+        test = _test(file, each, tolerance)
+        if test.name in names:
+            each.fail(f"two tests are called `{test.name}`", f"the first is in line {names[test.name].line}")
+        names[test.name] = each
+        file.tests.append(test)
+    if not file.tests:
+        says["tests"].fail("the test file has no tests", "each begins with `- name:`")
+    return file
+
+
+def _test(file: RuleTestFile, place: Value, tolerance: float) -> RuleTest:
+    says = place.known(TEST_KEYS, "a test")
+    if "name" not in says:
+        place.fail("the test has no name", "`- name: a warm fridge is reported`")
+    name = says["name"].word("the name of the test")
+    if not any(key in says and says[key].filled for key in CHECKS):
+        listed = ", ".join(f"`{key}`" for key in CHECKS)
+        says["name"].fail(f"the test `{name}` checks nothing", f"say what comes out with one of {listed}")
+    if "given" not in says and "input" not in says:
+        says["name"].fail(f"the test `{name}` has no records", "`given:` with records by event, or `input:` with files")
+    given = tuple(_mapping(says.get("given"), "records by event, e.g. `reading: |`").values())
+    expect = _expectations(says["expect"], "warming: {fridge: milk}") if "expect" in says else []
+    none = says["none"].one_or_list() if "none" in says else ()
+    excluded = {each.word("the name of an event"): each for each in none}
+    for each in expect:
+        if each.type in excluded:
+            each.name.fail(f"`{each.type}` is expected, and line {excluded[each.type].line} says there is none")
+    held, held_types = _held(says["holds"]) if "holds" in says else ([], [])
+    return RuleTest(
+        file,
+        name,
+        says["name"],
+        given,
+        says["input"].one_or_list() if "input" in says else (),
+        says.get("until"),
+        tuple(expect),
+        _first_of_each([each.name for each in expect]),
+        none,
+        tuple(held),
+        tuple(held_types),
+        tuple(check for each in _list(says.get("alerts")) for check in _alert_checks(each)),
+        _count(says["dead"]) if "dead" in says else 0,
+        _flag(says["at_least"]) if "at_least" in says else False,
+        {**file.params, **_mapping(says.get("params"), "values by parameter, e.g. `{Hot: 7}`")},
+        _tolerance(says.get("tolerance"), tolerance),
+    )
+
+
+def _first_of_each(names: Sequence[Value]) -> tuple[Value, ...]:
+    """Return names without those that stand before them already."""
+    found: dict[str | None, Value] = {}
+    for name in names:
+        found.setdefault(name.text, name)
+    return tuple(found.values())
+
+
+def _expectations(value: Value, example: str) -> list[Expectation]:
+    found = []
+    for each in value.list(f"a list, each item as `- {example}`"):
+        if each.mapping is None:  # a bare name expects any of its type
+            each.word(f"`{example}`")
+            found.append(Expectation(each, each, {}))
+            continue
+        name, values = each.only_entry(f"`{example}`")
+        own = {} if values.scalar is None and values.mapping is None and values.items is None else None
+        found.append(Expectation(each, name, values.entries("values by attribute") if own is None else own))
+    return found
+
+
+def _held(value: Value) -> tuple[list[Expectation], list[Value]]:
+    found, names = [], []
+    for name, intervals in value.entries("intervals by fluent, e.g. `door_open: [{door: a, from: ..}]`").values():
+        names.append(name)
+        for each in intervals.list("a list of intervals, each as `{door: a, from: .., until: ..}`"):
+            found.append(Expectation(each, name, each.entries("an interval, e.g. `{door: a, from: .., until: ..}`")))
+    return found, names
+
+
+def _alert_checks(value: Value) -> Iterator[AlertCheck]:
+    says = value.known(ALERT_KEYS, "a check of alerts")
+    if "at" not in says:
+        value.fail("the check of alerts has no time", "`{at: 2024-05-01 08:45, firing: []}`")
+    if len(says) == 1:
+        value.fail("the check of alerts checks nothing", "`firing: []`, or `resolved:` with alerts")
+    for state in ("firing", "resolved"):
+        if state in says:
+            yield AlertCheck(says[state], says["at"], state, tuple(_expectations(says[state], "hot: {room: attic}")))
+
+
+def _list(value: Value | None) -> tuple[Value, ...]:
+    return () if value is None else value.list("a list")
+
+
+def _mapping(value: Value | None, expected: str) -> Mapping[str, tuple[Value, Value]]:
+    return {} if value is None else value.entries(expected)
+
+
+def _duration(value: Value) -> int:
+    ticks = value.read(of_duration, "a duration, e.g. `10 min`")
+    if ticks < 0:
+        value.fail(f"the duration `{value.text}` is negative")
+    return ticks
+
+
+def _count(value: Value) -> int:
+    if not isinstance(value.scalar, int) or isinstance(value.scalar, bool) or value.scalar < 0:
+        value.fail(f"expected a number of dead letters, found {value.kind}")
+    return value.scalar
+
+
+def _flag(value: Value) -> bool:
+    if not isinstance(value.scalar, bool):
+        value.fail(f"expected `true` or `false`, found {value.kind}")
+    return value.scalar
+
+
+def _tolerance(value: Value | None, default: float) -> float:
+    if value is None:
+        return default
+    if not isinstance(value.scalar, int | float) or isinstance(value.scalar, bool) or not 0 <= value.scalar < 1:
+        value.fail(f"expected a tolerance from 0 to 1, found {value.kind}", "`tolerance: 1e-6`")
+    return float(value.scalar)
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of test files, for editors."""
+    names = {"type": "array", "items": {"type": "string"}}
+    one_or_more = {"oneOf": [{"type": "string"}, names]}
+    event = {"oneOf": [{"type": "string"}, {"type": "object", "minProperties": 1, "maxProperties": 1}]}
+    events = {"type": "array", "items": event}
+    record_list = {"type": "array", "items": {"type": "object"}}
+    path = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    alerts = _object(ALERT_KEYS, {"firing": events, "resolved": events}, ["at"])
+    test = _object(
+        TEST_KEYS,
+        {
+            "name": {"type": "string"},
+            "given": {"type": "object", "additionalProperties": {"oneOf": [{"type": "string"}, record_list, path]}},
+            "input": one_or_more,
+            "expect": events,
+            "none": one_or_more,
+            "holds": {"type": "object", "additionalProperties": record_list},
+            "alerts": {"type": "array", "items": alerts},
+            "dead": {"type": "integer", "minimum": 0},
+            "at_least": {"type": "boolean"},
+            "params": {"type": "object"},
+            "tolerance": {"type": "number", "minimum": 0},
+        },
+        ["name"],
+    )
+    test |= {"anyOf": [{"required": [key]} for key in CHECKS]}
+    file = _object(
+        FILE_KEYS,
+        {
+            "program": one_or_more,
+            "knowledge": one_or_more,
+            "params": {"type": "object"},
+            "facts": {"type": "object", "additionalProperties": {"type": "string"}},
+            "tolerance": {"type": "number", "minimum": 0},
+            "tests": {"type": "array", "minItems": 1, "items": test},
+        },
+        ["program", "tests"],
+    )
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Tests of event rules"} | file
+
+
+def _object(keys: Mapping[str, str], types: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
+    own = {key: {"description": text} | types.get(key, {}) for key, text in keys.items()}
+    return {"type": "object", "properties": own, "required": required, "additionalProperties": False}

@@ -1,0 +1,256 @@
+"""A program run over the records of a test, by a schedule: what it derived, in a form that can be compared."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cep.app.cli_options import DialectOptions, KnowledgeOptions
+from cep.app.opening import ProgramSource
+from cep.compile import CompiledProgram
+from cep.core.errors import CepError
+from cep.core.identity import ID
+from cep.core.literals import read_instant
+from cep.core.schema import CHANGE
+from cep.core.time import BEGINNING
+from cep.engine import Engine
+from cep.runtime.encode import RefusedRow
+from cep.runtime.fluent_records import inputs_of
+from cep.runtime.options import EngineOptions
+from cep.testing.records import Records, read_records
+from cep.testing.rule_files import RuleTest, RuleTestFile
+from cep.testing.yaml_tree import Value
+from cep.workers.partitioned_engine import dealt_engine
+from connectors.alerts.lifecycle import AlertChange, AlertLifecycle
+from connectors.batch import DeadLetter
+
+END = "end"
+Row = tuple[Any, ...]
+"""Start, end, the values of the attributes; of a fluent its bounds last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How records are run: in this `order` (places among them), in batches that begin at `cuts`, with a stop and a
+    restart at those of `restarts`; `slack`: how far behind the latest record time stays, in microseconds."""
+
+    order: NDArray[np.int64]
+    cuts: frozenset[int] = frozenset()
+    restarts: frozenset[int] = frozenset()
+    slack: int = 0
+    workers: int = 1
+
+    @classmethod
+    def plain(cls, records: Records) -> Schedule:
+        """All at once."""
+        return cls(np.arange(len(records), dtype=np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a program derived: rows by event, fluent and table of alerts; and how many records were refused by code."""
+
+    rows: Mapping[str, Counter[Row]]
+    dead: tuple[DeadLetter, ...]
+
+
+@dataclass
+class Prepared:
+    """A test that is ready to run: its compiled program, its records, and the time up to which it runs, None: to the
+    end of the input."""
+
+    test: RuleTest
+    program: CompiledProgram
+    source: ProgramSource
+    records: Records
+    until: int | None
+
+    @cached_property
+    def by_order(self) -> bool:
+        """Return True if the order of simultaneous records can change what is derived."""
+        plan = self.program.plan
+        return any(node.by_order(plan.types(number)) for number, node in enumerate(plan.nodes))
+
+    @property
+    def knowledge(self) -> tuple[str, ...]:
+        """The files of what is known."""
+        return tuple(map(_known(self.test.file), self.test.file.knowledge))
+
+    @property
+    def revise(self) -> int | None:
+        return self.test.file.revise
+
+    def engine(self, **options: Any) -> Engine:
+        """Return a new engine for the program."""
+        return Engine(self.program, self.options(**options))
+
+    def options(self, **options: Any) -> EngineOptions:
+        """Return what engines of the test run with."""
+        lateness = 0 if self.revise is not None else None
+        return EngineOptions(lateness=lateness, revise=self.revise, **options)
+
+    def run(self, schedule: Schedule | None = None, records: Records | None = None) -> Outcome:
+        """Run the records by a schedule."""
+        records = self.records if records is None else records
+        asked = schedule or Schedule.plain(records)
+        engine, found = self._dealt(asked.workers), _Rows()
+        ends = records.ends[asked.order]
+        edges = sorted({0, *asked.cuts, len(ends)}) if len(ends) else []
+        remaining = np.minimum.accumulate(ends[::-1])[::-1] if len(ends) else ends
+        dead = list(records.dead)
+        try:
+            for begin, stop in zip(edges, edges[1:]):
+                if begin in asked.restarts:
+                    engine = self.engine().restore(engine.snapshot())
+                first = None if schedule is None else begin
+                engine.receive(records.batch(asked.order[begin:stop], first), engine.revises)
+                dead += [_dead(row) for row in engine.take_dead()]
+                if engine.revises:
+                    found.add(engine.advance(engine.reached))
+                elif stop < len(ends):
+                    reached = int(ends[:stop].max()) - asked.slack
+                    found.add(engine.advance(min(reached, int(remaining[stop]) - 1)))
+            found.add(engine.close() if self.until is None else engine.advance(self.until))
+            found.hold(engine.held_now())
+        finally:
+            engine.stop()
+        return Outcome(found.rows(), tuple(dead))
+
+    def _dealt(self, workers: int) -> Engine:
+        if workers == 1:
+            return self.engine()
+        return dealt_engine(self.program, self.options(), workers, lambda text: None)
+
+    def alerts(self, outcome: Outcome, until: int) -> list[AlertChange]:
+        """Return the changes of alerts up to a time."""
+        plan, alerts = self.program.plan, self.program.alerts
+        engine = self.engine()
+        schemas = {table: plan.schemas[table] for alert in alerts for table in alert.tables}
+        read = engine.inputs.keys() - engine.outputs.keys()
+        lifecycle = AlertLifecycle(alerts, schemas, read, engine.meanings())
+        tables = {name: _table(plan.schemas[name], outcome.rows[name]) for name in schemas if outcome.rows.get(name)}
+        return lifecycle.take(tables, until)
+
+
+def _dead(row: RefusedRow) -> DeadLetter:
+    return DeadLetter(None, row.row, f"{row.type}: {row.reason}", row.code, event=row.type)
+
+
+class _Rows:
+    """The rows that steps give, those that are withdrawn taken back."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, Counter[Row]] = {}
+
+    def add(self, tables: Mapping[str, pl.DataFrame]) -> None:
+        for name, table in tables.items():
+            own = self._counts.setdefault(name, Counter())
+            signs = table[CHANGE].to_list() if CHANGE in table.columns else [1] * table.height
+            for row, sign in zip(_rows(table), signs):
+                own[row] += sign
+
+    def hold(self, tables: Mapping[str, pl.DataFrame]) -> None:
+        """Add the intervals that nothing has ended; the end of the input gives them, too."""
+        for name, table in tables.items():
+            own = self._counts.setdefault(name, Counter())
+            for row in _rows(table):
+                own[row] = 1
+
+    def rows(self) -> dict[str, Counter[Row]]:
+        return {name: +counts for name, counts in self._counts.items() if +counts}
+
+
+def _rows(table: pl.DataFrame) -> Iterable[Row]:
+    return zip(*(table[name].to_list() for name in table.columns if name not in (CHANGE, ID)))
+
+
+def _table(schema: Any, rows: Counter[Row]) -> pl.DataFrame:
+    names = ["start", "end", *(attribute.name for attribute in schema.attributes)]
+    columns = list(zip(*rows.elements()))
+    return pl.DataFrame({name: list(column) for name, column in zip(names, columns)}, strict=False)
+
+
+class Programs:
+    """The programs of test files, each compiled once for each set of parameters."""
+
+    def __init__(self) -> None:
+        self._compiled: dict[tuple[Path, tuple[tuple[str, str], ...]], tuple[ProgramSource, CompiledProgram]] = {}
+
+    def prepare(self, test: RuleTest) -> Prepared:
+        """Compile the program of a test and read its records. CepError: one of them is wrong."""
+        values = tuple(sorted((name, value.word("a value")) for name, (_, value) in test.params.items()))
+        key = test.file.path, values
+        if key not in self._compiled:
+            self._compiled[key] = _compiled(test)
+        source, program = self._compiled[key]
+        records = read_records(test, inputs_of(program.plan), test.file.revise is not None)
+        return Prepared(test, program, source, records, _until(test, records))
+
+
+def _compiled(test: RuleTest) -> tuple[ProgramSource, CompiledProgram]:
+    file = test.file
+    try:
+        source = _source(file, {name: _parameter(value) for name, (_, value) in test.params.items()})
+        return source, source.compiled(alerts=True)
+    except CepError as error:
+        if error.source is not None or error.code != "option":
+            raise
+        for name, (key, _) in test.params.items():
+            if f"`{name}`" in error.message:
+                raise key.error(error.message, error.hint) from None
+        raise
+
+
+def _parameter(value: Value) -> object:
+    """Return the value of a parameter: as it is written, so that `08:00` and `15 min` mean what they say."""
+    return value.scalar if isinstance(value.scalar, bool) else value.word("the value of a parameter")
+
+
+def _source(file: RuleTestFile, params: Mapping[str, object]) -> ProgramSource:
+    from cep.app.terminal import facts_of, knowledge_of
+    from cep.compile import policy_choice
+
+    policy = None if file.policy is None else file.policy.word("a policy")
+    if file.policy is not None:
+        file.policy.read(lambda text: policy_choice(text, "policy"), "a policy")
+    dialect = DialectOptions(
+        named=None if file.dialect is None else file.dialect.word("a dialect"),
+        tick=None if file.tick is None else file.tick.word("a duration"),
+    )
+    facts = tuple(f"{name}={file.beside(value)}" for name, (_, value) in file.facts.items())
+    reasoning = None if file.reasoning is None else file.reasoning.word("none, rdfs or owlrl")
+    known = KnowledgeOptions(facts=facts, files=tuple(map(_known(file), file.knowledge)), reasoning=reasoning)
+    found = ProgramSource.written([file.beside(each) for each in file.programs], dialect, policy)
+    found = replace(found, options=replace(found.options, params=params))
+    tables = facts_of(known.facts, found.text, found.name, found.options)
+    return found.knowing(tables, knowledge_of(known.files, known.reasoning))
+
+
+def _known(file: RuleTestFile) -> Any:
+    """Return what finds a file of knowledge; the name of a register is no file."""
+
+    def place(value: Value) -> str:
+        path = file.beside(value)
+        return str(path) if path.exists() or path.suffix or "*" in path.name else value.word("a file of knowledge")
+
+    return place
+
+
+def _until(test: RuleTest, records: Records) -> int | None:
+    latest = int(records.ends.max()) if len(records) else BEGINNING
+    if test.until is None:
+        return latest
+    if test.until.text == END:
+        return None
+    time = test.until.read(lambda text: read_instant(text, records.unit), "a time, or `end`")
+    if time < latest:
+        test.until.fail("`until` is before the last record", "leave the later records out, or name a later time")
+    return time

@@ -1,0 +1,30 @@
+"""Runs tests: each once as it stands, and under the laws that apply to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cep.testing.checks import Checker, Result
+from cep.testing.laws import LAWS, SEEDS, Law, broken
+from cep.testing.rule_files import RuleTest
+from cep.testing.runs import Programs
+
+
+@dataclass(slots=True)
+class Session:
+    """Runs tests one after the other. `laws`: those that are tried, for each of the `seeds`."""
+
+    laws: Sequence[Law] = LAWS
+    seeds: Sequence[int] = tuple(range(SEEDS))
+    programs: Programs = field(default_factory=Programs)
+
+    def run(self, test: RuleTest) -> Result:
+        """Run a test. CepError: its program, its records or an expectation is wrong."""
+        prepared = self.programs.prepare(test)
+        checker = Checker(prepared)
+        plain = prepared.run()
+        result = Result(test, checker.check(plain))
+        if result.passed and self.laws:
+            result.laws, result.failures = broken(prepared, plain, self.laws, self.seeds)
+        return result

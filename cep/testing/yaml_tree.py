@@ -1,0 +1,180 @@
+"""YAML with the place of every value, so that mistakes in test files are quoted with their line and column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+from cep.core.errors import CepError, Source, Span
+from cep.core.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from ruamel.yaml.nodes import Node
+
+Read = TypeVar("Read")
+Scalar = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value of a file. `scalar` as YAML reads it, `text` as it is written; or the entries of a mapping or a list.
+
+    `line_inside`: of a block of text the line of the file before its first line.
+    """
+
+    source: Source
+    span: Span
+    scalar: Scalar = None
+    text: str | None = None
+    mapping: Mapping[str, tuple[Value, Value]] | None = None
+    items: tuple[Value, ...] | None = None
+    line_inside: int | None = None
+
+    @property
+    def kind(self) -> str:
+        """Its kind, for messages."""
+        if self.mapping is not None:
+            return "a mapping"
+        if self.items is not None:
+            return "a list"
+        return "nothing" if self.scalar is None else f"`{self.text}`"
+
+    @property
+    def line(self) -> int:
+        return self.span.line
+
+    @property
+    def filled(self) -> bool:
+        """Return True unless it is an empty list, an empty mapping or nothing."""
+        return bool(self.mapping or self.items) or self.scalar is not None
+
+    def fail(self, message: str, hint: str | None = None) -> NoReturn:
+        """Refuse the value. Raises CepError."""
+        raise self.error(message, hint)
+
+    def error(self, message: str, hint: str | None = None) -> CepError:
+        return CepError(message, self.source, self.span, hint, "test")
+
+    def entries(self, expected: str) -> Mapping[str, tuple[Value, Value]]:
+        """Return its keys with their values. CepError: it is not a mapping."""
+        if self.mapping is None:
+            self.fail(f"expected {expected}, found {self.kind}")
+        return self.mapping
+
+    def known(self, names: Mapping[str, str], what: str) -> dict[str, Value]:
+        """Return its values by key. `names`: the keys it may have. CepError: it has another one."""
+        found = {}
+        for name, (key, value) in self.entries(f"{what}, which has keys such as `{next(iter(names))}`").items():
+            if name not in names:
+                listed = ", ".join(f"`{each}`" for each in names)
+                key.fail(f"{what} has no key `{name}`", did_you_mean(name, list(names)) or f"the keys are {listed}")
+            found[name] = value
+        return found
+
+    def list(self, expected: str) -> tuple[Value, ...]:
+        """Return its items. CepError: it is not a list."""
+        if self.items is None:
+            self.fail(f"expected {expected}, found {self.kind}")
+        return self.items
+
+    def one_or_list(self) -> tuple[Value, ...]:
+        """Return its items, or itself alone."""
+        return (self,) if self.items is None else self.items
+
+    def word(self, expected: str) -> str:
+        """Return its text. CepError: it is not a text."""
+        if self.text is None or self.scalar is None:
+            self.fail(f"expected {expected}, found {self.kind}")
+        return self.text
+
+    def only_entry(self, expected: str) -> tuple[Value, Value]:
+        """Return the key and the value of a mapping that has one of each. CepError: it has not."""
+        entries = self.entries(expected)
+        if len(entries) != 1:
+            self.fail(f"expected {expected}, found {len(entries)} keys", "begin each with `- `")
+        return next(iter(entries.values()))
+
+    def read(self, reader: Callable[[str], Read], expected: str) -> Read:
+        """Return what a reader makes of its text. CepError: the reader refuses it, or there is none."""
+        try:
+            return reader(self.word(expected))
+        except CepError as error:
+            if error.source is not None:
+                raise
+            self.fail(error.message, error.hint)
+        except ValueError as error:
+            self.fail(str(error) or f"expected {expected}, found {self.kind}")
+
+
+def read_yaml(text: str, name: str) -> Value:
+    """Read a file of one document. CepError: it is not YAML, or has a key twice."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    source = Source(text, name)
+    try:
+        node = YAML().compose(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line, column = (1, 1) if mark is None else (mark.line + 1, mark.column + 1)
+        message = f"this is not YAML: {error.problem or error.context}"
+        hint = "indent with blanks" if "\\t" in message else None
+        raise CepError(message, source, Span(line, column, line, column + 1), hint, "test") from None
+    except YAMLError as error:
+        raise CepError(f"{name}: this is not YAML: {str(error).splitlines()[0]}", code="test") from None
+    if node is None:
+        raise CepError(f"{name}: the file is empty", hint="it begins with `program: rules.cep`", code="test")
+    return _value(node, source)
+
+
+def _value(node: Node, source: Source) -> Value:
+    from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
+
+    span = _span(node)
+    if isinstance(node, MappingNode):
+        entries: dict[str, tuple[Value, Value]] = {}
+        for key, value in _pairs(node):
+            name = _value(key, source)
+            text = name.word("a key")
+            if text in entries:
+                name.fail(f"the key `{text}` stands here twice", f"the first is in line {entries[text][0].line}")
+            entries[text] = (name, _value(value, source))
+        return Value(source, span, mapping=entries)
+    if isinstance(node, SequenceNode):
+        return Value(source, span, items=tuple(_value(each, source) for each in node.value))
+    assert isinstance(node, ScalarNode), "there are three kinds of nodes"
+    block = node.start_mark.line + 1 if node.style in ("|", ">") else None
+    return Value(source, span, _scalar(node.value, str(node.tag)), node.value, line_inside=block)
+
+
+def _pairs(node: Node) -> Iterator[tuple[Node, Node]]:
+    yield from node.value
+
+
+def _span(node: Node) -> Span:
+    first, last = node.start_mark, node.end_mark
+    if last.line == first.line:
+        return Span(first.line + 1, first.column + 1, last.line + 1, max(last.column, first.column + 1) + 1)
+    return Span(first.line + 1, first.column + 1, first.line + 1, first.column + 2)
+
+
+def _scalar(text: str, tag: str) -> Scalar:
+    """Return a value as YAML 1.2 reads it: `NO` and `2024-05-01` are texts."""
+    match tag.rpartition(":")[2]:
+        case "null":
+            return None
+        case "bool":
+            return text.lower() == "true"
+        case "int":
+            return _int(text)
+        case "float":
+            return float(text.replace(".inf", "inf").replace(".nan", "nan").replace(".Inf", "inf"))
+        case _:
+            return text
+
+
+def _int(text: str) -> int:
+    sign, digits = (-1, text[1:]) if text[0] == "-" else (1, text.removeprefix("+"))
+    base = {"0x": 16, "0o": 8}.get(digits[:2].lower())
+    return sign * (int(digits, base) if base in (16,) else int(digits[2:], 8) if base else int(digits))
