@@ -247,8 +247,8 @@ def _expectations(value: Value, example: str) -> list[Expectation]:
             found.append(Expectation(each, each, {}))
             continue
         name, values = each.only_entry(f"`{example}`")
-        own = {} if values.scalar is None and values.mapping is None and values.items is None else None
-        found.append(Expectation(each, name, values.entries("values by attribute") if own is None else own))
+        nothing = values.scalar is None and values.mapping is None and values.items is None
+        found.append(Expectation(each, name, {} if nothing else values.entries("values by attribute")))
     return found
 
 
