@@ -23,7 +23,7 @@ from connectors.paths import sources
 from connectors.record_tests import passed
 from connectors.records import NO_EVENT, Record, decode, other_encoding, read_fields, time_keys
 from connectors.shared_rows import share_rows
-from connectors.streams import BOM, LONGEST, ByteStream, not_utf8, skip_line
+from connectors.streams import BOM, LONGEST, ByteStream, more_bytes, not_utf8, skip_line
 from connectors.times import form, is_number
 from connectors.values import Unreadable
 
@@ -90,7 +90,7 @@ def read_csv(
             position += length
         while stream.silent():
             yield {}, [], None
-        data = stream.read(chunk - len(rest) if len(rest) < chunk else chunk)
+        data = stream.read(more_bytes(chunk, len(rest)))
         final = not data
         rest += data
         if stream.damage is not None:  # the last line may be a part of one

@@ -35,7 +35,7 @@ from connectors.parquet import open_parquet, read_parquet
 from connectors.paths import level, source_of
 from connectors.sosa import Documents, read_observations
 from connectors.sources import Sources
-from connectors.streams import ByteStream
+from connectors.streams import LONGEST, ByteStream
 from connectors.tcp import connected
 from connectors.unfinished import is_being_written
 
@@ -276,6 +276,7 @@ def _text(
     readers: ChunkReaders | None,
 ) -> Iterator[_Part]:
     last = Block(one.path, first, 0, 1)
+    chunk = min(chunk, LONGEST)
     if one.format in TYPED:
         if one.type is not None:
             check_levels(one, schemas[one.type])

@@ -14,7 +14,7 @@ from connectors.batch import Block, DeadLetter, too_long
 from connectors.chunks import ChunkReaders
 from connectors.jsonl import ReadsLines, read_jsonl
 from connectors.recordscan import BETWEEN, LIST, a_line_each
-from connectors.streams import BOM, LONGEST, ByteStream
+from connectors.streams import BOM, LONGEST, ByteStream, more_bytes
 
 LOOKED_AT = 1 << 20
 """Bytes within which the first record ends, or the file is taken for one of records over several lines."""
@@ -137,7 +137,7 @@ def split(stream: ByteStream, chunk: int) -> Iterator[Part | None]:
     while True:
         while stream.silent():
             yield None
-        data = stream.read(chunk - len(rest) if len(rest) < chunk else chunk)
+        data = stream.read(more_bytes(chunk, len(rest)))
         final = not data
         block = rest + data
         if not begun and block.startswith(BOM):

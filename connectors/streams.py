@@ -257,7 +257,7 @@ def whole_lines(
     while True:
         while stream.silent():
             yield b"", position, 0
-        data = stream.read(chunk - len(rest) if len(rest) < chunk else chunk)
+        data = stream.read(more_bytes(chunk, len(rest), longest))
         if not data:
             break
         if first:
@@ -279,6 +279,12 @@ def whole_lines(
             position += length
     if rest and stream.damage is None:  # of a damaged file the last line may be a part of one
         yield rest, position, 0
+
+
+def more_bytes(chunk: int, begun: int, longest: int = LONGEST) -> int:
+    """How many bytes to read behind the beginning of a line: to the end of a chunk, then chunk by chunk, and never more
+    than one beyond the longest line."""
+    return min(chunk - begun if begun < chunk else chunk, longest + 1 - begun)
 
 
 def skip_line(stream: ByteStream, rest: bytes, chunk: int) -> tuple[int, bytes, bytes]:

@@ -129,6 +129,7 @@ class Connection:
     def _lines(self, data: bytes) -> list[bytes]:
         """The lines that are whole now. Of one that is too long to be a record only its beginning is."""
         *whole, self._rest = (self._rest + data).split(b"\n")
+        whole = [line[:_HEAD] if len(line) > LONGEST else line for line in whole]
         if whole and self._skipping:
             del whole[0]
             self._skipping = False

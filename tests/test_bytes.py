@@ -193,6 +193,26 @@ def test_a_line_longer_than_any_record_is_one_dead_letter(
     assert max(len(block.data or b"") for batch in batches for block in batch.blocks) < len(long)
 
 
+@pytest.mark.parametrize("chunk", [1 << 40, 1 << 24, 5_000_000])
+@pytest.mark.parametrize("format", ["csv", "jsonl", "list"])
+def test_a_line_may_be_as_long_as_the_document_says(format: str, chunk: int, tmp_path: Path) -> None:
+    """Wherever it stands in a file, and however much is read at once."""
+    known = schemas(["string"], False)
+    begin, end = ("3,", "") if format == "csv" else ('{"t": 3, "v0": "', '"}')
+
+    def line(length: int) -> str:
+        return begin + "x" * (length - len(begin) - len(end)) + end
+
+    for length, codes in ((streams.LONGEST, []), (streams.LONGEST + 1, ["long"])):
+        file = tmp_path / f"a.{'json' if format == 'list' else format}"
+        lines = [line(30), line(100), line(length), *([line(30)] if format != "list" else [])]
+        text = "[" + ",".join(lines) + "]" if format == "list" else "\n".join(lines)
+        file.write_text(("t,v0\n" if format == "csv" else "") + text)
+        batches = list(read([f"a={file}"], known, chunk=chunk))
+        assert [one.code for batch in batches for one in batch.dead] == codes
+        assert sum(batch.rows for batch in batches) == len(lines) - len(codes)
+
+
 def test_files_of_a_sink_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from cep.spark.sink import reader
 
