@@ -44,7 +44,7 @@ class Messages:
             if source == KEY and self.keys:
                 found[source] = [_text(key) for key in self.keys]
             elif number is not None and self.topics:
-                levels = {topic: dict(enumerate(topic.split("/"), 1)).get(number) for topic in set(self.topics)}
+                levels = {topic: dict(enumerate(topic.split("/"))).get(number) for topic in set(self.topics)}
                 found[source] = [levels[topic] for topic in self.topics]
         return found
 

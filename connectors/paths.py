@@ -15,7 +15,7 @@ EACH = "[]"
 KEY = "key"
 """What `FROM key` means where a message has a key and its record no such field."""
 
-_LEVEL = re.compile(r"topic\[([1-9]\d{0,3})\]", re.ASCII)
+_LEVEL = re.compile(r"topic\[(\d{1,4})\]", re.ASCII)
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _STEP = re.compile(r'(?:"([^"]+)"|((?:@iot\.|[^."\[\]])+))((?:\[\d{0,6}\])*)(?=\.[^.]|\Z)', re.ASCII)
 """A name, perhaps in quotes, and elements of lists behind it; `@iot.id` is one, as names of SensorThings have it."""
@@ -47,7 +47,7 @@ def place(step: str) -> int | None:
 
 
 def level(source: str) -> int | None:
-    """Which level of a topic a source is, the first is 1; None: it is no level."""
+    """Which level of a topic a source is, from 0 on; None: it is no level."""
     match = _LEVEL.fullmatch(source)
     return None if match is None else int(match[1])
 

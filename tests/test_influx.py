@@ -197,7 +197,7 @@ def test_influx_the_fast_reader_agrees_with_that_of_single_lines(texts: list[str
 
 
 def test_influx_messages_hold_many_lines() -> None:
-    known = schemas("event cpu(host: string, usage: float, site: string FROM topic[1]) FORMAT influx.")
+    known = schemas("event cpu(host: string, usage: float, site: string FROM topic[0]) FORMAT influx.")
     (one,) = inputs(["mqtt://h/+/telegraf"], known)
     assert one.format == "influx"
     payloads = [b"cpu,host=a usage=1 1000\ncpu,host=b usage=2 1000\n", b"", b"cpu host=1\n# x\ncpu,host=c usage=3 1000"]

@@ -82,7 +82,7 @@ def test_elements_of_lists_have_numbers_from_0_on() -> None:
     nested = [{"t": 1, "a": [[1, 2], {"b": [3]}]}]
     assert values("event p(v: float? FROM a[0][1]) TIME t.", nested)[0] == [2.0]
     assert values("event p(v: float? FROM a[1].b[0]) TIME t.", nested)[0] == [3.0]
-    for source in ("topic[0]", "a[1.5]"):
+    for source in ("topic[0.5]", "a[1.5]"):
         with pytest.raises(CepError, match="is no place of a value"):
             parse(f"event p(v: float FROM {source}).")
     assert parse('event p(v: float FROM "Flow [m3/s]").').statements
@@ -157,7 +157,7 @@ def test_many_lines_are_read_as_each_by_itself(declaration: str, lines: list[dic
 
 
 def test_a_message_may_be_a_list_of_records() -> None:
-    known = schema("event p(v: int, s: string FROM topic[1]) TIME t.")
+    known = schema("event p(v: int, s: string FROM topic[0]) TIME t.")
     inbox = Inbox(Input("mqtt://host/#", "jsonl", "p", False), known)
     payloads = [
         b'[{"t": 1, "v": 1},\n {"t": 2, "v": 2}]',

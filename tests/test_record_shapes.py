@@ -238,7 +238,7 @@ def test_the_time_may_stand_at_a_path_and_no_sentinel_passes() -> None:
 
 
 def test_levels_of_a_topic() -> None:
-    known = schemas("event r(site: string FROM topic[2], floor: int? FROM topic[4], v: float) TIME ts.")
+    known = schemas("event r(site: string FROM topic[1], floor: int? FROM topic[3], v: float) TIME ts.")
     topics = ["s/zurich/v/3", "s/bern/v", "s//v/x", "s/chur/v/5"]
     payloads = [b'{"ts": %d, "v": %d}' % (i, i) for i in range(4)]
     messages = Messages([f"mqtt://h/{topic}" for topic in topics], range(4), payloads, topics=topics)
@@ -262,14 +262,14 @@ def test_the_key_of_a_message_unless_its_record_has_one() -> None:
 
 
 def test_a_file_has_no_topic(tmp_path: Path) -> None:
-    known = schemas("event r(site: string FROM topic[2]) TIME ts.")
+    known = schemas("event r(site: string FROM topic[1]) TIME ts.")
     (tmp_path / "r.jsonl").write_text('{"ts": 1}\n')
     (tmp_path / "r.csv").write_text("ts\n1\n")
-    with pytest.raises(CepError, match="`site` of r is level 2 of an MQTT topic"):
+    with pytest.raises(CepError, match="`site` of r is a level of an MQTT topic"):
         list(read([f"r={tmp_path / 'r.jsonl'}"], known))
     with pytest.raises(CepError) as caught:
         list(read([f"r={tmp_path / 'r.csv'}"], known))
-    assert "`topic[2]` is a level of the topic of MQTT messages, and this is a file" in str(caught.value.hint)
+    assert "`topic[1]` is a level of the topic of MQTT messages, and this is a file" in str(caught.value.hint)
 
 
 # --- tables

@@ -19,7 +19,7 @@ from tests.waiting import PATIENCE
 needs_mosquitto = pytest.mark.skipif(brokers.MOSQUITTO is None, reason=brokers.MISSING)
 
 TOPICS = """\
-event reading(site: string FROM topic[2], floor: int FROM topic[3], bar: float? FROM "pump.bar" MISSING -1)
+event reading(site: string FROM topic[1], floor: int FROM topic[2], bar: float? FROM "pump.bar" MISSING -1)
     TIME ts FORMAT epoch ms.
 high(S, F) <- reading(site: S, floor: F, bar: B) WHERE B > 2.
 """

@@ -108,7 +108,7 @@ def test_sensorthings_what_is_wrong(tmp_path: Path, observation: str, times: str
 
 
 def test_sensorthings_messages_have_their_topic() -> None:
-    known = schemas("event reading(result: float, stream: string FROM topic[2]) FORMAT sensorthings.")
+    known = schemas("event reading(result: float, stream: string FROM topic[1]) FORMAT sensorthings.")
     (one,) = inputs(["mqtt://h/v1.1/+/Observations"], known)
     assert one.format == "sensorthings"
     page = b'{"value": [' + OBSERVATION.encode() + b", " + OBSERVATION.encode() + b"]}"

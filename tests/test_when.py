@@ -196,7 +196,7 @@ def test_parquet_and_frames_are_tested_by_column(tmp_path: Path) -> None:
 def test_messages_are_tested_by_topic_and_key() -> None:
     schemas = {
         "alarm": Engine.from_text(
-            'event alarm(v: float) TIME t WHEN topic[2] = "alarms", v > 1.\nx(V) <- alarm(V).\n'
+            'event alarm(v: float) TIME t WHEN topic[1] = "alarms", v > 1.\nx(V) <- alarm(V).\n'
         ).plan.schemas["alarm"]
     }
     inbox = Inbox(Input("mqtt://host/#", "jsonl", "alarm", False), schemas)

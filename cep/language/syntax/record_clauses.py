@@ -288,7 +288,7 @@ def _refused(option: str, value: str) -> tuple[str, str] | None:
 
 def column(cursor: Cursor) -> str:
     """A column, or a path to a value: a word, a string, `pump.id`, `labels."app.name"`, `readings[].value`,
-    `coordinates[0]`, `topic[2]`."""
+    `coordinates[0]`, `topic[1]`."""
     cursor.as_word()
     token = cursor.token
     if token.kind == "string":
@@ -331,9 +331,9 @@ def _checked(cursor: Cursor, first: Token, text: str) -> str:
         message = f"the path `{text}` goes through two lists"
         hint = "an event for each element of one list can be made; take the inner one apart before"
         cursor.stop(message, hint, cursor.span(first))
-    if first.kind != "string" and (text == "topic[0]" or _FRACTION.search(text)):
+    if first.kind != "string" and _FRACTION.search(text):
         message = f"`{text}` is no place of a value"
-        hint = "`values[0]` is the first element of a list; `topic[1]` is the first level of an MQTT topic"
+        hint = "elements of lists and levels of MQTT topics count from 0: `values[0]`, `topic[0]`"
         cursor.stop(message, hint, cursor.span(first))
     return text
 
