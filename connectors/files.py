@@ -232,7 +232,8 @@ def check_levels(one: Input, schema: Schema) -> None:
     for attribute in schema.attributes:
         if (number := level(source_of(attribute))) is not None:
             raise CepError(
-                f"{one.path}: `{attribute.name}` of {schema.name} is a level of an MQTT topic, `topic[{number}]`, and this is none",
+                f"{one.path}: `{attribute.name}` of {schema.name} is a level of an MQTT topic, `topic[{number}]`, and "
+                "this is none",
                 hint=f'a field of the record has another name: `FROM "{attribute.name}"`',
                 code="input",
             )

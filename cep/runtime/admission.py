@@ -48,8 +48,8 @@ def admitted(parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = 
     for one in found.values():
         parts.dead += one.dead
     words = key_words(parts, batch, {name: one.pushed(slice(None)) for name, one in found.items()})
-    late = _late(parts, {name: one.table for name, one in found.items()}, words, in_turn)
-    for name, by in late.items():
+    found_late = _late(parts, {name: one.table for name, one in found.items()}, words, in_turn)
+    for name, by in found_late.items():
         mask = by > 0
         if mask.any():
             one = found[name]
