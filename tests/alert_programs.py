@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 from tests.reference_alerts import (
     Args,
@@ -21,6 +22,7 @@ from tests.reference_alerts import (
 
 LEVELS = 10
 SEVERITIES = ("Severe", "Moderate", "Minor")
+GRAVER = ("Extreme", *SEVERITIES)
 _ATTRIBUTES = {
     "reading": ("s", "n", "l"),
     "high": ("s", "l"),
@@ -152,7 +154,8 @@ def _alert(rng: Random, name: str) -> tuple[Statement, str]:
     attributes = _ATTRIBUTES[on]
     variables = [each.upper() for each in attributes]
     duration, severity = rng.randint(1, 9), rng.choice(SEVERITIES)
-    asked, where = "", _all
+    asked: str = ""
+    where: Callable[[Args], bool] = _all
     if attributes[-1] in "lb" and rng.random() < 0.5:  # other severities by a value
         least = rng.randint(2, 7)
         asked, where = f" WHERE {variables[-1]} > {least}", _above(least)
@@ -163,13 +166,43 @@ def _alert(rng: Random, name: str) -> tuple[Statement, str]:
         places = None  # of a fluent it has all arguments
     arguments = ", ".join(variables[:-1] if on == "band" else variables)
     value = " = B" if on == "band" else ""
+    clauses, life = _life(rng, on not in EVENTS, severity)
+    if on not in EVENTS and rng.random() < 0.3:
+        duration, lasting = 86_400, ""
+    else:
+        lasting = f" FOR {duration} s"
+    if rng.random() < 0.4:
+        clauses += ' RUNBOOK "https://example.org/of?' + f'{{{variables[0]}}}"'
+        life["runbook"] = "https://example.org/of?{0}"
+    if rng.random() < 0.4:
+        mine = keys[0] if keys is not None else None if on in EVENTS else 0
+        clauses += ' LABELS team: "water"' + ("" if mine is None else f", of: {variables[mine]}")
+        life["labels"] = (("team", "water"), *(() if mine is None else (("of", f"{{{mine}}}"),)))
     title = "{0} " + ("{1}" if len(attributes) > 1 else "")
     written = title.replace("{0}", f"{{{variables[0]}}}").replace(
         "{1}", f"{{{variables[-1 if len(attributes) < 3 else 1]}}}"
     )
     text = f'ALERT {name} ON {on}({arguments}){value}{asked} SEVERITY "{severity}" TITLE "{written}"'
-    text += f' TEXT "it is {{{variables[0]}}}" FOR {duration} s{keyed}.'
-    return Statement(name, on, attributes, where, places, duration, severity, title, "it is {0}"), text
+    text += f' TEXT "it is {{{variables[0]}}}"{lasting}{keyed}{clauses}.'
+    return Statement(name, on, attributes, where, places, duration, severity, title, "it is {0}", **life), text
+
+
+def _life(rng: Random, fluent: bool, severity: str) -> tuple[str, dict[str, Any]]:
+    """Clauses that change the life of an alert, and the same for a `Statement`."""
+    text, life = "", dict[str, Any]()
+    if rng.random() < 0.5:
+        life["after"] = rng.randint(1, 8)
+        text += f" AFTER {life['after']} s"
+    if fluent and rng.random() < 0.5:
+        life["keep"] = rng.randint(1, 8)
+        text += f" KEEP {life['keep']} s"
+    graver = GRAVER[: GRAVER.index(severity)]
+    if rng.random() < 0.4:
+        words = sorted(rng.sample(graver, rng.randint(1, len(graver))), key=graver.index, reverse=True)
+        times = sorted(rng.sample(range(1, 12), len(words)))
+        life["escalations"] = tuple(zip(words, times))
+        text += " ESCALATE " + ", ".join(f'"{word}" AFTER {time} s' for word, time in life["escalations"])
+    return text, life
 
 
 def _all(args: Args) -> bool:

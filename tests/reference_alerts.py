@@ -1,5 +1,5 @@
 """The life of alerts by brute force, from the words of `docs/language.md`, `docs/fluents.md` and `docs/revision.md`
-alone: of the records that are there at a watermark, what is derived, and which alerts there are.
+alone: of the records that are there at a watermark, what is derived, and which alerts there are, second by second.
 
 Times are whole seconds. Events of patterns are those of the reference interpreter; fluents hold at codes: 2t is the
 point t, 2t + 1 the time between t and t + 1.
@@ -44,6 +44,11 @@ class Statement:
     severity: str
     title: str
     text: str
+    after: int = 0
+    keep: int = 0
+    escalations: tuple[tuple[str, int], ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    runbook: str = ""
 
     def key(self, args: Args) -> Args:
         return args if self.keys is None else tuple(args[each] for each in self.keys)
@@ -71,6 +76,10 @@ class Change:
     title: str
     text: str
     values: tuple[tuple[str, Any], ...]
+    since: int
+    fired: int | None
+    labels: tuple[tuple[str, str], ...]
+    runbook: str
 
 
 Interval = tuple[int, int | None, Args]
@@ -164,36 +173,65 @@ def of_event(statement: Statement, events: Iterable[Event], second: int, until: 
     meant = {(e.end // second, e.start // second, e.args) for e in events if e.type == statement.on}
     found: list[Change] = []
     live: dict[Args, Change] = {}
-    ends = {end for end, _, _ in meant}
-    for time in sorted(each for each in ends | {end + statement.duration for end in ends} if each <= until):
+    for time in range(min((end for end, _, _ in meant), default=0), until + 1):
         now = [(start, args) for end, start, args in meant if end == time and statement.where(args)]
         for key in sorted({statement.key(args) for _, args in now}):
             group = sorted((start, args) for start, args in now if statement.key(args) == key)
             start, args = group[0]
-            live[key] = _seen(statement, live.get(key), key, (start, time, args), args, start, time, len(group))
-            found.append(live[key])
+            change = _seen(statement, live.get(key), key, (start, time, args), args, start, time, len(group))
+            if change.fired is None and time - change.since >= statement.after:
+                change = replace(change, state="firing", fired=time)
+            live[key] = change
+            found.append(change)
         for key, change in list(live.items()):
             if change.until == time:
                 found.append(replace(live.pop(key), state="resolved", time=time))
+        found += _escalated(statement, live, time)
     return found
 
 
 def of_fluent(statement: Statement, every: Iterable[Interval], until: int) -> list[Change]:
-    """The same of one on a fluent: it is over when nothing of its key holds any more."""
+    """The same of one on a fluent: it is over when nothing of its key holds any more, and was kept for a while."""
     meant = [each for each in every if statement.where(each[2])]
     found: list[Change] = []
     live: dict[Args, Change] = {}
-    for time in sorted({each for start, end, _ in meant for each in (start, end) if each is not None}):
+    for time in range(min((start for start, _, _ in meant), default=0), until + 1):
         for key in sorted({statement.key(args) for _, _, args in meant}):
             mine = [each for each in meant if statement.key(each[2]) == key]
             group = sorted(args for start, _, args in mine if start == time)
             if group:
                 args = group[0]
-                live[key] = _seen(statement, live.get(key), key, (time, None, args), args, time, time, len(group))
+                change = _seen(statement, live.get(key), key, (time, None, args), args, time, time, len(group))
+                if change.fired is None and not statement.after:
+                    change = replace(change, state="firing", fired=time)
+                live[key] = change
+                found.append(change)
+            if key not in live:
+                continue
+            change = live[key]
+            if change.fired is None and time - change.since == statement.after:
+                live[key] = change = replace(change, state="firing", fired=time, time=time)
+                found.append(change)
+            if any(start <= time and (end is None or end > time) for start, end, _ in mine):
+                continue
+            if change.fired is not None and statement.keep and change.state != "kept":
+                kept_until = time + statement.keep
+                live[key] = replace(change, state="kept", time=time, until=kept_until)
                 found.append(live[key])
-            holding = any(start <= time and (end is None or end > time) for start, end, _ in mine)
-            if key in live and not holding:
+            elif change.state != "kept" or change.until == time:
                 found.append(replace(live.pop(key), state="resolved", time=time))
+        found += _escalated(statement, live, time)
+    return found
+
+
+def _escalated(statement: Statement, live: dict[Args, Change], time: int) -> list[Change]:
+    """The alerts that become graver at a time."""
+    found = []
+    for key, change in live.items():
+        for severity, seconds in statement.escalations:
+            if change.fired is not None and change.fired + seconds == time:
+                live[key] = replace(change, severity=severity)
+                found.append(replace(live[key], state="escalated", time=time))
     return found
 
 
@@ -207,20 +245,25 @@ def _seen(
     time: int,
     number: int,
 ) -> Change:
+    fired = None if before is None else before.fired
     return Change(
         name=statement.name,
         key=key,
         first=first if before is None else before.first,
-        state="firing" if before is None else "updated",
+        state="pending" if fired is None else "updated",
         time=time,
         start=start if before is None else min(start, before.start),
         end=time,
         until=time + statement.duration,
         occurrences=number + (0 if before is None else before.occurrences),
-        severity=statement.severity,
+        severity=statement.severity if before is None else before.severity,
         title=statement.filled(statement.title, args),
         text=statement.filled(statement.text, args),
         values=tuple(zip(statement.attributes, args, strict=True)),
+        since=time if before is None else before.since,
+        fired=fired,
+        labels=tuple((name, statement.filled(value, args)) for name, value in statement.labels),
+        runbook=statement.filled(statement.runbook, args),
     )
 
 

@@ -51,6 +51,8 @@ ALERT fire ON smoke(R) TITLE "Smoke in {R}" FOR 10 min.
 ALERT a ON b(x: X) WHERE X > 3, at(X, Y, Z) SEVERITY "Minor" CATEGORY "Met" TITLE "" TEXT "\\n" FOR 3 h AT Y, Z.
 ALERT a ON b(X) URGENCY "Future" CERTAINTY "Possible" TITLE "x" TEXT "y" INSTRUCTION "Leave {X}" FOR 1 d.
 ALERT a ON b(X) = Y WHERE Y > 3 TITLE "x" FOR 1 d KEYED BY X, Y.
+ALERT a ON b(X) TITLE "x" AFTER 5 min KEEP 90 s ESCALATE "Minor" AFTER 1 h, "Extreme" AFTER 1 d.
+ALERT a ON b(X) TITLE "x" FOR 1 d RUNBOOK "https://x/{X}" LABELS team: "a b", x: X, n: -3.
 ALERT a ON b(x: X) = 3 TITLE "x" FOR 1 d.
 ALERT a ON b(X, _) WHERE X = Y TITLE "x" FOR 1 d KEYED BY X, Y AT 40.5, -Y RADIUS X * 1000 AREA "POLYGON".
 linked(p1, "P 2").

@@ -30,9 +30,9 @@ class Told:
             lives.setdefault(change["alert"], []).append(change)
         for alert, life in lives.items():
             assert [each["revision"] for each in life] == list(range(len(life))), alert
-            assert [each["state"] for each in life].count("firing") == 1 or "withdrawn" in str(life), alert
-            assert life[0]["state"] in ("firing", "resolved"), alert
+            assert life[0]["state"] in ("pending", "firing", "resolved"), alert
             for one, other in zip(life, life[1:]):
+                assert other["state"] != "firing" or one["fired"] is None or one["withdrawn"], alert
                 assert {**one, "id": 0, "revision": 0} != {**other, "id": 0, "revision": 0}, "none is told twice"
 
     def standing(self) -> dict[str, Document]:
@@ -56,17 +56,20 @@ class Told:
         told: dict[str, list[Document]] = {}
         for change in self.changes:
             told.setdefault(change["alert"], []).append(change)
-        due = sorted(([(each.state, _due(each)) for each in life] for life in lives.values()), key=repr)
-        mine = sorted(([(each["state"], self._said(each)) for each in life] for life in told.values()), key=repr)
+        due = sorted(([(each.state, each.time, _due(each)) for each in life] for life in lives.values()), key=repr)
+        mine = sorted(
+            ([(each["state"], self._time(each["time"]), self._said(each)) for each in life] for life in told.values()),
+            key=repr,
+        )
         assert mine == due, f"\n{_difference(mine, due)}"
         times = [self._time(change["time"]) for change in self.changes]
         assert times == sorted(times), "in the order of their times"
         self._named([life[0] for life in lives.values()])
 
     def _said(self, change: Document) -> tuple[Any, ...]:
-        over = change["state"] == "resolved"
+        over = _standing(change["state"])
         times = [self._time(change[name]) for name in ("start", "end", "until")]
-        at = self._time(change["time"]) if over else times[1]
+        at = self._time(change["time"]) if over == "resolved" else times[1]
         return (
             change["name"],
             tuple(change["key"].values()),
@@ -78,6 +81,9 @@ class Told:
             change["title"],
             change["text"],
             tuple(change["values"].items()),
+            None if change["fired"] is None else self._time(change["fired"]),
+            tuple(change["labels"].items()),
+            change["runbook"],
         )
 
     def _time(self, text: str) -> float:
@@ -94,10 +100,16 @@ class Told:
 
 
 def _due(change: Change) -> tuple[Any, ...]:
-    over = change.state == "resolved"
-    at = change.time if over else change.end
+    over = _standing(change.state)
+    at = change.time if over == "resolved" else change.end
     said = (change.name, change.key, over, at, change.start, change.end, change.until, change.occurrences)
-    return (*said, change.severity, change.title, change.text, change.values)
+    words = change.severity, change.title, change.text, change.values
+    return (*said, *words, change.fired, change.labels, change.runbook)
+
+
+def _standing(state: str) -> str:
+    """The state of an alert, however it came to it."""
+    return "fires" if state in ("firing", "updated", "escalated") else state
 
 
 def _difference(mine: Sequence[Any], due: Sequence[Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cep.core.errors import CepError, Source, Span
@@ -16,7 +16,21 @@ from cep.operators.where import SelectPattern
 from cep.plan.algebra import Rule
 from cep.plan.names import used_variables
 from cep.plan.pattern import Pattern
-from cep.rules.alert import AREA, CATEGORY, CERTAINTY, LATITUDE, LONGITUDE, RADIUS, SEVERITY, URGENCY, Alert, Template
+from cep.rules.alert import (
+    AREA,
+    CATEGORY,
+    CERTAINTY,
+    EXPECTED,
+    LATITUDE,
+    LONGITUDE,
+    RADIUS,
+    SEVERITIES,
+    SEVERITY,
+    TAKEN,
+    URGENCY,
+    Alert,
+    Template,
+)
 from cep.rules.terms import (
     Comparison,
     Condition,
@@ -44,9 +58,10 @@ class Alerting:
 def alert_variables(statement: AlertStatement) -> list[str]:
     """The variables of conditions, templates, key and place, with repetitions."""
     found = [name for condition in statement.conditions for name in condition_variables(condition)]
-    for template in (statement.title, statement.text, statement.instruction):
+    for template in (statement.title, statement.text, statement.instruction, statement.runbook):
         found += [] if template is None else [name for name in _PIECE.findall(str(template.value)) if name]
     places = [each for each in (*statement.at, statement.radius, statement.area) if each is not None]
+    found += [value.name for _, value in statement.labels if isinstance(value, Variable)]
     return found + [each.name for each in statement.keys] + [n for each in places for n in expression_variables(each)]
 
 
@@ -57,13 +72,39 @@ def alerting(
 
     The rule's head has the event's arguments, then the other variables that are spoken of, then the place.
     """
+    made, errors = _alerting(statement, atom, conditions, event, source, False)
+    if statement.duration is None:
+        hint = "`FOR 3 h`: how long after its last occurrence it is over"
+        errors.append(
+            CepError(f"the alert `{statement.name}` has no duration", source, statement.name_span, hint, "syntax")
+        )
+    if "KEEP" in statement.clauses:
+        hint = "lengthen `FOR`: an alert on an event lasts that long after its last occurrence"
+        errors.append(CepError("`KEEP` is for alerts on fluents", source, statement.clauses["KEEP"], hint, "syntax"))
+    return made, errors
+
+
+def _alerting(
+    statement: AlertStatement,
+    atom: Atom,
+    conditions: tuple[Condition, ...],
+    event: Schema,
+    source: Source,
+    whole: bool,
+) -> tuple[Alerting, list[CepError]]:
+    """`whole`: without a key, the key has all arguments."""
     own, head = _named(atom, event)
     atom = replace(atom, arguments=(*head, *atom.arguments[len(head) :]))
     bound = {each.name: name for name, each in zip(own, head) if isinstance(each, Variable)}
     given = [name for condition in conditions for name in condition_variables(condition) if _binds(condition)]
     reader = _AlertReader(statement, {**{name: name for name in given}, **bound}, source)
-    title, text, instruction = map(reader.template, (statement.title, statement.text, statement.instruction))
+    texts = statement.title, statement.text, statement.instruction, statement.runbook
+    title, text, instruction, runbook = map(reader.template, texts)
     keys = [reader.column(each, "the key") for each in statement.keys]
+    key = [each.name for each in statement.keys] or (list(bound) if whole else [])
+    labels = tuple((name, reader.label(name, value, key)) for name, value in statement.labels)
+    reader.check_runbook(runbook)
+    reader.check_escalations()
     places = {}
     for column, value in zip(
         (LATITUDE, LONGITUDE, RADIUS, AREA), (*(statement.at or (None, None)), statement.radius, statement.area)
@@ -98,7 +139,12 @@ def alerting(
         statement.urgency or URGENCY,
         statement.certainty or CERTAINTY,
         statement.category or CATEGORY,
-        statement.duration,
+        EXPECTED if statement.duration is None else statement.duration,
+        after=statement.after,
+        keep=statement.keep,
+        escalations=tuple((severity, ticks) for severity, ticks, _ in statement.escalations),
+        runbook=runbook,
+        labels=labels,
     )
     return Alerting(alert, (rule,), schema), reader.errors
 
@@ -110,7 +156,7 @@ def on_fluent(
 
     Without a key it has all arguments, since each of them begins and ends by itself.
     """
-    made, errors = alerting(statement, atom, conditions, fluent, source)
+    made, errors = _alerting(statement, atom, conditions, fluent, source, True)
     alert = made.alert
     for variable, column in zip(statement.keys, alert.keys):
         if column not in alert.arguments:
@@ -182,6 +228,39 @@ class _AlertReader:
                 self.error(*self.ill(match[0], constant, match.span()))
         pieces.append(text[at:])
         return tuple(piece for piece in pieces if piece)
+
+    def label(self, name: str, value: Constant | Variable, key: Sequence[str]) -> Template:
+        """The value of a label. Receivers know an alert by its labels, so it may depend on the key alone."""
+        if name in TAKEN:
+            hint = f"another name: `alert_{name}`"
+            self.error(f"the label `{name}` is one that every alert has", self.statement.clauses["LABELS"], hint)
+        if isinstance(value, Constant):
+            return (str(value.value),)
+        column = self.column(value, "a label")
+        if value.name not in key and value.name in self.known:
+            hint = f"add it to the key, `KEYED BY {', '.join((*key, value.name))}`, or say it in the `TEXT`"
+            self.error(f"`{value.name}` of the label `{name}` is not in the key of the alert", value.span, hint)
+        return ((column,),)
+
+    def check_runbook(self, runbook: Template) -> None:
+        """Report an address that does not begin with https and a host."""
+        first = runbook[0] if runbook else "https://a/"
+        if not isinstance(first, str) or not re.match(r"https://[^/?#]+([/?#]|$)", first):
+            assert self.statement.runbook is not None, "it has an address"
+            hint = '`RUNBOOK "https://example.org/smoke/{R}"`; the host is written out'
+            self.error("a runbook is an address that begins with `https://`", self.statement.runbook.span, hint)
+
+    def check_escalations(self) -> None:
+        """Report severities that do not rise, and times that do not."""
+        word, time = self.statement.severity or SEVERITY, 0
+        for severity, ticks, span in self.statement.escalations:
+            if SEVERITIES.index(severity) >= SEVERITIES.index(word):
+                hint = f"the severities are, from the gravest on, {', '.join(f'`{each}`' for each in SEVERITIES)}"
+                self.error(f'an alert escalates to a graver severity than "{word}", this is "{severity}"', span, hint)
+            if ticks <= time:
+                hint = "times count from when the alert fired, each later than the one before"
+                self.error("this is not later than what is before it", span, hint)
+            word, time = severity, ticks
 
     def ill(self, written: str, constant: Constant, place: tuple[int, int]) -> tuple[str, Span, str]:
         """Return the error in the braces of a text: message, place, hint."""

@@ -147,7 +147,11 @@ class _Listing:
             self.details(head.child)
         if alert is not None:
             keys = f"one for each {listed(alert.keys)}" if alert.keys else "one for all"
-            self.item("sends", f"{alert.severity} alerts, for {say_duration(alert.duration)}, {keys}; `cep serve` does")
+            times = [f"after {say_duration(alert.after)}"] if alert.after else []
+            times += [f"for {say_duration(alert.duration)}"]
+            times += [f"kept for {say_duration(alert.keep)}"] if alert.keep else []
+            times += [f"{severity} after {say_duration(ticks)}" for severity, ticks in alert.escalations]
+            self.item("sends", f"{alert.severity} alerts, {', '.join(times)}, {keys}; `cep serve` does")
 
     def way(self, group: Group, events: Sequence[str]) -> str:
         """How a recursion is run."""

@@ -7,8 +7,17 @@ from dataclasses import dataclass
 LATITUDE, LONGITUDE, RADIUS, AREA = "the latitude", "the longitude", "the radius", "the area"
 """Columns of an alert's occurrences that say where: degrees, metres, a text in WKT."""
 
+SEVERITIES = ("Extreme", "Severe", "Moderate", "Minor", "Unknown")
+"""From the gravest on."""
+
 SEVERITY, URGENCY, CERTAINTY, CATEGORY = "Unknown", "Unknown", "Observed", "Other"
 """Defaults of an alert, in the words of the Common Alerting Protocol."""
+
+TAKEN = frozenset(("alertname", "severity", "urgency", "certainty", "status", "program"))
+"""Labels that receivers get of every alert."""
+
+EXPECTED = 24 * 3600 * 1_000_000
+"""Microseconds that receivers take an alert on a fluent to last that says nothing else."""
 
 Template = tuple[str | tuple[str], ...]
 """Pieces one after the other: a text as it stands, or (column,) for a value."""
@@ -21,7 +30,9 @@ class Alert:
 
     `keys`: the columns that tell alerts apart; `duration`: microseconds from the end of an occurrence on that it lasts.
     `ends`: of one on a fluent, whose occurrences are its beginnings, the table of its intervals that are complete, with
-    the same arguments: the alert lasts on while one of them holds.
+    the same arguments: the alert lasts on while one of them holds. `after`: how long that has to last before the alert
+    fires; `keep`: how long it goes on after the last interval. `escalations`: graver severities, each with the time
+    since it fired, in order. `runbook`: an address; `labels`: names with values, which depend on the key alone.
     """
 
     name: str
@@ -38,6 +49,11 @@ class Alert:
     category: str
     duration: int
     ends: str | None = None
+    after: int = 0
+    keep: int = 0
+    escalations: tuple[tuple[str, int], ...] = ()
+    runbook: Template = ()
+    labels: tuple[tuple[str, Template], ...] = ()
 
     @property
     def tables(self) -> tuple[str, ...]:

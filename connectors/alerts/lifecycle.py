@@ -1,5 +1,6 @@
-"""The lifecycle of an alert, in event time: it fires, is updated by every further occurrence of its key, and is
-resolved when its duration has passed since the last one ended."""
+"""The lifecycle of an alert, in event time: it is pending until its condition has lasted long enough, fires, is updated
+by every further occurrence of its key, escalates, and is resolved when its duration has passed since the last one
+ended; one on a fluent when that has ended, after it was kept for a while."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from cep.rules.alert import CERTAINTY, URGENCY, Alert
 from connectors.alerts.places import AlertPlace, alert_place, nowhere
 from connectors.alerts.text import JsonValue, fill_template, json_value
 
-AlertState = Literal["firing", "updated", "resolved"]
+AlertState = Literal["pending", "firing", "updated", "escalated", "kept", "resolved"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +30,14 @@ class AlertChange:
     """A change of an alert at an instant of event time (`time`, microseconds).
 
     `alert`: its name, the same in every run over the same input, 32 hexadecimal digits; `revision` counts its changes
-    from 0, which is when it fires. `slot` stands for name and key. `key` and `values` are what is shown of the key and
-    of the latest occurrence; `start`: of the first one; `end`: of the latest; `until`: when the alert is over, unless
-    there is another; `first` and `last`: their identities. `withdrawn`: it ended since the program was changed, and
-    what it warned of may go on, or since what led to it is no more. `holding`: of an alert on a fluent, what of it
-    holds, so that it is not over. `note`: why it puts right what was told before, empty: it does not.
+    from 0. `since`: when its condition began to hold; `fired`: when it fired, None: it has not, so that receivers are
+    sent nothing of it. `sent`: the first revision that they are sent, None: none so far. `severities`: those that it
+    can have, if they are several, `escalated`: which of them it has. `slot` stands for name and key. `key` and `values`
+    are what is shown of the key and of the latest occurrence; `start`: of the first one; `end`: of the latest; `until`:
+    when the alert is over, unless there is another; `first` and `last`: their identities. `withdrawn`: it ended since
+    the program was changed, and what it warned of may go on, or since what led to it is no more. `holding`: of an alert
+    on a fluent, what of it holds, so that it is not over. `note`: why it puts right what was told before, empty: it
+    does not.
     """
 
     alert: str
@@ -62,11 +66,28 @@ class AlertChange:
     instruction: str = ""
     holding: list[str] = field(default_factory=list)
     note: str = ""
+    since: int = BEGINNING
+    fired: int | None = BEGINNING
+    sent: int | None = 0
+    severities: list[str] = field(default_factory=list)
+    escalated: int = 0
+    runbook: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def word(self) -> str:
         """The one word for its state."""
         return "withdrawn" if self.withdrawn else self.state
+
+    @property
+    def over(self) -> bool:
+        """Return True if receivers are to take the alert for over: it is resolved, or has not fired after all."""
+        return self.state == "resolved" or self.fired is None
+
+    @property
+    def quiet(self) -> bool:
+        """Return True if receivers are not sent this change: the alert has not fired."""
+        return self.sent is None
 
     @property
     def id(self) -> str:
@@ -139,6 +160,7 @@ class AlertLifecycle:
             for alert in alerts
         }
         self._places = {alert.name: number for number, alert in enumerate(alerts)}
+        self._by_name = {alert.name: alert for alert in alerts}
         self._due: list[tuple[int, int, str]] = []
         self._fewer: set[str] = set()
         self.begin(live)
@@ -146,8 +168,9 @@ class AlertLifecycle:
     def begin(self, live: Iterable[AlertChange]) -> None:
         """Go on from these alerts, which are open, and no others."""
         self.live = {change.slot: change for change in live}
-        self._due = [(c.until, self._places.get(c.name, -1), slot) for slot, c in self.live.items()]
-        heapq.heapify(self._due)
+        self._due.clear()
+        for change in self.live.values():
+            self._await(change)
 
     def take(self, tables: Mapping[str, pl.DataFrame], watermark: int) -> list[AlertChange]:
         """The changes up to the watermark, in the order of their times; `tables` by `Alert.table`."""
@@ -195,7 +218,6 @@ class AlertLifecycle:
                 found += self._ended(slot, end, group)
                 continue
             found.append(self._seen(self.alerts[number], group, row(group[0])))
-            heapq.heappush(self._due, (self.live[slot].until, number, slot))
         found += self._over(watermark)
         return found
 
@@ -219,7 +241,7 @@ class AlertLifecycle:
         ]
 
     def _seen(self, alert: Alert, group: Sequence[AlertOccurrence], row: Mapping[str, Any]) -> AlertChange:
-        """An occurrence of a key, with others that end with it: the alert fires, or is updated."""
+        """An occurrence of a key, with others that end with it: the alert is pending, fires, or is updated."""
         first = group[0]
         identity = self._identity(alert, row)
         before = self.live.get(first.slot)
@@ -227,15 +249,23 @@ class AlertLifecycle:
         there = alert_place(row)
         if nowhere(row, there):
             self.unplaced[alert.name] += 1
+        revision = 0 if before is None else before.revision + 1
+        since, escalated = (first.end, 0) if before is None else (before.since, before.escalated)
+        fired, sent = (None, None) if before is None else (before.fired, before.sent)
+        state: AlertState = "pending" if fired is None else "updated"
+        if fired is None and (not alert.after or (alert.ends is None and first.end - since >= alert.after)):
+            state, fired, sent = "firing", first.end, revision
+        severities = [alert.severity, *(severity for severity, _ in alert.escalations)]
+        escalated = min(escalated, len(alert.escalations))
         change = AlertChange(
             alert=_named(first.slot, identity) if before is None else before.alert,
-            revision=0 if before is None else before.revision + 1,
-            state="firing" if before is None else "updated",
+            revision=revision,
+            state=state,
             time=first.end,
             name=alert.name,
             event=alert.event,
             slot=first.slot,
-            severity=alert.severity,
+            severity=severities[escalated],
             category=alert.category,
             title=fill_template(alert.title, values),
             text=fill_template(alert.text, values),
@@ -252,9 +282,15 @@ class AlertLifecycle:
             certainty=alert.certainty,
             instruction=fill_template(alert.instruction, values),
             holding=[] if alert.ends is None else _together(before, group),
+            since=since,
+            fired=fired,
+            sent=sent,
+            severities=severities if alert.escalations else [],
+            escalated=escalated,
+            runbook=fill_template(alert.runbook, values, in_address=True),
+            labels={name: fill_template(template, values) for name, template in alert.labels},
         )
-        self.live[first.slot] = change
-        return change
+        return self._on(change)
 
     def _ended(self, slot: str, time: int, group: Sequence[AlertOccurrence]) -> list[AlertChange]:
         """Intervals that an alert is on have ended: it is resolved if nothing of its key holds any more."""
@@ -268,7 +304,16 @@ class AlertLifecycle:
             self.live[slot] = replace(before, holding=rest)
             self._fewer.add(slot)
             return []
-        return [resolved(self.live.pop(slot), time)]
+        found = []
+        if before.fired is None and (due := self.due(before)) is not None and due <= time:
+            found.append(before := self._by_itself(before, due))  # it has lasted until now, which is long enough
+        keep = self._by_name[before.name].keep
+        if before.fired is None or not keep:
+            return [*found, resolved(self.live.pop(slot), time)]
+        kept = replace(
+            before, revision=before.revision + 1, state="kept", time=time, until=time + keep, holding=[], note=""
+        )
+        return [*found, self._on(kept)]
 
     def _identity(self, alert: Alert, row: Mapping[str, Any]) -> str:
         """The name of the event's own occurrence, that of `identified` or, for an input, of `reading`."""
@@ -278,13 +323,45 @@ class AlertLifecycle:
         return identity_hashes([f"{json.dumps(alert.event)} {record}"], key)[0]
 
     def _over(self, time: int) -> list[AlertChange]:
-        """Resolve what lasts until `time` at most; what is on a fluent lasts until that ends."""
+        """Make the changes that come by themselves up to `time`."""
         found = []
         while self._due and self._due[0][0] <= time:
-            until, _, slot = heapq.heappop(self._due)
-            if slot in self.live and self.live[slot].until == until and not self.live[slot].holding:
-                found.append(resolved(self.live.pop(slot), until))
+            due, _, slot = heapq.heappop(self._due)
+            change = self.live.get(slot)
+            if change is not None and self.due(change) == due:
+                found.append(self._by_itself(change, due))
         return found
+
+    def due(self, change: AlertChange) -> int | None:
+        """When an open alert changes by itself: it fires, escalates or is resolved; None: it does not."""
+        alert = self._by_name.get(change.name)
+        times = [] if change.holding else [change.until]
+        if alert is not None and change.fired is None and change.holding:
+            times.append(max(change.time, change.since + alert.after))
+        if alert is not None and change.fired is not None and change.escalated < len(alert.escalations):
+            times.append(max(change.time, change.fired + alert.escalations[change.escalated][1]))
+        return min(times, default=None)
+
+    def _by_itself(self, change: AlertChange, time: int) -> AlertChange:
+        """The change of an alert that is due at a time."""
+        if not change.holding and change.until == time:
+            return resolved(self.live.pop(change.slot), time)
+        change = replace(change, revision=change.revision + 1, time=time, note="")
+        if change.fired is None:
+            return self._on(replace(change, state="firing", fired=time, sent=change.revision))
+        severity, _ = self._by_name[change.name].escalations[change.escalated]
+        return self._on(replace(change, state="escalated", severity=severity, escalated=change.escalated + 1))
+
+    def _on(self, change: AlertChange) -> AlertChange:
+        """The change of an alert that goes on."""
+        self.live[change.slot] = change
+        self._await(change)
+        return change
+
+    def _await(self, change: AlertChange) -> None:
+        due = self.due(change)
+        if due is not None:
+            heapq.heappush(self._due, (due, self._places.get(change.name, -1), change.slot))
 
 
 def _together(before: AlertChange | None, group: Sequence[AlertOccurrence]) -> list[str]:

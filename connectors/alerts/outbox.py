@@ -227,9 +227,10 @@ class Outbox:
         return self._entries("where alert = ? and number > ? order by number limit ?", alert, after, most)
 
     def standing(self, change: AlertChange) -> AlertChange:
-        """Return the current change of a change's key: of its open alert, else the last of its own."""
+        """Return the current change of a change's key that receivers are sent: of its open alert, else the last of its
+        own."""
         for entry in self.live():
-            if entry.change.slot == change.slot:
+            if entry.change.slot == change.slot and not entry.change.quiet:
                 return entry.change
         last = self.revision(change.alert)
         return change if last is None else last.change

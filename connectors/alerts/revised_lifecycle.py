@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from cep.core.time import BEGINNING
-from connectors.alerts.lifecycle import AlertChange, AlertLifecycle, AlertOccurrence, resolved
+from connectors.alerts.lifecycle import AlertChange, AlertLifecycle, AlertOccurrence, AlertState, resolved
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.revised_tables import RevisedKey
 from connectors.alerts.text import clean
@@ -26,7 +26,7 @@ from connectors.late_input import Told, unknown
 PUT_RIGHT = "Put right: {why}."
 TAKEN_BACK = "Taken back: {why}; what led to this alert is no more."
 
-_UNSAID = "revision", "state", "time", "note", "holding"
+_UNSAID = "revision", "state", "time", "note", "holding", "sent"
 _SAME = [field.name for field in fields(AlertChange) if field.name not in _UNSAID]
 
 Name = str
@@ -108,7 +108,8 @@ class RevisedLifecycle:
         while self._due and self._due[0][0] <= watermark:
             _, slot = heapq.heappop(self._due)
             key = self._keys.get(slot)
-            if key is not None and key.now is not None and key.now.until <= watermark and not key.now.holding:
+            due = None if key is None or key.now is None else self.lifecycle.due(key.now)
+            if due is not None and due <= watermark:
                 turn.anew.setdefault(slot, False)
         told: list[tuple[tuple[int, bool], AlertChange]] = []
         for slot in sorted(turn.anew, key=lambda each: (self._keys[each].place, each)):
@@ -184,7 +185,7 @@ class RevisedLifecycle:
             told += self._put_right(key, changes)
         if key.now is not None and told and told[-1].alert != key.now.alert:
             # Some know an alert by its key: what they hear last has to be of the one that is open.
-            told.append(self._tell(key, replace(key.now, state="updated", note=self._said(PUT_RIGHT))))
+            told.append(self._tell(key, replace(key.now, state=_standing(key.now), note=self._said(PUT_RIGHT))))
         return told
 
     def _put_right(self, key: AlertKey, changes: Sequence[AlertChange]) -> list[AlertChange]:
@@ -193,9 +194,9 @@ class RevisedLifecycle:
         if before is not None:
             same = [number for number, change in enumerate(changes) if _says_the_same(change, before)]
             if not same:
-                last = changes[-1]
-                state = last.state if last.state == "resolved" else "updated"
-                return [self._tell(key, replace(last, state=state, note=self._said(PUT_RIGHT)))]
+                fires = next((n for n, change in enumerate(changes) if change.fired is not None), len(changes) - 1)
+                rest = changes[fires:] if before.fired is None else [replace(changes[-1], state=_standing(changes[-1]))]
+                return [self._tell(key, replace(change, note=self._said(PUT_RIGHT))) for change in rest]
             changes = changes[same[-1] + 1 :]
         return [self._tell(key, change) for change in changes]
 
@@ -227,7 +228,11 @@ class RevisedLifecycle:
     def _tell(self, key: AlertKey, change: AlertChange) -> AlertChange:
         """The change with its number among those that are told."""
         before = self._told(key, change.alert)
-        key.told[change.alert] = told = replace(change, revision=0 if before is None else before.revision + 1)
+        revision = 0 if before is None else before.revision + 1
+        sent = None if before is None else before.sent
+        if sent is None and change.fired is not None:
+            sent = revision
+        key.told[change.alert] = told = replace(change, revision=revision, sent=sent)
         return told
 
     # --- all keys ---
@@ -259,8 +264,9 @@ class RevisedLifecycle:
 
     def _await(self, slot: str, key: AlertKey, anew: bool) -> None:
         """Look at a key when its alert is over, and when the first of what it holds is final."""
-        if key.now is not None and not key.now.holding:
-            heapq.heappush(self._due, (key.now.until, slot))
+        due = None if key.now is None else self.lifecycle.due(key.now)
+        if due is not None:
+            heapq.heappush(self._due, (due, slot))
         if key.looked is None or anew:
             ends = [each.occurrence.end for each in key.held.values()]
             ends += [change.time for change in key.told.values() if change.time > key.since]
@@ -319,10 +325,15 @@ def _latest(before: int, held: Iterable[HeldOccurrence], found: Iterable[AlertCh
     return max([before, *(each.occurrence.end for each in held), *(change.time for change in found)])
 
 
+def _standing(change: AlertChange) -> AlertState:
+    """The state of an alert, however it came to it."""
+    return "updated" if change.state in ("firing", "escalated") else change.state
+
+
 def _says_the_same(change: AlertChange, before: AlertChange) -> bool:
     """Return True if two changes say the same of an alert, of one that is over also when, whichever was first."""
-    over, was_over = change.state == "resolved", before.state == "resolved"
-    if over != was_over or (over and not change.withdrawn and change.time != before.time):
+    over = change.state == "resolved"
+    if _standing(change) != _standing(before) or (over and not change.withdrawn and change.time != before.time):
         return False
     return all(getattr(change, name) == getattr(before, name) for name in _SAME)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
 
 from cep.core.literals import say_duration
 from cep.rules.alert import Template
@@ -61,9 +62,12 @@ def value_text(value: JsonValue) -> str:
     return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
-def fill_template(template: Template, values: dict[str, JsonValue]) -> str:
-    """The text of a template with what `json_value` gives."""
-    return "".join(clean(each, 4096) if isinstance(each, str) else value_text(values[each[0]]) for each in template)
+def fill_template(template: Template, values: dict[str, JsonValue], in_address: bool = False) -> str:
+    """The text of a template with what `json_value` gives; `in_address`: values are written as a URL has them."""
+    texts = (clean(each, 4096) if isinstance(each, str) else value_text(values[each[0]]) for each in template)
+    if not in_address:
+        return "".join(texts)
+    return "".join(text if isinstance(each, str) else quote(text, safe="") for each, text in zip(template, texts))
 
 
 def rfc3339(ticks: int) -> str:

@@ -10,6 +10,7 @@ import json
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cep.rules.alert import CERTAINTY, URGENCY
 from connectors.alerts.lifecycle import AlertChange
@@ -61,6 +62,7 @@ class Alertmanager:
         now = time.time_ns() // 1000
         for start in range(0, len(changes), self.most):
             few, lost = changes[start : start + self.most], self.outbox.lost
+            few = [each for one in few for each in (*former(one), one)]
             pending = [alertmanager_alert(one, self.origin, now, self.target.every, lost) for one in few]
             body = json.dumps(pending).encode()
             path = self.target.path.rstrip("/") + PATH
@@ -69,12 +71,18 @@ class Alertmanager:
     def rest(self, outbox: Outbox, sent: int) -> None:
         if self._last_sent is None or time.monotonic() - self._last_sent >= self.target.every:
             now = time.time_ns() // 1000
-            live = [entry for entry in outbox.live() if entry.number <= sent]
+            live = [entry for entry in outbox.live() if entry.number <= sent and not entry.change.over]
             self._send([entry.change for entry in live if not outbox.ended or lasts(entry) > now])
             self._last_sent = time.monotonic()
 
     def close(self) -> None:
         self.http.close()
+
+
+def former(change: AlertChange) -> list[AlertChange]:
+    """The end of the same alert with each other severity that it can have: Alertmanager takes these for others."""
+    others = sorted({*change.severities} - {change.severity})
+    return [replace(change, severity=severity, state="resolved") for severity in others]
 
 
 def lasts(entry: OutboxEntry) -> int:
@@ -88,9 +96,9 @@ def alertmanager_alert(
 ) -> dict[str, object]:
     """Return an alert as Alertmanager takes it.
 
-    Its labels identify it: program, name, severity, key, an unusual urgency or certainty, and a status that is not
-    `actual`. `now`: microseconds of Unix time; `every`: seconds until it is sent again; `lost`: the sources that are
-    lost.
+    Its labels identify it: program, name, severity, key, those of its LABELS, an unusual urgency or certainty, and a
+    status that is not `actual`. `now`: microseconds of Unix time; `every`: seconds until it is sent again; `lost`: the
+    sources that are lost.
     """
     labels = {"alertname": change.name, "severity": change.severity.lower(), "program": origin.title}
     if change.urgency != URGENCY:
@@ -99,9 +107,12 @@ def alertmanager_alert(
         labels["certainty"] = change.certainty.lower()
     if origin.status != "Actual":
         labels["status"] = origin.status.lower()
+    labels |= change.labels
     open_until = max(change.until, now + int(LASTS * every * 1_000_000))
     for name, value in change.key.items():
         label = _NO_LABEL.sub("_", name)
+        if change.labels.get(label) == value_text(value):
+            continue
         label = f"key_{label}" if label in labels or not label[0].isalpha() else label
         while label in labels:  # two names of which nothing else is left
             label += "_"
@@ -109,14 +120,16 @@ def alertmanager_alert(
     annotations = {"summary": change.title, "description": change.text or change.title, "alert": change.alert}
     if change.instruction:
         annotations["instruction"] = change.instruction
+    if change.runbook:
+        annotations["runbook_url"] = change.runbook
     if change.note:
         annotations["note"] = change.note
-    if lost and change.state != "resolved":
+    if lost and not change.over:
         annotations["source_lost"] = ", ".join(lost)
     found: dict[str, object] = {
         "labels": labels,
         "annotations": annotations,
         "startsAt": rfc3339(min(change.start, now)),
-        "endsAt": rfc3339(now if change.state == "resolved" else open_until),
+        "endsAt": rfc3339(now if change.over else open_until),
     }
     return found | ({"generatorURL": page} if (page := origin.page(change)) else {})

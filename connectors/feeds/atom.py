@@ -89,15 +89,18 @@ def _entry(root: ET.Element, entry: OutboxEntry, origin: Publisher) -> None:
         ("certainty", change.certainty), ("alert", change.name),
     ):  # fmt: skip
         ET.SubElement(made, "category", {"term": term, "scheme": f"{origin.base}{scheme}"})
-    cap = {"rel": "alternate", "type": "application/cap+xml", "href": f"cap/{change.alert}/{change.revision}"}
-    ET.SubElement(made, "link", cap)
+    if not change.quiet:
+        cap = {"rel": "alternate", "type": "application/cap+xml", "href": f"cap/{change.alert}/{change.revision}"}
+        ET.SubElement(made, "link", cap)
+    if change.runbook:
+        ET.SubElement(made, "link", {"rel": "related", "title": "Runbook", "href": change.runbook})
     if change.text:
         _text(made, "summary", change.text, type="text")
     fields = [("severity", change.severity), ("urgency", change.urgency), ("certainty", change.certainty)]
     fields += [("since", rfc3339(change.start)), ("until", rfc3339(change.until))]
-    fields += [(name, value_text(value)) for name, value in change.values.items()]
+    fields += [(name, value_text(value)) for name, value in (*change.values.items(), *change.labels.items())]
     rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in fields)
-    instruction = f"<p>{escape(change.instruction)}</p>" if change.instruction and change.state != "resolved" else ""
+    instruction = f"<p>{escape(change.instruction)}</p>" if change.instruction and not change.over else ""
     reason = f"<p>{escape(change.note)}</p>" if change.note else ""
     body = f"{reason}<p>{escape(change.text or change.title)}</p>{instruction}<dl>{rows}</dl>"
     _text(made, "content", body, type="html")

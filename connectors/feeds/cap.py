@@ -19,16 +19,14 @@ TYPE = "application/cap+xml; charset=utf-8"
 
 WITHDRAWN = "The rules have changed, and this alert with them; what it warned of may go on."
 
-_KINDS = {"firing": "Alert", "updated": "Update", "resolved": "Cancel"}
-
 
 def message(outbox: Outbox, origin: Publisher, alert: str, revision: int | None = None) -> bytes | None:
-    """The message of a change, by default the latest; None where there is none."""
+    """The message of a change, by default the latest; None where there is none, as of an alert that has not fired."""
     entry = outbox.revision(alert, revision)
-    if entry is None:
+    if entry is None or entry.change.sent is None:
         return None
-    number = entry.change.revision
-    found = [outbox.revision(alert, each) for each in sorted({0, number - 1})] if number else []
+    first, number = entry.change.sent, entry.change.revision
+    found = [outbox.revision(alert, each) for each in sorted({first, number - 1})] if number > first else []
     return to_xml(entry, origin, [each for each in found if each is not None])
 
 
@@ -40,7 +38,7 @@ def to_xml(entry: OutboxEntry, origin: Publisher, before: Sequence[OutboxEntry])
     _text(root, "sender", origin.sender)
     _text(root, "sent", _time(sent))
     _text(root, "status", origin.status)
-    _text(root, "msgType", _KINDS[change.state])
+    _text(root, "msgType", "Cancel" if change.over else "Update" if before else "Alert")
     _text(root, "source", origin.title)
     _text(root, "scope", "Public")
     if note := change.note or (WITHDRAWN if change.withdrawn else ""):
@@ -57,7 +55,7 @@ def _sent(entry: OutboxEntry) -> int:
 
 
 def _info(root: ET.Element, change: AlertChange, origin: Publisher, sent: int) -> None:
-    over = change.state == "resolved" and not change.withdrawn
+    over = change.over and not change.withdrawn
     info = ET.SubElement(root, "info")
     _text(info, "category", change.category)
     _text(info, "event", change.name.replace("_", " "))
@@ -74,7 +72,9 @@ def _info(root: ET.Element, change: AlertChange, origin: Publisher, sent: int) -
     _text(info, "description", change.text or change.title)
     if change.instruction and not over:
         _text(info, "instruction", change.instruction)
-    for name, value in (*change.values.items(), ("occurrences", change.occurrences)):
+    if change.runbook:
+        _text(info, "web", change.runbook)
+    for name, value in (*change.values.items(), *change.labels.items(), ("occurrences", change.occurrences)):
         parameter = ET.SubElement(info, "parameter")
         _text(parameter, "valueName", name)
         _text(parameter, "value", value_text(value))

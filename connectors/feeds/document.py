@@ -7,11 +7,11 @@ import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from cep.core.errors import CepError
-from connectors.alerts.lifecycle import AlertChange
+from connectors.alerts.lifecycle import AlertChange, AlertState
 from connectors.alerts.text import clean, rfc3339
 
 STATUSES = ("Actual", "Exercise", "Test")
@@ -73,9 +73,9 @@ def own_name(base: str) -> str:
     return f"semcep@{_NO_SENDER.sub('-', host) or 'localhost'}"
 
 
-_TEXTS = "id alert name title text note instruction event first last severity urgency certainty category"
+_TEXTS = "id alert name title text note instruction event first last severity urgency certainty category runbook"
 _TIMES = "time start end until"
-_OBJECTS = "key values place"
+_OBJECTS = "key values place labels"
 SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "description": "A change of an alert.",
@@ -86,7 +86,8 @@ SCHEMA: Mapping[str, Any] = {
         "revision": {"type": "integer", "minimum": 0},
         "occurrences": {"type": "integer", "minimum": 1},
         "withdrawn": {"type": "boolean"},
-        "state": {"type": "string", "enum": ["firing", "updated", "resolved"]},
+        "fired": {"type": ["string", "null"], "format": "date-time"},
+        "state": {"type": "string", "enum": list(get_args(AlertState))},
         "status": {"type": "string", "enum": list(STATUSES)},
     },
 }
@@ -112,7 +113,10 @@ def document(change: AlertChange, status: str = STATUSES[0]) -> dict[str, Any]:
         "title": change.title,
         "text": change.text,
         "instruction": change.instruction,
+        "runbook": change.runbook,
+        "labels": dict(change.labels),
         "start": rfc3339(change.start),
+        "fired": None if change.fired is None else rfc3339(change.fired),
         "end": rfc3339(change.end),
         "until": rfc3339(change.until),
         "occurrences": change.occurrences,

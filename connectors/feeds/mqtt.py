@@ -53,7 +53,7 @@ class Topics:
         for change in changes:
             topic = f"{self.target.path}/{topic_end(change)}"
             sent.append(client.publish(topic, to_json(change, self.origin.status), qos=1, retain=retain))
-            if retain and change.state == "resolved":
+            if retain and change.over:
                 sent.append(client.publish(topic, b"", qos=1, retain=True))
         try:
             for one in sent:

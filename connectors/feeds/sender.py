@@ -185,6 +185,9 @@ class Sender:
                 self._read = entry.number
                 if not self.position.take(entry.number):
                     continue
+                if entry.change.quiet:
+                    self.position.done(entry.number)
+                    continue
                 key = self.delivery.key(entry)
                 if key not in self._queues:
                     self._queues[key] = deque()

@@ -15,11 +15,12 @@ from cep.language.syntax.durations import duration
 from cep.language.syntax.patterns import occurrence
 from cep.language.syntax.terms import expression
 from cep.language.syntax.tokens import Token
+from cep.rules.alert import SEVERITIES
 from cep.rules.keywords import ALERTING, OPERATORS, POSTFIXES
 from cep.rules.terms import Condition, Constant, Expression, Variable
 
 CHOICES = {
-    "SEVERITY": ("Extreme", "Severe", "Moderate", "Minor", "Unknown"),
+    "SEVERITY": SEVERITIES,
     "URGENCY": ("Immediate", "Expected", "Future", "Past", "Unknown"),
     "CERTAINTY": ("Observed", "Likely", "Possible", "Unlikely", "Unknown"),
     "CATEGORY": (
@@ -50,7 +51,17 @@ _FOREIGN = {
 _MEANT = {
     "ID": "KEYED", "KEY": "KEYED", "BY": "KEYED BY", "MESSAGE": "TEXT", "DESCRIPTION": "TEXT", "HEADLINE": "TITLE",
     "ADVICE": "INSTRUCTION", "WITHIN": "FOR", "IF": "WHERE", "PROBABILITY": "CERTAINTY", "LEVEL": "SEVERITY",
+    "KEEP_FIRING_FOR": "KEEP", "LABEL": "LABELS", "TAGS": "LABELS", "RUNBOOK_URL": "RUNBOOK",
 }  # fmt: skip
+
+
+_EXAMPLES = {"INSTRUCTION": "Leave {R}", "RUNBOOK": "https://example.org/smoke/{R}"}
+_DURATIONS = {
+    "AFTER": ("a condition lasts for some time before the alert fires", "5 min"),
+    "FOR": ("an alert lasts for some time", "3 h"),
+    "KEEP": ("an alert is kept for some time", "10 min"),
+}
+"""Messages for a duration of 0, each with an example."""
 
 
 @dataclass(slots=True)
@@ -61,7 +72,9 @@ class _Clauses:
     conditions: tuple[Condition, ...] = ()
     choices: dict[str, str] = field(default_factory=dict)
     texts: dict[str, Constant] = field(default_factory=dict)
-    duration: int = 0
+    durations: dict[str, int] = field(default_factory=dict)
+    escalations: tuple[tuple[str, int, Span], ...] = ()
+    labels: tuple[tuple[str, Constant | Variable], ...] = ()
     keys: tuple[Variable, ...] = ()
     at: tuple[Expression, ...] = ()
     values: dict[str, Expression] = field(default_factory=dict)
@@ -84,12 +97,9 @@ def alert(cursor: Cursor) -> ast.AlertStatement:
     whole = cursor.span(first)
     end_statement(cursor, "the alert", messages.logic_hint(cursor.token) or _hint(cursor.token))
     cursor.height = height
-    for word, missing, example in (
-        ("TITLE", "no title", '`TITLE "Smoke in {R}"`, with a variable of the event in braces'),
-        ("FOR", "no duration", "`FOR 3 h`: how long after its last occurrence it is over"),
-    ):
-        if word not in found.spans:
-            cursor.stop(f"the alert `{name.text}` has {missing}", example, name.span)
+    if "TITLE" not in found.spans:
+        example = '`TITLE "Smoke in {R}"`, with a variable of the event in braces'
+        cursor.stop(f"the alert `{name.text}` has no title", example, name.span)
     if "RADIUS" in found.spans and "AT" not in found.spans:
         cursor.stop("a radius is about a place", "`AT Lat, Long RADIUS 40000`, in degrees and metres",
                     found.spans["RADIUS"])  # fmt: skip
@@ -104,11 +114,17 @@ def alert(cursor: Cursor) -> ast.AlertStatement:
         found.texts["TITLE"],
         found.texts.get("TEXT"),
         found.texts.get("INSTRUCTION"),
-        found.duration,
+        found.durations.get("FOR"),
         found.keys,
         found.at,
         found.values.get("RADIUS"),
         found.values.get("AREA"),
+        found.durations.get("AFTER", 0),
+        found.durations.get("KEEP", 0),
+        found.escalations,
+        found.texts.get("RUNBOOK"),
+        found.labels,
+        found.spans,
         whole,
         name.span,
     )
@@ -130,14 +146,19 @@ def _clause(cursor: Cursor, word: Token, found: _Clauses) -> None:
             found.conditions = conditions(cursor)
         case "SEVERITY" | "URGENCY" | "CERTAINTY" | "CATEGORY":
             found.choices[word.key] = _choice(cursor, word)
-        case "TITLE" | "TEXT" | "INSTRUCTION":
-            example = "Leave {R}" if word.key == "INSTRUCTION" else "Smoke in {R}"
+        case "TITLE" | "TEXT" | "INSTRUCTION" | "RUNBOOK":
+            example = _EXAMPLES.get(word.key, "Smoke in {R}")
             found.texts[word.key] = _string(cursor, f'e.g. `{word.key} "{example}"`')
-        case "FOR":
+        case "AFTER" | "FOR" | "KEEP":
             token = cursor.token
-            found.duration = duration(cursor)
-            if not found.duration:
-                cursor.stop("an alert lasts for some time", "e.g. `FOR 3 h`", token.span)
+            found.durations[word.key] = duration(cursor)
+            if not found.durations[word.key]:
+                message, example = _DURATIONS[word.key]
+                cursor.stop(message, f"e.g. `{word.key} {example}`", token.span)
+        case "ESCALATE":
+            found.escalations = _escalations(cursor, word)
+        case "LABELS":
+            found.labels = _labels(cursor)
         case "KEYED":
             cursor.expect("BY", "`BY`", "e.g. `KEYED BY S`: one alert for each value of `S`")
             found.keys = _keys(cursor)
@@ -168,12 +189,43 @@ def _string(cursor: Cursor, hint: str) -> Constant:
     return Constant(cursor.read(read_string, token, token.text), "string", token.span)
 
 
-def _choice(cursor: Cursor, word: Token) -> str:
-    choices = CHOICES[word.key]
-    all_of_them = f"the {_PLURALS[word.key]} are {', '.join(f'`{each}`' for each in choices)}"
+def _choice(cursor: Cursor, word: Token, key: str = "") -> str:
+    """A word in quotes of those that a clause takes; `key`: the clause, if it is another than `word`."""
+    key = key or word.key
+    choices = CHOICES[key]
+    all_of_them = f"the {_PLURALS[key]} are {', '.join(f'`{each}`' for each in choices)}"
     token = cursor.token
     text = str(_string(cursor, f'{all_of_them}, in quotes: `{word.key} "{choices[1]}"`').value)
     if text not in choices:
-        hint = messages.unknown(text, choices, all_of_them, _FOREIGN[word.key])
-        cursor.stop(f"unknown {word.key.lower()} `{text}`", hint, token.span)
+        hint = messages.unknown(text, choices, all_of_them, _FOREIGN[key])
+        cursor.stop(f"unknown {key.lower()} `{text}`", hint, token.span)
     return text
+
+
+def _escalations(cursor: Cursor, word: Token) -> tuple[tuple[str, int, Span], ...]:
+    steps: list[tuple[str, int, Span]] = []
+    while not steps or cursor.accept(","):
+        first = cursor.token
+        severity = _choice(cursor, word, "SEVERITY")
+        cursor.expect("AFTER", "`AFTER` and a duration", 'e.g. `ESCALATE "Severe" AFTER 30 min, "Extreme" AFTER 2 h`')
+        steps.append((severity, duration(cursor), cursor.span(first)))
+    return tuple(steps)
+
+
+def _labels(cursor: Cursor) -> tuple[tuple[str, Constant | Variable], ...]:
+    example = 'e.g. `LABELS team: "water", site: S`'
+    labels: dict[str, Constant | Variable] = {}
+    while not labels or cursor.accept(","):
+        if cursor.token.kind == "prefixed":  # `team:"water"`
+            cursor.split()
+        token = cursor.name("the name of a label", example)
+        cursor.expect(":", "`:` and the value of the label", example)
+        if token.text in labels:
+            cursor.stop(f"the label `{token.text}` is there twice", "each label is written once", token.span)
+        first = cursor.token
+        value = expression(cursor)
+        if not isinstance(value, Constant | Variable):
+            hint = f"{example}; what is computed is bound in the WHERE: `WHERE X = ...`"
+            cursor.stop("the value of a label is a constant or a variable", hint, cursor.span(first))
+        labels[token.text] = value
+    return tuple(labels.items())

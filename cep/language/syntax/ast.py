@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from cep.core.errors import NOWHERE, Source, Span
@@ -266,8 +267,9 @@ class EventRule:
 class AlertStatement:
     """`ALERT name ON event WHERE conditions SEVERITY "Severe" TITLE "Blizzard at {S}" FOR 3 h KEYED BY S AT Lat, Long.`
 
-    `title`, `text` and `instruction` are as written, with `{S}` for values; `duration` in microseconds; `at`: latitude
-    and longitude in degrees, or nothing; `radius` in metres; `area` a text in WKT.
+    `title`, `text`, `instruction` and `runbook` are as written, with `{S}` for values; `duration` (None: not written),
+    `after` and `keep` in microseconds; `escalations`: severities with the time since it fired; `at`: latitude and
+    longitude in degrees, or nothing; `radius` in metres; `area` a text in WKT. `clauses`: the words that begin them.
     """
 
     name: str
@@ -280,11 +282,17 @@ class AlertStatement:
     title: Constant
     text: Constant | None
     instruction: Constant | None
-    duration: int
+    duration: int | None
     keys: tuple[Variable, ...] = ()
     at: tuple[Expression, ...] = ()
     radius: Expression | None = None
     area: Expression | None = None
+    after: int = 0
+    keep: int = 0
+    escalations: tuple[tuple[str, int, Span], ...] = ()
+    runbook: Constant | None = None
+    labels: tuple[tuple[str, Constant | Variable], ...] = ()
+    clauses: Mapping[str, Span] = field(default_factory=dict, compare=False)
     span: Span = field(default=NOWHERE, compare=False)
     name_span: Span = field(default=NOWHERE, compare=False)
 

@@ -36,8 +36,11 @@ knows at an error only which tokens it could shift, where the author is to read 
     column      = WORD { "[" [ number ] "]" | "." WORD } | STRING | iri { "/" iri }
     clause      = "WHERE" conditions | "TITLE" STRING | "TEXT" STRING | "INSTRUCTION" STRING
                 | "SEVERITY" STRING | "URGENCY" STRING | "CERTAINTY" STRING | "CATEGORY" STRING
-                | "FOR" duration | "KEYED" "BY" VARIABLE { "," VARIABLE }
+                | "AFTER" duration | "FOR" duration | "KEEP" duration | "KEYED" "BY" VARIABLE { "," VARIABLE }
+                | "ESCALATE" STRING "AFTER" duration { "," STRING "AFTER" duration }
+                | "RUNBOOK" STRING | "LABELS" name ":" label { "," name ":" label }
                 | "AT" expression "," expression | "RADIUS" expression | "AREA" expression
+    label       = STRING | VARIABLE | [ "-" ] number
     head        = name [ "(" [ expression { "," expression } | named { "," named } ] ")" ]
 
     pattern     = repeated { OPERATOR repeated | "UNLESS" repeated | postfix }

@@ -86,12 +86,19 @@ def _alert(alert: ast.AlertStatement) -> str:
         text += "" if string is None else f" {word} {print_string(string)}"
     for word, template in (("TITLE", alert.title), ("TEXT", alert.text), ("INSTRUCTION", alert.instruction)):
         text += "" if template is None else f" {word} {print_expression(template)}"
-    text += f" FOR {write_duration(alert.duration)}"
+    for word, ticks in (("AFTER", alert.after), ("FOR", alert.duration), ("KEEP", alert.keep)):
+        text += f" {word} {write_duration(ticks)}" if ticks else ""
+    if alert.escalations:
+        steps = (f"{print_string(word)} AFTER {write_duration(ticks)}" for word, ticks, _ in alert.escalations)
+        text += f" ESCALATE {', '.join(steps)}"
     if alert.keys:
         text += f" KEYED BY {', '.join(each.name for each in alert.keys)}"
     for word, values in (("AT", alert.at), ("RADIUS", (alert.radius,)), ("AREA", (alert.area,))):
         written = ", ".join(print_expression(value) for value in values if value is not None)
         text += f" {word} {written}" if written else ""
+    text += "" if alert.runbook is None else f" RUNBOOK {print_expression(alert.runbook)}"
+    if alert.labels:
+        text += f" LABELS {', '.join(f'{name}: {print_expression(value)}' for name, value in alert.labels)}"
     return text + "."
 
 

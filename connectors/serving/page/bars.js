@@ -2,7 +2,7 @@
 
 import { colour, kind, severity } from "./colours.js";
 import { marks } from "./times.js";
-import { stateOf } from "./store.js";
+import { isActive, stateOf } from "./store.js";
 
 export const AXIS = 24;
 export const LANE = 7;
@@ -74,7 +74,7 @@ function paintRow(line, row, number, top, { x, from, to, width }) {
     if (b < NAMES || a > width) continue;
     const y = top + PAD + row.lanes.get(alertLane(alert.name)) * (LANE + GAP);
     pen.fillStyle = pen.strokeStyle = severity(alert.severity);
-    pen.globalAlpha = alert.state === "resolved" ? 0.45 : 1;
+    pen.globalAlpha = isActive(alert) ? 1 : 0.45;
     if (stateOf(alert) === "withdrawn") pen.strokeRect(a + 0.5, y + 0.5, Math.max(3, b - a) - 1, LANE - 1);
     else pen.fillRect(a, y, Math.max(3, b - a), LANE);
   }

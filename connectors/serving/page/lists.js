@@ -3,7 +3,7 @@
 import { ask, by, counted, el, say, valued } from "./elements.js";
 import { interval, moment } from "./times.js";
 import { kind, recoloured } from "./colours.js";
-import { stateOf } from "./store.js";
+import { isActive, stateOf } from "./store.js";
 
 const ALERTS = 100;
 const EVENTS = 150;
@@ -67,13 +67,14 @@ export class Lists {
   }
 
   drawAlerts() {
-    const alerts = [...this.store.alerts.values()].reverse().sort((a, b) => (a.state === "resolved") - (b.state === "resolved"));
-    const open = alerts.filter((alert) => alert.state !== "resolved").length;
+    const rank = (alert) => isActive(alert) ? 0 : alert.state === "resolved" ? 2 : 1;
+    const alerts = [...this.store.alerts.values()].reverse().sort((a, b) => rank(a) - rank(b));
+    const open = alerts.filter(isActive).length;
     say(by("open-alerts"), counted(open));
     by("no-alerts").hidden = alerts.length > 0;
     const focused = document.activeElement?.closest?.("#alerts li")?.dataset.alert;
     const { ended = false, lost = [] } = this.store.numbers ?? {};
-    const how = (alert) => alert.state === "resolved" ? stateOf(alert) : lost.length ? `${stateOf(alert)}, source lost`
+    const how = (alert) => alert.state === "resolved" ? (alert.fired === null ? "over before it fired" : stateOf(alert)) : lost.length ? `${stateOf(alert)}, source lost`
       : ended ? `active until ${moment(Date.parse(alert.until) * 1000)}` : stateOf(alert);
     this.put(by("alerts"), alerts.slice(0, ALERTS), (alert) => `${alert.alert}-${alert.revision}-${how(alert)}`, (alert) =>
       el("li", { class: "alert", "data-severity": alert.severity, "data-state": stateOf(alert), "data-alert": alert.alert },

@@ -2,7 +2,7 @@
 
 import { by, el } from "./elements.js";
 import { colour, kind, recoloured, severity } from "./colours.js";
-import { subjects } from "./store.js";
+import { isActive, subjects } from "./store.js";
 
 const NAMED = 60; // stations whose names are always shown
 const AT_ONCE = 400;
@@ -187,14 +187,14 @@ export class StationMap {
     for (const layers of this.areas.values()) for (const layer of layers) layer.remove();
     this.areas.clear();
     for (const alert of this.store.alerts.values()) {
-      if (alert.state !== "resolved" || alert.alert === this.chosen) this.drawArea(alert);
+      if (isActive(alert) || alert.alert === this.chosen) this.drawArea(alert);
     }
   }
 
   drawArea(alert) {
     const L = window.L;
     const tone = severity(alert.severity);
-    const past = alert.state === "resolved";
+    const past = !isActive(alert);
     const style = {
       pane: "areas", renderer: this.renderers.areas, color: tone, weight: alert.alert === this.chosen ? 3 : 1.75,
       fillColor: tone, fillOpacity: past ? 0.06 : 0.16, dashArray: past ? "6 5" : null,

@@ -174,12 +174,15 @@ export class Store {
   about() {
     const found = new Map();
     for (const alert of this.alerts.values()) {
-      if (alert.state === "resolved") continue;
+      if (!isActive(alert)) continue;
       for (const value of subjects(alert)) found.set(value, alert);
     }
     return found;
   }
 }
+
+// An alert that has fired and is not over.
+export const isActive = (alert) => alert.state !== "resolved" && alert.fired !== null;
 
 export const subjects = (alert) => {
   const keys = Object.values(alert.key ?? {});

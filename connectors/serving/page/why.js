@@ -6,7 +6,7 @@ import { code } from "./rules.js";
 import { kind } from "./colours.js";
 import { latestRecords } from "./lists.js";
 import { tree, withdrawn } from "./tree.js";
-import { stateOf } from "./store.js";
+import { isActive, stateOf } from "./store.js";
 import { WhyNot } from "./whynot.js";
 
 const RECORDS = 200;
@@ -103,11 +103,13 @@ export class Why {
       change.note ? el("p", { class: "note" }, change.note)
         : change.withdrawn ? el("p", { class: "note" }, "Taken back because the program was changed. That is no all-clear: what it warned of may go on.") : null,
       change.text ? el("p", { class: "lead" }, change.text) : null,
-      change.instruction && change.state !== "resolved" ? el("p", { class: "instruction", "data-severity": change.severity }, change.instruction) : null,
+      change.instruction && isActive(change) ? el("p", { class: "instruction", "data-severity": change.severity }, change.instruction) : null,
       facts([...judged(change), ["since", moment(Date.parse(change.start) * 1000)], ["latest", moment(Date.parse(change.end) * 1000)],
         [change.withdrawn ? "taken back at" : change.state === "resolved" ? "over at" : "until", moment(Date.parse(change.state === "resolved" ? change.time : change.until) * 1000)],
-        ["occurrences", counted(change.occurrences)]]),
-      el("p", {}, el("a", { href: `feeds/cap/${encodeURIComponent(change.alert)}` }, "as CAP"), " · ",
+        ["fired", change.fired === null ? "not yet" : moment(Date.parse(change.fired) * 1000)],
+        ["occurrences", counted(change.occurrences)], ...Object.entries(change.labels)]),
+      change.runbook ? el("p", {}, el("a", { href: change.runbook, rel: "noreferrer" }, "Runbook")) : null,
+      el("p", {}, ...(change.fired === null ? [] : [el("a", { href: `feeds/cap/${encodeURIComponent(change.alert)}` }, "as CAP"), " · "]),
         el("a", { href: `feeds/alerts/${encodeURIComponent(change.alert)}` }, "its life as JSON")),
     ].filter(Boolean);
   }

@@ -1,0 +1,254 @@
+"""Clauses of an alert that change its life, and what receivers are sent of it; `test_alerts_oracle` tries them at
+random."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from lxml import etree
+
+from cep.core.errors import CepError
+from cep.engine import Engine
+from cep.events import Event
+from cep.runtime.run_stats import RunStats
+from connectors.alerts.lifecycle import AlertChange
+from connectors.alerts.listener import AlertListener
+from connectors.alerts.outbox import Outbox
+from connectors.alerts.outbox_entries import OutboxEntry
+from connectors.batch import Batch
+from connectors.feeds import alertmanager, atom, cap
+from connectors.feeds.document import Publisher, document
+from connectors.feeds.sender import Sender
+from connectors.service import Service
+
+SECOND = 1_000_000
+READINGS = "event reading(station: string, level: int) TIME time.\n"
+FLOOD = f"""{READINGS}
+fluent flood(station: string).
+initiate flood(S) <- reading(S, L) WHERE L > 5.
+terminate flood(S) <- reading(S, L) WHERE L < 3.
+"""
+ORIGIN = Publisher("p.cep")
+
+
+class Served:
+    """A program with its outbox, given records with a time in seconds, a station and a level."""
+
+    def __init__(self, text: str, outbox: Outbox, blob: bytes | None = None) -> None:
+        engine = Engine.from_text(text, alerts=True, begins=True, lateness=0)
+        self.engine = engine if blob is None else engine.restore(blob)
+        self.outbox = outbox
+        self.service = Service(self.engine, text, "p.cep", RunStats())
+        self.service.listen(AlertListener(self.engine, outbox))
+
+    def take(self, *records: tuple[int, str, int]) -> None:
+        for second, station, level in records:
+            at = second * SECOND
+            derived = self.engine.push([Event("reading", (station, level), at, at)])
+            self.service.take(Batch({}, [], []), derived)
+
+    def changes(self) -> list[AlertChange]:
+        return [entry.change for entry in self.outbox.after(0, 10_000)]
+
+
+def life(text: str, *records: tuple[int, str, int]) -> list[str]:
+    """The changes of a program's alerts, in short: the state, the time, the severity."""
+    with closing(Outbox(None)) as outbox:
+        served = Served(text, outbox)
+        served.take(*records)
+        return [f"{each.state} {each.time // SECOND} {each.severity}" for each in served.changes()]
+
+
+def test_a_condition_that_ends_too_early_fires_nothing() -> None:
+    text = FLOOD + 'ALERT a ON flood(S) TITLE "{S}" SEVERITY "Minor" AFTER 5 s.'
+    assert life(text, (0, "a", 9), (4, "a", 0), (20, "b", 4)) == ["pending 0 Minor", "resolved 4 Minor"]
+
+
+def test_a_condition_that_lasts_exactly_as_long_fires() -> None:
+    text = FLOOD + 'ALERT a ON flood(S) TITLE "{S}" SEVERITY "Minor" AFTER 5 s.'
+    lasting = life(text, (0, "a", 9), (5, "a", 0), (20, "b", 4))
+    assert lasting == ["pending 0 Minor", "firing 5 Minor", "resolved 5 Minor"]
+
+
+def test_an_alert_is_kept_over_a_short_break_and_escalates_meanwhile() -> None:
+    text = FLOOD + 'ALERT a ON flood(S) TITLE "{S}" SEVERITY "Minor" AFTER 5 s KEEP 10 s ESCALATE "Severe" AFTER 8 s.'
+    records = (0, "a", 9), (7, "a", 0), (12, "a", 9), (20, "a", 0), (29, "b", 4), (40, "b", 4)
+    assert life(text, *records) == [
+        "pending 0 Minor", "firing 5 Minor", "kept 7 Minor", "updated 12 Minor", "escalated 13 Severe",
+        "kept 20 Severe", "resolved 30 Severe",
+    ]  # fmt: skip
+
+
+def test_on_events_a_gap_longer_than_for_begins_anew() -> None:
+    text = READINGS + 'ALERT a ON reading(S, L) WHERE L > 5 TITLE "{S}" SEVERITY "Minor" FOR 4 s AFTER 6 s KEYED BY S.'
+    records = (0, "a", 9), (3, "a", 9), (8, "a", 9), (11, "a", 9), (15, "a", 9), (30, "a", 0)
+    assert life(text, *records) == [
+        "pending 0 Minor", "pending 3 Minor", "resolved 7 Minor",
+        "pending 8 Minor", "pending 11 Minor", "firing 15 Minor", "resolved 19 Minor",
+    ]  # fmt: skip
+
+
+def test_pending_time_survives_a_start(tmp_path: Path) -> None:
+    text = FLOOD + 'ALERT a ON flood(S) TITLE "{S}" SEVERITY "Minor" AFTER 10 s.'
+    with closing(Outbox(tmp_path / "alerts.db")) as outbox:
+        first = Served(text, outbox)
+        first.take((0, "a", 9), (4, "b", 4))
+        blob = first.engine.snapshot()
+    with closing(Outbox(tmp_path / "alerts.db")) as outbox:
+        second = Served(text, outbox, blob)
+        second.take((8, "b", 4), (12, "b", 4))
+        assert [f"{each.state} {each.time // SECOND}" for each in second.changes()] == ["pending 0", "firing 10"]
+
+
+@pytest.mark.parametrize(
+    "statement, message, hint",
+    [
+        ('ALERT a ON reading(S, L) TITLE "x".', "the alert `a` has no duration", "`FOR 3 h`"),
+        ('ALERT a ON reading(S, L) TITLE "x" FOR 3 h KEEP 1 h.', "`KEEP` is for alerts on fluents", "lengthen `FOR`"),
+        (
+            'ALERT a ON flood(S) TITLE "x" SEVERITY "Severe" ESCALATE "Minor" AFTER 1 h.',
+            'an alert escalates to a graver severity than "Severe", this is "Minor"',
+            "`Extreme`, `Severe`, `Moderate`",
+        ),
+        (
+            'ALERT a ON flood(S) TITLE "x" ESCALATE "Minor" AFTER 1 h, "Severe" AFTER 30 min.',
+            "this is not later than what is before it",
+            "times count from when the alert fired",
+        ),
+        (
+            'ALERT a ON reading(S, L) TITLE "x" FOR 3 h KEYED BY S LABELS level: L.',
+            "`L` of the label `level` is not in the key of the alert",
+            "`KEYED BY S, L`",
+        ),
+        ('ALERT a ON flood(S) TITLE "x" LABELS site: X.', "`X` of a label is not bound by the event", "name it in"),
+        (
+            'ALERT a ON flood(S) TITLE "x" LABELS severity: "high".',
+            "the label `severity` is one that every alert has",
+            "`alert_severity`",
+        ),
+        (
+            'ALERT a ON flood(S) TITLE "x" RUNBOOK "http://x.org/{S}".',
+            "a runbook is an address that begins with `https://`",
+            "the host is written out",
+        ),
+        ('ALERT a ON flood(S) TITLE "x" RUNBOOK "{S}".', "a runbook is an address that begins with `https://`", "host"),
+        (
+            'ALERT a ON flood(S) TITLE "x" RUNBOOK "https://{S}/x".',
+            "a runbook is an address that begins with `https://`",
+            "host",
+        ),
+    ],
+)
+def test_a_clause_that_cannot_be_meant_is_a_mistake(statement: str, message: str, hint: str) -> None:
+    with pytest.raises(CepError) as caught:
+        Engine.from_text(FLOOD + statement)
+    assert caught.value.message == message
+    assert caught.value.hint is not None and hint in caught.value.hint and caught.value.span is not None
+
+
+FEEDS = (
+    FLOOD
+    + """
+ALERT high ON flood(S) TITLE "{S}" SEVERITY "Minor" AFTER 5 s ESCALATE "Severe" AFTER 10 s
+    RUNBOOK "https://runbooks.example.org/flood?at={S}" LABELS team: "water", station: S, site: S.
+"""
+)
+FLOODED = (0, "a/b c", 9), (5, "x", 4), (15, "x", 4), (20, "a/b c", 0), (21, "x", 4)
+
+
+def flooded(outbox: Outbox) -> Sequence[OutboxEntry]:
+    before = outbox.last
+    Served(FEEDS, outbox).take(*FLOODED)
+    entries = outbox.after(before)
+    assert [entry.change.state for entry in entries] == ["pending", "firing", "escalated", "resolved"]
+    return entries
+
+
+class Taken:
+    """A receiver of whatever comes."""
+
+    most, lanes, states = 10, 1, False
+
+    def __init__(self) -> None:
+        self.changes: list[AlertChange] = []
+
+    def key(self, entry: OutboxEntry) -> str:
+        return entry.change.slot
+
+    def give(self, entries: Sequence[OutboxEntry]) -> None:
+        self.changes += [entry.change for entry in entries]
+
+    def again(self, entry: OutboxEntry, now: AlertChange) -> None:
+        self.changes.append(entry.change)
+
+    def rest(self, outbox: Outbox, sent: int) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def test_receivers_are_sent_nothing_before_an_alert_fires() -> None:
+    with closing(Outbox(None)) as outbox:
+        Served(FLOOD + 'ALERT a ON flood(S) TITLE "{S}" AFTER 5 s.', outbox).take((0, "a", 9), (4, "a", 0), (9, "b", 4))
+        flooded(outbox)
+        taken = Taken()
+        sender = Sender(outbox, "hook", taken, lambda *said, **more: None, start=True)
+        sender.start()
+        until = time.monotonic() + 20
+        while outbox.statuses()[0].cursor < outbox.last and time.monotonic() < until:
+            time.sleep(0.01)
+        sender.stop()
+        assert [change.state for change in taken.changes] == ["firing", "escalated", "resolved"]
+        assert [one.waiting for one in outbox.statuses()] == [0]
+
+
+def test_cap_begins_with_the_alert_that_fires() -> None:
+    with closing(Outbox(None)) as outbox:
+        pending, firing, escalated, over = (entry.change for entry in flooded(outbox))
+        assert cap.message(outbox, ORIGIN, pending.alert, 0) is None
+        kinds, references = [], []
+        for change in (firing, escalated, over):
+            message = cap.message(outbox, ORIGIN, change.alert, change.revision)
+            assert message is not None
+            root = etree.fromstring(message)
+            kinds.append(root.findtext("{*}msgType"))
+            references.append([one.split(",")[1] for one in (root.findtext("{*}references") or "").split()])
+            assert root.findtext("{*}info/{*}web") == "https://runbooks.example.org/flood?at=a%2Fb%20c"
+        assert kinds == ["Alert", "Update", "Cancel"]
+        assert references == [[], [firing.id], [firing.id, escalated.id]]
+
+
+def test_atom_links_to_a_message_and_to_the_runbook() -> None:
+    with closing(Outbox(None)) as outbox:
+        flooded(outbox)
+        entries = etree.fromstring(atom.newest_document(outbox, ORIGIN)).findall("{*}entry")
+        links = [[(link.get("rel"), link.get("title")) for link in entry.findall("{*}link")] for entry in entries]
+        assert links == [[("alternate", None), ("related", "Runbook")]] * 3 + [[("related", "Runbook")]]
+
+
+def test_alertmanager_knows_an_alert_by_its_labels() -> None:
+    """The labels are of the key, and the alert with a severity of before is over."""
+    with closing(Outbox(None)) as outbox:
+        _, firing, escalated, _ = (entry.change for entry in flooded(outbox))
+        made = alertmanager.alertmanager_alert(firing, ORIGIN, 30 * SECOND, 60)
+        assert made["labels"] == {
+            "alertname": "high", "severity": "minor", "program": "p.cep",
+            "team": "water", "station": "a/b c", "site": "a/b c",
+        }  # fmt: skip
+        annotations = made["annotations"]
+        assert isinstance(annotations, dict)
+        assert annotations["runbook_url"] == "https://runbooks.example.org/flood?at=a%2Fb%20c"
+        former = alertmanager.former(escalated)
+        assert [(each.severity, each.over) for each in former] == [("Minor", True)]
+
+
+def test_json_says_when_it_fired() -> None:
+    with closing(Outbox(None)) as outbox:
+        told = [document(entry.change) for entry in flooded(outbox)]
+        assert [each["fired"] for each in told] == [None, *["1970-01-01T00:00:05Z"] * 3]
+        assert {each["labels"]["team"] for each in told} == {"water"}
