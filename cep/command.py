@@ -35,6 +35,7 @@ from cep.app.terminal import (
     undeclared,
     warnings_of,
 )
+from cep.backtest.command import backtest
 from cep.core.errors import CepError, CepErrors
 from cep.server.command import serve
 from cep.testing.command import test
@@ -259,7 +260,7 @@ def plan(options: PlanOptions) -> None:
     say(explained(engine.plan, engine.chained, answers=engine.answers, written=None if lars is None else lars.rules))
 
 
-for command in (infer, check, convert, plan, run, test, explain, serve, completion):
+for command in (infer, check, convert, plan, run, test, backtest, explain, serve, completion):
     shown = "Print a program of another dialect in our own language." if command is convert else None
     app.command(cls=Sectioned if command not in (check, convert, plan) else WithoutRecords, short_help=shown)(command)
 app.add_typer(knowing, name="knowledge", help="What knowledge holds.", short_help="What knowledge holds.")

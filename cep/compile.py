@@ -246,11 +246,22 @@ def compiled(text: str, name: str, options: CompileOptions) -> CompiledProgram:
 
 
 def _compiled(program: ReadProgram, options: CompileOptions) -> CompiledProgram:
-    tables, source = options.facts or {}, source_of(options.knowledge)
     tree = program.tree
     if program.together is not None and program.together.untyped:
+        source = source_of(options.knowledge)
         tree = program.together.typed(lambda part: _types(part, options, source))
-    every, rules, planned, bound = _planned(tree, options, source)
+    return compiled_rules(program, tree, lowered(tree, options), options)
+
+
+def lowered(tree: SyntaxTree, options: CompileOptions) -> Rules:
+    """Return the rules of a tree, with what is wrong in them."""
+    return lower(tree, policy_choice(options.policy), options.types or {}, options.facts or {})
+
+
+def compiled_rules(program: ReadProgram, tree: SyntaxTree, every: Rules, options: CompileOptions) -> CompiledProgram:
+    """Return the plan of lowered rules. `program`, `tree`: what they were lowered from. Raises CepError."""
+    tables, source = options.facts or {}, source_of(options.knowledge)
+    rules, planned, bound = _planned(every, options, source)
     planned = replace(planned, warnings=(*planned.warnings, *program.parameters.warnings()))
     if rules.alerts and not options.alerts:  # checked, and not made
         planned = alerts_left_out(planned)
@@ -274,12 +285,9 @@ def _compiled(program: ReadProgram, options: CompileOptions) -> CompiledProgram:
     )
 
 
-def _planned(
-    tree: SyntaxTree, options: CompileOptions, source: KnowledgeSource | None
-) -> tuple[Rules, Rules, Plan, Binding]:
-    """The rules of a tree as they were lowered, with what is wrong in them, and their plan. Raises CepError."""
+def _planned(every: Rules, options: CompileOptions, source: KnowledgeSource | None) -> tuple[Rules, Plan, Binding]:
+    """Return lowered rules with what is wrong in what they ask, and their plan. Raises CepError."""
     tables, types = options.facts or {}, options.types
-    every = lower(tree, policy_choice(options.policy), types or {}, tables)
     pool = Pool()
     known = ask(every, source, tables, pool)
     rules = replace(every, errors=(*every.errors, *known.errors))
@@ -289,12 +297,12 @@ def _planned(
         planned = plan(checked, statics.relations, pool, frozenset(types or ()), tables)
     except CepError as error:
         raise CepErrors(_all(rules, known, error)) from None
-    return every, rules, planned, Binding(pool, known, statics)
+    return rules, planned, Binding(pool, known, statics)
 
 
 def _types(tree: SyntaxTree, options: CompileOptions, source: KnowledgeSource | None) -> dict[str, list[str]]:
     """The types of all events of a tree."""
-    _, _, planned, _ = _planned(tree, options, source)
+    _, planned, _ = _planned(lowered(tree, options), options, source)
     return {name: [each.type for each in schema.attributes] for name, schema in planned.schemas.items()}
 
 

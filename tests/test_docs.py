@@ -71,6 +71,7 @@ PAGES = (
     DOCS / "revision.md",
     DOCS / "lars.md",
     DOCS / "testing.md",
+    DOCS / "backtest.md",
 )
 ALL_PAGES = (
     README,

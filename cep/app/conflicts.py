@@ -32,6 +32,7 @@ READ: Mapping[str, str] = {
     "shapes": "a file of shapes",
     "token_file": "the file of the token",
     "sparql": "the query",
+    "labels": "the file of labels",
 }
 """The parameters that name what is read, and what messages call it."""
 WRITTEN: Mapping[str, str] = {

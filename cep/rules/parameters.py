@@ -134,6 +134,10 @@ class Parameter:
             case _:
                 return text
 
+    def of(self, value: Value) -> Parameter:
+        """Return the parameter with another value of its type."""
+        return replace(self, value=Constant(value, self.type))
+
     def with_value(self, given: object, prefixes: Mapping[str, str], called: str) -> Parameter:
         """Return the parameter with another value: text, or a value of its type. `called`: for messages.
 
@@ -143,7 +147,7 @@ class Parameter:
         if not self.allows(value):
             hint = f"`{self.name}` may be {'one of ' if self.choices is not None else ''}{self.domain}"
             raise CepError(f"{called}: {self.written(value)} is out of range", hint=hint, code="option")
-        return replace(self, value=Constant(value, self.type))
+        return self.of(value)
 
 
 class Parameters:

@@ -1,0 +1,174 @@
+"""The command `cep backtest`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from typer import Option
+
+from cep.app.cli_help import INPUT, OUTPUT
+from cep.app.cli_options import (
+    DialectOptions,
+    EvaluationOptions,
+    InputFormat,
+    Inputs,
+    KnowledgeOptions,
+    ParameterOptions,
+    RuleFiles,
+)
+from cep.app.command_line import takes
+from cep.app.durations import refuse
+from cep.app.terminal import announce_compiling, say
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryOptions:
+    """The records of the past."""
+
+    PANEL: ClassVar = INPUT
+
+    inputs: Inputs = ()
+    format: InputFormat = None
+    lateness: Annotated[
+        str | None,
+        Option(
+            metavar="DURATION", help="Take records as they stand, so much out of order: detections come that later."
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreOptions:
+    """How detections are held against labels."""
+
+    PANEL: ClassVar = "Scoring"
+
+    labels: Annotated[
+        str | None,
+        Option(metavar="FILE", help="The incidents, `start,end` and the key: csv, parquet, json; NAB's windows."),
+    ] = None
+    detect: Annotated[
+        str | None, Option(metavar="NAME", help="The event, or the alert, whose occurrences are detections.")
+    ] = None
+    key: Annotated[
+        tuple[str, ...],
+        Option(metavar="ATTRIBUTE", help="What tells incidents apart, in events and labels. Repeatable."),
+    ] = ()
+    merge: Annotated[
+        str | None,
+        Option(
+            metavar="DURATION",
+            help="Detections of a key no further apart are one episode. Default: the longest window of the rule.",
+        ),
+    ] = None
+    before: Annotated[str, Option(metavar="DURATION", help="An episode hits a label that begins so much later.")] = "0"
+    after: Annotated[str, Option(metavar="DURATION", help="An episode hits a label that ended so long ago.")] = "0"
+    flapping: Annotated[
+        str | None, Option(metavar="DURATION", help="Report the share of episodes that are shorter.")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridOptions:
+    """The values of parameters that are tried, and which are chosen."""
+
+    PANEL: ClassVar = "Grids"
+
+    grid: Annotated[
+        tuple[str, ...],
+        Option(metavar="NAME[=VALUES]", help="Try the values of a parameter: its range, or `Hot=6,7,8`. Repeatable."),
+    ] = ()
+    points: Annotated[
+        int | None, Option(metavar="N", min=1, help="Try up to so many points; without it, up to 10,000.")
+    ] = None
+    choose: Annotated[
+        str | None,
+        Option(
+            metavar="FIGURE",
+            help="Choose the point that is best by it: recall, precision, lead, lead_worst, quiet, load, load_busiest "
+            "or flapping.",
+        ),
+    ] = None
+    subject_to: Annotated[
+        tuple[str, ...],
+        Option(metavar="CONDITION", help="Choose only among points that pass it: `load <= 1/d`. Repeatable."),
+    ] = ()
+    holdout: Annotated[
+        str | None,
+        Option(
+            metavar="TIME",
+            help="Choose by what is before it, and report both parts. Default: the start of the label at two thirds.",
+        ),
+    ] = None
+    write: Annotated[bool, Option(help="Write the chosen values into the PARAM lines of the program.")] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormOptions:
+    """How the result is printed."""
+
+    PANEL: ClassVar = OUTPUT
+
+    json: Annotated[bool, Option("--json", help="Print all figures as JSON.")] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacktestOptions:
+    """The options of `cep backtest`."""
+
+    rules: RuleFiles
+    history: HistoryOptions
+    scores: ScoreOptions
+    grids: GridOptions
+    form: FormOptions
+    dialect: DialectOptions
+    parameters: ParameterOptions
+    evaluation: EvaluationOptions
+    knowledge: KnowledgeOptions
+
+    def check(self) -> None:
+        """CepError: an option is missing, or does not go with another."""
+        if not self.history.inputs:
+            raise refuse("there is no --input", "name the history: `--input history.parquet`")
+        if self.scores.labels is None:
+            raise refuse("there are no --labels", "name a file of incidents: `--labels labels.csv`")
+        if self.scores.detect is None:
+            raise refuse("there is no --detect", "name the event or alert that detects: `--detect warming`")
+        if self.grids.choose is None:
+            for option, value in (
+                ("--subject-to", self.grids.subject_to),
+                ("--holdout", self.grids.holdout),
+                ("--write", self.grids.write),
+            ):
+                if value:
+                    raise refuse(f"{option} is for --choose", "`--choose recall`")
+        elif not self.grids.grid:
+            raise refuse("--choose: there is no --grid to choose from", "`--grid Hot`")
+
+
+@takes(BacktestOptions)
+def backtest(options: BacktestOptions) -> int:
+    """Score rules against incidents of the past, and tune them.
+
+    \b
+      cep backtest rules.cep -i history.parquet --labels labels.csv \\
+          --detect warming --key fridge
+      cep backtest rules.cep -i history.parquet --labels labels.csv \\
+          --detect warming --key fridge --grid Hot --grid Patience=10min,20min \\
+          --choose recall --subject-to 'load <= 1/d' --write
+
+    It reports recall, precision, lead time and load. With --grid all points are run in one pass over the history.
+    """
+    from cep.backtest.report import as_json, lines
+    from cep.backtest.search import Search
+
+    options.check()
+    announce_compiling()
+    search = Search.of(options)
+    result = search.run()
+    say(as_json(result) if options.form.json else "\n".join(lines(result)))
+    if options.grids.write and result.chosen is not None:
+        for path in search.write(result.chosen):
+            say(f"{path}: updated")
+    return 0 if options.grids.choose is None or result.chosen is not None else 1

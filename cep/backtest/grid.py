@@ -1,0 +1,202 @@
+"""Grids of parameters, and the point of a grid that is chosen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from math import inf
+
+from cep.backtest.scoring import DAY, Figures
+from cep.core.errors import CepError
+from cep.core.literals import UNITS
+from cep.core.suggest import did_you_mean
+from cep.rules.parameters import NUMERIC, Parameter, Parameters, Value
+from connectors.times import of_duration
+
+MOST_POINTS = 10_000
+"""Points of a grid that are tried unless somebody asks for more."""
+
+HIGHER = ("recall", "precision", "lead", "lead_worst", "quiet")
+LOWER = ("load", "load_busiest", "flapping")
+FIGURES = (*HIGHER, *LOWER)
+"""The figures that can be chosen by; of the first ones more is better, of the others less."""
+_DURATIONS = ("lead", "lead_worst", "quiet")
+_LOADS = ("load", "load_busiest")
+_BOUND = re.compile(r"\s*([a-z_]+)\s*(<=|>=|<|>|=)\s*(.+?)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A parameter of a grid with the values that are tried."""
+
+    parameter: Parameter
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A condition on a figure: `load <= 1/d`. An undefined figure passes no condition."""
+
+    text: str
+    figure: str
+    operator: str
+    value: float
+
+    def allows(self, figures: Figures) -> bool:
+        """Return True if the figures pass."""
+        own = getattr(figures, self.figure)
+        if own is None:
+            return False
+        tests: Mapping[str, Callable[[float, float], bool]] = {
+            "<=": float.__le__,
+            ">=": float.__ge__,
+            "<": float.__lt__,
+            ">": float.__gt__,
+            "=": float.__eq__,
+        }
+        return tests[self.operator](float(own), self.value)
+
+
+def read_axis(text: str, parameters: Parameters) -> Axis:
+    """Read `Hot`, or `Hot=6,7,8`. CepError: there is no such parameter, or it has no values to try."""
+    name, equals, listed = text.partition("=")
+    name = name.strip()
+    parameter = parameters.by_name.get(name)
+    if parameter is None:
+        known = list(parameters.by_name)
+        hint = "declare it: `PARAM Hot = 7.0 IN 5..12 STEP 0.5.`"
+        if known:
+            hint = did_you_mean(name, known) or f"it has {', '.join(f'`{each}`' for each in known)}"
+        raise CepError(f"--grid: the program has no parameter `{name}`", hint=hint, code="option")
+    if equals:
+        words = [each.strip() for each in listed.split(",")]
+        values = [parameter.with_value(each, parameters.prefixes, f"--grid {name}").value.value for each in words]
+        return Axis(parameter, tuple(dict.fromkeys(values)))
+    return Axis(parameter, _own_values(parameter))
+
+
+def _own_values(parameter: Parameter) -> tuple[Value, ...]:
+    if parameter.choices is not None:
+        return parameter.choices
+    example = f"`--grid {parameter.name}={parameter.written(parameter.default.value)},...`"
+    if parameter.type == "bool":
+        return (False, True)
+    if parameter.low is None or parameter.high is None:
+        message = f"--grid: `{parameter.name}` has no range whose values could be tried"
+        raise CepError(message, hint=f"name the values: {example}", code="option")
+    if parameter.step is None or parameter.type not in NUMERIC:
+        message = f"--grid: the range of `{parameter.name}` has no STEP"
+        raise CepError(message, hint=f"give it one, or name the values: {example}", code="option")
+    low, high, step = (Fraction(str(each)) for each in (parameter.low, parameter.high, parameter.step))
+    count = int((high - low) / step) + 1
+    kind = float if parameter.type == "float" else int
+    return tuple(kind(low + place * step) for place in range(count))
+
+
+def points_of(axes: Sequence[Axis]) -> list[tuple[Value, ...]]:
+    """Return all combinations of the values of axes."""
+    return list(product(*(axis.values for axis in axes)))
+
+
+def read_bound(text: str) -> Bound:
+    """Read `load <= 1/d`, `precision >= 0.8`, `lead >= 10 min`. CepError: it is no condition on a figure."""
+    match = _BOUND.fullmatch(text)
+    if match is None:
+        raise CepError(f"--subject-to: `{text}` is not a condition", hint="`load <= 1/d`", code="option")
+    figure = read_figure(match[1], "--subject-to")
+    return Bound(text.strip(), figure, match[2], _figure_value(figure, match[3], text))
+
+
+def read_figure(name: str, option: str) -> str:
+    """Return the name of a figure. CepError: there is no such figure."""
+    if name not in FIGURES:
+        hint = did_you_mean(name, FIGURES) or f"the figures are {', '.join(FIGURES)}"
+        raise CepError(f"{option}: there is no figure `{name}`", hint=hint, code="option")
+    return name
+
+
+def _figure_value(figure: str, text: str, whole: str) -> float:
+    try:
+        if figure in _DURATIONS:
+            return float(of_duration(text))
+        if figure in _LOADS:
+            number, slash, unit = text.partition("/")
+            size = {"w": 7 * DAY, **UNITS}[unit.strip()] if slash else DAY
+            return float(number) * DAY / size
+        if text.endswith("%"):
+            return float(text[:-1]) / 100
+        return float(text)
+    except (KeyError, ValueError):
+        example = {"lead": "10 min", "lead_worst": "0 s", "quiet": "1 d"}.get(
+            figure, "1/d" if figure in _LOADS else "0.8"
+        )
+        hint = f"`{figure} {'<=' if figure in LOWER else '>='} {example}`"
+        raise CepError(f"--subject-to: `{whole}` is not a condition", hint=hint, code="option") from None
+
+
+def rank(figure: str, figures: Figures) -> float:
+    """Return a number that is the larger the better a figure is; an undefined one is the worst."""
+    own = getattr(figures, figure)
+    if own is None:
+        return -inf
+    return float(own) if figure in HIGHER else -float(own)
+
+
+def choose(
+    axes: Sequence[Axis],
+    points: Sequence[tuple[Value, ...]],
+    figures: Sequence[Figures],
+    figure: str,
+    bounds: Sequence[Bound],
+) -> int | None:
+    """Return the number of the best point that passes the bounds; None: none passes.
+
+    Among equals the lowest load wins, then the point nearest to the defaults, then the first.
+    """
+    allowed = [number for number, each in enumerate(figures) if all(bound.allows(each) for bound in bounds)]
+
+    def order(number: int) -> tuple[float, float, float, int]:
+        load = figures[number].load
+        return -rank(figure, figures[number]), inf if load is None else load, _distance(axes, points[number]), number
+
+    return min(allowed, key=order, default=None)
+
+
+def _distance(axes: Sequence[Axis], point: Sequence[Value]) -> float:
+    """Return how far a point is from the defaults: the sum over axes, each from 0 to 1 over its values."""
+    return sum(_apart(axis, value) for axis, value in zip(axes, point))
+
+
+def _apart(axis: Axis, value: Value) -> float:
+    default = axis.parameter.default.value
+    if axis.parameter.type not in (*NUMERIC, "time"):
+        return float(value != default)
+    numbers = [float(each) for each in (*axis.values, default)]
+    spread = max(numbers) - min(numbers)
+    return abs(float(value) - float(default)) / spread if spread else 0.0
+
+
+def front(figures: Sequence[Figures], figure: str) -> list[int]:
+    """Return the numbers of the points that no other one beats both in a figure and in load (Pareto), by load."""
+    loads = [inf if each.load is None else each.load for each in figures]
+    ranks = [rank(figure, each) for each in figures]
+    best, found = -inf, []
+    for number in sorted(range(len(figures)), key=lambda each: (loads[each], -ranks[each], each)):
+        if ranks[number] > best:
+            best = ranks[number]
+            found.append(number)
+    return found
+
+
+def at_edge(axes: Sequence[Axis], point: Sequence[Value]) -> list[str]:
+    """Return the names of numeric parameters whose value is the first or last that was tried."""
+    found = []
+    for axis, value in zip(axes, point):
+        if axis.parameter.type in (*NUMERIC, "time") and len(axis.values) > 2:
+            ordered = sorted(axis.values, key=float)
+            if value in (ordered[0], ordered[-1]):
+                found.append(axis.parameter.name)
+    return found

@@ -1,0 +1,150 @@
+"""Labels of incidents from CSV, Parquet, JSON and NAB's windows."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from cep.backtest.scoring import Key, Label
+from cep.core.errors import CepError, reason_of
+from cep.core.literals import read_instant
+from cep.core.schema import Attribute
+from cep.core.suggest import did_you_mean, missing
+
+_OFFSET = re.compile(r"(?:Z|[+-]\d\d:?\d\d)$", re.IGNORECASE)
+
+
+def read_labels(path: Path, keys: Sequence[Attribute], unit: Fraction | None) -> list[Label]:
+    """Read labels, sorted by start. `keys`: the attributes that tell the keys of detections apart; an empty cell, and
+    `null`, is a label of every key. CepError: the file cannot be read, or says what no label says."""
+    rows = _rows(path, keys)
+    labels: list[tuple[Label, int]] = []
+    zones: dict[bool, int] = {}
+    for number, row in enumerate(rows, 1):
+        for name in ("start", "end"):
+            if row.get(name) is None:
+                raise _error(path, number, f"`{name}` is missing")
+            if isinstance(row[name], str) and not row[name].strip().removeprefix("-").replace(".", "", 1).isdigit():
+                zones.setdefault(_OFFSET.search(row[name].strip()) is not None, number)
+        start, end = (_time(path, number, name, row[name], unit) for name in ("start", "end"))
+        if end < start:
+            raise _error(path, number, f"the label ends at `{row['end']}`, before it starts at `{row['start']}`")
+        labels.append((Label(start, end, _key(path, number, row, keys)), number))
+    if len(zones) == 2:
+        message = f"the time of label {zones[True]} has an offset, and that of label {zones[False]} has none"
+        hint = "write all times with an offset, or none: they are UTC then"
+        raise CepError(f"{path}: {message}", hint=hint, code="labels")
+    if not labels:
+        raise CepError(f"{path}: there are no labels", hint="a row for each incident: `start,end`", code="labels")
+    labels.sort(key=lambda each: (each[0].start, each[0].end, each[1]))
+    _refuse_overlaps(path, labels)
+    return [label for label, _ in labels]
+
+
+def _refuse_overlaps(path: Path, labels: Sequence[tuple[Label, int]]) -> None:
+    latest: dict[Key | None, tuple[Label, int]] = {}
+    for label, number in labels:
+        before = latest.get(label.key)
+        if before is not None and label.start <= before[0].end:
+            message = f"labels {before[1]} and {number} overlap, and are of one key"
+            raise CepError(f"{path}: {message}", hint="write them as one label", code="labels")
+        if before is None or label.end > before[0].end:
+            latest[label.key] = (label, number)
+
+
+def _error(path: Path, number: int, message: str, hint: str | None = None) -> CepError:
+    return CepError(f"{path}: label {number}: {message}", hint=hint, code="labels")
+
+
+def _time(path: Path, number: int, name: str, value: Any, unit: Fraction | None) -> int:
+    try:
+        return read_instant(str(value), unit)
+    except CepError as error:
+        raise _error(path, number, f"{name}: {error.message}", error.hint) from None
+
+
+def _key(path: Path, number: int, row: Mapping[str, Any], keys: Sequence[Attribute]) -> Key | None:
+    values = [row.get(each.name) for each in keys]
+    if all(each is None or each == "" for each in values):
+        return None
+    return tuple(_value(path, number, each, value) for each, value in zip(keys, values))
+
+
+def _value(path: Path, number: int, attribute: Attribute, value: Any) -> object:
+    """Return a value of a key as the attribute's type has it."""
+    if value is None or value == "":
+        hint = "a label of every key has no value of any column of the key"
+        raise _error(path, number, f"`{attribute.name}` is missing", hint)
+    try:
+        match attribute.type:
+            case "int":
+                return int(value)
+            case "float":
+                return float(value)
+            case "bool":
+                return value if isinstance(value, bool) else {"true": True, "false": False}[str(value).lower()]
+    except (KeyError, ValueError):
+        raise _error(path, number, f"`{attribute.name}` is of type {attribute.type}, `{value}` is not") from None
+    return str(value)
+
+
+def _rows(path: Path, keys: Sequence[Attribute]) -> list[dict[str, Any]]:
+    try:
+        rows = _read(path, keys)
+    except OSError as error:
+        hint = missing(path) if isinstance(error, FileNotFoundError) else None
+        reason = "no such file" if isinstance(error, FileNotFoundError) else reason_of(error)
+        raise CepError(f"--labels {path}: {reason}", hint=hint, code="option") from None
+    except (pl.exceptions.PolarsError, ValueError) as error:
+        raise CepError(f"--labels {path}: {str(error).splitlines()[0]}", code="labels") from None
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    for name in ("start", "end", *(each.name for each in keys)):
+        if rows and name not in columns:
+            listed = ", ".join(f"`{each}`" for each in columns)
+            hint = did_you_mean(name, columns) or f"its columns are {listed}"
+            if name not in ("start", "end"):
+                hint += "; a label of every key leaves the cell empty"
+            raise CepError(f"{path}: labels have no column `{name}`", hint=hint, code="labels")
+    return rows
+
+
+def _read(path: Path, keys: Sequence[Attribute]) -> list[dict[str, Any]]:
+    match path.suffix.lower():
+        case ".csv" | ".tsv":
+            separator = "\t" if path.suffix.lower() == ".tsv" else ","
+            return pl.read_csv(path, separator=separator, infer_schema=False).to_dicts()
+        case ".parquet":
+            table = pl.read_parquet(path)
+            return [{name: _plain(value) for name, value in row.items()} for row in table.to_dicts()]
+        case ".json" | ".jsonl" | ".ndjson":
+            text = path.read_text(encoding="utf-8-sig")
+            if path.suffix.lower() == ".json":
+                return _of_json(json.loads(text), keys)
+            return _of_json([json.loads(line) for line in text.splitlines() if line.strip()], keys)
+    raise ValueError(f"`{path.suffix}` is not a format of labels: csv, tsv, parquet, json or jsonl")
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if hasattr(value, "isoformat") else value
+
+
+def _of_json(found: Any, keys: Sequence[Attribute]) -> list[dict[str, Any]]:
+    """Return rows of a list of records, or of NAB's `{name: [[start, end], ...]}`, of which the name is the key."""
+    if isinstance(found, dict):
+        rows = []
+        for name, windows in found.items():
+            for window in windows:
+                if not isinstance(window, list) or len(window) != 2:
+                    raise ValueError(f"`{name}`: a window is `[start, end]`")
+                own = {keys[0].name: name} if len(keys) == 1 else {}
+                rows.append({"start": window[0], "end": window[1], **own})
+        return rows
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise ValueError("labels are a list of records, or NAB's windows by name")
+    return found

@@ -1,0 +1,194 @@
+"""A backtest as text for a terminal of 80 columns, and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from cep.backtest.grid import HIGHER, Axis, at_edge, front, rank
+from cep.backtest.scoring import Figures
+from cep.backtest.search import BacktestResult, Parts
+from cep.core.literals import say_duration, write_time
+from cep.rules.parameters import Value
+from cep.runtime.run_stats import count
+
+SHOWN = 20
+"""How many points of a grid are printed."""
+ROWS = ("recall", "precision", "lead", "lead_worst", "load", "load_busiest", "quiet", "flapping")
+TITLES = {
+    "recall": "recall",
+    "precision": "precision",
+    "lead": "lead time, median",
+    "lead_worst": "lead time, worst tenth",
+    "load": "load",
+    "load_busiest": "load, busiest key",
+    "quiet": "longest quiet",
+    "flapping": "flapping",
+}
+
+
+def lines(result: BacktestResult) -> Iterator[str]:
+    """Yield the report, line by line."""
+    stats = result.history.stats
+    days = f"{write_time(result.history.since)} to {write_time(result.history.until)}"
+    yield f"history   {days}"
+    yield f"          {count(stats.records, 'record')}, {count(stats.dead.total(), 'dead letter')}"
+    yield f"labels    {len(result.labels)}" + _divided(result)
+    apart = "the longest window of their rule" if result.merge is None else say_duration(result.merge)
+    yield f"episodes  detections of `{result.detect}` at most {apart} apart"
+    yield ""
+    if not result.axes:
+        yield from _figures(result.parts[0])
+        return
+    yield from _points(result)
+    if result.figure is not None:
+        yield ""
+        yield from _choice(result)
+
+
+def _divided(result: BacktestResult) -> str:
+    if result.holdout is None:
+        return ""
+    before = sum(each.start < result.holdout for each in result.labels)
+    return f", {before} of them before the holdout, {write_time(result.holdout)}"
+
+
+def _figures(parts: Parts) -> Iterator[str]:
+    columns = [("all", parts.whole)]
+    if parts.before is not None and parts.after is not None:
+        columns += [("before", parts.before), ("from the holdout on", parts.after)]
+        yield f"{'':23}" + "".join(f"{title:19}" for title, _ in columns).rstrip()
+    for name in ROWS:
+        if all(name == "flapping" and figures.flapping is None for _, figures in columns):
+            continue
+        texts = [_text(name, figures, len(columns) == 1) for _, figures in columns]
+        yield f"{TITLES[name]:23}" + "".join(f"{text:19}" for text in texts).rstrip()
+
+
+def _text(name: str, figures: Figures, long: bool) -> str:
+    own = getattr(figures, name)
+    if own is None:
+        return "undefined" + (" (no episodes)" if long and name == "precision" and not figures.episodes else "")
+    if name in ("lead", "lead_worst", "quiet"):
+        return say_duration(round(own))
+    if name in ("load", "load_busiest"):
+        return f"{own:.3g}/d"
+    if name == "flapping":
+        return f"{100 * own:.0f} %"
+    hits, of = (figures.hit, figures.labels) if name == "recall" else (figures.hitting, figures.episodes)
+    interval = figures.recall_interval if name == "recall" else figures.precision_interval
+    text = f"{hits} of {of}, {100 * own:.0f} %"
+    if long and interval is not None:
+        text += f" (95 %: {100 * interval[0]:.0f} to {100 * interval[1]:.0f} %)"
+    return text
+
+
+def _points(result: BacktestResult) -> Iterator[str]:
+    """A table of the best points: by the figure that is chosen by, or in their order."""
+    judged = _judged(result)
+    order = list(range(len(result.points)))
+    if result.figure is not None:
+        figure = result.figure
+        order.sort(key=lambda each: (-rank(figure, judged[each]), judged[each].load or 0, each))
+        order.sort(key=lambda each: not all(bound.allows(judged[each]) for bound in result.bounds))
+    names = [axis.parameter.name for axis in result.axes]
+    rows = [
+        [
+            *_values(result.axes, result.points[each]),
+            *(_text(name, judged[each], False) for name in ROWS[:3]),
+            _text("load", judged[each], False),
+        ]
+        for each in order[:SHOWN]
+    ]
+    head = [*names, "recall", "precision", "lead time", "load"]
+    widths = [max(len(row[place]) for row in [head, *rows]) for place in range(len(head))]
+    for row in [head, *rows]:
+        yield "  ".join(f"{text:{width}}" for text, width in zip(row, widths)).rstrip()
+    if (rest := len(order) - SHOWN) > 0:
+        yield f"{count(rest, 'more point')}: `--json` has all"
+    best = front(judged, result.figure if result.figure in HIGHER[:2] else "recall")
+    told = [
+        ", ".join(f"{name} {text}" for name, text in zip(names, _values(result.axes, result.points[each])))
+        for each in best
+    ]
+    yield ""
+    yield (
+        "no other point has more recall and less load than"
+        if result.figure != "precision"
+        else ("no other point has more precision and less load than")
+    )
+    for text in told[:SHOWN]:
+        yield f"  {text}"
+    if (rest := len(told) - SHOWN) > 0:
+        yield f"  and {rest} more"
+
+
+def _judged(result: BacktestResult) -> list[Figures]:
+    return [each.whole if each.before is None else each.before for each in result.parts]
+
+
+def _values(axes: Sequence[Axis], point: Sequence[Value]) -> list[str]:
+    return [axis.parameter.written(value) for axis, value in zip(axes, point)]
+
+
+def _choice(result: BacktestResult) -> Iterator[str]:
+    conditions = " and ".join(each.text for each in result.bounds)
+    if result.chosen is None:
+        yield f"no point passes {conditions}"
+        return
+    point = result.points[result.chosen]
+    names = [axis.parameter.name for axis in result.axes]
+    told = ", ".join(f"{name} = {text}" for name, text in zip(names, _values(result.axes, point)))
+    yield f"chosen by {result.figure}{f' with {conditions}' if conditions else ''}, before the holdout: {told}"
+    parts = result.parts[result.chosen]
+    yield from _figures(parts)
+    for warning in warnings(result):
+        yield f"warning: {warning}"
+
+
+def warnings(result: BacktestResult) -> list[str]:
+    """Return what makes a choice doubtful."""
+    if result.chosen is None:
+        return []
+    found = []
+    before = _judged(result)[result.chosen]
+    if before.hit == 1:
+        found.append("the choice rests on a single incident")
+    for name in at_edge(result.axes, result.points[result.chosen]):
+        found.append(f"the chosen `{name}` is at the edge of the values that were tried")
+    return found
+
+
+def as_json(result: BacktestResult) -> str:
+    """Return the whole result as JSON; durations are seconds."""
+    axes = [axis.parameter for axis in result.axes]
+    points = []
+    for number, (point, parts) in enumerate(zip(result.points, result.parts)):
+        values = {each.name: each.of(value).given for each, value in zip(axes, point)}
+        own: dict[str, Any] = {"params": values, "all": _json(parts.whole)}
+        if parts.before is not None and parts.after is not None:
+            own |= {"before": _json(parts.before), "after": _json(parts.after)}
+        points.append(own | ({"chosen": True} if number == result.chosen else {}))
+    stats = result.history.stats
+    told: dict[str, Any] = {
+        "from": write_time(result.history.since),
+        "to": write_time(result.history.until),
+        "records": stats.records,
+        "dead": stats.dead.total(),
+        "labels": len(result.labels),
+        "merge": None if result.merge is None else result.merge / 1_000_000,
+        "holdout": None if result.holdout is None else write_time(result.holdout),
+        "points": points,
+        "warnings": warnings(result),
+    }
+    return json.dumps(told, ensure_ascii=False, indent=2)
+
+
+def _json(figures: Figures) -> dict[str, Any]:
+    found = asdict(figures)
+    for name in ("lead", "lead_worst", "quiet"):
+        if found[name] is not None:
+            found[name] /= 1_000_000
+    return found | {"recall_interval": figures.recall_interval, "precision_interval": figures.precision_interval}

@@ -1,0 +1,275 @@
+"""A backtest: a program, a history and labels; the figures of one point, or of all points of a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+from time import process_time
+from typing import TYPE_CHECKING
+
+from cep.app.cli_options import InputOptions
+from cep.app.durations import duration, instant, refuse
+from cep.app.opening import ProgramSource, open_batches
+from cep.app.pipeline import Interrupt
+from cep.backtest.grid import MOST_POINTS, Axis, Bound, choose, points_of, read_axis, read_bound, read_figure
+from cep.backtest.history import History, detections_of
+from cep.backtest.labels import read_labels
+from cep.backtest.scoring import Figures, Key, Label, Scoring, Times, halves, holdout_of, score
+from cep.compile import CompiledProgram
+from cep.core.errors import CepError
+from cep.core.literals import say_duration
+from cep.core.schema import Attribute, Schema
+from cep.core.suggest import did_you_mean
+from cep.language.reading import parameters_of
+from cep.plan.algebra import Rule
+from cep.plan.pattern import events, patterns
+from cep.rules.parameters import Parameters, Value
+from cep.runtime.fluent_records import inputs_of
+from cep.variants import compiled_variants
+from connectors.inputs import inputs
+from connectors.sources import Sources
+from connectors.time_format import number_size
+
+if TYPE_CHECKING:
+    from cep.backtest.command import BacktestOptions
+
+AT_ONCE = 500
+"""How many points are run in one pass."""
+ROWS = 1 << 18
+"""How many records are taken at a time."""
+Point = tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The figures of a point: of the whole history, and before and after the holdout, where there is one."""
+
+    whole: Figures
+    before: Figures | None = None
+    after: Figures | None = None
+
+
+@dataclass(slots=True)
+class BacktestResult:
+    """The figures of all points. `chosen`: the number of the point that was chosen, None: none."""
+
+    detect: str
+    axes: Sequence[Axis]
+    points: Sequence[Point]
+    parts: Sequence[Parts]
+    labels: Sequence[Label]
+    merge: int | None
+    history: History
+    figure: str | None = None
+    bounds: Sequence[Bound] = ()
+    holdout: int | None = None
+    chosen: int | None = None
+
+
+class Search:
+    """A program over its history, as options name them."""
+
+    def __init__(
+        self, options: BacktestOptions, source: ProgramSource, program: CompiledProgram, parameters: Parameters
+    ) -> None:
+        """Raises CepError."""
+        self.options, self.source, self.program, self.parameters = options, source, program, parameters
+        self.detect, schema, self.is_alert = _detected(program, options.scores.detect or "")
+        self.schemas = inputs_of(program.plan)
+        found = inputs(options.history.inputs, self.schemas, options.history.format)
+        for one in found:
+            if one.size is None:
+                raise refuse(f"--input {one.path}: a history is files", "save what comes live, then name the files")
+        self.unit = number_size(found, self.schemas)
+        self.key = [_attribute(schema, name) for name in options.scores.key]
+        self.labels = read_labels(Path(options.scores.labels or ""), self.key, self.unit)
+        scores = options.scores
+        merge = None if scores.merge is None else duration(scores.merge, "--merge")
+        flapping = None if scores.flapping is None else duration(scores.flapping, "--flapping")
+        self.merge = merge
+        if merge is None and self._window(program, self.detect) is None:
+            hint = "how far apart detections of one episode may be: `--merge 1h`"
+            raise refuse(f"--merge is missing: the rules of `{self.detect}` have no window", hint)
+        self.scoring = Scoring(
+            merge or 0, duration(scores.before, "--before"), duration(scores.after, "--after"), flapping
+        )
+        self.axes = [read_axis(each, parameters) for each in options.grids.grid]
+        names = [axis.parameter.name for axis in self.axes]
+        for name in names:
+            if names.count(name) > 1:
+                raise refuse(f"--grid: `{name}` is named twice", "name all its values at once")
+            if name in options.parameters.values:
+                raise refuse(f"--grid: `{name}` is set by --param as well", "leave one of them out")
+        grids = options.grids
+        self.figure = None if grids.choose is None else read_figure(grids.choose, "--choose")
+        self.bounds = [read_bound(each) for each in grids.subject_to]
+        self.lateness = duration(options.history.lateness or "0", "--lateness")
+
+    @classmethod
+    def of(cls, options: BacktestOptions) -> Search:
+        """Compile the program, and read the labels. CepError: an option is wrong."""
+        source = ProgramSource.read(
+            options.rules,
+            options.knowledge,
+            options.evaluation.policy,
+            options.dialect,
+            options.parameters,
+            distinct=options.evaluation.distinct,
+        )
+        compiling = source.options
+        parameters = parameters_of(source.text, source.name, compiling.files, compiling.dialect, compiling.params)
+        return cls(options, source, source.compiled(alerts=True), parameters)
+
+    def run(self) -> BacktestResult:
+        """Run the history through all points, and score each. CepError: there are too many points."""
+        number = prod(len(axis.values) for axis in self.axes)
+        most = self.options.grids.points or MOST_POINTS
+        if number > most:
+            self._refuse(number)
+        points = points_of(self.axes)
+        parts: list[Parts] = []
+        holdout, history = self._holdout(), None
+        for begin in range(0, len(points), AT_ONCE):
+            history, merges = self._pass(points[begin : begin + AT_ONCE])
+            scorings = [replace(self.scoring, merge=merge) for merge in merges]
+            parts += [self._score(*own, history, holdout) for own in zip(history.detections, scorings)]
+        assert history is not None, "there is a point at least"
+        result = BacktestResult(
+            self.detect, self.axes, points, parts, self.labels, self.merge, history, self.figure, self.bounds, holdout
+        )
+        if self.figure is not None:
+            judged = [each.whole if each.before is None else each.before for each in parts]
+            result.chosen = choose(self.axes, points, judged, self.figure, self.bounds)
+        return result
+
+    def write(self, chosen: int) -> list[Path]:
+        """Write the values of a point into the PARAM lines of the program; return the files that changed."""
+        point = points_of(self.axes)[chosen]
+        lines: dict[str, list[str]] = {}
+        changes = [
+            (axis.parameter.default.span, axis.parameter.written(value), axis.parameter.source)
+            for axis, value in zip(self.axes, point)
+            if value != axis.parameter.default.value
+        ]
+        for span, text, source in sorted(changes, key=lambda each: each[0], reverse=True):
+            file, line = source.place(span.line)
+            own = lines.setdefault(file, Path(file).read_text(encoding="utf-8").splitlines(keepends=True))
+            own[line - 1] = own[line - 1][: span.column - 1] + text + own[line - 1][span.end_column - 1 :]
+        for file, own in lines.items():
+            Path(file).write_text("".join(own), encoding="utf-8")
+        return [Path(file) for file in lines]
+
+    def _window(self, program: CompiledProgram, name: str) -> int | None:
+        """Return the longest window of the rules of an event or alert."""
+        target = next((each.event for each in program.alerts if self.is_alert and each.name == name), name)
+        return window_of(program.rules.rules, target)
+
+    def _pass(self, points: Sequence[Point]) -> tuple[History, list[int]]:
+        """Run points together; return what they found, and how far apart detections of an episode may be for each."""
+        params = [{axis.parameter.name: value for axis, value in zip(self.axes, point)} for point in points]
+        named = [self._texts(each) for each in params]
+        wanted, alerts = ([], [self.detect]) if self.is_alert else ([self.detect], [])
+        variants = compiled_variants(self.source.text, self.source.name, self.source.options, named, wanted, alerts)
+        running = replace(self.options.evaluation.engine, lateness=self.lateness)
+        reading = InputOptions(
+            inputs=self.options.history.inputs,
+            format=self.options.history.format,
+            lateness=self.options.history.lateness,
+        )
+        interrupt = Interrupt()
+        with interrupt.listening():
+            batches = open_batches(reading, ROWS, inputs_of(variants.program.plan), None, Sources(_say_nothing))
+            found = detections_of(variants, self.detect, [each.name for each in self.key], batches, interrupt, running)
+        if interrupt.signal:
+            raise KeyboardInterrupt
+        if self.merge is not None:
+            return found, [self.merge] * len(points)
+        names = [alerts[self.detect].name if alerts else own[self.detect] for alerts, own in variants.both]
+        return found, [self._window(variants.program, name) or 0 for name in names]
+
+    def _texts(self, values: Mapping[str, Value]) -> dict[str, object]:
+        """Return values in a form that `params` takes."""
+        return {name: self.parameters.by_name[name].of(value).given for name, value in values.items()}
+
+    def _score(self, own: Mapping[Key, Times], scoring: Scoring, history: History, holdout: int | None) -> Parts:
+        whole = score(own, self.labels, scoring, history.since, history.until)
+        if holdout is None:
+            return Parts(whole)
+        (early, before), (late, after) = halves(own, self.labels, holdout)
+        middle = min(max(holdout, history.since), history.until)
+        return Parts(
+            whole,
+            score(early, before, scoring, history.since, middle),
+            score(late, after, scoring, middle, history.until),
+        )
+
+    def _holdout(self) -> int | None:
+        """Return the time before which a point is chosen, None: nothing is chosen. CepError: there is none."""
+        if self.figure is None:
+            return None
+        if self.options.grids.holdout is not None:
+            return instant(self.options.grids.holdout, "--holdout", self.unit)
+        found = holdout_of(self.labels)
+        if found is None:
+            hint = "`--holdout TIME`, or more labels"
+            raise refuse(f"--choose: {len(self.labels)} labels cannot be divided into two parts", hint)
+        return found
+
+    def _refuse(self, number: int) -> None:
+        """Refuse too many points, with how long they would take by a run of the first one."""
+        first = tuple(axis.values[0] for axis in self.axes)
+        began = process_time()
+        self._pass([first])
+        took = (process_time() - began) * number
+        told = say_duration(max(round(took), 1) * 1_000_000)
+        hint = f"fewer values, or `--points {number}`: by a run of one point they take up to {told}"
+        most = self.options.grids.points or MOST_POINTS
+        raise CepError(f"--grid: {number:,} points are more than {most:,}", hint=hint, code="option")
+
+
+def window_of(rules: Iterable[Rule], event: str) -> int | None:
+    """Return the longest window of the rules that an event goes back to, in microseconds; None: they have none."""
+    by_event: dict[str, list[Rule]] = {}
+    for rule in rules:
+        by_event.setdefault(rule.event, []).append(rule)
+    waiting, seen, longest = [event], {event}, 0
+    while waiting:
+        for rule in by_event.get(waiting.pop(), ()):
+            for part in patterns(rule.body):
+                longest = max(longest, part.within or 0, part.properties().duration or 0)
+            more = set(events(rule.body)) - seen
+            seen |= more
+            waiting += sorted(more)
+    return longest or None
+
+
+def _say_nothing(source: str, text: str, /, *, lost: bool) -> None:
+    """Files are not lost on the way."""
+
+
+def _detected(program: CompiledProgram, name: str) -> tuple[str, Schema, bool]:
+    """Return the event or alert that detects, with its attributes. CepError: there is none."""
+    schemas = program.plan.schemas
+    derived = {rule.event for rule in program.rules.rules if schemas[rule.event].fluent is None}
+    tables = {table for alert in program.alerts for table in alert.tables}
+    known = sorted(each for each in derived - tables if each not in program.rules.helpers)
+    alert = next((each for each in program.alerts if each.name == name), None)
+    if name in known:
+        return name, schemas[name], False
+    if alert is not None:
+        return name, schemas[alert.table], True
+    names = [*known, *(each.name for each in program.alerts)]
+    if name in schemas and schemas[name].fluent is not None:
+        raise refuse(f"--detect: `{name}` is a fluent", f"name an event or an alert: {', '.join(names) or 'none'}")
+    hint = did_you_mean(name, names) or f"it derives {', '.join(f'`{each}`' for each in names) or 'nothing'}"
+    raise refuse(f"--detect: the program derives no `{name}`", hint)
+
+
+def _attribute(schema: Schema, name: str) -> Attribute:
+    names = [each.name for each in schema.attributes]
+    if name not in names:
+        hint = did_you_mean(name, names) or f"it has {', '.join(f'`{each}`' for each in names)}"
+        raise refuse(f"--key: `{schema.name}` has no attribute `{name}`", hint)
+    return schema.attributes[names.index(name)]

@@ -1,0 +1,230 @@
+"""A program in many variants, as one plan: values of parameters, or a change of a rule, for each.
+
+What means the same in two variants is one event, and the planner makes one goal of equal nodes. So all variants run in
+one pass over the input and share every operator whose result does not depend on what differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+from cep.compile import CompiledProgram, CompileOptions, ReadProgram, compiled_rules, lowered
+from cep.core.errors import CepError
+from cep.core.schema import Schema
+from cep.operators.answer_sets import AnswerSetPattern
+from cep.plan.algebra import Rule, Rules
+from cep.rules.alert import Alert
+from cep.rules.terms import Constant, Predicate, StaticRule
+
+T = TypeVar("T")
+_TEXTS = ("label", "span", "head_span")
+"""Fields that name no event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variants:
+    """A compiled program of many variants. `names`: of each variant the names that its wanted events have there;
+    `alerts`: of each variant its alerts by the names that the program gives them."""
+
+    program: CompiledProgram
+    names: Sequence[Mapping[str, str]]
+    alerts: Sequence[Mapping[str, Alert]]
+
+    @property
+    def both(self) -> list[tuple[Mapping[str, Alert], Mapping[str, str]]]:
+        """The alerts and the names of each variant."""
+        return list(zip(self.alerts, self.names))
+
+
+def compiled_variants(
+    text: str,
+    name: str,
+    options: CompileOptions,
+    params: Sequence[Mapping[str, object]],
+    events: Sequence[str],
+    alerts: Sequence[str] = (),
+) -> Variants:
+    """Compile a program once for each set of values of its parameters, as one.
+
+    `events`, `alerts`: those that are wanted; what none of these needs is left out. Raises CepError.
+    """
+    programs = [
+        ReadProgram.of(text, name, replace(options, params={**(options.params or {}), **each})) for each in params
+    ]
+    every = [lowered(program.tree, options) for program in programs]
+    return compiled_together(programs[0], every, options, events, alerts)
+
+
+def compiled_together(
+    program: ReadProgram, every: Sequence[Rules], options: CompileOptions, events: Sequence[str], alerts: Sequence[str]
+) -> Variants:
+    """Compile lowered variants of one program as one plan. Raises CepError."""
+    merge = _Merge()
+    names, own_alerts = [], []
+    for rules in every:
+        variant = _Variant(rules)
+        kept = [each for each in rules.alerts if each.name in alerts]
+        renamed = merge.add(variant, [*events, *(table for each in kept for table in each.tables)])
+        names.append({event: renamed[event] for event in events})
+        own_alerts.append(merge.add_alerts(kept, renamed))
+    first = every[0]
+    wanted = {name for each in names for name in each.values()}
+    wanted |= {table for each in own_alerts for alert in each.values() for table in alert.tables}
+    merged = replace(
+        first,
+        schemas=merge.schemas,
+        rules=tuple(merge.rules),
+        statics=tuple(merge.statics),
+        asked={name: asked for each in every for name, asked in each.asked.items()},
+        alerts=tuple({alert.name: alert for each in own_alerts for alert in each.values()}.values()),
+        helpers=frozenset(rule.event for rule in merge.rules) - wanted,
+        impossible={name: span for name, span in first.impossible.items() if name in merge.schemas},
+    )
+    made = compiled_rules(program, program.tree, merged, replace(options, alerts=bool(alerts)))
+    return Variants(made, names, own_alerts)
+
+
+class _Variant:
+    """The rules of one variant by the names that they define, and what each of these needs."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.defined: dict[str, list[Rule | StaticRule]] = {name: [] for name in rules.schemas}
+        for rule in rules.rules:
+            self.defined.setdefault(rule.event, []).append(rule)
+        for static in rules.statics:
+            self.defined.setdefault(static.name, []).append(static)
+        self.tables: dict[str, list[str]] = {}  # of each fluent
+        for name, schema in rules.schemas.items():
+            if schema.fluent is not None:
+                self.tables.setdefault(schema.fluent.name, []).append(name)
+        self._needs: dict[str, frozenset[str]] = {}
+
+    def needs(self, name: str) -> frozenset[str]:
+        """Return the names that the rules of a name speak of; the tables of a fluent need each other."""
+        if name not in self._needs:
+            found = {each for rule in self.defined[name] for each in _named(rule) if each in self.defined}
+            fluent = self.rules.schemas[name].fluent if name in self.rules.schemas else None
+            found |= set(self.tables[fluent.name]) if fluent is not None else set()
+            self._needs[name] = frozenset(found - {name})
+        return self._needs[name]
+
+    def below(self, name: str) -> list[str]:
+        """Return a name and all that it goes back to."""
+        found, waiting = {name}, [name]
+        while waiting:
+            more = self.needs(waiting.pop()) - found
+            found |= more
+            waiting += more
+        return sorted(found)
+
+
+class _Merge:
+    """The rules of all variants, each once for what it means."""
+
+    def __init__(self) -> None:
+        self.schemas: dict[str, Schema] = {}
+        self.rules: list[Rule] = []
+        self.statics: list[StaticRule] = []
+        self._definitions: dict[object, int] = {}
+        self._names: dict[object, str] = {}
+        self._taken: dict[str, int] = {}
+        self._done: set[str] = set()
+
+    def add(self, variant: _Variant, wanted: Iterable[str]) -> dict[str, str]:
+        """Add what a variant needs for these names; return what each name is called."""
+        needed = sorted({each for name in wanted for each in variant.below(name)})
+        renamed = {name: self._name(variant, name) for name in needed}
+        for name in needed:
+            if (new := renamed[name]) in self._done:
+                continue
+            self._done.add(new)
+            schema = variant.rules.schemas.get(name)
+            if schema is not None:
+                self.schemas[new] = _schema(schema, new, renamed)
+            for rule in variant.defined[name]:
+                made = _renamed(rule, renamed)
+                self.rules.append(made) if isinstance(made, Rule) else self.statics.append(made)
+        return renamed
+
+    def add_alerts(self, alerts: Iterable[Alert], renamed: Mapping[str, str]) -> dict[str, Alert]:
+        """Return alerts on the tables of a variant, by their names."""
+        found = {}
+        for alert in alerts:
+            table = renamed[alert.table]
+            name = alert.name + table.removeprefix(alert.table)
+            ends = None if alert.ends is None else renamed[alert.ends]
+            event = renamed.get(alert.event, alert.event)
+            found[alert.name] = replace(alert, name=name, event=event, table=table, ends=ends)
+        return found
+
+    def _name(self, variant: _Variant, name: str) -> str:
+        """Return what a name is called: as it is for its first meaning, with a number for each other one."""
+        meaning = tuple(self._definition(each, variant) for each in variant.below(name))
+        schema = variant.rules.schemas.get(name)
+        whose = name if schema is None or schema.fluent is None else schema.fluent.name
+        if (whose, meaning) not in self._names:
+            number = self._taken.get(whose, 0)
+            self._taken[whose] = number + 1
+            self._names[whose, meaning] = f"#{number}" if number else ""
+        suffix = self._names[whose, meaning]
+        return name.replace(whose, whose + suffix, 1) if suffix else name
+
+    def _definition(self, name: str, variant: _Variant) -> int:
+        key = name, tuple(variant.defined[name])
+        return self._definitions.setdefault(key, len(self._definitions))
+
+
+def _schema(schema: Schema, name: str, renamed: Mapping[str, str]) -> Schema:
+    fluent = schema.fluent
+    if fluent is not None:
+        suffix = len(name) - len(schema.name)
+        at = schema.name.index(fluent.name) + len(fluent.name)
+        fluent = replace(fluent, name=fluent.name + name[at : at + suffix])
+    return replace(schema, name=name, fluent=fluent)
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """Yield a value and all dataclasses inside it."""
+    if isinstance(value, tuple):
+        for each in value:
+            yield from _parts(each)
+    elif is_dataclass(value) and not isinstance(value, Constant):
+        yield value
+        for each in fields(value):
+            if each.name not in _TEXTS:
+                yield from _parts(getattr(value, each.name))
+
+
+def _named(rule: Rule | StaticRule) -> Iterator[str]:
+    """Yield the events and predicates that a rule speaks of."""
+    for part in _parts(rule):
+        if isinstance(part, AnswerSetPattern):
+            raise CepError("rules with several answer sets have no variants", hint="one value at a time", code="option")
+        if isinstance(part, Predicate):
+            yield part.name
+        elif isinstance(event := getattr(part, "event", None), str) and not isinstance(part, Rule):
+            yield event
+
+
+def _renamed(value: T, names: Mapping[str, str]) -> T:
+    """Return a value in which events and predicates have other names."""
+    made: Any = value
+    if isinstance(made, tuple):
+        parts = tuple(_renamed(each, names) for each in made)
+        same = all(one is other for one, other in zip(parts, made))
+        return value if same else parts  # type: ignore[return-value]
+    if not is_dataclass(made) or isinstance(made, Constant):
+        return value
+    changes: dict[str, Any] = {}
+    for each in fields(made):
+        if each.name in _TEXTS:
+            continue
+        own = getattr(made, each.name)
+        event = each.name == "event" or (each.name == "name" and isinstance(made, Predicate | StaticRule))
+        new = names.get(own, own) if event and isinstance(own, str) else _renamed(own, names)
+        if new is not own:
+            changes[each.name] = new
+    return replace(made, **changes) if changes else value  # type: ignore[type-var]
