@@ -227,4 +227,9 @@ def _renamed(value: T, names: Mapping[str, str]) -> T:
         new = names.get(own, own) if event and isinstance(own, str) else _renamed(own, names)
         if new is not own:
             changes[each.name] = new
-    return replace(made, **changes) if changes else value  # type: ignore[type-var]
+    renamed: T = _replaced(made, changes) if changes else value
+    return renamed
+
+
+def _replaced(value: Any, changes: Mapping[str, Any]) -> Any:
+    return replace(value, **changes)

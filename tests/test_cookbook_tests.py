@@ -32,15 +32,20 @@ def file_of(title: str) -> Path:
     return FOLDER / f"{name}.yaml"
 
 
-@pytest.mark.parametrize("title", RECIPES)
-def test_recipe(title: str, tmp_path: Path) -> None:
+def write_recipe(title: str, folder: Path) -> Path:
+    """Write the files of a recipe and its test; return the test file."""
     for block in RECIPES[title]:
         if block.name and block.kind in ("cep", "csv", "json", "turtle"):
-            (tmp_path / block.name).write_text(block.text, encoding="utf-8")
-    file = tmp_path / "recipe.test.yaml"
+            (folder / block.name).write_text(block.text, encoding="utf-8")
+    file = folder / "recipe.test.yaml"
     file.write_text(file_of(title).read_text(encoding="utf-8"), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("title", RECIPES)
+def test_recipe(title: str, tmp_path: Path) -> None:
     session = Session()
-    for test in read_test_file(file).tests:
+    for test in read_test_file(write_recipe(title, tmp_path)).tests:
         result = session.run(test)
         assert result.passed, result.failures
         assert result.laws

@@ -232,7 +232,7 @@ def test_options_that_make_no_sense_are_refused(arguments: list[str], told: str)
 def test_results_go_to_ci() -> None:
     status, output = run("    none: [silent, warming]\n", "--json", "--junit", "results.xml")
     assert status == 1
-    (test,) = json.loads(output)
+    (test,) = json.loads(output)["tests"]
     assert (test["name"], test["line"], test["passed"]) == ("a test", 3, False)
     assert test["failures"][0]["message"] == "`warming` is derived, and it must not occur"
     (suite,) = ElementTree.parse("results.xml").getroot()

@@ -100,11 +100,24 @@ class Checker:
             found.append(self._dead(outcome))
         return found
 
+    def passes(self, outcome: Outcome) -> bool:
+        """Return True if nothing is otherwise than the test says; reasons are not asked."""
+        for name, wanted in (*self._expected, *self._held):
+            matched = match(wanted, self._rows(outcome, name))
+            if matched.missing or (matched.unexpected and not self._allows_more(name)):
+                return False
+        if any(self._rows(outcome, name) for name in self.test.none) or len(outcome.dead) != self.test.dead:
+            return False
+        return not any(True for _ in self._check_alerts(outcome))
+
     def differs(self, outcome: Outcome, name: Value) -> bool:
         """Return True if what is derived of an expected event or fluent is not what the test says."""
         wanted = next(own for each, own in (*self._expected, *self._held) if each is name)
         matched = match(wanted, self._rows(outcome, name))
-        return bool(matched.missing or (matched.unexpected and not self.test.at_least))
+        return bool(matched.missing or (matched.unexpected and not self._allows_more(name)))
+
+    def _allows_more(self, name: Value) -> bool:
+        return self.test.at_least and name.text in self.events
 
     # --- events and fluents ---
 

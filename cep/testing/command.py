@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cep.testing.checks import Result
+    from cep.testing.mutants import MutantReport
     from cep.testing.rule_files import RuleTest
 
 FAILED_TESTS = 1
@@ -64,6 +65,9 @@ class TestOptions:
     named: Annotated[
         str | None, Option("--name", "-k", metavar="TEXT", help="Run the tests whose name contains this text.")
     ] = None
+    mutants: Annotated[
+        bool, Option(help="If all tests pass, change the rules in many ways, and list the changes that no test sees.")
+    ] = False
     update: Annotated[bool, Option(help="Rewrite `expect` and `holds` from what is derived; comments stay.")] = False
     schema: Annotated[bool, Option(help="Print the JSON Schema of test files, for an editor, and exit.")] = False
     laws: LawOptions
@@ -88,7 +92,8 @@ def test(options: TestOptions) -> int:
 
     from cep.core.errors import CepError
     from cep.testing.laws import laws_named
-    from cep.testing.report import as_json, as_junit, closing_line, failure_lines
+    from cep.testing.mutants import try_mutants
+    from cep.testing.report import as_json, as_junit, closing_line, failure_lines, mutant_lines
     from cep.testing.rule_files import find_test_files, read_test_file, schema
     from cep.testing.session import Session
     from connectors.sinks import Sink
@@ -129,10 +134,18 @@ def test(options: TestOptions) -> int:
     if options.report.junit is not None:
         with closing(Sink(options.report.junit)) as sink:
             sink.write(as_junit(results))
-    say(as_json(results) if options.report.json else closing_line(results))
+    passed = not refused and all(each.passed for each in results)
+    mutants: list[MutantReport] = []
+    if options.mutants and passed:
+        files = {each.file.path: each.file for each in tests}
+        mutants = [try_mutants(file, session.programs) for file in files.values()]
+    if options.report.json:
+        say(as_json(results, mutants))
+    else:
+        say("\n".join([closing_line(results), *(line for each in mutants for line in mutant_lines(each))]))
     if refused:
         return REFUSED
-    return CLEAN if all(each.passed for each in results) else FAILED_TESTS
+    return CLEAN if passed else FAILED_TESTS
 
 
 def _update(tests: Sequence[RuleTest]) -> int:

@@ -189,8 +189,9 @@ def _with_withdrawals(
     made = []
     for place in order.tolist():
         made += [place, first_new[place], place] if place in first_new else [place]
-    arrays = (np.array(each, np.int64) for each in (types, rows, ends))
-    return Records(tables, *arrays, records.dead, records.origins, records.unit), np.array(made, np.int64)
+    columns = [np.array(each, np.int64) for each in (types, rows, ends)]
+    made_of = Records(tables, columns[0], columns[1], columns[2], records.dead, records.origins, records.unit)
+    return made_of, np.array(made, np.int64)
 
 
 def _once(prepared: Prepared) -> list[int]:

@@ -26,7 +26,7 @@ from connectors.revised import changes_of, with_changes
 from connectors.time_format import number_size
 from connectors.why.origins import Origins
 
-SUFFIXES = {format: suffix for suffix, format in reversed(FORMATS.items())}
+SUFFIXES = {format: suffix for suffix, format in reversed(list(FORMATS.items()))}
 
 
 @dataclass(frozen=True, slots=True)

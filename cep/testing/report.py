@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 from xml.etree import ElementTree
 
 from cep.runtime.run_stats import count
 from cep.testing.checks import Failure, Result
+from cep.testing.mutants import MutantReport
 
 WIDTH = 80
 
@@ -53,9 +55,21 @@ def closing_line(results: Sequence[Result]) -> str:
     return ", ".join(texts)
 
 
-def as_json(results: Sequence[Result]) -> str:
-    """Return the results as JSON: a list of tests, each with its failures."""
-    return json.dumps([_test(each) for each in results], ensure_ascii=False, indent=2)
+def mutant_lines(report: MutantReport) -> Iterator[str]:
+    """Yield how many mutants there are, and which of them survived."""
+    survived = len(report.survivors)
+    yield f"{count(report.made, 'mutant')}, {report.made - survived} killed, {survived} survived"
+    for each in report.survivors:
+        why = "what it derives is not expected otherwise" if each.seen else "no record shows it"
+        yield from _wrapped(f"{each.file}:{each.line}: {each.change} ({why})", "  ")
+
+
+def as_json(results: Sequence[Result], mutants: Sequence[MutantReport]) -> str:
+    """Return the results as JSON: `tests`, each with its failures, and `mutants` that survived."""
+    survivors = [asdict(each) for report in mutants for each in report.survivors]
+    found: dict[str, Any] = {"tests": [_test(each) for each in results]}
+    found |= {"mutants": {"made": sum(each.made for each in mutants), "survivors": survivors}} if mutants else {}
+    return json.dumps(found, ensure_ascii=False, indent=2)
 
 
 def _test(result: Result) -> dict[str, Any]:
@@ -87,11 +101,12 @@ def as_junit(results: Sequence[Result]) -> bytes:
             line = str(each.test.place.line)
             case = ElementTree.SubElement(suite, "testcase", classname=name, name=each.test.name, file=name, line=line)
             if not each.passed:
-                text = "\n".join(failure_lines(each))
+                details = "\n".join(failure_lines(each))
                 failure = ElementTree.SubElement(case, "failure", message=_clean(each.failures[0].message))
-                failure.text = _clean(text)
+                failure.text = _clean(details)
     ElementTree.indent(root)
-    return ElementTree.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
+    text: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return text + b"\n"
 
 
 def _clean(text: str) -> str:
