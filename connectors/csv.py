@@ -23,7 +23,7 @@ from connectors.paths import sources
 from connectors.record_tests import passed
 from connectors.records import NO_EVENT, Record, decode, other_encoding, read_fields, time_keys
 from connectors.shared_rows import share_rows
-from connectors.streams import BOM, LONGEST, ByteStream, more_bytes, not_utf8, skip_line
+from connectors.streams import BOM, LONGEST, ByteStream, line_breaks, more_bytes, not_utf8, skip_line
 from connectors.times import form, is_number
 from connectors.values import Unreadable
 
@@ -275,7 +275,7 @@ class Fields:
     ) -> tuple[int, int, dict[str, pl.DataFrame], list[DeadLetter], Block]:
         """(bytes used, line breaks among them, tables, dead, block); what is not used is the beginning of a line."""
         buffer = np.frombuffer(data, np.uint8)
-        capacity = data.count(b"\n") + 1
+        capacity = line_breaks(data) + 1
         marks = self._dialect
         quote, comment = ord(marks.quote), np.frombuffer(marks.comment.encode(), np.uint8)
         cells_of = self._columns, self._first, self._next, self._bounds[-1]

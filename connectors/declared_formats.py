@@ -8,6 +8,7 @@ from cep.core.schema import Schema
 from connectors.influx import PointReader
 from connectors.inputs import PACKS
 from connectors.packs import PackReader
+from connectors.prometheus import SampleReader
 
 
 def check_formats(schemas: Mapping[str, Schema]) -> None:
@@ -18,3 +19,5 @@ def check_formats(schemas: Mapping[str, Schema]) -> None:
             PackReader(schemas[name], format)
     if points := {name: schemas[name] for name, format in formats.items() if format == "influx"}:
         PointReader(points, None, False)
+    if samples := {name: schemas[name] for name, format in formats.items() if format == "prometheus"}:
+        SampleReader(samples, None, False)

@@ -33,6 +33,7 @@ from connectors.order import in_order
 from connectors.packs import PackReader, read_packs
 from connectors.parquet import open_parquet, read_parquet
 from connectors.paths import level, source_of
+from connectors.prometheus import SampleReader
 from connectors.sosa import Documents, read_observations
 from connectors.sources import Sources
 from connectors.streams import LONGEST, ByteStream
@@ -55,6 +56,13 @@ ABSENT = "absent"
 _ITS_OWN = (errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, None)
 """What is wrong with a file itself; None: what it holds."""
 _NOT_HERE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM)
+
+LINES: Mapping[str, type[LineReader | PointReader]] = {
+    "jsonl": LineReader,
+    "influx": PointReader,
+    "prometheus": SampleReader,
+}
+"""Readers of lines that say themselves which event they are."""
 
 _Part = tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None, int]
 _Piece = tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None, int, int]
@@ -286,7 +294,7 @@ def _text(
         if one.format in CLAUSES:
             lines = ClauseReader(schemas, one.format)
         else:
-            lines = LineReader(*known) if one.format == "jsonl" else PointReader(*known)
+            lines = LINES[one.format](*known)
         found = read_json(one.path, stream, lines, chunk, first, readers) if one.format == "jsonl" else None
         for tables, dead, block in found or read_jsonl(one.path, stream, lines, chunk, first):
             yield tables, dead, block, stream.position

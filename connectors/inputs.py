@@ -32,14 +32,16 @@ FORMATS: Mapping[str, str] = {
     ".senml": "senml",
     ".lp": "influx",
     ".line": "influx",
+    ".prom": "prometheus",
     ".facts": "facts",
 }
 RDF = ("nquads", "jsonld")
 TABLES = ("csv", "tsv", "zeek")
 PACKS = ("senml", "sensorthings")
+POINTS = ("influx", "prometheus")
 CLAUSES = ("facts", "rtec")
 """Formats of the dialects."""
-TYPED = ("jsonl", "influx", *CLAUSES)
+TYPED = ("jsonl", *POINTS, *CLAUSES)
 """Formats whose records say themselves which event they are."""
 INPUT_FORMATS = tuple(dict.fromkeys((*FORMATS.values(), *PACKS, *CLAUSES)))
 COMPRESSED = (".gz", ".zst")
@@ -253,7 +255,7 @@ def _named_format(path: str, name: str | None, schemas: Mapping[str, Schema]) ->
     """The format by suffix, or where that says none, or no more than JSON, the one that the declaration names."""
     found = known_format(path) if path != "-" else "jsonl"
     declared = _declared_format(name, schemas)
-    piped = path == "-" and declared in ("influx", "zeek")
+    piped = path == "-" and declared in (*POINTS, "zeek")
     if found is None or (found == "jsonl" and (declared in PACKS or piped)):
         return declared
     return found
@@ -272,7 +274,7 @@ def _live(path: str, name: str | None, schemas: Mapping[str, Schema], format: st
             hint = "write the offset (`%z`), or `FOLD earlier`: every time is read by itself then"
             raise found.refused(f"messages have no order that `FOLD order` of {one.name} could go by", hint)
     declared = _declared_format(name, schemas)
-    format = found.options.get("format", format) or (declared if declared in (*PACKS, "influx") else "jsonl")
+    format = found.options.get("format", format) or (declared if declared in (*PACKS, *POINTS) else "jsonl")
     if format not in (*TYPED, *RDF, *PACKS):
         known = ", ".join((*TYPED, *PACKS, *RDF))
         raise found.refused(f"a message is no {format}", f"messages are {known}")

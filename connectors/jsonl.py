@@ -21,7 +21,7 @@ from connectors.numbers import NULL, STRING
 from connectors.paths import EACH, first_at, from_message, level, path, sources
 from connectors.record_tests import passed, passed_before
 from connectors.records import NO_EVENT, Record, parse, read_events, time_keys
-from connectors.streams import ByteStream, line_ends, not_utf8, whole_lines
+from connectors.streams import ByteStream, line_breaks, line_ends, not_utf8, whole_lines
 from connectors.times import form
 from connectors.values import Real, Unreadable
 
@@ -59,7 +59,7 @@ def read_jsonl(
         else:
             tables, dead, block = lines.read(file, data, position, line, first)
             yield tables, dead, block
-            line += data.count(b"\n")
+            line += line_breaks(data)
             first = block.beyond
 
 
@@ -210,7 +210,7 @@ class LineReader:
 
     def chunk(self, file: str, data: bytes, position: int, final: bool) -> FoundInChunk:
         """A chunk of a file."""
-        return FoundInChunk(*self.read(file, data, position, 0, 0), data.count(b"\n"))
+        return FoundInChunk(*self.read(file, data, position, 0, 0), line_breaks(data))
 
     def _events(
         self, line: bytes, row: int, beside: Mapping[str, Sequence[str | None]] | None

@@ -13,10 +13,11 @@ from cep.core.schema import Schema
 from connectors.batch import Batch, Block, DeadLetter, says_change
 from connectors.clauses import ClauseReader
 from connectors.influx import PointReader
-from connectors.inputs import CLAUSES, PACKS, RDF, Input
+from connectors.inputs import CLAUSES, PACKS, POINTS, RDF, Input
 from connectors.jsonl import LineReader
 from connectors.packs import DocumentLines, PackReader
 from connectors.paths import KEY, from_message, level, sources
+from connectors.prometheus import SampleReader
 from connectors.recordscan import BETWEEN, a_line_each
 from connectors.sosa import Documents, invalidates
 
@@ -117,8 +118,9 @@ class Inbox:
             self._read = PackReader(schemas[input.type], input.format)
         elif input.format in CLAUSES:
             self._read = ClauseReader(schemas, input.format)
-        elif input.format == "influx":
-            self._read = PointReader(schemas, input.type, input.bound)
+        elif input.format in POINTS:
+            reader = PointReader if input.format == "influx" else SampleReader
+            self._read = reader(schemas, input.type, input.bound)
         else:
             self._read = LineReader(schemas, input.type, input.bound)
         wanted = (source for schema in schemas.values() for source in sources(schema, ()))

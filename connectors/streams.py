@@ -307,6 +307,11 @@ def line_ends(data: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return (starts[:-1], stops[:-1]) if starts[-1] == len(data) else (starts, stops)
 
 
+def line_breaks(data: bytes) -> int:
+    """How many lines end in a block."""
+    return int(np.count_nonzero(np.frombuffer(data, np.uint8) == 10))  # several times as fast as `bytes.count`
+
+
 def not_utf8(data: bytes, starts: NDArray[np.int64]) -> NDArray[np.int64]:
     """The lines that are not UTF-8, given where lines start."""
     rows: list[int] = []

@@ -54,7 +54,7 @@ def _numbers(format: str, schema: Schema) -> str | None:
     if format in CLAUSES:
         tick = schema.records.option("tick") if schema.records is not None else None
         return form_of_ticks(int(tick or SECOND))
-    if format in RDF or format == "sensorthings":
+    if format in RDF or format in ("sensorthings", "prometheus"):
         return None
     times = written_form((timed(schema) if format == "influx" else schema).format, number=True)
     return None if times == ISO else times

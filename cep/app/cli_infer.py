@@ -42,7 +42,8 @@ class InferOptions:
         Option(
             metavar="FORMAT",
             autocompletion=completions.record_formats,
-            help="jsonl, csv, tsv, parquet, senml, sensorthings or influx, where the file's name does not say.",
+            help="jsonl, csv, tsv, parquet, senml, sensorthings, influx or prometheus, where the file's name does "
+            "not say.",
         ),
     ] = None
     records: Annotated[int, Option(metavar="N", min=1, help="How many records are looked at.")] = 50_000

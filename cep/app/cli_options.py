@@ -44,7 +44,8 @@ InputFormat = Annotated[
     Option(
         metavar="FORMAT",
         autocompletion=completions.record_formats,
-        help="Of the input: jsonl, csv, tsv, parquet, nquads, jsonld, senml, sensorthings, influx, facts or rtec.",
+        help="Of the input: jsonl, csv, tsv, parquet, nquads, jsonld, senml, sensorthings, influx, prometheus, facts "
+        "or rtec.",
     ),
 ]
 BatchSize = Annotated[int, Option(metavar="N", min=1, help="About how many records are taken at a time.")]

@@ -16,7 +16,7 @@ from cep.operators.supports import FormulaAtom, formula_atoms
 from cep.rules.terms import Variable
 
 RESERVED = ("type", "time", "start", "end", "args")
-_TIMES = {"senml": "t", "influx": "time"}
+_TIMES = {"senml": "t", "influx": "time", "prometheus": "time"}
 """By format of records what their time is called, which is that of an event whose declaration names none."""
 
 _ZEEK_MISSING = ("-", "(empty)")

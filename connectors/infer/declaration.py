@@ -67,7 +67,8 @@ def inferred(sample: RecordSample, name: str) -> Inferred:
     title = event_name(sample.name or name)
     records = sample.format
     if own and records is not None and sample.name not in (None, title):
-        records = RecordFormat(records.name, (("measurement", str(sample.name)), *records.options))
+        named = "metric" if records.name == "prometheus" else "measurement"
+        records = RecordFormat(records.name, ((named, str(sample.name)), *records.options))
     made.schema = Schema(
         title, tuple(attributes), True, one is not None, one, start, end, None, further, format, records
     )

@@ -11,11 +11,12 @@ from cep.core.schema import Attribute, RecordFormat, Schema
 from connectors import senml
 from connectors.packs import documents
 from connectors.points import FIELDS, TAGS, read_point
+from connectors.prometheus import NONE, VALUE, as_points
 from connectors.records import parse
 from connectors.sensorthings import LINKED, TIME, linked
 from connectors.values import Real, Unreadable
 
-SENSORS = ("senml", "sensorthings", "influx")
+SENSORS = ("senml", "sensorthings", "influx", "prometheus")
 TIMED = "@time"
 """Where a record of line protocol has its timestamp."""
 
@@ -37,8 +38,13 @@ def recognised(head: bytes) -> str | None:
             return "sensorthings"
         return "senml" if text.startswith("[") and one.keys() & {"n", "bn"} and _is_senml(one) else None
     lines = [line for line in head.split(b"\n")[:20] if line.strip() and not line.startswith(b"#")]
+    if not lines:
+        return None
+    points, wrong = as_points(lines[0].rstrip(b"\r"))
+    if points and not wrong:
+        return "prometheus"
     try:
-        return "influx" if lines and read_point(lines[0]).fields else None
+        return "influx" if read_point(lines[0]).fields else None
     except Unreadable:
         return None
 
@@ -52,8 +58,8 @@ def sensor_records(text: str, kind: str, limit: int) -> tuple[dict[str | None, R
     reasons: list[str] = []
     given: Iterator[tuple[str | None, dict[str, Any]] | None]
     given = (
-        _points(text)
-        if kind == "influx"
+        _points(as_points(text.encode())[0].decode() if kind == "prometheus" else text)
+        if kind in ("influx", "prometheus")
         else ((None, each) if each else None for each in _packed(text, kind, remarks, reasons))
     )
     for one in islice(given, limit):
@@ -85,6 +91,8 @@ def _points(text: str) -> Iterator[tuple[str | None, dict[str, Any]] | None]:
         both = point.tags.keys() & point.fields.keys()
         named = ((TAGS, point.tags), (FIELDS, point.fields))
         values = {prefix + key if key in both else key: value for prefix, of in named for key, value in of.items()}
+        if NONE in values:
+            values |= {NONE: None, VALUE: None}
         yield point.measurement, values | {TIMED: point.time}
 
 

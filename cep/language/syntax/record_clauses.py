@@ -27,6 +27,7 @@ RECORD_FORMATS: Mapping[str, tuple[str, ...]] = {
     "senml": ("now",),
     "sensorthings": (),
     "influx": ("measurement", "precision"),
+    "prometheus": ("metric",),
 }
 """By name the options that each takes; all but CSV may stand without any."""
 
@@ -38,6 +39,7 @@ _EXAMPLES = {
     "senml": '`FORMAT senml`, `FORMAT senml(now: "2026-11-22T10:00:00Z")`',
     "sensorthings": "`FORMAT sensorthings`",
     "influx": '`FORMAT influx`, `FORMAT influx(measurement: "cpu", precision: "ms")`',
+    "prometheus": '`FORMAT prometheus`, `FORMAT prometheus(metric: "node_load1")`',
 }
 
 _FOREIGN_UNITS = {
@@ -263,6 +265,8 @@ def _refused(option: str, value: str) -> tuple[str, str] | None:
             return f"`{value}` is no precision", "timestamps are counts of `ns` (as without it), `us`, `ms` or `s`"
         case "measurement" if not value:
             return "a measurement has a name", f"e.g. {_EXAMPLES['influx']}"
+        case "metric" if not value:
+            return "a metric has a name", f"e.g. {_EXAMPLES['prometheus']}"
         case "now":
             try:
                 read_time(value)
