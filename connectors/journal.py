@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from itertools import islice
@@ -20,7 +19,7 @@ import numpy as np
 import polars as pl
 
 from cep.core import checksum
-from cep.core.append_log import CrcRecordLog, RecordBytes, RecordLog
+from cep.core.append_log import RecordBytes, RecordLog
 from cep.core.checksum import Broken
 from cep.core.durable_names import sync_names
 from cep.core.errors import FULL, CepError, reason_of
@@ -31,10 +30,6 @@ from connectors.batch import Batch, Block, DeadLetter
 
 SourcePosition = Mapping[int, int]
 """How far a source was read, by numbers of its own: from here on it goes on."""
-
-_BEFORE = struct.Struct("<III")
-"""In an earlier version: check sum of what follows it; bytes of a text of JSON, and of the tables, or numbers of
-sources, behind it."""
 
 _WHOLE = "what was written is whole, and what was read goes on from there"
 
@@ -198,8 +193,6 @@ class Journal:
             fit = [self._schemas.get(name) == fields for name, fields, _ in head["tables"]]
             self.behind += sum(rows for rows, fits in zip(head["rows"], fit) if fits)
             self.behind += sum(not one.of_file for one in batch.dead)
-        if not isinstance(log, RecordLog):
-            log = self._written([_encoded(head, tables) for head, tables in records])
         log.move(self._path)
         log.append([])  # cuts off what is torn
         return log
@@ -262,15 +255,11 @@ def _decoded(text: bytes) -> dict[str, Any]:
     return found
 
 
-def _read(path: Path) -> tuple[RecordLog | CrcRecordLog, list[_Record], bool]:
+def _read(path: Path) -> tuple[RecordLog, list[_Record], bool]:
     """The log of a file, its records up to what is torn or damaged, and whether it is damaged."""
     found: list[_Record] = []
     log = RecordLog(path)
     try:
-        if path.is_file() and not RecordLog.wrote(path):
-            before = CrcRecordLog(path, _BEFORE)
-            found += [(_decoded(rest[: fields[1]]), rest[fields[1] :]) for fields, rest in before.unread()]
-            return before, found, bool(found) and not before.torn()
         for text, tables in log.unread():
             found.append((_decoded(text), tables))
     except Broken:

@@ -20,13 +20,13 @@ import pytest
 
 from cep.core.schema import Schema
 from cep.engine import Engine
-from cep.spark.disk import SINK_LOG
 from connectors import streams
 from connectors.files import read
 from connectors.header import bind
 from connectors.jsonl import LineReader
 from connectors.records import Record, decode, read_fields, read_line
 from connectors.values import Unreadable
+from tests.sink_log import enter
 
 TRIES = 150 * max(1, int(os.environ.get("SEMCEP_FUZZ", "0")))
 KINDS = ("string", "iri", "int", "float", "bool", "time", "duration")
@@ -218,9 +218,8 @@ def test_files_of_a_sink_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.
 
     schema = Engine.from_text("event a(k: string, n: int). x(K, N) <- a(K, N).").outputs
     lines = [{"type": "x", "start": n, "end": n, "k": f"k{n % 3}", "n": n} for n in range(3000)]
-    (tmp_path / SINK_LOG).mkdir()
     (tmp_path / "part-0.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (tmp_path / SINK_LOG / "0").write_text("v1\n" + json.dumps({"path": (tmp_path / "part-0.jsonl").as_uri()}))
+    enter(tmp_path, "0", [json.dumps({"path": (tmp_path / "part-0.jsonl").as_uri()})])
     sizes: list[int] = []
     before = LineReader.read
 

@@ -81,21 +81,11 @@ def test_flipped_bits_of_a_snapshot(explain: bool) -> None:
             then(damaged)
 
 
-def test_a_snapshot_of_the_version_before_is_read() -> None:
+def test_a_snapshot_of_another_version_is_refused() -> None:
     blob, then = begun()
-    assert then(before(blob)) == then(blob)
-    assert len(before(blob)) < len(blob)
     later = resealed(blob, lambda header, batches: header.update(version=9))
-    with pytest.raises(CepError, match="of version 9, and this reads 1 and 2"):
+    with pytest.raises(CepError, match="of version 9, and this reads version 3"):
         then(later)
-
-
-def before(blob: bytes) -> bytes:
-    """A snapshot as the version before has written it."""
-    content = bytes(checksum.content(blob))
-    length = 8 + int.from_bytes(content[:8], "little")
-    text = json.dumps(json.loads(content[8:length]) | {"version": 1}).encode()
-    return len(text).to_bytes(8, "little") + text + content[length:]
 
 
 Change = Callable[[dict[str, Any], list[pa.RecordBatch]], None]
@@ -224,7 +214,7 @@ def test_lineage_that_goes_round_is_refused() -> None:
 
 def test_seals() -> None:
     blob = checksum.seal(b"one", b"two", of=b"7")
-    assert bytes(checksum.content(blob, b"7")) == b"onetwo" == checksum.unsealed(b"onetwo")
+    assert bytes(checksum.content(blob, b"7")) == b"onetwo"
     assert checksum.name(blob) != checksum.name(b"onetwo")
     for damaged in (*(each for _, each in flipped(blob, 8 * len(blob), None)), *(blob[:n] for n in range(len(blob)))):
         with pytest.raises(checksum.Broken):
@@ -265,16 +255,17 @@ def test_lines_in_a_chain() -> None:
         return [chain.read(line) for line in lines]
 
     assert read(lines) == texts
-    assert read([text + b"\n" for text in texts]) == texts, "of the version before"
-    for wrong in (lines[1:], lines[:1] + lines[2:], lines[::-1], [lines[0], texts[1] + b"\n"]):
+    for wrong in (
+        [text + b"\n" for text in texts],
+        lines[1:],
+        lines[:1] + lines[2:],
+        lines[::-1],
+        [lines[0], texts[1] + b"\n"],
+    ):
         with pytest.raises(checksum.Broken):
             read(wrong)
     with pytest.raises(checksum.Broken):
         read(lines, b"y")
-    old = checksum.Chain(b"x")
-    old.read(texts[0] + b"\n")
-    mixed = [texts[0] + b"\n", old.add(texts[1])]
-    assert read(mixed) == texts[:2]
     data = b"".join(lines)
     last = len(data) - len(lines[-1])
     for place, damaged in flipped(data, 8 * last, None, until=last):

@@ -8,7 +8,7 @@ import pytest
 
 from cep.engine import Engine
 from cep.runtime.history import BECAUSE, CONSTITUENTS
-from tests.test_snapshot_before import begun, given, stream
+from tests.state_programs import begun, given, stream
 
 
 def derived_of(engine: Engine, size: int, restarts: int = 0) -> list[tuple[Any, ...]]:

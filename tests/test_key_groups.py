@@ -20,7 +20,6 @@ from cep.runtime.key_groups import (
     GROUPS,
     deal_groups,
     first_group,
-    gather_from_buckets,
     groups_in,
     groups_of,
     partition_of,
@@ -119,14 +118,12 @@ def test_any_number_of_partitions_derives_the_same(program: Program, count: int,
     check(expected, run.run(batches), "partitions (+) change what is derived (-)")
 
 
-@pytest.mark.parametrize("grouped", [True, False])
 @pytest.mark.parametrize(
     ("of", "count"),
     [(1, 64), (64, 1), (7, 5), (5, 7), (14, 13), (16, 16), pytest.param(64, 63, marks=pytest.mark.long)],
 )
-def test_state_goes_where_rows_go(of: int, count: int, grouped: bool) -> None:
-    """Each partition holds the keys that come to it, and those before hold nothing any more, by whatever they were
-    dealt."""
+def test_state_goes_where_rows_go(of: int, count: int) -> None:
+    """Each partition holds the keys that come to it, and those before hold nothing any more."""
     text = "event a(k: int, v: int). event b(k: int). both(K, V) <- a(K, V) SEQ b(K)."
     keys = 500
     whole = Engine.from_text(text)
@@ -135,15 +132,11 @@ def test_state_goes_where_rows_go(of: int, count: int, grouped: bool) -> None:
     given_a = pl.DataFrame({"time": range(keys), "k": range(keys), "v": range(keys)}).with_columns(
         pl.col("time").alias("@order")
     )
-    way = deal_groups if grouped else deal
-    for engine, tables in zip(before, way(stage, {"a": given_a}, schemas, of), strict=True):
+    for engine, tables in zip(before, deal_groups(stage, {"a": given_a}, schemas, of), strict=True):
         engine.push(tables)
         engine.advance(keys)
     after = [Engine.from_text(text, stage=1, lateness=None) for _ in range(count)]
-    if grouped:
-        redeal(before, after)
-    for number, one in enumerate(after if not grouped else ()):
-        gather_from_buckets(before.__getitem__, of, one, number, count)
+    redeal(before, after)
     assert sum(engine.state_rows for engine in after) == keys
     assert not sum(engine.state_rows for engine in before)
     given_b = pl.DataFrame({"time": range(keys + 1, 2 * keys + 1), "k": range(keys)})

@@ -196,7 +196,7 @@ def test_what_cannot_be_carried() -> None:
 
 
 def test_names_of_what_is_meant_last() -> None:
-    """States on disk are found by them: they are those of every version before."""
+    """States on disk are found by them."""
     engine = Engine.from_text(
         "event a(k: string, n: int) TIME t.\n"
         "event b(k: string).\n"

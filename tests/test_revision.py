@@ -297,15 +297,6 @@ def test_options_that_do_not_go_together_are_refused() -> None:
             Engine.from_text(READINGS, revise=other).restore(Engine.from_text(READINGS, revise=made).snapshot())
 
 
-def test_a_snapshot_of_an_earlier_version_is_refused() -> None:
-    engine = Engine.from_text(READINGS, revise=1)
-    header, batches = snapshot.load(engine.snapshot(), engine.program)
-    earlier = snapshot.save({key: value for key, value in header.items() if key != "revised"}, batches, engine.program)
-    with pytest.raises(CepError, match="made by an earlier version") as refused:
-        Engine.from_text(READINGS, revise=1).restore(earlier)
-    assert refused.value.hint == "begin again, without it"
-
-
 @pytest.mark.parametrize("text", ["KEY sensr", "KEY", "KEY sensor, sensor", "key sensor", "KEY sensor KEY seq"])
 def test_a_key_that_is_none_is_refused_with_what_to_write(text: str) -> None:
     with pytest.raises(CepError) as refused:

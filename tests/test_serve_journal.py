@@ -11,7 +11,6 @@ from itertools import chain
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from zlib import crc32
 
 import polars as pl
 import pytest
@@ -329,26 +328,6 @@ def test_a_snapshot_and_a_journal_that_are_not_of_one_another(tmp_path: Path) ->
     (folders[0] / "journal").unlink()
     with closing(Journal(folders[0], engines[0].inputs)) as journal:
         assert journal.whole and journal.snapshot() == saved, "as the message says"
-
-
-def test_a_journal_of_the_version_before_goes_on(tmp_path: Path) -> None:
-    schemas, path = Engine.from_text(PROGRAM).inputs, tmp_path / "journal"
-    with closing(Journal(tmp_path, schemas)) as journal:
-        journal.add(readings(0, (1, "milk", 1.0)))
-    before = b""
-    for head, tables, _ in checksum.read_records(path.read_bytes(), len(checksum.MARK)):
-        sizes = len(head).to_bytes(4, "little") + len(tables).to_bytes(4, "little")
-        before += crc32(sizes + head + tables).to_bytes(4, "little") + sizes + head + tables
-    for torn in (b"", b"half", before[:50]):
-        path.write_bytes(before + torn)
-        with closing(Journal(tmp_path, schemas)) as journal:
-            assert journal.behind == 1 and len(list(journal.replayed())) == 2
-            journal.add(readings(1, (2, "milk", 1.0)))
-        with closing(Journal(tmp_path, schemas)) as journal:
-            assert journal.behind == 2
-    path.write_bytes(before[:30] + b"?" + before[31:])
-    with pytest.raises(CepError, match="record 0 is damaged"):
-        Journal(tmp_path, schemas)
 
 
 def test_what_a_broker_is_told_when(tmp_path: Path) -> None:

@@ -15,11 +15,13 @@ from cep.core.identity import ID
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
+from cep.spark.disk import SINK_LOG
 from cep.spark.sink.reader import SinkReader
 from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
 from connectors.service import Relay, Round, Service
 from connectors.writers import json_lines, typed
+from tests.sink_log import enter
 
 PROGRAM = """
 event reading(room: string, level: int, gas: string?, at: time, span: duration) TIME time.
@@ -40,7 +42,6 @@ class Sink:
         self.path, self.schemas, self.format = path, schemas, format
         self.number = 0
         self.entries: list[str] = []
-        (path / "_spark_metadata").mkdir(parents=True)
 
     def batch(self, tables: Mapping[str, pl.DataFrame]) -> None:
         """A micro-batch of two tasks; each tenth is compacted, and what came before it goes."""
@@ -59,14 +60,13 @@ class Sink:
                 typed(part, self.schemas[event]).rename(clash).write_parquet(place)
                 made.append(place)
         new = [json.dumps({"path": f"file:///elsewhere{place}", "size": 1, "action": "add"}) for place in made]
-        log = self.path / "_spark_metadata"
         self.entries += new
         compact = self.number % 10 == 9
         lines = self.entries if compact else new
-        (log / (f"{self.number}.compact" if compact else str(self.number))).write_text("\n".join(["v1", *lines]))
+        enter(self.path, f"{self.number}.compact" if compact else str(self.number), lines)
         if compact:
             for number in range(self.number):
-                (log / str(number)).unlink(missing_ok=True)
+                (self.path / SINK_LOG / str(number)).unlink(missing_ok=True)
         self.number += 1
 
 
@@ -155,7 +155,7 @@ def test_folders_that_are_none(tmp_path: Path) -> None:
     sink.batch({"fire": pl.DataFrame({"start": [1], "end": [1], "first": [1], "second": [2], "level": ["x"]})})
     with pytest.raises(CepError, match="no rule derives fire"):
         list(SinkReader(str(tmp_path / "other"), schemas).new())
-    (tmp_path / "other" / "_spark_metadata" / "1").write_text('v1\n{"path":"file:///part-00000-gone-c000.txt"}')
+    enter(sink.path, "1", ['{"path":"file:///part-00000-gone-c000.txt","size":1}'])
     with pytest.raises(CepError, match="no such file"):
         folder = SinkReader(str(tmp_path / "other"), schemas)
         folder._last = 0

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from cep.core import checksum
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.spark import spark_files
@@ -27,11 +26,12 @@ from cep.spark.source.file_list import FileList
 from cep.spark.source.knowledge_changes import FileChangeLog
 from cep.spark.source.live import read_or_make
 from cep.spark.source.message_log import MessageLog
-from cep.spark.state.bucket_states import BucketStates, begin, newest_versions, read_state, state_header
+from cep.spark.state.bucket_states import BucketStates, begin, read_state, state_header
 from cep.spark.state.checkpoint import CheckpointInfo
 from cep.spark.state.migration import StateLayout
 from connectors.inputs import Input
 from connectors.mqtt import Arrival
+from tests.bucket_versions import newest_versions
 from tests.damage import cut, flipped
 
 PROGRAM = "event a(k: string, x: int). s(K, X, Y) <- a(K, X) SEQ a(K, Y)."
@@ -198,72 +198,6 @@ def test_files_of_another_run_and_of_another_name(whole: Path, tmp_path: Path) -
             read(whole)
         (whole / one).write_bytes(first), (whole / two).write_bytes(second)
     read(whole)
-
-
-def test_what_the_version_before_has_written_goes_on(tmp_path: Path) -> None:
-    folder = tmp_path / "old"
-    written(folder)
-    wanted = read(folder)
-    state, log = folder / "state", folder / "out" / SINK_LOG
-    for path in (state / "buckets").glob("1-*"):
-        batch = int(path.name[-8:])
-        path.write_bytes(batch.to_bytes(8, "little") + read_state(path))
-    (state / "buckets" / "run").unlink()
-    for path in (state / "input-0").iterdir():
-        path.write_bytes(checksum.content(path.read_bytes(), path.name.encode()))
-    for path in (state / CHECKPOINT, state / FILES, state / "changes.jsonl"):
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        for line in lines:
-            del line["hash"]
-        path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
-    for path in log.glob("note.*"):
-        path.write_bytes(
-            checksum.content(
-                path.read_bytes(), bytes(checksum.content((log / "run").read_bytes())) + path.name.encode()
-            )
-        )
-    (log / "run").unlink()
-    for path in log.glob("[0-9]*"):
-        lines = [json.loads(line) for line in path.read_text().splitlines()[1:]]
-        kept_of = [{name: line[name] for name in line if name not in ("hash", "content")} for line in lines]
-        path.write_text("\n".join(["v1", *(json.dumps(line, separators=(",", ":")) for line in kept_of)]))
-    (state / "mail").joinpath("0" * 20 + ".mail").unlink()
-    found = read_but_mail(folder)
-    assert found[:2] == wanted[:2] and found[3:5] == wanted[3:5]
-    one = FileList(str(state / FILES))
-    one.extend([(0, Input("/in/new.jsonl", "jsonl", None, False))])
-    assert len(FileList(str(state / FILES))) == 4
-    CommitLog(folder / "out").add(COMPACTED + 2, [], plan="0 12")
-    assert CommitLog(folder / "out").last == COMPACTED + 2 and len(list(CommitLog(folder / "out").lines())) == len(
-        wanted[-6]
-    )
-
-
-def read_but_mail(folder: Path) -> Any:
-    with closing(MessageLog(folder / "state" / "mail", timeout=0)) as mail:
-        mail.append([Arrival("rooms", b"%d" % n, n, 1) for n in range(5)])
-    return read(folder)
-
-
-def test_messages_of_the_version_before_go_on(tmp_path: Path) -> None:
-    from cep.spark.source.message_log import _BEFORE, crc32
-
-    def packed(payload: bytes, mid: int) -> bytes:
-        body = _BEFORE.pack(0, len(payload), 5, mid, 1)[4:] + b"rooms" + payload
-        return crc32(body).to_bytes(4, "little") + body
-
-    old = b"".join(packed(b"%d" % n, n) for n in range(3))
-    path = tmp_path / f"{0:020}.mail"
-    path.write_bytes(old + old[:10])
-    with closing(MessageLog(tmp_path)) as mail:
-        assert mail.end == 3
-        mail.append([Arrival("rooms", b"3", 3, 1)])
-        assert [one.payload for one in mail.read(0, 4)] == [b"0", b"1", b"2", b"3"]
-    with closing(MessageLog(tmp_path)) as mail:
-        assert mail.end == 4 and len(mail.known()) == 4
-    path.write_bytes(old[:8] + b"?" + old[9:])
-    with pytest.raises(CepError, match="message 0 is damaged"):
-        MessageLog(tmp_path, timeout=0)
 
 
 def test_the_files_of_spark_are_held_against_their_check_sums(tmp_path: Path) -> None:

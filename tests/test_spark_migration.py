@@ -17,7 +17,7 @@ from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.spark import job
 from cep.spark.state.checkpoint import CheckpointInfo, claim
-from cep.spark.state.migration import Generation, Migration, StartingPoint, StateLayout, migrated, next_generation
+from cep.spark.state.migration import Generation, Migration, StateLayout, migrated
 from tests import spark_runs
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -30,15 +30,6 @@ PAIR = "pair(K) <- a(K, _) SEQ b(K).\n"
 def laid(text: str, *wanted: str) -> StateLayout:
     engine = Engine.from_text(text)
     return StateLayout.of(engine, wanted or tuple(engine.outputs))
-
-
-def test_what_an_earlier_version_began_to_migrate_says_how_many_buckets_there_were(tmp_path: Path) -> None:
-    """It could not change them, so there were as many as its program has; keys were dealt by their hash."""
-    start = StartingPoint(1, laid(READING + RISE), {}, 0, 0, {}, None, [1])
-    for known in (None, 3):
-        before = Generation(2, 0, replace(start, buckets=known))
-        made = next_generation(tmp_path, before, start.laid, known or 4, False, tmp_path / "out", 0, lambda *_: None)
-        assert made.number == 3 and made.start == replace(start, buckets=known or 4), "nothing was done yet"
 
 
 STAGES = "all(N) <- rise(_) AGGREGATE N = count() OVER LAST 1 h.\n"
@@ -158,7 +149,6 @@ def test_a_checkpoint_goes_from_one_program_to_the_next(tmp_path: Path) -> None:
         claim(state, wider, unsplit=lambda: ["--buckets: stage 1: it has no key"])
     fourth, moved = claim(state, wider)
     assert moved is not None and moved.on == tuple(third.laid.rules) and fourth.buckets == 8
-    assert fourth.grouped and not third.grouped, "keys that an earlier version dealt by their hash are dealt by group"
     (state / "semcep.json").write_text("{}")
     with pytest.raises(CepError, match="is damaged"):
         claim(state, kept(texts[2], tmp_path))

@@ -24,7 +24,7 @@ from cep.spark.source.data_source import shared
 from cep.spark.source.file_list import ListedFile
 from cep.spark.source.reading import until
 from cep.spark.state.batch_notes import KEPT, BatchNote, BatchNotes
-from cep.spark.state.bucket_states import BucketStates, begin
+from cep.spark.state.bucket_states import begin
 from cep.spark.tasks import BucketInput, TaskInput, TaskOutput
 from connectors.inputs import Input
 from tests.damage import cut, flipped
@@ -48,7 +48,7 @@ def test_notes_say_what_is_there_after_a_micro_batch(tmp_path: Path) -> None:
     with pytest.raises(CepError, match="batch-00000002 is missing, a part of the state"):
         BatchNotes(tmp_path / "states").after(KEPT - 1)
     with pytest.raises(CepError, match="batch-00000009 is missing"):
-        BatchNotes(tmp_path / "states", earlier=True).after(9)
+        BatchNotes(tmp_path / "states").after(9)
 
 
 def test_a_note_that_is_not_what_was_written_is_told(tmp_path: Path) -> None:
@@ -65,21 +65,6 @@ def test_a_note_that_is_not_what_was_written_is_told(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         with pytest.raises(CepError, match=f"{path} is damaged"):
             BatchNotes(tmp_path / "one").after(1)
-
-
-def test_a_checkpoint_of_an_earlier_version_has_its_versions_in_the_states(tmp_path: Path) -> None:
-    begin(tmp_path, "run")
-    states = BucketStates(str(tmp_path), 1)
-    for bucket, version, batch in ((0, 1, 0), (0, 2, 3), (1, 1, 2), (1, 2, 4)):
-        states.write(bucket, version, b"state", batch)
-    found = BatchNotes(tmp_path, earlier=True).after(3)
-    assert found.versions == {"1-0000": 2, "1-0001": 1}, "what the one after it has written does not count"
-    assert found.calls == {"1-0000": 0, "1-0001": 0}, "each is stepped once"
-    notes = BatchNotes(tmp_path, earlier=True)
-    notes.write(4, found.after({"1-0001": 2}, {}, []))
-    assert BatchNotes(tmp_path, earlier=True).after(3) == found, "the last one is done again"
-    with pytest.raises(CepError, match="batch-00000003 is missing"):
-        BatchNotes(tmp_path).after(3)
 
 
 def test_what_is_handed_on_arrives(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def went_on(wanted: Job) -> Job:
     engine = Engine.from_text(program.text, types=program.options.compiling.types)
     now = checkpoints.CheckpointInfo(
         engine.program, program.text, None, {}, None, program.buckets, wanted.output, wanted.format,
-        list(wanted.wanted), StateLayout.of(engine, wanted.wanted), grouped=True,
+        list(wanted.wanted), StateLayout.of(engine, wanted.wanted),
     )  # fmt: skip
     state, _ = checkpoints.claim(
         folder,
@@ -62,7 +62,7 @@ def went_on(wanted: Job) -> Job:
         unsplit=lambda: spark_query._unsplit(program),
         settle=lambda *logs: spark_query._settle(program, *logs),
     )
-    program = replace(program, buckets=state.buckets, grouped=state.grouped)
+    program = replace(program, buckets=state.buckets)
     made = replace(wanted, program=program, generation=state.generation, mark=f"{state.name}-")
     spark_query._tidied(made, folder)
     return made

@@ -4,7 +4,6 @@ stay go on, and what was given until then is final."""
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,8 +22,9 @@ from cep.spark.program import ProgramOptions, ShippedProgram
 from cep.spark.shuffle_blocks import END, wake_ups
 from cep.spark.source.reading import waiting
 from cep.spark.stage_task import GenerationStart
-from cep.spark.state.bucket_states import newest_versions, state_header
+from cep.spark.state.bucket_states import state_header
 from cep.spark.state.migration import StartingPoint, StateLayout, migrated
+from tests.bucket_versions import newest_versions
 from tests.spark_operators import Query, changed, ordered
 
 READINGS = """
@@ -53,8 +53,7 @@ def carried(query: Query, before: Engine, now: Engine, folder: Path, watermark: 
     versions = {name: n for name, n in newest_versions(folder, 0).items() if int(name.split("-")[0]) <= len(wanted)}
     times = {name: state_header(folder / f"{name}-{n:08}")["watermark"] for name, n in versions.items()}
     latest = max(times, key=lambda name: int(times[name]))
-    was = query.program.buckets, query.program.grouped
-    return StartingPoint(1, laid[0], {}, watermark, times[latest], versions, latest, sources, *was)
+    return StartingPoint(1, laid[0], {}, watermark, times[latest], versions, latest, sources, query.program.buckets)
 
 
 @pytest.mark.parametrize("seed", seeds(24))
@@ -67,8 +66,6 @@ def test_rules_that_stay_go_on_and_what_was_given_is_final(seed: int, tmp_path: 
     lengths = [rng.choice((3, 20)) * SECOND for _ in range(2)]
     buckets = (rng.choice((1, 3, 8)), rng.choice((1, 3, 8)))
     before, program = begun(first, lengths[0], buckets[0])
-    if buckets[0] != buckets[1]:
-        program = replace(program, grouped=rng.random() < 0.5)
     now, other = begun(second, lengths[1], buckets[1])
     stay = {event for event, name in before.meanings().items() if now.meanings().get(event) == name}
     assert {"hot", "anywhere"} <= stay

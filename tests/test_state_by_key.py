@@ -20,9 +20,9 @@ from cep.runtime.state_by_key import rebalance
 from tests.keyed_programs import keyed_programs
 from tests.programs import Program
 from tests.rounds import Buckets
+from tests.state_programs import PROGRAM, SECOND, stream
+from tests.state_programs import given as rows_of
 from tests.test_equivalence import check, examples, in_order, types
-from tests.test_snapshot_before import PROGRAM, SECOND, stream
-from tests.test_snapshot_before import given as rows_of
 
 KEYS = [(value, other) for value in range(-1, 9) for other in range(-1, 9)] + [(value,) for value in range(-1, 9)]
 

@@ -14,8 +14,9 @@ from cep.core.schema import ARRIVAL
 from cep.spark.dead_letters import LINE_BITS, dead_letter_file, remove_uncounted, stage_letters
 from cep.spark.disk import remove_hidden
 from cep.spark.source.reading import numbered
-from cep.spark.state.bucket_states import KEPT, BucketStates, newest_versions, remove_leftovers
+from cep.spark.state.bucket_states import KEPT, BucketStates, remove_leftovers
 from connectors.batch import Batch, Block, DeadLetter
+from tests.bucket_versions import newest_versions
 
 
 def test_states_are_whole_and_the_last_ones_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +39,7 @@ def test_states_are_whole_and_the_last_ones_stay(tmp_path: Path, monkeypatch: py
         states.write(2, 7, b"7", 70)  # killed just before
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
     (tmp_path / "1-0002-00000002").write_bytes(b"left when its bucket was killed")
-    (tmp_path / "2-0002-00000002").write_bytes(b"of another stage")
+    BucketStates(str(tmp_path), 2).write(2, 2, b"of another stage", 20)
     assert len(list(tmp_path.iterdir())) == 6
     remove_leftovers(tmp_path)
     there = {path.name for path in tmp_path.iterdir()}

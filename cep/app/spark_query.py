@@ -251,7 +251,7 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
         carried = {"on": moved.on, "empty": moved.empty, "gone": moved.gone}
         options.log("migrate", f"carried over: {moved}" if str(moved) else "nothing to carry over", "info", **carried)
     mark = f"{state.name}-" if state.name else ""
-    program = replace(query.program, buckets=state.buckets, grouped=state.grouped)
+    program = replace(query.program, buckets=state.buckets)
     query = replace(query, program=program, generation=state.generation, mark=mark, times=state.times)
     check_writable("--output", Path(query.output))
     if options.spark.compact is not None:
@@ -294,7 +294,6 @@ def _checkpoint_info(request: JobRequest, query: Job, times: str) -> checkpoints
         final=request.options.sink.final,
         keys={event: list(schema.key) for event, schema in engine.inputs.items() if schema.key is not None},
         params=engine.written.parameters.used_values(),
-        grouped=True,
     )
 
 
@@ -368,7 +367,7 @@ def _settle(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path, 
     """Write the states that a killed run has left as logs whole, by the program that it ran: that has the facts and the
     knowledge of this one. CepError: it has not."""
     if some := logged(states, versions):
-        settle(replace(_earlier(now, was, states), grouped=was.grouped), str(states), some)
+        settle(_earlier(now, was, states), str(states), some)
 
 
 def _earlier(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path) -> ShippedProgram:

@@ -16,9 +16,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
-from struct import Struct
 from typing import Any, BinaryIO, Generic, TypeAlias, TypeVar
-from zlib import crc32
 
 from cep.core import checksum
 from cep.core.checksum import Broken
@@ -58,6 +56,8 @@ class AppendLog(ABC, Generic[Logged]):
         except FileNotFoundError:
             return
         with self.path.open("rb") as file:
+            if file.read(len(self.MARK)) != self.MARK:
+                raise Broken(0)
             file.seek(self.size)
             for entry, size in self._decoded(file, len(self), new=True):
                 yield entry
@@ -125,13 +125,6 @@ class RecordLog(AppendLog[RecordBytes]):
 
     MARK = checksum.MARK
 
-    @staticmethod
-    def wrote(path: Path) -> bool:
-        """Whether a file is such a log, or was just begun as one. Broken: it is one, and what it begins with is
-        damaged. OSError: it cannot be read."""
-        with path.open("rb") as file:
-            return checksum.marked(file.read(len(checksum.MARK)))
-
     def append(self, records: Sequence[RecordBytes], sync: bool = True) -> None:
         """Add records; they outlive the process when this returns, with `sync` also the end of the machine. OSError:
         the file cannot be written."""
@@ -148,8 +141,7 @@ class RecordLog(AppendLog[RecordBytes]):
 
 
 class LineLog(AppendLog[dict[str, Any]]):
-    """Lines of JSON objects, each with the hash of all lines up to it in its last field, `hash`. Lines that an earlier
-    version wrote have none."""
+    """Lines of JSON objects, each with the hash of all lines up to it in its last field, `hash`."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -171,36 +163,6 @@ class LineLog(AppendLog[dict[str, Any]]):
                 found = json.loads(line)
             except ValueError:
                 raise Broken(number) from None
-            found.pop("hash", None)
+            found.pop("hash")
             yield found, len(line)
             number += 1
-
-
-class CrcRecordLog(AppendLog[tuple[tuple[int, ...], bytes]]):
-    """Records as an earlier version wrote them, with a CRC-32 each; nothing is added to them. An entry has the fields
-    of its `head`, and the bytes behind that. The fields begin with the check sum of all that follows it, and the sizes
-    of two parts; a damaged record differs from a torn one only by what follows it."""
-
-    def __init__(self, path: Path, head: Struct) -> None:
-        super().__init__(path)
-        self._head = head
-
-    def torn(self) -> bool:
-        """Whether what is behind the last whole record is torn, and not damaged: it is cut short, or zeros."""
-        with self.path.open("rb") as file:
-            file.seek(self.size)
-            rest = file.read()
-        if len(rest) < self._head.size or not any(rest):
-            return True
-        _, first, second, *_ = self._head.unpack_from(rest)
-        return bool(self._head.size + first + second >= len(rest))
-
-    def _decoded(self, file: BinaryIO, number: int, new: bool) -> Iterator[tuple[tuple[tuple[int, ...], bytes], int]]:
-        data, place = file.read(), 0
-        while place + self._head.size <= len(data):
-            fields = self._head.unpack_from(data, place)
-            stop = place + self._head.size + fields[1] + fields[2]
-            if stop > len(data) or crc32(data[place + 4 : stop]) != fields[0]:
-                return
-            yield (fields, data[place + self._head.size : stop]), stop - place
-            place = stop

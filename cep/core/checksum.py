@@ -44,6 +44,11 @@ def digest(*parts: BytesLike, size: int = SIZE) -> bytes:
 # --- whole ---
 
 
+def is_sealed(blob: BytesLike) -> bool:
+    """Return True if bytes begin as sealed ones do, by half of the mark at least: it may be damaged itself."""
+    return sum(one == other for one, other in zip(bytes(blob[: len(MARK)]), MARK)) * 2 >= len(MARK)
+
+
 def seal(*parts: BytesLike, of: bytes = b"") -> bytes:
     """The parts in a row, sealed. `of`: what they belong to, as a file's name; it is not in them."""
     return b"".join([MARK, digest(MARK, of, *parts), *parts])
@@ -57,12 +62,6 @@ def seal_header(file: BinaryIO, of: bytes = b"") -> bytes:
     return MARK + found.digest()
 
 
-def is_sealed(blob: BytesLike) -> bool:
-    """Whether bytes say that they are, by half of the mark at least: it may be damaged itself. What the version before
-    has written does not."""
-    return sum(one == other for one, other in zip(bytes(blob[: len(MARK)]), MARK)) * 2 >= len(MARK)
-
-
 def content(blob: BytesLike, of: bytes = b"") -> memoryview:
     """What was sealed. Broken: it is not that, or does not belong to this."""
     rest = memoryview(blob)[HEAD:]
@@ -71,26 +70,12 @@ def content(blob: BytesLike, of: bytes = b"") -> memoryview:
     return rest
 
 
-def unsealed(blob: bytes, of: bytes = b"") -> bytes:
-    """What was sealed, or all, as the version before has written it. Broken: see `content`."""
-    return bytes(content(blob, of)) if is_sealed(blob) else blob
-
-
 def name(blob: BytesLike) -> bytes:
-    """What bytes are known by: a hash of them, and of sealed ones the one that they carry."""
+    """Return the hash by which bytes are known: the one that sealed bytes carry, a hash of any others."""
     return bytes(blob[len(MARK) : HEAD]) if is_sealed(blob) else digest(blob)
 
 
 # --- records ---
-
-
-def marked(data: bytes) -> bool:
-    """Whether a file of records begins as ours do, or was just begun. Broken: its mark is damaged."""
-    if MARK.startswith(data[: len(MARK)]):
-        return True
-    if is_sealed(data):
-        raise Broken
-    return False
 
 
 def record(head: bytes, body: bytes) -> bytes:
@@ -128,37 +113,33 @@ def read_records(data: bytes, place: int = 0) -> Iterator[tuple[bytes, bytes, in
 
 
 class Chain:
-    """Lines of JSON objects, one after the other, each with a hash of all lines until it as its last field. Lines of
-    the version before have none; none follows one that has. `of`: what the lines belong to."""
+    """Lines of JSON objects, one after the other, each with a hash of all lines until it as its last field. `of`: what
+    the lines belong to."""
 
     def __init__(self, of: bytes = b"") -> None:
         self._last = digest(of)
-        self._sealed = False
         self.count = 0
 
     def add(self, line: bytes) -> bytes:
         """The next line, `{...}`, sealed, with its end."""
         self._take(line)
-        self._sealed = True
         return line[:-1] + b', "hash": "%s"}\n' % self._last.hex().encode()
 
     def read(self, line: bytes) -> bytes:
         """The next line without its hash and its end. Broken: it is not the one that was written there."""
-        found = _HASH.search(line)
-        plain = line.removesuffix(b"\n") if found is None else line[: found.start()] + b"}"
-        if found is None and self._sealed:
+        hashed = _HASH.search(line)
+        if hashed is None:
             raise Broken(self.count)
+        plain = line[: hashed.start()] + b"}"
         self._take(plain)
-        if found is not None:
-            if found[1] != self._last.hex().encode():
-                raise Broken(self.count - 1)
-            self._sealed = True
+        if hashed[1] != self._last.hex().encode():
+            raise Broken(self.count - 1)
         return plain
 
     def copy(self) -> Chain:
         """One that goes on from here."""
         made = Chain()
-        made._last, made._sealed, made.count = self._last, self._sealed, self.count
+        made._last, made.count = self._last, self.count
         return made
 
     def _take(self, line: bytes) -> None:

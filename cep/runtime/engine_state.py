@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from cep.core import value_blocks
 from cep.core.errors import CepError
-from cep.core.relation import FIRST, IDENTITY, Table
+from cep.core.relation import FIRST
 from cep.core.time import Frontier
 from cep.core.values import MISSING, Pool
 from cep.operators.goals.contract import Translation, demand, from_arrow, to_arrow
@@ -71,7 +71,6 @@ def _saved(
     states = parts.machine.snapshot()
     header: dict[str, object] = {
         "explain": parts.history is not None,
-        "numbered": True,  # without lineage IDENTITY is the number of an occurrence among equal ones
         "position": parts.position,
         **buffer.times(),
         "knowledge": knowledge,
@@ -110,10 +109,7 @@ def read_snapshot(parts: EngineParts, blob: bytes, program: str) -> tuple[dict[s
     if ("revision" in header) != (parts.revision is not None):
         message = "the snapshot was made without `revise`" if parts.revision else "the snapshot was made with `revise`"
         raise CepError(message, hint="both with it or both without it", code="snapshot")
-    if parts.revision is not None and parts.revision.length and "revised" not in header:
-        message = "the snapshot was made by an earlier version, whose window did not keep what was derived in it"
-        raise CepError(message, hint="begin again, without it", code="snapshot")
-    if parts.revision is not None and bool(header.get("revised", parts.revision.length)) != bool(parts.revision.length):
+    if parts.revision is not None and bool(header["revised"]) != bool(parts.revision.length):
         message = "the snapshot was made with another `revise`, or without it"
         raise CepError(message, hint="the same duration on both", code="snapshot")
     return header, batches
@@ -136,12 +132,10 @@ def take_on(
             window_snapshot.restore(parts.revision, header["revision"], window)
         else:
             window_segments.restore(parts.revision, header["revision"], window, segments)
-        if header.get("revised", parts.revision.length) != parts.revision.length:
+        if header["revised"] != parts.revision.length:
             resize(parts.revision, header["revised"])
         if codes is not None:
             parts.revision.recode(codes, coded(parts.plan.schemas))
-        if parts.history is None and "numbered" not in header:
-            parts.revision.forget_names()
         batches = batches[: -header["window"]]
     if parts.history is not None:
         parts.history.take_on(batches)
@@ -152,8 +146,6 @@ def take_on(
     if codes is not None:
         recode(waiting, codes, coded(parts.plan.schemas))
         batches[1:] = [goal.recoded(state, codes) for (_, goal), state in zip(goals, batches[1:], strict=True)]
-    if parts.history is None:
-        _forget_names(header, waiting)
     parts.buffer.restore(waiting, header)
     parts.machine.restore(batches[1:])
     parts.position = header["position"]
@@ -224,7 +216,6 @@ def carry(parts: EngineParts, state: SnapshotParts, goals: Sequence[str], knowle
     )
     waiting = state.waits({name: schemas[name] for name in schemas if name in parts.plan.inputs})
     recode(waiting, moved, coded(schemas))
-    _forget_names(header, waiting)
     parts.buffer.restore(waiting if parts.revision is None else {}, header)
     taken = parts.machine.carry(goals, state.goals, moved, Frontier.at(parts.buffer.watermark))
     if parts.changes is not None and state.changes is not None and header["knowledge"] == knowledge:
@@ -234,12 +225,6 @@ def carry(parts: EngineParts, state: SnapshotParts, goals: Sequence[str], knowle
     parts.position = header["position"]
     check_restored(parts)
     return taken
-
-
-def _forget_names(header: Mapping[str, Any], waiting: Mapping[str, Table]) -> None:
-    """Take the positions of rows out of IDENTITY, where an earlier version put them."""
-    for table in () if "numbered" in header else waiting.values():
-        table[IDENTITY] = 0
 
 
 def _table(batches: Sequence[pa.RecordBatch]) -> pl.DataFrame:

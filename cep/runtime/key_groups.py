@@ -20,7 +20,7 @@ from cep.core.values import Ints
 from cep.plan.partition import Stage
 from cep.runtime.buckets import deal_by
 from cep.runtime.key_shares import KeyCounter
-from cep.runtime.keyed_stage import HashedKeys, Share
+from cep.runtime.keyed_stage import HashedKeys
 from cep.runtime.state_by_key import Bucket
 
 GROUPS = 1024
@@ -93,27 +93,6 @@ def gather_groups(before: Callable[[int], Bucket | None], of: int, into: Bucket,
             break
         share = KeyGroups(max(mine.first, there.first), min(mine.stop, there.stop))
         if len(share) and (one := before(place)) is not None:
-            into.replace(share, one.extract(share))
-
-
-@dataclass(frozen=True, slots=True)
-class GroupsOfBucket(HashedKeys):
-    """The keys of some `groups` that were in a bucket (`share`), where keys were dealt to buckets by their hash."""
-
-    groups: KeyGroups
-    share: Share
-
-    def chosen(self, hashed: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        return self.groups.chosen(hashed) & self.share.chosen(hashed)
-
-
-def gather_from_buckets(before: Callable[[int], Bucket | None], of: int, into: Bucket, number: int, count: int) -> None:
-    """As `gather_groups`, where `before` gives the engines of `of` buckets to which keys were dealt by their hash
-    (`cep.runtime.buckets.deal`)."""
-    groups = groups_in(number, count)
-    for place in range(of):
-        if (one := before(place)) is not None:
-            share = GroupsOfBucket(groups, Share(((place, of),)))
             into.replace(share, one.extract(share))
 
 

@@ -75,10 +75,6 @@ class SnapshotParts:
 
     def waits(self, inputs: Mapping[str, Schema]) -> dict[str, Table]:
         """What waits of the events that are still read. CepError: they are declared otherwise."""
-        if unknown := sorted(self.waiting.keys() - self.header["waiting"].keys()):
-            name = author_name(unknown[0])
-            message = f"events `{name}` wait in a snapshot of an earlier version, which does not say their types"
-            raise CepError(message, hint="carry the state over when none waits, or begin again", code="snapshot")
         for name, types in self.header["waiting"].items():
             if name in inputs and [a.type for a in inputs[name].attributes] != types:
                 raise CepError(

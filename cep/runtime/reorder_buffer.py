@@ -124,16 +124,17 @@ class ReorderBuffer:
     def later(self, times: Mapping[str, Any]) -> None:
         """What has come has also come to the latest of these times."""
         self.latest = max(self.latest, times["latest"])
-        self.first = min(self.first, _first(times))
+        self.first = min(self.first, times["first"])
         if self.of_input is not None:
-            self.of_input = max(self.of_input, times.get("of_input", self.of_input))
-            self.begun = min(self.begun, times.get("begun", self.begun))
+            self.of_input = max(self.of_input, times["of_input"])
+            self.begun = min(self.begun, times["begun"])
 
     def restore(self, waiting: dict[str, Table], times: Mapping[str, Any]) -> None:
         """Take on what waited then, and how far time had come. CepError: there is no time."""
-        watermark, latest, first = times["watermark"], times["latest"], _first(times)
-        of_input = None if self.of_input is None else times.get("of_input", self.of_input)
-        begun = times.get("begun", END_OF_TIME)
+        watermark, latest, first = times["watermark"], times["latest"], times["first"]
+        of_input, begun = None, END_OF_TIME
+        if self.of_input is not None:
+            of_input, begun = times["of_input"], times["begun"]
         known = [time for time in (watermark, latest, first, of_input, begun) if time is not None]
         demand(all(isinstance(time, int) and BEGINNING <= time <= END_OF_TIME for time in known))
         self.waiting = {name: [table] for name, table in waiting.items()}
@@ -141,10 +142,3 @@ class ReorderBuffer:
         self.begun = begun
         if self.clocks is not None and "clocks" in times:
             self.clocks.restore(times["clocks"])
-
-
-def _first(times: Mapping[str, Any]) -> int:
-    """The time at which the first of the input counted; a snapshot of an earlier version does not say it."""
-    come = times["latest"] > BEGINNING
-    first: int = times.get("first", BEGINNING if come else END_OF_TIME)
-    return first

@@ -121,5 +121,5 @@ class Report:
         """The report again."""
         fields = json.loads(line)
         revised = None if fields["revised"] is None else RevisionStats(*fields["revised"])
-        keys = [KeyShares(*one) for one in fields.get("keys", ())]  # a note of an earlier version has none
+        keys = [KeyShares(*one) for one in fields["keys"]]
         return cls(**fields | {"counts": [Count(*one) for one in fields["counts"]], "revised": revised, "keys": keys})

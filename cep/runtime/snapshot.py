@@ -17,9 +17,7 @@ from cep.core.errors import CepError
 from cep.operators.goals.contract import DAMAGED as DAMAGED
 from cep.operators.goals.contract import damaged
 
-VERSION = 2
-BEFORE = 1
-"""The version without a seal, which is still read."""
+VERSION = 3
 
 IN_PARTITIONS = " in partitions"
 """Behind the fingerprint of a program: the snapshot is of an engine with workers."""
@@ -92,12 +90,12 @@ def restoring() -> Iterator[None]:
 def _read(blob: bytes) -> tuple[dict[str, Any], memoryview]:
     """The header and what is behind it, once it is known to be what was written."""
     try:
-        whole = checksum.content(blob) if checksum.is_sealed(blob) else memoryview(blob)
+        whole = checksum.content(blob)
         start = _LENGTH + int.from_bytes(whole[:_LENGTH], "little")
         found = json.loads(bytes(whole[_LENGTH:start]))
-        if found["version"] != (VERSION if checksum.is_sealed(blob) else BEFORE):
+        if found["version"] != VERSION:
             raise CepError(
-                f"the snapshot is of version {found['version']}, and this reads {BEFORE} and {VERSION}",
+                f"the snapshot is of version {found['version']}, and this reads version {VERSION}",
                 hint="read it with the version of semcep that made it, or begin anew",
                 code="snapshot",
             )

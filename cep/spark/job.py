@@ -21,7 +21,6 @@ from cep.spark.shuffle_blocks import Stretch
 from cep.spark.sink.file_sink import FileSinkOptions
 from cep.spark.source import kafka_connector
 from cep.spark.source.data_source import SparkSourceOptions, source
-from cep.spark.spark_files import put_aside_state
 from cep.spark.stage_task import GenerationStart, StageWork
 from cep.spark.state.batch_notes import BatchNotes
 from cep.spark.state.bucket_states import BucketStates, begin
@@ -115,7 +114,7 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     stream = records.withWatermark("time", f"{late} milliseconds")
     own, states = job.generation.spark(folder), job.generation.states(folder)
     begin(states, job.mark)
-    notes = BatchNotes(states, earlier=put_aside_state(own))
+    notes = BatchNotes(states)
     batches = MicroBatches(spark, _work(job, states, handed), own, notes, job.mirror)
     writer = stream.writeStream.foreachBatch(batches)
     writer = writer.option("checkpointLocation", f"file://{own}")  # whatever the cluster's own file system is

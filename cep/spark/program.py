@@ -17,7 +17,6 @@ from cep.engine import Engine
 from cep.plan.dependencies import Dependencies
 from cep.plan.partition import Stage, dealt_by_keys, owner, partition
 from cep.plan.staged import needed
-from cep.runtime.buckets import deal
 from cep.runtime.fluent_records import tables_of
 from cep.runtime.key_groups import check_partitions, deal_groups
 from cep.runtime.key_shares import KeyCounter
@@ -53,15 +52,14 @@ class ProgramOptions:
 
 @dataclass(frozen=True, slots=True)
 class ShippedProgram:
-    """A text, cut into stages, each run in `buckets` engines, or in one; `grouped`: rows are dealt by key group, else,
-    as an earlier version did, by the hash of the key alone. `schemas`: of all tables, `inputs`: of what is read,
-    `outputs`: of what is written, `written`: under which of these names a table is written, if it is; `records`: of
-    fluents that are read the tables of their records. `program`: the fingerprint of all of it; `ticking`: the stages in
-    which something happens at certain times without input; `unending`: those in which something may go on by itself, to
-    the latest time in the input; `beginning`: those in which something begins with the first. `revises`: whether
-    records may withdraw or replace others; `window`: how far behind the watermark what was derived may be withdrawn
-    (microseconds), None: never; `known`: how far behind it changes of the knowledge may come; `meanings`: what each
-    event means, by which the `@id` of its rows is made."""
+    """A text, cut into stages, each run in `buckets` engines, or in one. `schemas`: of all tables, `inputs`: of
+    what is read, `outputs`: of what is written, `written`: under which of these names a table is written, if it is;
+    `records`: of fluents that are read the tables of their records. `program`: the fingerprint of all of it;
+    `ticking`: the stages in which something happens at certain times without input; `unending`: those in which
+    something may go on by itself, to the latest time in the input; `beginning`: those in which something begins
+    with the first. `revises`: whether records may withdraw or replace others; `window`: how far behind the
+    watermark what was derived may be withdrawn (microseconds), None: never; `known`: how far behind it changes of
+    the knowledge may come; `meanings`: what each event means, by which the `@id` of its rows is made."""
 
     text: str
     name: str
@@ -81,7 +79,6 @@ class ShippedProgram:
     known: int = 0
     meanings: Mapping[str, str] = field(default_factory=dict)
     beginning: frozenset[int] = frozenset()
-    grouped: bool = True
 
     @classmethod
     def of(cls, engine: Engine, text: str, name: str, options: ProgramOptions, buckets: int) -> ShippedProgram:
@@ -148,8 +145,7 @@ class ShippedProgram:
         self, stage: Stage, tables: Mapping[str, pl.DataFrame], keys: KeyCounter | None = None
     ) -> Sequence[Mapping[str, pl.DataFrame]]:
         """The tables that each bucket of a stage takes; `keys` counts them."""
-        way = deal_groups if self.grouped else deal
-        return way(stage, tables, self.schemas, self.count(stage), keys)
+        return deal_groups(stage, tables, self.schemas, self.count(stage), keys)
 
     def owner(self, event: str) -> int:
         """The stage that reports refused rows of the event."""

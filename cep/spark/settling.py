@@ -65,7 +65,7 @@ def _settled(spark: SparkSession, job: Job) -> None:
     folder = Path(job.checkpoint)
     own, states = job.generation.spark(folder), job.generation.states(folder)
     done = spark_files.last(own / "commits")
-    notes = BatchNotes(states, earlier=spark_files.put_aside_state(own))
+    notes = BatchNotes(states)
     found = logged(states, notes.after(done).versions)
     if found:
         context, name, run = spark.sparkContext, str(states), job.run

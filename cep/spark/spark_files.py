@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,6 @@ from zlib import crc32
 
 from cep.core.durable_names import sync_names
 from cep.spark.disk import SPARK, damaged_file, sync
-
-_EARLIER = "state-of-an-earlier-version"
 
 _SUMS = b"crc\0"
 """What a file of check sums begins with; then come their block size, and the sums."""
@@ -99,15 +96,6 @@ def ends_sent(folder: Path) -> int:
     return 0 if begun < 0 else int(offset(folder, begun)["end"])
 
 
-def put_aside_state(folder: Path) -> bool:
-    """Whether an earlier version began the query, with stateful operators of Spark's; what these kept is put aside:
-    else Spark would look for the operators. Not while a query runs."""
-    kept = folder / "state"
-    if kept.is_dir():
-        kept.rename(folder / _EARLIER)
-    return (folder / _EARLIER).is_dir()
-
-
 def other_sources(folder: Path) -> list[str]:
     """Where sources beside our own were in the last micro-batch that was begun."""
     begun = last(folder / "offsets")
@@ -143,12 +131,11 @@ def has_planned(checkpoint: Path) -> bool:
 def remove_spoilt(folder: Path) -> list[Path]:
     """Remove what a cut of power has spoilt: the last entries if they are empty, so that Spark repeats these
     micro-batches, and of those that only say that one was done all that are empty; empty check sums, and those whose
-    file is gone; torn full versions of an earlier version of semcep; and what it writes first, where that is empty. Not
-    while a query runs. Gives what was removed."""
+    file is gone; and `metadata`, which Spark writes first, where that is empty. Not while a query runs. Gives what was
+    removed."""
     gone = [path for path in folder.rglob(".*.crc") if not path.stat().st_size or not _summed(path).exists()]
-    for path in (*folder.glob("state/**/*.zip"), *folder.glob("metadata"), *folder.glob("state/**/_*/*/*")):
-        whole = zipfile.is_zipfile(path) if path.suffix == ".zip" else path.is_dir() or path.stat().st_size
-        gone += [] if whole else _of(path.parent, path.name)
+    for path in folder.glob("metadata"):
+        gone += [] if path.stat().st_size else _of(path.parent, path.name)
     for log in ("commits", "offsets"):
         for path in sorted((folder / log).glob("[0-9]*"), key=lambda path: -int(path.name)):
             if path.stat().st_size:

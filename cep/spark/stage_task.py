@@ -21,7 +21,7 @@ from cep.engine import Engine
 from cep.runtime.buckets import merged_by_arrival, stacked
 from cep.runtime.encode import late_reason
 from cep.runtime.fluent_records import as_intervals
-from cep.runtime.key_groups import gather_from_buckets, gather_groups
+from cep.runtime.key_groups import gather_groups
 from cep.runtime.report import Report
 from cep.runtime.revision.revision_stats import RevisionStats
 from cep.spark.dead_letters import file_of, line_of, record_lines, stage_letters, write_dead_letters
@@ -203,8 +203,7 @@ class StageTask:
         if beginning is None:
             return self.program.engine(number)
         start, folder = beginning.start, beginning.folder
-        same = start.buckets in (None, count) and start.grouped == self.program.grouped
-        if not self.stage.keyed or same or not start.sources[number - 1]:
+        if not self.stage.keyed or start.buckets == count or not start.sources[number - 1]:
             return self.program.engine(number, before=start.state(folder, number, bucket))
 
         def before(place: int) -> Engine | None:
@@ -212,9 +211,7 @@ class StageTask:
             return None if state is None else self.program.engine(number, before=state)
 
         engine = self.program.engine(number, before=start.only_time(folder))
-        assert start.buckets is not None and self.program.grouped, "in other buckets keys are dealt by group"
-        way = gather_groups if start.grouped else gather_from_buckets
-        way(before, start.buckets, engine, bucket, count)
+        gather_groups(before, start.buckets, engine, bucket, count)
         engine.begin_window()
         return engine
 

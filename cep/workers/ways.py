@@ -57,17 +57,15 @@ class Ways:
         """The state, of which a table is a segment; `program`: what it is of."""
         there = {event: held.tables for event, held in sorted(self.runs.items()) if held.tables}
         names = [self._book.name(id(t), t, partial(_batch, t)) for tables in there.values() for t in tables]
-        head = {"events": [], "tables": [[event, len(tables)] for event, tables in there.items()]}
+        head = {"tables": [[event, len(tables)] for event, tables in there.items()]}
         return SegmentedState(snapshot.save(head, [], program), names, self._book.taken())
 
     def restore(self, state: bytes, names: Sequence[str], fetch: Fetch, program: str) -> Ways:
         """Take on a state; gives itself. CepError: it is of another program, or damaged."""
-        header, batches = snapshot.load(state, program)
+        header, _ = snapshot.load(state, program)
         with snapshot.restoring():
-            for event, batch in zip(header["events"], batches, strict=True):  # an earlier version wrote it
-                self.runs.setdefault(event, RowRuns()).add(_table(batch))
             rest = iter(names)
-            for event, count in header.get("tables", ()):
+            for event, count in header["tables"]:
                 mine = [next(rest) for _ in range(count)]
                 tables = [_table(snapshot.streamed(fetch(name))) for name in mine]
                 self.runs[event] = RowRuns(tables)

@@ -28,14 +28,13 @@ def hash_path(path: str) -> str:
 
 
 def is_intact(path: str, notes: set[str]) -> bool:
-    """Whether a file is what was noted; the version before has noted nothing."""
-    known = {note for note in notes if note.startswith(HASH)}
-    return not known or hash_path(path) in known
+    """Return True if a file is what was noted."""
+    return hash_path(path) in notes
 
 
 class StoreChangeLog:
     """The changes of the knowledge since it was loaded, at `path`: of each the lines that went and those that came.
-    One that is torn was not made. An earlier version wrote lines with a sign, `-` or `+`; they are still read."""
+    One that is torn was not made."""
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
@@ -46,7 +45,6 @@ class StoreChangeLog:
         is added. OSError: it cannot be written."""
         if self._log is None:
             log = RecordLog(self.path)
-            assert not self.path.exists() or self._has_records(), "lines are read, and removed, before one is added"
             for _ in self._unread(log):
                 pass
             self._log = log
@@ -54,14 +52,7 @@ class StoreChangeLog:
 
     def changes(self) -> Iterator[RecordBytes]:
         """All that were noted. Damaged: see `append`."""
-        if not self.path.exists():
-            return
-        if self._has_records():
-            yield from self._unread(RecordLog(self.path))
-            return
-        for line in self.path.read_bytes().splitlines(keepends=True):
-            if line.endswith(b"\n"):
-                yield (line[1:], b"") if line.startswith(b"-") else (b"", line[1:])
+        yield from self._unread(RecordLog(self.path))
 
     def remove(self) -> None:
         """Begin anew."""
@@ -69,12 +60,6 @@ class StoreChangeLog:
             self._log.close()
             self._log = None
         self.path.unlink(missing_ok=True)
-
-    def _has_records(self) -> bool:
-        try:
-            return RecordLog.wrote(self.path)
-        except Broken:
-            raise Damaged(str(self.path)) from None
 
     def _unread(self, log: RecordLog) -> Iterator[RecordBytes]:
         try:

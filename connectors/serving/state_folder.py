@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,8 +13,6 @@ from cep.core.private_files import make_private, private_opener
 
 PROGRAM = "program"
 
-_BEFORE = re.compile(r'({(["}].*)?)?|[0-9a-f]+', re.DOTALL)
-"""Entries that earlier versions wrote there, perhaps not completely."""
 _WRITTEN = ("events", "events.nq", "alerts.db", "journal", "snapshot")
 """Other entries that a server writes there, always after `program`."""
 
@@ -45,7 +42,7 @@ class StateFolder:
         except CepError:
             self._file.close()
             raise
-        make_private(folder)  # also what earlier versions have written
+        make_private(folder)
         self.changed = sorted(name for name, meaning in earlier.items() if meanings.get(name) != meaning)
         self._file.seek(0)
         self._file.truncate()
@@ -56,20 +53,16 @@ class StateFolder:
         """Return the meanings of events until now; none if they were not written completely."""
         self._file.seek(0)
         data = self._file.read()
-        try:
-            if checksum.marked(data):
-                return next((json.loads(head) for head, *_ in checksum.read_records(data, len(checksum.MARK))), {})
-        except checksum.Broken:
-            hint = "bring the folder back from a copy, or begin anew with another one"
-            raise CepError(f"--state {folder}: `{PROGRAM}` in it is damaged", hint=hint, code="store") from None
-        text = data.strip(b"\0").decode("utf-8", "replace")
-        if _BEFORE.fullmatch(text) is None:
+        if not (checksum.is_sealed(data) or checksum.MARK.startswith(data.rstrip(b"\0"))):
             hint = "name a folder that is empty, or one that it has made"
             raise CepError(f"--state {folder}: no server has written `{PROGRAM}` in it", hint=hint, code="store")
         try:
-            return dict(json.loads(text))
-        except (ValueError, TypeError):  # torn, or of a version that did not say so
-            return {}
+            if data and data.rstrip(b"\0") and not data.startswith(checksum.MARK[: len(data)]):
+                raise checksum.Broken
+            return next((json.loads(head) for head, *_ in checksum.read_records(data, len(checksum.MARK))), {})
+        except checksum.Broken:
+            hint = "bring the folder back from a copy, or begin anew with another one"
+            raise CepError(f"--state {folder}: `{PROGRAM}` in it is damaged", hint=hint, code="store") from None
 
     def close(self) -> None:
         """Another may have it."""

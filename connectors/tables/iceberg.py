@@ -27,7 +27,6 @@ TRIES = 10
 
 _PAUSE, _LONGEST = 0.05, 2.0  # seconds between two tries
 _SMALL = 1 << 25  # bytes of a file that is put together with others
-_BEFORE = "added"  # what an earlier version wrote for the number 1
 _COMMIT = "semcep.commit"  # in the summary of a snapshot: a name that no other commit has
 _LOCKED = "database is locked"  # of a catalog in SQLite, by who else is at it
 _RETRIES = "commit.retry.num-retries"
@@ -133,7 +132,7 @@ def _commit(name: TableName, there: Table, rows: pa.RecordBatchReader, number: i
 
 def _added(name: TableName, there: Table | None, number: int) -> bool:
     known = None if there is None or name.append is None else there.properties.get(_property(name))
-    return known is not None and (1 if known == _BEFORE else int(known)) >= number
+    return known is not None and int(known) >= number
 
 
 def _is_small(file: DataFile) -> bool:

@@ -156,7 +156,6 @@ class Lineage:
     def restore(self, batch: pa.RecordBatch) -> None:
         """Take on the edges of a snapshot. CepError: they are none."""
         arrays = from_arrow(batch)
-        arrays = {"equal": np.empty((2, 0), np.int64), **arrays}  # snapshots of earlier versions have none
         demand(arrays.keys() == {"wholes", "parts", "rules", "equal", "next"})
         wholes, parts, rules, following = (arrays[name] for name in ("wholes", "parts", "rules", "next"))
         demand(following.shape == (1,) and wholes.ndim == 1 and wholes.shape == parts.shape)

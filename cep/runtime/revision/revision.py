@@ -249,11 +249,6 @@ class Revision:
             states = zip(goals, stretch.state.base, strict=True)
             stretch.state = KeptState([from_arrow(goal.recoded(to_arrow(each), codes)) for goal, each in states])
 
-    def forget_names(self) -> None:
-        """Take the positions of rows out of IDENTITY, where an earlier version put them."""
-        for _, table in self._tables():
-            table[IDENTITY] = 0
-
     def names(self) -> list[Ints]:
         """The identities of what the window and its states hold, for lineage."""
         if self.lineage is None:

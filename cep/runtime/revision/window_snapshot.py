@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 
 from cep.core.relation import FIRST, Table
-from cep.core.time import BEGINNING
 from cep.operators.goals.contract import demand, from_arrow, to_arrow
 from cep.runtime.revision.kept_state import KeptState
 from cep.runtime.revision.latest_instant import LatestInstant
@@ -44,7 +43,7 @@ def restore(revision: Revision, numbers: Mapping[str, Any], batches: Sequence[pa
     waiting, going, coming = map(from_arrow, batches[:3])
     demand(going.keys() == coming.keys())
     revision.watermark, revision.waiting = numbers["watermark"], _windows(revision, waiting)
-    revision.floor = numbers.get("floor", BEGINNING)
+    revision.floor = numbers["floor"]
     revision.latest = LatestInstant()
     revision.late = {event: [RowChanges(going[event], coming[event])] for event in sorted(going)}
     revision.stretches = []

@@ -49,7 +49,7 @@ RUN = "run"
 NOTES = 3
 """So many notes are kept. Spark goes back by one micro-batch."""
 
-_BEFORE, _FORM, _NONE = b"v1", b"v01", b"v001"
+_FORM, _NONE = b"v01", b"v001"
 _LATEST = re.compile(r'"latest":(-?\d+)')
 _TYPE = "type="
 
@@ -286,17 +286,12 @@ def entry(path: Path) -> list[str]:
     data = path.read_bytes()
     if data == _NONE:
         return []
-    form = data.partition(b"\n")[0]
     try:
-        plain = checksum.Chain(_of(path)).read(data) if form == _FORM else data
-        lines = plain.decode().split("\n")[1:]
-        if form not in (_BEFORE, _FORM) or (form == _FORM and plain == data.removesuffix(b"\n")):
-            raise damaged_file(path, "--output")
-        if form == _BEFORE:
-            for line in lines:
-                file_name(line)
-    except (ValueError, KeyError, TypeError):
+        form, *lines = checksum.Chain(_of(path)).read(data).decode().split("\n")
+    except ValueError:
         raise damaged_file(path, "--output") from None
+    if form.encode() != _FORM:
+        raise damaged_file(path, "--output")
     return lines
 
 
@@ -305,16 +300,13 @@ def _of(path: Path) -> bytes:
     run = path.with_name(RUN)
     try:
         return bytes(checksum.content(run.read_bytes())) + path.name.encode()
-    except FileNotFoundError:  # an earlier version wrote it
-        return path.name.encode()
-    except checksum.Broken:
+    except (FileNotFoundError, checksum.Broken):
         raise damaged_file(run, "--output") from None
 
 
 def intact(path: Path, line: str) -> bool:
-    """Whether a file holds what its line in the log says; lines of an earlier version say nothing."""
-    known = json.loads(line).get("content")
-    return known is None or known == content_hash(path)
+    """Return True if a file holds what its line in the log says."""
+    return bool(json.loads(line)["content"] == content_hash(path))
 
 
 def content_hash(path: Path) -> str:
@@ -326,6 +318,6 @@ def content_hash(path: Path) -> str:
 def _proven(path: Path, data: bytes) -> bytes:
     """The content of a file of ours in the log's folder. CepError: it is damaged."""
     try:
-        return checksum.unsealed(data, _of(path))
+        return bytes(checksum.content(data, _of(path)))
     except checksum.Broken:
         raise damaged_file(path, "--output") from None

@@ -21,7 +21,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from cep.core.checksum import seal, unsealed
+from cep.core.checksum import content, seal
 from cep.core.errors import CepError, reason_of
 from cep.spark import spark_files
 from cep.spark.disk import INPUTS, damaged_file, put, writing_to
@@ -158,7 +158,7 @@ def _places(checkpoint: Path) -> set[int]:
 def _noted(file: Path) -> str:
     """The address that a file holds. CepError: it holds none."""
     try:
-        return str(json.loads(unsealed(file.read_bytes(), file.name.encode())))
+        return str(json.loads(bytes(content(file.read_bytes(), file.name.encode()))))
     except (OSError, ValueError):
         raise damaged_file(file) from None
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from cep.core.checksum import seal, unsealed
+from cep.core.checksum import content, seal
 from cep.core.durable_names import sync_names
 from cep.core.errors import CepError
 from cep.spark.disk import STOP, damaged_file, put
@@ -260,7 +260,7 @@ def read_or_make(file: Path, make: Callable[[], Any]) -> Any:
         put(file, seal(json.dumps(make()).encode(), of=file.name.encode()))
         sync_names(file.parent)
     try:
-        return json.loads(unsealed(file.read_bytes(), file.name.encode()))
+        return json.loads(bytes(content(file.read_bytes(), file.name.encode())))
     except ValueError:
         raise damaged_file(file) from None
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
-from cep.core.append_log import CrcRecordLog, RecordLog
+from cep.core.append_log import RecordLog
 from cep.core.checksum import Broken
 from cep.core.durable_names import sync_names
 from cep.core.errors import CepError, reason_of
@@ -21,8 +21,6 @@ from connectors.mqtt import Arrival
 
 _HEAD = struct.Struct("<HB")
 """`mid` and QoS; the topic is behind it."""
-_BEFORE = struct.Struct("<IIIHB")
-"""In a file of an earlier version: check sum of what follows it, bytes of the payload, of the topic, `mid` and QoS."""
 
 _FULL = 1 << 24  # bytes of a segment
 _MIDS = 1 << 16  # packet identifiers that a broker has
@@ -33,22 +31,18 @@ _PAIR = struct.Struct("<HI")
 @dataclass(frozen=True, slots=True)
 class LoggedRange:
     """Messages of a segment, for a process that has not read it: those from number `first` up to, not including, `last`
-    of all, which are between two bytes of the file at `path`. `earlier`: an earlier version has written it."""
+    of all, which are between two bytes of the file at `path`."""
 
     path: str
     first: int
     last: int
     start: int
     stop: int
-    earlier: bool
 
     def read(self) -> list[Arrival]:
         """The messages. CepError: the file is not on this machine, or one is damaged."""
         path = Path(self.path)
         try:
-            if self.earlier:
-                old = CrcRecordLog(path, _BEFORE).read_at(self.start, self.stop, self.first, self.last)
-                return [_unpacked_before(*record) for record in old]
             found = RecordLog(path).read_at(self.start, self.stop, self.first, self.last)
             return [_unpacked(*record) for record in found]
         except Broken as broken:
@@ -67,15 +61,12 @@ class _Segment:
     def __init__(self, path: Path) -> None:
         """CepError: a message is damaged, or missing in the middle."""
         self.first = int(path.stem)
+        self.log = RecordLog(path)
         try:
-            new = not path.exists() or RecordLog.wrote(path)
-            self.log: RecordLog | CrcRecordLog = RecordLog(path) if new else CrcRecordLog(path, _BEFORE)
             for _ in self.log.unread():
                 pass
         except Broken as broken:
             raise _damaged(path, self.first + broken.number) from None
-        if isinstance(self.log, CrcRecordLog) and not self.log.torn():
-            raise _damaged(path, self.beyond)
 
     @property
     def beyond(self) -> int:
@@ -83,21 +74,18 @@ class _Segment:
 
     @property
     def full(self) -> bool:
-        """Whether nothing more is added to it."""
-        return self.log.size >= _FULL or not isinstance(self.log, RecordLog)
+        """True if nothing more is added to it."""
+        return self.log.size >= _FULL
 
     def part(self, first: int, last: int) -> LoggedRange:
         """Messages, counted in the file."""
         places, numbers = self.log.places, (self.first + first, self.first + last)
-        earlier = not isinstance(self.log, RecordLog)
-        return LoggedRange(str(self.log.path.absolute()), *numbers, places[first], places[last], earlier)
+        return LoggedRange(str(self.log.path.absolute()), *numbers, places[first], places[last])
 
     def read(self, first: int, last: int) -> list[Arrival]:
         """Messages, counted in the file. CepError: one is damaged."""
         try:
-            if isinstance(self.log, RecordLog):
-                return [_unpacked(*record) for record in self.log.read(first, last)]
-            return [_unpacked_before(*record) for record in self.log.read(first, last)]
+            return [_unpacked(*record) for record in self.log.read(first, last)]
         except Broken as broken:
             raise _damaged(self.log.path, self.first + broken.number) from None
 
@@ -214,11 +202,8 @@ class MessageLog:
         if not self._segments or self._segments[-1].full:
             path = self._folder / f"{self.end:020}.mail"
             with self._guard:
-                if self._segments and self._segments[-1].first == self.end:  # of an earlier version, and empty
-                    self._segments.pop().log.path.unlink()
                 self._segments.append(_Segment(path))
         log = self._segments[-1].log
-        assert isinstance(log, RecordLog), "nothing is added to what an earlier version wrote"
         log.append([])
         sync_names(self._folder)
         return log
@@ -227,11 +212,6 @@ class MessageLog:
 def _unpacked(head: bytes, payload: bytes) -> Arrival:
     mid, qos = _HEAD.unpack_from(head)
     return Arrival(head[_HEAD.size :].decode(), payload, mid, qos)
-
-
-def _unpacked_before(fields: tuple[int, ...], rest: bytes) -> Arrival:
-    _, _, length, mid, qos = fields
-    return Arrival(rest[:length].decode(), rest[length:], mid, qos)
 
 
 def _damaged(path: Path, number: int) -> CepError:

@@ -15,7 +15,7 @@ from pathlib import Path
 from cep.core import checksum
 from cep.core.durable_names import sync_names
 from cep.spark.disk import damaged_file, put, writing_to
-from cep.spark.state.bucket_states import newest_versions, of_run
+from cep.spark.state.bucket_states import of_run
 from cep.spark.state.segment_files import missing_file
 
 KEPT = 3
@@ -42,11 +42,10 @@ class BatchNote:
 
 
 class BatchNotes:
-    """The notes in the folder of the states, which exists. `earlier`: an earlier version may have begun the query,
-    which kept the versions in Spark's own store."""
+    """The notes in the folder of the states, which exists."""
 
-    def __init__(self, folder: Path, earlier: bool = False) -> None:
-        self._folder, self._earlier = folder, earlier
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._last: tuple[int, BatchNote] = (-1, BatchNote())
 
     def after(self, batch: int) -> BatchNote:
@@ -70,15 +69,9 @@ class BatchNotes:
     def _read(self, batch: int) -> BatchNote:
         path = self._path(batch)
         try:
-            found = json.loads(checksum.unsealed(path.read_bytes(), of_run(path)))
+            found = json.loads(bytes(checksum.content(path.read_bytes(), of_run(path))))
             return BatchNote(found["versions"], found["calls"], found["reports"])
         except FileNotFoundError:
-            first = min(
-                (int(file.name.removeprefix(PREFIX)) for file in self._folder.glob(f"{PREFIX}*")), default=batch
-            )
-            if self._earlier and first >= batch:
-                versions = newest_versions(self._folder, batch)
-                return BatchNote(versions, dict.fromkeys(versions, 0))  # every bucket is stepped
             raise missing_file(path) from None
         except (ValueError, LookupError, TypeError):
             raise damaged_file(path) from None

@@ -203,8 +203,7 @@ def log_place(path: Path) -> LogPlace | None:
     try:
         with present(path).open("rb") as file:
             begins = file.read(_BEFORE + HEAD)
-        content = begins[_BEFORE if checksum.is_sealed(begins) else _BATCH :]
-        return LogPlace.of(content, path.stat().st_size, int(path.name.rpartition("-")[2]))
+        return LogPlace.of(begins[_BEFORE:], path.stat().st_size, int(path.name.rpartition("-")[2]))
     except (FileNotFoundError, struct.error):
         return None
 
@@ -222,8 +221,7 @@ def _segments(path: Path) -> Segments | None:
     """The segments of a state; None: it is missing or damaged."""
     try:
         with present(path).open("rb") as file:
-            begins = file.read(_BEFORE)
-            file.seek(_BEFORE if checksum.is_sealed(begins) else _BATCH)
+            file.seek(_BEFORE)
             return Segments.of(path.parent, file)
     except (FileNotFoundError, ValueError, LookupError, TypeError):
         return None
@@ -235,8 +233,6 @@ def _read(path: Path) -> bytes:
         data = present(path).read_bytes()
     except FileNotFoundError:
         raise missing_file(path) from None
-    if not checksum.is_sealed(data):  # an earlier version wrote it
-        return data[_BATCH:]
     try:
         state = data[_BEFORE:]
         if checksum.is_sealed(state):
@@ -259,24 +255,11 @@ def state_header(path: Path) -> dict[str, Any]:
 
 
 def _known(path: Path, data: bytes) -> bytes:
-    """What a file holds before the state; of an earlier version only the micro-batch. CepError: it is damaged."""
-    if not checksum.is_sealed(data):
-        return data[:_BATCH]
+    """Return what a file holds before the state. CepError: it is damaged."""
     try:
         return bytes(checksum.content(data[:_BEFORE], of_run(path)))
     except checksum.Broken:
         raise damaged_file(path) from None
-
-
-def newest_versions(folder: Path, last: int) -> dict[str, int]:
-    """The newest version of each bucket, by its name, that a micro-batch until `last` has made. CepError: one is
-    damaged."""
-    found: dict[str, int] = {}
-    for path in folder.glob("[0-9]*-*-*"):
-        bucket, _, version = path.name.rpartition("-")
-        if batch_of(path) <= last:
-            found[bucket] = max(found.get(bucket, 0), int(version))
-    return dict(sorted(found.items()))
 
 
 def remove_leftovers(folder: Path) -> None:

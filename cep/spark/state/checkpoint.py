@@ -64,7 +64,6 @@ class CheckpointInfo:
     final: bool = False
     keys: dict[str, list[str]] = field(default_factory=dict, compare=False)
     params: dict[str, int | float | str | bool] = field(default_factory=dict)
-    grouped: bool = field(default=False, compare=False)
 
     @classmethod
     def read(cls, file: Path) -> CheckpointInfo:
@@ -159,8 +158,7 @@ def _migrated(
 ) -> tuple[CheckpointInfo, Migration]:
     """The checkpoint migrated to another program, whose generation begins where the one before ended."""
     output = Path(before.output)
-    was = before.buckets, before.grouped
-    generation = next_generation(folder, before.generation, before.laid, *was, output, lateness, settle)
+    generation = next_generation(folder, before.generation, before.laid, before.buckets, output, lateness, settle)
     start = generation.start
     reasons = [*unsplit, *output_changes(before, now, folder / OUTGOING)]
     if before.knowledge != now.knowledge and (folder / CHANGES).exists():
@@ -176,8 +174,7 @@ def _migrated(
         _empty(now.output, f"{before.output} has what was derived before")
         finish_batches(Path(before.output))
         generation = replace(generation, first=0)
-    grouped = before.grouped or before.buckets != now.buckets
-    migrated_info = replace(now, generation=generation, name=before.name, times=before.times, grouped=grouped)
+    migrated_info = replace(now, generation=generation, name=before.name, times=before.times)
     migrated_info.write(folder / CHECKPOINT)
     return migrated_info, moved
 

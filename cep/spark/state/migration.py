@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,8 +67,7 @@ class StartingPoint:
     """Where the generation `number` ended, and where the state of its program was (`laid`): `offset` of the source,
     `watermark` of its next micro-batch (milliseconds, 0: none), `time` of its buckets (microseconds), their `versions`,
     by names as `1-0003`; `latest`: the bucket with the latest time, None: there are no buckets. `sources`: for each
-    stage now the one whose state it takes over, 0: none. `buckets`: how many a keyed stage had, None: as many as now
-    (an earlier version wrote it); `grouped`: their keys were dealt by key group."""
+    stage now the one whose state it takes over, 0: none. `buckets`: how many a keyed stage had."""
 
     number: int
     laid: StateLayout
@@ -78,8 +77,7 @@ class StartingPoint:
     versions: dict[str, int]
     latest: str | None
     sources: list[int]
-    buckets: int | None = None
-    grouped: bool = False
+    buckets: int
 
     def state(self, folder: str, stage: int, bucket: int) -> PriorState | None:
         """The state that a bucket begins with: its own, or only the time of others; None: there was none. `folder`: of
@@ -176,12 +174,11 @@ def next_generation(
     before: Generation,
     laid: StateLayout,
     buckets: int,
-    grouped: bool,
     output: Path,
     lateness: int,
     settle: Settle,
 ) -> Generation:
-    """The next generation, in which no stage takes anything over yet. `laid`, `buckets`, `grouped`, `output`: of the
+    """The next generation, in which no stage takes anything over yet. `laid`, `buckets`, `output`: of the
     program until now; `lateness` in microseconds; `settle` writes states whole. Not while a query runs. CepError:
     nothing can follow, since the input has ended, or as `settle` raises it."""
     from cep.core.time import BEGINNING
@@ -198,17 +195,14 @@ def next_generation(
     for folder in (made.spark(checkpoint), made.states(checkpoint)):
         shutil.rmtree(folder, ignore_errors=True)
     if last < 0:
-        start = before.start
-        if start is not None and start.buckets is None:  # an earlier version wrote it: there were as many then
-            start = replace(start, buckets=buckets)
-        return Generation(made.number, made.first, start)
+        return Generation(made.number, made.first, before.start)
     offset = spark_files.offset(spark, last)
     if offset["end"]:
         message = f"--migrate: the input of {checkpoint} has ended, so nothing more would come to other rules"
         hint = "start anew with another folder; where more is to come, run with `--once` or `--follow`"
         raise CepError(message, hint=hint, code="checkpoint")
     folder = before.states(checkpoint)
-    notes = BatchNotes(folder, earlier=spark_files.put_aside_state(spark))
+    notes = BatchNotes(folder)
     every, stages = notes.after(last).versions, len(laid.stages)
     versions = {name: version for name, version in every.items() if int(name.partition("-")[0]) <= stages}  # of engines
     settle(folder, versions)
@@ -220,7 +214,7 @@ def next_generation(
     else:
         seen = max((int(head["latest"]) for head in heads.values()), default=BEGINNING)
         watermark = max(spark_files.planned_at(spark, last), (seen - lateness) // 1000)
-    start = StartingPoint(before.number, laid, offset, watermark, time, versions, latest, [], buckets, grouped)
+    start = StartingPoint(before.number, laid, offset, watermark, time, versions, latest, [], buckets)
     return Generation(made.number, made.first, start)
 
 

@@ -1,20 +1,14 @@
-"""Snapshots of the version before are read: `tests/snapshots` holds two that commit db814b7 made.
-
-`stream(0, 40)` was pushed before them, `stream(40, 90)` and the end of the input are what they go on with.
-"""
+"""A program in which every kind of operator holds state, and its stream."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pytest
 
 from cep.engine import Engine
 from cep.events import Event
 
-FOLDER = Path(__file__).parent / "snapshots"
 SECOND = 1_000_000
 
 PROGRAM = """
@@ -60,13 +54,3 @@ def given(*outputs: dict[str, pl.DataFrame]) -> list[tuple[Any, ...]]:
 def begun(**options: Any) -> Engine:
     types = {"d": ("any", "any")}
     return Engine.from_text(PROGRAM, lateness=3 * SECOND, types=types, **options)
-
-
-@pytest.mark.parametrize("name, options", [("state", {}), ("lineage", {"explain": True})])
-def test_a_snapshot_of_the_version_before(name: str, options: dict[str, Any]) -> None:
-    whole = begun(**options)
-    whole.push(stream(0, 40))
-    expected = given(whole.push(stream(40, 90)), whole.close())
-    engine = begun(**options).restore((FOLDER / f"{name}.snapshot").read_bytes())
-    found = given(engine.push(stream(40, 90)), engine.close())
-    assert expected and found == expected
