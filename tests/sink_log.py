@@ -13,7 +13,7 @@ from cep.spark.sink.commit_log import RUN
 def enter(output: Path, name: str, lines: Sequence[str]) -> None:
     """Write an entry of the log of the folder `output`."""
     log = output / SINK_LOG
-    if not (log / RUN).exists():
+    if not log.exists():
         log.mkdir(parents=True)
         (log / RUN).write_bytes(checksum.seal(b"run"))
     text = "\n".join(["v01", *lines]).encode()

@@ -15,7 +15,6 @@ from cep.compile import compiled, divided
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
-from cep.runtime import snapshot
 from tests.keyed_programs import keyed
 from tests.long import seeds
 from tests.programs import contest, iteration, loop, program, recursion, window

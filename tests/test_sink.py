@@ -42,6 +42,7 @@ class Sink:
         self.path, self.schemas, self.format = path, schemas, format
         self.number = 0
         self.entries: list[str] = []
+        path.mkdir(parents=True)
 
     def batch(self, tables: Mapping[str, pl.DataFrame]) -> None:
         """A micro-batch of two tasks; each tenth is compacted, and what came before it goes."""
