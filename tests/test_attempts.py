@@ -31,7 +31,7 @@ def same(one: list[Arrays], other: list[Arrays]) -> bool:
     """Whether two states are the same, but for keys that no row has, and their numbers."""
 
     def plain(state: Arrays) -> Arrays:
-        if "cold" not in state:
+        if "absent_cold" not in state:
             return state
         cold, absent = state["cold"].copy(), state["absent_cold"].copy()
         cold[:, SLOT], cold[:, OTHER], absent[:, SLOT] = 0, 0, 0
@@ -53,18 +53,13 @@ def tried(machine: Machine, inputs: Mapping[str, Table], frontier: Frontier) -> 
     if frontier.watermark >= END_OF_TIME:
         return stepped(machine, inputs, frontier)
     back = frontier.until(frontier.watermark - 1)
-    if not machine.attempts.in_one:
-        before = {event: table[:, : slice_until(table, back.watermark)] for event, table in inputs.items()}
-        made = stepped(machine, before, back)
-        inputs = {event: table[:, slice_until(table, back.watermark) :] for event, table in inputs.items()}
-        machine.attempt(inputs, frontier, back)
-    else:
-        made = machine.attempt(inputs, frontier, back, True)
-        kept = machine.attempts.states
-        made = {event: [t[:, : slice_until(t, back.watermark)] for t in tables] for event, tables in made.items()}
-    machine.undo()
-    if machine.attempts.in_one:
-        assert kept is not None and same(kept, machine.needed(back)), "what was kept is what it went back to"
+    made = machine.attempt(inputs, frontier, back, True)
+    kept, apart = machine.attempts.states, dict(machine.attempts.apart)
+    for event, tables in made.items():
+        early = [apart[event][0]] if event in apart else [tables[-1][:, : slice_until(tables[-1], back.watermark)]]
+        made[event] = [*tables[:-1], *early]
+    machine.take_back()
+    assert kept is not None and same(kept, machine.needed(back)), "what was kept is what it went back to"
     left = {event: table[:, slice_until(table, back.watermark) :] for event, table in inputs.items()}
     for event, tables in stepped(machine, left, frontier).items():
         made.setdefault(event, []).extend(tables)
@@ -118,7 +113,7 @@ def test_time_alone_is_taken_back() -> None:
     before = machine.states()
     ((name, (made,)),) = machine.attempt({}, Frontier.at(15), Frontier.at(14)).items()
     assert name == "f" and made[END].tolist() == [15]
-    machine.undo()
+    machine.take_back()
     assert same(machine.states(), before)
 
 

@@ -144,7 +144,7 @@ class Union(Node):
             shows=shows,
             completes=(0, 1),
             meeting=Meeting.EITHER,
-            undoable=True,
+            guessed=True,
             keeps_equal=(0, 1),
         )
 

@@ -125,7 +125,7 @@ class Scan(Node):
             self.event,
             event=self.event,
             shows=shows,
-            undoable=True,
+            guessed=True,
         )
 
     def takes(self) -> tuple[int, ...]:

@@ -122,7 +122,7 @@ class Holding(Node):
             meeting=Meeting.AGAINST if self.negated else Meeting.PAIRS,
             multiplies=bool(self.take),
             changing=((1, self.kind),),
-            undoable=True,
+            guessed=True,
             keeps_equal=(0,),
         )
 

@@ -74,7 +74,7 @@ class Inertia(Node):
             needs_instant="a fluent",
             delay=1,
             distinct=True,
-            undoable=True,
+            guessed=True,
         )
 
     def unending(self) -> bool:

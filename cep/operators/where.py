@@ -183,7 +183,7 @@ class Select(Node):
             binds=self.binds,
             completes=(0,),
             within=self.within,
-            undoable=True,
+            guessed=True,
             multiplies=bool(self.binds),
             selects=True,
             keeps_equal=(0,),

@@ -70,11 +70,11 @@ class NodeProperties:
     tuple must lie in one bucket. `multiplies`: whether one occurrence may make several that arrive together.
     `needs_instant`: it gives nothing of an instant before it has all of it, so that it cannot depend on itself there;
     this is what a message calls it. `selects`: what it gives are occurrences of its part as they are; `distinct`: it
-    gives no occurrence twice; `undoable`: its goal can take a step back (an `UndoableGoal`). `settles`: it gives what
-    the formulas of a fluent come to, so that a cycle of formulas goes through it. `delay`: by how many half
-    microseconds at least what it gives is later than what it asks; 1: just after it. `keeps_equal`: the parts of which
-    equal occurrences stay apart in what it gives, each with its number; `ignores_equal`: equal occurrences of its parts
-    make equal ones of it, and nothing else.
+    gives no occurrence twice; `guessed`: steps of its goal may be guessed, as to take one back costs by what it
+    touched. `settles`: it gives what the formulas of a fluent come to, so that a cycle of formulas goes through it.
+    `delay`: by how many half microseconds at least what it gives is later than what it asks; 1: just after it.
+    `keeps_equal`: the parts of which equal occurrences stay apart in what it gives, each with its number;
+    `ignores_equal`: equal occurrences of its parts make equal ones of it, and nothing else.
     """
 
     word: str
@@ -102,7 +102,7 @@ class NodeProperties:
     settles: bool = False
     delay: int = 0
     distinct: bool = False
-    undoable: bool = False
+    guessed: bool = False
     keeps_equal: tuple[int, ...] = ()
     ignores_equal: bool = False
 

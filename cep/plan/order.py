@@ -86,8 +86,8 @@ def order(
 def by_stretches(group: Group, nodes: Sequence[Node]) -> bool:
     """Whether a cycle goes by many instants at once: nothing of it is a cycle inside an instant, and each goal takes
     back what it tried."""
-    undoable = (nodes[unit].properties().undoable for unit in group.units if isinstance(unit, int))
-    return not any(rounds for _, rounds in group.slices) and all(undoable)
+    guessed = (nodes[unit].properties().guessed for unit in group.units if isinstance(unit, int))
+    return not any(rounds for _, rounds in group.slices) and all(guessed)
 
 
 def reads(node: Node) -> list[PlanUnit]:

@@ -1,17 +1,22 @@
-"""A step of a machine whose last instant can be taken back: how each part that ran for it is what it was.
+"""A step of a machine whose last instant can be taken back: each part runs up to that instant, and then on.
 
-Goals that take a step back by themselves (`UndoableGoal`) do so at a cost by what changed. Of others the state is kept.
+In between there is a checkpoint of each goal that runs on (`cep.operators.goals.checkpoint`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from cep.core.relation import Table, concat, contiguous, empty, rows, slice_until
+from cep.core.relation import END, Table, concat, contiguous, empty, rows, slice_until
 from cep.core.time import Frontier
-from cep.operators.goals.contract import Arrays, Goal, UndoableGoal
+from cep.operators.goals.arrival import by_arrival
+from cep.operators.goals.checkpoint import Checkpoint
+from cep.operators.goals.contract import Arrays, Goal
 from cep.plan.order import PlanUnit
 from cep.runtime.machine_part import MachinePart, SingleGoal
+
+Halves = tuple[Table, Table]
+"""What comes up to where a step can be taken back to, and what comes after it."""
 
 
 class Attempts:
@@ -20,14 +25,13 @@ class Attempts:
     def __init__(self, parts: Sequence[MachinePart]) -> None:
         self.parts = parts
         self._back: Frontier | None = None
-        self._known: dict[PlanUnit, UndoableGoal] | None = None
-        self._idle: frozenset[PlanUnit] = frozenset()
-        """Of these those that keep nothing."""
-        self._tried: list[UndoableGoal] = []
-        self._kept: list[tuple[Goal, Arrays]] = []
+        self._known: frozenset[PlanUnit] | None = None
+        self._tried: list[tuple[Goal, Checkpoint]] = []
         self._states: dict[PlanUnit, Arrays] | None = None
-        self._parts: dict[int, tuple[Table, Table, Table]] = {}
-        """Tables, by what is the same one, and their parts."""
+        self._cut: dict[int, tuple[Table, Halves]] = {}
+        """The halves of tables, by what is the same one."""
+        self.apart: dict[PlanUnit, Halves] = {}
+        """What units gave, where the ends of rows do not say in which half they are."""
 
     @property
     def states(self) -> list[Arrays] | None:
@@ -41,19 +45,14 @@ class Attempts:
         """Whether the last step can be taken back."""
         return self._back is not None
 
-    @property
-    def in_one(self) -> bool:
-        """Whether one step may go to the instant and on, since all goals take steps back."""
-        return len(self._undoable) == len(self.parts)
-
     def begin(self, back: Frontier | None, kept: bool = False) -> None:
         """The machine is about to step so that it can be taken back to a frontier; None: it cannot be taken back.
         `kept`: the states that goals have there are kept."""
         self._back = back
         self._states = {} if kept else None
         self._tried.clear()
-        self._kept.clear()
-        self._parts.clear()
+        self._cut.clear()
+        self.apart.clear()
 
     def run(
         self,
@@ -64,53 +63,82 @@ class Attempts:
         made: dict[PlanUnit, int],
     ) -> bool:
         """As `run` of a part, which runs once in the step."""
-        undoable = self._undoable
-        if part.unit not in undoable:
-            for _, goal in part.goals_by_unit():
-                self._kept.append((goal, {name: array.copy() for name, array in goal.as_arrays().items()}))
-            return part.run(inputs, outputs, frontier, made)
-        assert isinstance(part, SingleGoal), "no other part takes a step back"
-        if part.unit in self._idle:
-            return part.run(inputs, outputs, frontier, made)
-        tables = part.taken(inputs, outputs)
-        found = self._before(part, tables) if self.in_one else []
         assert self._back is not None, "there is an attempt"
-        part.goal.evict(self._back)  # which none of the steps that are tried does
-        self._keep(part.unit, part.goal)
-        if part.is_due(tables, frontier):
-            self._tried.append(undoable[part.unit])
-            found.append(undoable[part.unit].attempt(tables, frontier))
-        outputs[part.unit] = concat(found) if found else empty(part.width)
-        made[part.unit] += rows(outputs[part.unit])
-        return bool(found)
+        if isinstance(part, SingleGoal):
+            return self._single(part, inputs, outputs, self._back, frontier, made)
+        takes = part.takes
+        mine = inputs if takes is None else {event: inputs[event] for event in takes.events if event in inputs}
+        first, then = (
+            ({event: self._halves(table)[half] for event, table in mine.items()}, _Half(outputs, self.given, half))
+            for half in (0, 1)
+        )
+        part.run(*first, self._back, made)
+        for unit, goal in part.goals_by_unit():
+            self._keep(unit, goal)
+            self._tried.append((goal, goal.whole_checkpoint()))
+        part.run(*then, frontier, made)
+        for unit in part.gives:
+            self._give(unit, (first[1][unit], then[1][unit]), outputs)
+        return True
 
-    def undo(self) -> None:
+    def _single(
+        self,
+        part: SingleGoal,
+        inputs: Mapping[str, Table],
+        outputs: dict[PlanUnit, Table],
+        back: Frontier,
+        frontier: Frontier,
+        made: dict[PlanUnit, int],
+    ) -> bool:
+        if part.unit in self._idle and self.apart.keys().isdisjoint(part.reads):
+            return part.run(inputs, outputs, frontier, made)
+        halves = [self.given(unit, outputs[unit]) for unit in part.reads]
+        if part.event is not None:
+            halves.insert(0, self._halves(inputs.get(part.event, empty(part.width))))
+        before, after = ([half[side] for half in halves] for side in (0, 1))
+        goal, found, worked = part.goal, [empty(part.width)] * 2, False
+        if part.is_due(before, back):
+            found[0], worked = goal.step(before, back), True
+        goal.evict(back)  # after it nothing moves what the checkpoint has
+        self._keep(part.unit, goal)
+        if part.is_due(after, frontier):
+            self._tried.append((goal, goal.checkpoint(after, frontier)))
+            found[1], worked = goal.step(after, frontier), True
+        self._give(part.unit, (found[0], found[1]), outputs)
+        made[part.unit] += rows(outputs[part.unit])
+        return worked
+
+    def take_back(self) -> None:
         """Take the last step back."""
         assert self.there, "the last step was an attempt, and nobody has asked for what goals hold since"
-        for goal in self._tried:
-            goal.undo()
-        for each, state in self._kept:
-            each.become_arrays(state)
+        for goal, checkpoint in self._tried:
+            goal.take_back(checkpoint)
         self.begin(None)
 
-    def _before(self, part: SingleGoal, tables: list[Table]) -> list[Table]:
-        """What is not taken back: it leaves the tables, and what a goal gives of it, if anything, is given."""
-        assert self._back is not None, "there is an attempt"
-        parts = [self._parted(table, self._back.watermark) for table in tables]
-        before, tables[:] = [first for first, _ in parts], [later for _, later in parts]
-        found = []
-        if part.is_due(before, self._back):
-            found.append(part.goal.step(before, self._back))
-        return found
+    def given(self, unit: PlanUnit, table: Table) -> Halves:
+        """What a unit gave in the last step, which is this table, in halves."""
+        return self.apart[unit] if unit in self.apart else self._halves(table)
 
-    def _parted(self, table: Table, end: int) -> tuple[Table, Table]:
-        """The rows of a table up to a time, and the others: the same tables for all that read it."""
+    def _give(self, unit: PlanUnit, halves: Halves, outputs: dict[PlanUnit, Table]) -> None:
+        """Add what a unit gives to the outputs."""
+        assert self._back is not None, "there is an attempt"
+        first, then = halves
+        end = self._back.watermark
+        if (rows(first) and first[END].max() > end) or (rows(then) and then[END].min() <= end):
+            self.apart[unit] = halves
+            outputs[unit] = by_arrival(concat(halves))
+        else:
+            outputs[unit] = concat(halves) if rows(first) and rows(then) else first if rows(first) else then
+
+    def _halves(self, table: Table) -> Halves:
+        """The rows of a table up to the instant, and the others: the same tables for all that read it."""
         if not rows(table):
             return table, table
-        if id(table) not in self._parts:
-            stop = slice_until(table, end)
-            self._parts[id(table)] = table, contiguous(table[:, :stop]), contiguous(table[:, stop:])
-        return self._parts[id(table)][1:]
+        if id(table) not in self._cut:
+            assert self._back is not None, "there is an attempt"
+            stop = slice_until(table, self._back.watermark)
+            self._cut[id(table)] = table, (contiguous(table[:, :stop]), contiguous(table[:, stop:]))
+        return self._cut[id(table)][1]
 
     def keep_others(self) -> None:
         """Those goals that did nothing in the last step hold what they held before, too."""
@@ -125,10 +153,22 @@ class Attempts:
             self._states[unit] = {name: array.copy() for name, array in needed.items()}
 
     @property
-    def _undoable(self) -> dict[PlanUnit, UndoableGoal]:
-        """The goals that take a step back, by the unit of their parts."""
+    def _idle(self) -> frozenset[PlanUnit]:
+        """The units of goals that keep nothing."""
         if self._known is None:
             singles = [part for part in self.parts if isinstance(part, SingleGoal)]
-            self._known = {part.unit: part.goal for part in singles if isinstance(part.goal, UndoableGoal)}
-            self._idle = frozenset(unit for unit, goal in self._known.items() if not goal.as_arrays())
+            self._known = frozenset(part.unit for part in singles if not part.goal.as_arrays())
         return self._known
+
+
+class _Half(dict[PlanUnit, Table]):
+    """What units gave in one half of a step, and what a part adds to it."""
+
+    def __init__(
+        self, outputs: Mapping[PlanUnit, Table], given: Callable[[PlanUnit, Table], Halves], half: int
+    ) -> None:
+        super().__init__()
+        self.outputs, self.given, self.half = outputs, given, half
+
+    def __missing__(self, unit: PlanUnit) -> Table:
+        return self.given(unit, self.outputs[unit])[self.half]

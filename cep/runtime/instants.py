@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import count
-from typing import cast
 
 import numpy as np
 
 from cep.core.relation import Table, contiguous
 from cep.core.signals import stops
 from cep.core.time import END_OF_TIME, Frontier
-from cep.operators.goals.contract import UndoableGoal
+from cep.operators.goals.checkpoint import Checkpoint
 from cep.plan.order import PlanUnit
 from cep.runtime.cycle import Cycle, CycleGoals, next_due
 from cep.runtime.machine_part import GivenTables
@@ -94,14 +93,14 @@ class Instants(Cycle):
         inputs = {event: outer.pop(event, self.nothing[event]) for event in self.own}
         found = GivenTables(self.nothing)
         found.update(outer)
-        seen: dict[PlanUnit, list[Table]] = {}
+        seen: dict[PlanUnit, tuple[list[Table], Checkpoint]] = {}
         for passes in count():
             if not self._pass(inputs, found, seen, frontier):
                 break
             if passes + 1 == MOST:
                 for single in self.singles:
                     if single.unit in seen:
-                        cast(UndoableGoal, single.goal).undo()
+                        single.goal.take_back(seen[single.unit][1])
                 return False
         if passes <= FEW:
             self.most *= 2
@@ -116,21 +115,22 @@ class Instants(Cycle):
         self,
         inputs: Mapping[str, Table],
         found: GivenTables,
-        seen: dict[PlanUnit, list[Table]],
+        seen: dict[PlanUnit, tuple[list[Table], Checkpoint]],
         frontier: Frontier,
     ) -> bool:
         """Have each goal take what it has not `seen` yet. Returns True if any gives something else than before."""
         changed = False
         for single in self.singles:
-            goal, tables = cast(UndoableGoal, single.goal), single.taken(inputs, found)
+            goal, tables = single.goal, single.taken(inputs, found)
             if single.unit in seen:
-                if all(one is other for one, other in zip(tables, seen[single.unit], strict=True)):
+                before, checkpoint = seen[single.unit]
+                if all(one is other for one, other in zip(tables, before, strict=True)):
                     continue
-                goal.undo()
+                goal.take_back(checkpoint)
             elif not single.is_due(tables, frontier):
                 continue
-            seen[single.unit] = tables
-            given = goal.attempt(tables, frontier)
+            seen[single.unit] = tables, goal.checkpoint(tables, frontier)
+            given = goal.step(tables, frontier)
             if not np.array_equal(given, found[single.unit]):
                 found[single.unit], changed = given, True
         return changed

@@ -124,17 +124,16 @@ class Machine:
     def attempt(
         self, inputs: Mapping[str, Table], frontier: Frontier, back: Frontier, kept: bool = False
     ) -> dict[str, list[Table]]:
-        """The same, so that `undo` may take it back to an earlier frontier, after which all that comes is of one
-        instant. If not all goals take steps back (`attempts.in_one`) that is where the last step went. `kept`: the
-        states there are kept (`attempts.states`)."""
+        """The same, so that `take_back` may go back to an earlier frontier, after which all that comes is of one
+        instant. `kept`: the states there are kept (`attempts.states`)."""
         found = self._step(inputs, frontier, back, kept)
         if kept:
             self.attempts.keep_others()
         return found
 
-    def undo(self) -> None:
+    def take_back(self) -> None:
         """Take back what an attempt was that was the last step (`attempts.there`). What `watched` has of it stays."""
-        self.attempts.undo()
+        self.attempts.take_back()
         self.schedule.forget()
 
     def _step(

@@ -67,10 +67,13 @@ class RowRounds:
                 ]
                 if not rounds or any(map(rows, tables)):
                     new[unit] = single.goal.step(tables, frontier)
-                    whole[unit].append(new[unit])
+                    if rows(new[unit]):
+                        whole[unit].append(new[unit])
             fresh = GivenTables(self.nothing)
             for event, single in self.events:
                 made_now = single.goal.step([self.nothing[event], *(new[other] for other in single.reads)], frontier)
+                if not rows(made_now):
+                    continue
                 places = seen[event].insert(_identity(single.goal, made_now))[1]
                 fresh[event] = made_now if len(places) == rows(made_now) else take(made_now, np.sort(places))
                 whole[event].append(fresh[event])
@@ -83,7 +86,8 @@ class RowRounds:
                 raise endless_rows(f"{derived:,} occurrences in {rounds:,} rounds at one instant", self.rules)
             new = fresh
         for single in self.singles:
-            outputs[single.unit] = by_arrival(concat(whole[single.unit]))
+            found = whole[single.unit]
+            outputs[single.unit] = by_arrival(concat(found)) if found else self.nothing[single.unit]
             single.goal.evict(frontier)
         return True
 
@@ -99,4 +103,5 @@ def endless_rows(so_far: str, rules: Sequence[str]) -> CepError:
 
 def _identity(goal: Goal, table: Table) -> Table:
     """What makes an occurrence of an event the same as another: interval, number and arguments, a row each."""
-    return np.ascontiguousarray(np.delete(cast(EventGoal, goal).numbered(table), ORDER, axis=0).T)
+    table = cast(EventGoal, goal).numbered(table)
+    return np.concatenate([table[:ORDER], table[ORDER + 1 :]]).T.copy()

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from cep.core.errors import CepError
 from cep.core.relation import Table
 from cep.core.time import BEGINNING, Frontier
+from cep.operators.goals.checkpoint import Checkpoint
 from cep.plan.order import PlanUnit
 
 Ints = NDArray[np.int64]
@@ -121,22 +122,22 @@ class Goal(Protocol):
         """The identities of the occurrences that wait, for lineage."""
         ...
 
+    def checkpoint(self, inputs: Sequence[Table], frontier: Frontier) -> Checkpoint:
+        """What a step over these inputs may change, as it is now."""
+        ...
+
+    def whole_checkpoint(self) -> Checkpoint:
+        """The whole state as it is now, whatever comes."""
+        ...
+
+    def take_back(self, to: Checkpoint) -> None:
+        """Be what the goal was at a checkpoint. Since one of some inputs it has taken one step, over these, and nothing
+        else."""
+        ...
+
     @property
     def size(self) -> tuple[int, int]:
         """Occurrences waiting, and the bytes they take."""
-        ...
-
-
-@runtime_checkable
-class UndoableGoal(Goal, Protocol):
-    """A goal that can try what its inputs would come to."""
-
-    def attempt(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        """As `step`, which it is unless `undo` follows."""
-        ...
-
-    def undo(self) -> None:
-        """Take the last `attempt` back, once and before anything else: what the goal keeps is what it was."""
         ...
 
 

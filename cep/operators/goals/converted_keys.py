@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import cast
 
 import numpy as np
 
 from cep.core.relation import Table, bits, rows
 from cep.core.time import Frontier
-from cep.operators.goals.contract import Goal, UndoableGoal
+from cep.operators.goals.checkpoint import Checkpoint
+from cep.operators.goals.contract import Goal
 from cep.operators.goals.heads import columns_of
 from cep.operators.goals.in_rounds import InRounds
 from cep.rules.expressions.evaluate import Evaluation
@@ -35,14 +35,13 @@ class WithConvertedKeys:
         self.part, self.others, self.together = goal.part, goal.others, goal.together
         self.rows_by_key = goal.rows_by_key
         self.codes, self.coded, self.names = goal.codes, goal.coded, goal.names
-        if isinstance(goal, UndoableGoal):
-            self.attempt, self.undo = partial(self._attempt, goal), goal.undo
+        self.whole_checkpoint, self.take_back = goal.whole_checkpoint, goal.take_back
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         return self.narrowed(self.goal.step(self.widened(inputs), frontier))
 
-    def _attempt(self, goal: UndoableGoal, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        return self.narrowed(goal.attempt(self.widened(inputs), frontier))
+    def checkpoint(self, inputs: Sequence[Table], frontier: Frontier) -> Checkpoint:
+        return self.goal.checkpoint(self.widened(inputs), frontier)
 
     def widened(self, inputs: Sequence[Table]) -> list[Table]:
         wide = []

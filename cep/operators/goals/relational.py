@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, bits, concat, contiguous, empty, rows
 from cep.core.time import BEGINNING, Frontier
 from cep.operators.goals.arrival import as_set, by_arrival, equal_before, first_places, places, take, with_constant
+from cep.operators.goals.checkpoint import TakenBack
 from cep.operators.goals.contract import (
     Arrays,
     Ints,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
 
 
-class Memoryless(Untimed, InRounds):
+class Memoryless(Untimed, InRounds, TakenBack):
     """The part of the contract that a goal without state has for nothing. `passes_on`: it gives its input as it is."""
 
     passes_on = False
@@ -56,13 +57,6 @@ class Memoryless(Untimed, InRounds):
     @abstractmethod
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         """See `cep.operators.goals.contract`."""
-
-    def attempt(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        """See `cep.operators.goals.contract`."""
-        return self.step(inputs, frontier)
-
-    def undo(self) -> None:
-        """Nothing was kept."""
 
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
         """Nothing is kept."""
@@ -162,22 +156,13 @@ class TickGoal(Memoryless):
 
     def __init__(self, ticks: int) -> None:
         self.ticks = ticks
-        self.done = self.done_before = False
+        self.done = False
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         if self.done or frontier.watermark < self.ticks:
             return empty(0)
         self.done = True
         return np.array([[self.ticks], [self.ticks], [-1], [0]], np.int64)
-
-    def attempt(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        """See `cep.operators.goals.contract`."""
-        self.done_before = self.done
-        return self.step(inputs, frontier)
-
-    def undo(self) -> None:
-        """See `cep.operators.goals.contract`."""
-        self.done = self.done_before
 
     def due(self) -> int | None:
         """When it occurs, until it has."""

@@ -8,7 +8,7 @@ structures that follow from the rows are built anew by `_become`, never saved.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep.core.time import Frontier
+from cep.operators.goals.checkpoint import TakenBack
 from cep.operators.goals.contract import (
     Arrays,
     Bools,
@@ -86,7 +87,7 @@ def tuples_of(name: str, columns: Sequence[int], input: int = 0, first: int = 0)
     return (KeyedBy(input, {column: (name, first + place) for place, column in enumerate(columns)}),)
 
 
-class DeclaredState(ABC):
+class DeclaredState(TakenBack):
     """The part of the contract that is about the state. `lineage`: it is asked what comes from what."""
 
     lineage: Lineage | None = None
@@ -107,7 +108,7 @@ class DeclaredState(ABC):
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
         """See `cep.operators.goals.contract`."""
 
-    def _fits(self, state: Arrays) -> None:  # noqa: B027
+    def _fits(self, state: Arrays) -> None:
         """CepError: the operator cannot have such a state, though its tables fit what is declared of them."""
 
     @cached_property
@@ -115,7 +116,7 @@ class DeclaredState(ABC):
         """The tables of the state."""
         return self._tables()
 
-    def begin(self, frontier: Frontier) -> None:  # noqa: B027
+    def begin(self, frontier: Frontier) -> None:
         """See `cep.operators.goals.contract`. Without occurrences there is nothing that time alone would make."""
 
     # --- saving ---

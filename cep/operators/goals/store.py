@@ -15,7 +15,7 @@ from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, IDENTITY, ORDER, START
 from cep.core.room import SPARE, roomy
 from cep.operators.goals.intrinsics import bare, inside, prefetch
-from cep.operators.goals.keys import MISSING, NAN, Keys
+from cep.operators.goals.keys import MISSING, NAN, Keys, grow
 
 Ints = NDArray[np.int64]
 
@@ -53,6 +53,28 @@ def more_chains(chains: Ints, slots: int) -> Ints:
     larger = np.full((roomy(slots, 2 * chains.shape[0]), chains.shape[1]), -1, np.int64)
     larger[: chains.shape[0]] = chains
     return larger
+
+
+def chained(hot: Ints, chains: Ints, slots: Ints) -> Ints:
+    """The rows in the chains of these slots, each slot once."""
+    found: Ints = _chained(hot, chains, slots, np.empty((4 * len(slots) + 1, 1), np.int64))
+    return found
+
+
+@njit()
+def _chained(hot, chains, slots, found):  # type: ignore[no-untyped-def]
+    """See `chained`. `found` has room for some, and grows."""
+    count = 0
+    for slot in slots:
+        for head in range(0, chains.shape[1], 2):
+            p = chains[slot, head]
+            while p >= 0:
+                if count == found.shape[0]:
+                    found = grow(found, count + 1)
+                found[count, 0] = p
+                count += 1
+                p = hot[p, NEXT]
+    return found[:count, 0].copy()
 
 
 def kept(hot: Ints, cold: Ints, keep: Ints) -> tuple[Ints, Ints, int]:

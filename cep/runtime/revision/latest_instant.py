@@ -9,10 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cep.core.relation import Table
-
-Given = dict[str, list[Table]]
-
 PATIENCE = 16
 """So many instants later it is not expected any more that one comes in pieces."""
 SHORT, TIMES = 1 << 16, 8
@@ -21,12 +17,10 @@ SHORT, TIMES = 1 << 16, 8
 
 @dataclass(slots=True)
 class LatestInstant:
-    """`end`: the instant that can be taken back; `given`: what was given of it, None: all that ends then. `expected`:
-    of how many instants more it is to be so. `stretch_ends`: a stretch is to end just before the next one. `goes_on`:
-    more of it has come, and waits to be run again with it."""
+    """`end`: the instant that can be taken back. `expected`: of how many instants more it is to be so. `stretch_ends`:
+    a stretch is to end just before the next one. `goes_on`: more of it has come, and waits to be run again with it."""
 
     end: int | None = None
-    given: Given | None = None
     expected: int = 0
     stretch_ends: bool = False
     goes_on: bool = False
@@ -45,7 +39,7 @@ class LatestInstant:
 
     def forget(self) -> None:
         """There is nothing to be taken back."""
-        self.end, self.given = None, None
+        self.end = None
 
     def is_short(self, changed: int, every: int) -> bool:
         """Whether the instant, of so many rows of which so many changed, is to be run again."""

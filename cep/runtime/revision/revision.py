@@ -157,12 +157,11 @@ class Revision:
         if since == BEGINNING:  # nothing is held, and all that comes ends later
             since = max(since, min(at.first, watermark) - 1)
         tries = self.latest.expected > 0 and watermark < END_OF_TIME and not self._changes_begun
-        in_one = tries and self.machine.attempts.in_one
-        for until in cuts_between(since, watermark, self.length, tries and not in_one):
+        for until in cuts_between(since, watermark, self.length):
             back, begins = None, False
-            if tries and until == watermark and (in_one or self.watermark == until - 1):
+            if tries and until == watermark:
                 back = self._frontier(until - 1, at)
-                begins = self.latest.begins(until, self.stretches[-1].since) and in_one
+                begins = self.latest.begins(until, self.stretches[-1].since)
             waiting = sorted(self.waiting.items())
             inputs = {event: table for event, window in waiting if rows(table := window.leaving(until))}
             known = self.going_back.knowledge.changes
@@ -172,7 +171,7 @@ class Revision:
             self._keep(inputs, made, until)
             extend(new, made)
             self.watermark = until
-            self._begin_stretch(until, at, in_one, made)
+            self._begin_stretch(until, at)
         if not self.length:  # nothing goes back
             self.stretches[-1].inputs = {}
         while len(self.stretches) > 1 and self.stretches[1].since <= self.stable:
@@ -195,25 +194,30 @@ class Revision:
         """Put into the last stretch what has come and what was given of it up to a time; where there are states of just
         before that, another stretch begins with them."""
         given = {event: by_arrival(concat(tables)) for event, tables in sorted(made.items())} if self.length else {}
-        stretch, states = self.stretches[-1], self.machine.attempts.states
+        stretch, attempts = self.stretches[-1], self.machine.attempts
+        states = attempts.states
         if states is not None:
             self.stretches.append(Stretch(until - 1, KeptState(states)))
         for number, tables in enumerate((inputs, given)):
             for event, table in tables.items():
                 if states is not None:
-                    stop = slice_until(table, until - 1)
-                    self._window(self.stretches[-1].held[number], event).add(table[:, stop:])
-                    table = table[:, :stop]
+                    if number and event in attempts.apart:
+                        early, late = attempts.apart[event]
+                        early = concat([*made[event][:-1], early])
+                    else:
+                        stop = slice_until(table, until - 1)
+                        early, late = table[:, :stop], table[:, stop:]
+                    self._window(self.stretches[-1].held[number], event).add(late)
+                    table = early
                 self._window(stretch.held[number], event).add(table)
 
-    def _begin_stretch(self, until: int, at: Frontier, in_one: bool, made: Given) -> None:
+    def _begin_stretch(self, until: int, at: Frontier) -> None:
         """Where it is time to, another stretch begins, at once or just before the next instant."""
         stretch, held = self.stretches[-1], lambda: self.machine.size[0]
         changes = self.incremental
         parts = None if changes is None else changes.stretches_of_a_window
         ends = stretch.ends(until, at.watermark, self.length, held, parts)
         if self.machine.attempts.there:
-            self.latest.given = None if in_one else made
             self.latest.stretch_ends = ends
         elif self.length and ends:
             self.stretches.append(Stretch(until, KeptState(copied(self.machine.needed(self._frontier(until, at))))))
@@ -318,7 +322,7 @@ class Revision:
             changes.begin(self.stretches, now)
         else:
             self.late = {}
-            until, *_ = [*cuts_between(self.watermark, at.watermark, self.length, False), END_OF_TIME]
+            until, *_ = [*cuts_between(self.watermark, at.watermark, self.length), END_OF_TIME]
             ahead = now if until >= END_OF_TIME else self._frontier(until, at)
             waiting = sorted(self.waiting.items()) if ahead is not now else []
             inputs = {event: table for event, window in waiting if rows(table := window.leaving(until))}
@@ -337,7 +341,7 @@ class Revision:
                 self._keep(inputs, made, until)
                 extend(new, made)
                 self.watermark = until
-                self._begin_stretch(until, at, False, made)
+                self._begin_stretch(until, at)
             self.stats += RevisionStats(keys_replayed=found.keys)
         return True
 
@@ -355,16 +359,17 @@ class Revision:
         changed = sum(map(rows, changes)) + sum(window.until(self.watermark) for window in self.waiting.values())
         if not self.latest.is_short(changed, sum(window.after(before) for window in stretch.inputs.values())):
             return False
-        self.machine.undo()
         for event, window in stretch.inputs.items():
             self._window(self.waiting, event).add(window.since(before))
-        given = self.latest.given
-        if given is None:
-            extend(old, {event: [window.since(before)] for event, window in stretch.given.items()})
-        else:
-            for event, tables in given.items():
-                stretch.given[event].drop(contiguous(concat(tables)))
-            extend(old, given)
+        apart = self.machine.attempts.apart
+        for event, window in stretch.given.items():
+            if event in apart:
+                given = apart[event][1]
+                window.drop(given)
+            else:
+                given = window.since(before)
+            extend(old, {event: [given]})
+        self.machine.take_back()
         self.late, self.latest.goes_on, self.watermark = {}, False, before
         return True
 

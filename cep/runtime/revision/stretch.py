@@ -53,17 +53,14 @@ def spacing(length: int) -> int:
     return max(1, length // STRETCHES)
 
 
-def cuts_between(since: int, until: int, length: int, latest: bool) -> list[int]:
-    """Where stretches may begin on the way from a watermark to another, and this itself; `latest`: also the one just
-    before its instant."""
+def cuts_between(since: int, until: int, length: int) -> list[int]:
+    """Where stretches may begin on the way from a watermark to another, and this itself."""
     if until >= END_OF_TIME or until <= since:
         return [until] if until > since else []
     each = spacing(length)
     cuts: list[int] = []
     if until - since >= 2 * each:
         cuts += range((max(since, until - length - 2 * each) // each + 1) * each, until, each)
-    if latest and until - 1 > max([since, *cuts[-1:]]):
-        cuts.append(until - 1)
     return [*cuts, until]
 
 

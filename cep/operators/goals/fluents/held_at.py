@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cep.core.fluents import BEFORE, BEGINS, BEGINS_AT, ENDS, ENDS_AT
-from cep.core.hashtable import MISSING, NO_ROOM
+from cep.core.hashtable import MISSING
 from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, IDENTITY, Table, contiguous, rows
 from cep.core.room import filled_room
 from cep.core.time import BEGINNING, END_OF_TIME, Frontier
+from cep.operators.goals.checkpoint import ALL, Touched
 from cep.operators.goals.contract import Arrays, Goal, Ints, demand
 from cep.operators.goals.fluents.holding import HoldingGoal, HoldingSpec, in_turn, spec_of, widened
 from cep.operators.goals.keys import Keys, grow
-from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.state_tables import StateTable
 
 if TYPE_CHECKING:
@@ -106,13 +106,8 @@ class HeldAtGoal(HoldingGoal):
     watched = 1024
     """From how many intervals on those are dropped that nothing can ask for any more."""
 
-    def __init__(self, spec: HeldAtSpec, lineage: Lineage | None = None) -> None:
-        super().__init__(spec, lineage)
-        self.before = (0, NO_ROOM, NO_ROOM, NO_ROOM, NO_ROOM, NO_ROOM)
-        """Before the last attempt: how many intervals; its keys, and the newest interval of each; its tuples, the
-        latest of each, and the ends of these."""
-
     def _begin(self) -> None:
+        self.ahead.known = None
         self.keys = Keys(len(self.spec.right_key))
         self.tuples = Keys(len(self.columns))
         self.cells = np.zeros((0, CELLS), np.int64)
@@ -120,21 +115,24 @@ class HeldAtGoal(HoldingGoal):
         self.newest = np.full((0, 1), -1, np.int64)
         self.latest = np.full((0, 1), -1, np.int64)
 
-    def undo(self) -> None:
-        """See `cep.operators.goals.contract`."""
-        self.count, slots, newest, tuples, latest, ends = self.before
-        self.newest[slots, 0], self.latest[tuples, 0] = newest, latest
-        self.cells[latest[latest >= 0], LAST] = ends
+    def touched(self, inputs: Sequence[Table], frontier: Frontier) -> Touched:
+        """See `cep.operators.goals.checkpoint`. Edges end the latest interval of their tuple."""
+        _, slots, tuples = self.ahead.look(inputs[1])
+        latest = self.latest[tuples, 0]
+        return {"count": ALL, "newest": slots[slots >= 0], "latest": tuples, "cells": latest[latest >= 0]}
 
-    def _met(self, inputs: Sequence[Table], tried: bool) -> Table:
-        left, right, spec = contiguous(inputs[0]), in_turn(inputs[1], self.spec.kind), self.spec
+    def _edges(self, table: Table) -> tuple[Table, Ints, Ints]:
+        """Edges in their order, with their keys and tuples, for which there is room."""
+        right = in_turn(table, self.spec.kind)
         slots = self.keys.slots(right, self.right_key)
         tuples = self.tuples.slots(right, self.columns, True, True)
         self._room(self.count + rows(right))
-        if tried:
-            known, latest = slots[slots >= 0], self.latest[tuples, 0]
-            ends = self.cells[latest[latest >= 0], LAST]
-            self.before = (self.count, known, self.newest[known, 0], tuples, latest, ends)
+        return right, slots, tuples
+
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        """See `cep.operators.goals.contract`."""
+        left, spec = contiguous(inputs[0]), self.spec
+        right, slots, tuples = self.ahead.take(inputs[1])
         if rows(right):
             self.count = _absorb(
                 right, tuples, slots, FIRST + spec.kind, self.cells, self.count, self.newest, self.latest

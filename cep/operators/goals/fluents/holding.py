@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cep.core.fluents import BEFORE, BEGINS, BEGINS_AT, ENDS, ENDS_AT
-from cep.core.hashtable import NO_ROOM
 from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, IDENTITY, Table, contiguous, empty, rows
 from cep.core.room import filled_room
 from cep.core.time import Frontier
 from cep.operators.goals.arrival import take
+from cep.operators.goals.checkpoint import ALL, PICKED, Ahead, Touched
 from cep.operators.goals.coded_columns import codes_of, others
 from cep.operators.goals.contract import (
     Arrays,
@@ -40,20 +40,14 @@ if TYPE_CHECKING:
 # of each tuple of the fluent: whether it holds, its key, its neighbours under that key, the name of what began it
 HOLDS, KEY, AFTER, BEFORE_IT, NAME = range(5)
 CELLS = 5
-# what an edge did, and of a tuple that began to hold its cells as they were
-DID, OLD_KEY, OLD_AFTER, OLD_BEFORE, OLD_NAME = range(5)
-NOTHING, LINKED, UNLINKED = range(3)
 
 
 @njit()
-def _meet(  # type: ignore[no-untyped-def]
-    left, right, left_slots, tuples, right_slots, kind_row, negated, state, chains, pairs, journal
-):
+def _meet(left, right, left_slots, tuples, right_slots, kind_row, negated, state, chains, pairs):  # type: ignore[no-untyped-def]
     """Arrivals of both sides in order; of one instant first what the right is from it on, then the left's. Gives pairs
     (row of the left, tuple, name), which grow as they must, and how many; `negated`: one for each left that meets
-    nothing. `journal`: what each row of the right does, for `_undo`; without rows, it is not asked for."""
+    nothing."""
     n, m = left.shape[1], right.shape[1]
-    kept = journal.shape[0] > 0
     i = j = made = 0
     while i < n or j < m:
         first = i < n and (j == m or left[END, i] <= right[END, j])
@@ -78,12 +72,7 @@ def _meet(  # type: ignore[no-untyped-def]
             i += 1
             continue
         p, slot, kind = tuples[j], right_slots[j], right[kind_row, j]
-        if kept:
-            journal[j, DID] = NOTHING
         if slot >= 0 and (kind == BEGINS or kind == BEFORE or kind == BEGINS_AT) and not state[p, HOLDS]:
-            if kept:
-                journal[j, DID], journal[j, OLD_KEY], journal[j, OLD_NAME] = LINKED, state[p, KEY], state[p, NAME]
-                journal[j, OLD_AFTER], journal[j, OLD_BEFORE] = state[p, AFTER], state[p, BEFORE_IT]
             state[p, HOLDS], state[p, KEY], state[p, NAME] = 1, slot, right[IDENTITY, j]
             last = chains[slot, 1]
             state[p, AFTER], state[p, BEFORE_IT] = -1, last
@@ -94,8 +83,6 @@ def _meet(  # type: ignore[no-untyped-def]
             chains[slot, 1] = p
         elif slot >= 0 and (kind == ENDS or kind == ENDS_AT) and state[p, HOLDS]:
             before, after = state[p, BEFORE_IT], state[p, AFTER]
-            if kept:
-                journal[j, DID] = UNLINKED
             if before >= 0:
                 state[before, AFTER] = after
             else:
@@ -110,30 +97,26 @@ def _meet(  # type: ignore[no-untyped-def]
 
 
 @njit()
-def _undo(tuples, journal, state, chains):  # type: ignore[no-untyped-def]
-    """Takes back what rows of the right did, the last first: chains are then linked as they were (Knuth, Dancing
-    links, 2000)."""
-    for j in range(journal.shape[0] - 1, -1, -1):
-        p = tuples[j]
-        slot, before, after = state[p, KEY], state[p, BEFORE_IT], state[p, AFTER]
-        if journal[j, DID] == LINKED:  # it is the last of its chain
-            chains[slot, 1] = before
-            if before >= 0:
-                state[before, AFTER] = -1
-            else:
-                chains[slot, 0] = -1
-            state[p, HOLDS], state[p, KEY], state[p, NAME] = 0, journal[j, OLD_KEY], journal[j, OLD_NAME]
-            state[p, AFTER], state[p, BEFORE_IT] = journal[j, OLD_AFTER], journal[j, OLD_BEFORE]
-        elif journal[j, DID] == UNLINKED:
-            state[p, HOLDS] = 1
-            if before >= 0:
-                state[before, AFTER] = p
-            else:
-                chains[slot, 0] = p
-            if after >= 0:
-                state[after, BEFORE_IT] = p
-            else:
-                chains[slot, 1] = p
+def _touched(tuples, slots, state, chains, found, known):  # type: ignore[no-untyped-def]
+    """The tuples of edges, those beside them and the last of their keys; and these keys. Gives how many. `found` has
+    room for four an edge, `known` for one."""
+    count = held = 0
+    for j in range(tuples.shape[0]):
+        p, slot = tuples[j], slots[j]
+        found[count] = p
+        count += 1
+        if slot < 0:
+            continue
+        known[held] = slot
+        held += 1
+        for beside in (state[p, AFTER], state[p, BEFORE_IT]) if state[p, HOLDS] else (-1, -1):
+            if beside >= 0:
+                found[count] = beside
+                count += 1
+        if chains[slot, 1] >= 0:
+            found[count] = chains[slot, 1]
+            count += 1
+    return count, held
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,40 +143,45 @@ class HoldingGoal(NumberedState, Untimed):
         self.left_key = np.array(spec.left_key, np.int64)
         self.right_key = np.array(spec.right_key, np.int64)
         self.columns = np.array([c for c in range(spec.right_width) if c != spec.kind], np.int64)
-        self.attempted = (NO_ROOM, np.empty((0, 5), np.int64))
-        """Of the last attempt: the tuples of the right, and what they did."""
+        self.ahead = Ahead(self._edges)
         self._begin()
 
     def _begin(self) -> None:
+        self.ahead.known = None
         self.keys = Keys(len(self.spec.right_key))
         self.tuples = Keys(len(self.columns))
         self.state = np.zeros((0, CELLS), np.int64)
         self.chains = np.full((0, 2), -1, np.int64)
 
-    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        return self._met(inputs, False)
+    def touched(self, inputs: Sequence[Table], frontier: Frontier) -> Touched:
+        """See `cep.operators.goals.checkpoint`. Tuples are linked behind the last of their key, and those beside them
+        to each other when they go."""
+        _, slots, tuples = self.ahead.look(inputs[1])
+        if PICKED * len(tuples) >= len(self.state):
+            return {"state": ALL, "chains": ALL}
+        found = np.empty(4 * len(tuples), np.int64)
+        known = np.empty(len(slots), np.int64)
+        count, held = _touched(tuples, slots, self.state, self.chains, found, known)
+        return {"state": found[:count], "chains": known[:held]}
 
-    def attempt(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        """See `cep.operators.goals.contract`."""
-        return self._met(inputs, True)
-
-    def undo(self) -> None:
-        """See `cep.operators.goals.contract`. Keys that nothing holds of may stay."""
-        _undo(*self.attempted, self.state, self.chains)
-
-    def _met(self, inputs: Sequence[Table], tried: bool) -> Table:
-        left, right, spec = contiguous(inputs[0]), in_turn(inputs[1], self.spec.kind), self.spec
-        right_slots = self.keys.slots(right, self.right_key)
-        left_slots = self.keys.slots(left, self.left_key, False)
+    def _edges(self, table: Table) -> tuple[Table, Ints, Ints]:
+        """Edges in their order, with their keys and tuples, for which there is room."""
+        right = in_turn(table, self.spec.kind)
+        slots = self.keys.slots(right, self.right_key)
         tuples = self.tuples.slots(right, self.columns, True, True)
         self.state = filled_room(self.state, self.tuples.count, 0)
         self.chains = filled_room(self.chains, self.keys.count, -1)
-        journal = np.empty((rows(right) if tried else 0, 5), np.int64)
+        return right, slots, tuples
+
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        """See `cep.operators.goals.contract`."""
+        left, spec = contiguous(inputs[0]), self.spec
+        right, right_slots, tuples = self.ahead.take(inputs[1])
+        left_slots = self.keys.slots(left, self.left_key, False)
         pairs, made = _meet(
             left, right, left_slots, tuples, right_slots, FIRST + spec.kind, spec.negated, self.state, self.chains,
-            np.empty((rows(left), 3), np.int64), journal,
+            np.empty((rows(left), 3), np.int64),
         )  # fmt: skip
-        self.attempted = (tuples, journal)
         return self._paired(left, pairs[:made])
 
     def _paired(self, left: Table, pairs: Ints) -> Table:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cep.core.fluents import KINDS
-from cep.core.hashtable import NO_ROOM
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, contiguous, empty, rows
 from cep.core.room import filled_room
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.arrival import by_arrival
+from cep.operators.goals.checkpoint import ALL, Ahead, Touched
 from cep.operators.goals.coded_columns import codes_of
 from cep.operators.goals.contract import (
     Arrays,
@@ -89,35 +89,10 @@ class InertiaGoal(NumberedState, Lasting):
         self.state = np.zeros((0, CELLS), np.int64)
         self.heap = np.zeros((0, 3), np.int64)
         self.counts = np.zeros(3, np.int64)
-        self.before = (NO_ROOM, self.state, self.heap, self.counts)
-        """Before the last attempt: the keys that it changes, their cells, deadlines waiting, the counts."""
+        self.ahead = Ahead(self._transitions)
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        transitions = contiguous(inputs[0])
-        return self._decided(transitions, self._slots(transitions), frontier)
-
-    def attempt(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        """See `cep.operators.goals.contract`."""
-        transitions = contiguous(inputs[0])
-        slots = self._slots(transitions)
-        heap = self.heap[: self.counts[S_HEAP]].copy()
-        touched = np.concatenate([slots, heap[heap[:, WHEN] <= frontier.watermark, SLOT]])
-        self.before = (touched, self.state[touched], heap, self.counts.copy())
-        return self._decided(transitions, slots, frontier)
-
-    def undo(self) -> None:
-        """See `cep.operators.goals.contract`. Keys that nothing holds of may stay."""
-        touched, state, heap, self.counts = self.before
-        self.state[touched] = state
-        self.heap[: len(heap)] = heap
-
-    def _slots(self, transitions: Table) -> Ints:
-        slots = self.keys.slots(transitions, self.places, True, True)
-        self._room(rows(transitions))
-        return slots
-
-    def _decided(self, transitions: Table, slots: Ints, frontier: Frontier) -> Table:
-        spec = self.spec
+        (transitions, slots), spec = self.ahead.take(inputs[0]), self.spec
         self.counts[S_GIVEN] = 0
         value = FIRST + spec.keys if spec.valued else -1
         given = inertia(
@@ -126,11 +101,21 @@ class InertiaGoal(NumberedState, Lasting):
         )  # fmt: skip
         return self._table(given[: self.counts[S_GIVEN]])
 
-    def _room(self, more: int) -> None:
-        """A cell for every key; room for a deadline more for each row that comes."""
+    def touched(self, inputs: Sequence[Table], frontier: Frontier) -> Touched:
+        """See `cep.operators.goals.checkpoint`. The deadlines that pass are those of other keys, too."""
+        count = int(self.counts[S_HEAP])
+        passing = self.heap[:count][self.heap[:count, WHEN] <= frontier.watermark, SLOT]
+        _, slots = self.ahead.look(inputs[0])
+        return {"state": np.concatenate([slots, passing]), "heap": slice(0, count), "counts": ALL}
+
+    def _transitions(self, table: Table) -> tuple[Table, Ints]:
+        """Transitions and their keys: there is a cell for each, and room for a deadline more for each row."""
+        transitions = contiguous(table)
+        slots = self.keys.slots(transitions, self.places, True, True)
         self.state = filled_room(self.state, self.keys.count, 0)
         if len(self.spec.deadlines):
-            self.heap = filled_room(self.heap, int(self.counts[S_HEAP]) + more + 1, 0)
+            self.heap = filled_room(self.heap, int(self.counts[S_HEAP]) + rows(transitions) + 1, 0)
+        return transitions, slots
 
     def _table(self, given: Ints, named: bool = True) -> Table:
         """Rows given as occurrences; `named`: with names of their own."""
@@ -211,6 +196,7 @@ class InertiaGoal(NumberedState, Lasting):
         demand(not len(state["heap"]) or len(self.spec.deadlines) > 0)
 
     def _become(self, state: Arrays) -> None:
+        self.ahead.known = None
         self.keys = Keys(self.spec.keys)
         self.keys.become(state["keys"].copy(), len(state["keys"]))
         self.state = np.zeros((len(state["held"]), CELLS), np.int64)

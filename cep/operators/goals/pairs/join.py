@@ -14,6 +14,7 @@ from cep.core.relation import END, FIRST, Table, contiguous, empty, narrowed, ro
 from cep.core.room import roomy
 from cep.core.time import Frontier
 from cep.operators.goals.arrival import order_of_arrival, take
+from cep.operators.goals.checkpoint import ALL, Touched
 from cep.operators.goals.contract import (
     Arrays,
     Ints,
@@ -26,7 +27,6 @@ from cep.operators.goals.pairs.absence import still_absent
 from cep.operators.goals.pairs.bytecode import stack_cells
 from cep.operators.goals.pairs.found_pairs import assemble, consume
 from cep.operators.goals.pairs.join_spec import JoinSpec
-from cep.operators.goals.pairs.join_undo import JoinBefore
 from cep.operators.goals.pairs.pair_input import SideRows
 from cep.operators.goals.pairs.recent import latest
 from cep.operators.goals.pairs.rows_by_key import SharedRows, are_few, near
@@ -40,6 +40,7 @@ from cep.operators.goals.store import (
     NEXT,
     SIDE,
     SLOT,
+    chained,
     more_chains,
     new_store,
     relink,
@@ -101,21 +102,24 @@ class JoinGoal(StoredState, Untimed):
         self.chains = np.full((roomy(0, 16), 4), -1, np.int64)
         self.absent_chains = np.full((roomy(0, 16), 2), -1, np.int64)
         self.watched = 1024
-        self.before: JoinBefore | None = None
         self.once = once
         widths = max(spec.left_width, spec.right_width) + 1, max(spec.left_width, 1)
         cells = (*widths, stack_cells(self.code), len(spec.absent_key))
         self.scratch = tuple(np.empty(n, np.int64) for n in cells)
 
-    def attempt(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        """See `cep.operators.goals.contract`."""
-        self.before = JoinBefore.of(self, inputs, self.external and rows(inputs[0]) + rows(inputs[1]) > CHUNK)
-        return self.step(inputs, frontier)
-
-    def undo(self) -> None:
-        """See `cep.operators.goals.contract`. Keys that no row has may stay."""
-        assert self.before is not None, "there was an attempt"
-        self.before.put_back(self)
+    def touched(self, inputs: Sequence[Table], frontier: Frontier) -> Touched | None:
+        """See `cep.operators.goals.checkpoint`. Rows are linked anew in the chains of the keys that come."""
+        if self.external and rows(inputs[0]) + rows(inputs[1]) > CHUNK:
+            return None  # rows move
+        left, right, *others = map(contiguous, inputs)
+        slots = _known(*self._slots(left, right))
+        found: Touched = {"count": ALL, "hot": chained(self.hot, self.chains, slots), "chains": slots}
+        if not self.spec.absent:
+            return found
+        away = _known(self.absent_keys.slots(others[0], self.absent_key))
+        self.absent_chains = more_chains(self.absent_chains, self.absent_keys.count)
+        rows_away = chained(self.absent_hot, self.absent_chains, away)
+        return {**found, "absent_count": ALL, "absent_hot": rows_away, "absent_chains": away}
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         """Inputs: left, right, and the absent side where there is one."""
@@ -382,3 +386,9 @@ class JoinGoal(StoredState, Untimed):
         used += self.keys.count * (6 + len(self.spec.left_key))
         used += self.absent_keys.count * (4 + len(self.spec.absent_key))
         return count, 8 * used
+
+
+def _known(*slots: Ints) -> Ints:
+    """The slots that stand for a key, each once."""
+    every = np.unique(np.concatenate(slots))
+    return every[np.searchsorted(every, 0) :]
