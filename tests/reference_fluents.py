@@ -5,6 +5,7 @@ Events are instants. A rule says what it tells when an event comes, or when anot
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -75,10 +76,10 @@ Interval = tuple[str, Key, int | None, int | None, int | None]
 
 @dataclass
 class Run:
-    """What came of a model: intervals of fluents, and derived events (name, key, time)."""
+    """What came of a model: intervals of fluents, and how many derived events (name, key, time)."""
 
     intervals: set[Interval] = field(default_factory=set)
-    events: set[tuple[str, Key, int]] = field(default_factory=set)
+    events: Counter[tuple[str, Key, int]] = field(default_factory=Counter)
 
 
 def run(model: Model, records: Sequence[tuple[str, Key, int, int]]) -> Run:
@@ -117,9 +118,12 @@ def _instant(
     def holds(asks: Sequence[Ask], key: Key) -> bool:
         return all(any(ask.value in (None, v) for v in values(ask, key)) != ask.negated for ask in asks)
 
-    happened = {(event, key, x) for event, key, x, _ in records}
+    counts = Counter((event, key, x) for event, key, x, _ in records)
     for name, event, asks in model.derived:
-        out.events |= {(name, key, time) for e, key, _ in happened if e == event and holds(asks, key)}
+        for (other, key, _), count in counts.items():
+            if other == event and holds(asks, key):  # equal records are told apart by their numbers
+                out.events[name, key, time] = max(out.events[name, key, time], count)
+    happened = set(counts)
     for fluent in model.fluents:
         transitions = [
             (tell, key, x)

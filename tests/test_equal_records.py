@@ -16,11 +16,16 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from cep.command import app
+from cep.compile import CompileOptions, compiled
 from cep.core.errors import CepError
 from cep.core.identity import ID
 from cep.core.schema import CHANGE
 from cep.engine import Engine, detect
 from cep.events import Event
+from cep.runtime.history import BECAUSE, CONSTITUENTS
+from cep.runtime.options import EngineOptions
+from cep.workers.partitioned_engine import PartitionedEngine
+from tests.local_workers import LocalWorkers
 from tests.long import examples
 from tests.program_maker import SECOND
 from tests.rounds import Buckets
@@ -338,6 +343,28 @@ def test_records_of_several_hosts_meet_where_rules_run_by_host() -> None:
     events = [Event("login", ("ann", f"h{host}"), 0, 0) for host in range(6) for _ in range(host % 3)]
     found = Buckets(program, 4, Random(1)).run([list(enumerate(events))])
     assert counted(found) == {("seen", ("ann",), 0, 0): 2}
+
+
+def test_workers_say_of_equal_occurrences_where_each_comes_from() -> None:
+    program = compiled(
+        "event a(k: string, v: int).\none(K) <- a(K, _).\nagain(K) <- one(K).\n"
+        "hot(K, V) <- a(K, V) SEQ a(K, _) WITHIN 9 s.\n"
+        "count(N) <- again(_) AGGREGATE N = count() OVER LAST 3 s.\npair(K, L) <- again(K) SEQ one(L) WITHIN 3 s.\n",
+        "rules.cep",
+        CompileOptions(),
+    )
+    options = EngineOptions(explain=True)
+    found: list[Counter[Row]] = []
+    for engine in (Engine(program, options), PartitionedEngine(program, options, LocalWorkers(2))):
+        engine.set_lineage_columns(BECAUSE, CONSTITUENTS)
+        rng = Random(3)
+        times = sorted(rng.randint(0, 12) * SECOND for _ in range(25))
+        events = [Event("a", (rng.choice("pq"), rng.randint(0, 1)), time, time) for time in times]
+        made = rows(engine.push(events[:9])) + rows(engine.push(events[9:])) + rows(engine.close())
+        found.append(made)
+    one, many = found
+    assert many == one
+    assert max(Counter((type, args[0], end) for type, args, _, end in one.elements() if type == "again").values()) > 1
 
 
 @pytest.mark.parametrize("options", [[], ["--workers", "2"], ["--revise", "1h"]])

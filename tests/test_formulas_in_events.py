@@ -4,6 +4,7 @@ beginnings and ends, and simple fluents that such events begin."""
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -74,16 +75,19 @@ class Program:
         before = [each for each in self.rules if each.name in self.asked]
         found = expected(self.model, before, self.records, [])
         events: list[Event] = []
-        keys = {(key, time) for event, key, _, time in self.records if event == "a"}
+        counts: dict[tuple[str, int], int] = {}
+        for (event, key, _, time), count in Counter(self.records).items():
+            if event == "a":  # as often as the records that make it equal each other
+                counts[key, time] = max(counts.get((key, time), 0), count)
         types, _ = self.maker.known[self.chosen]
         place = types.find("s")
-        for key, time in keys:
+        for (key, time), count in counts.items():
             there = any(
                 each.type == self.chosen and (place < 0 or each.args[place] == key) and holds_at(each, time)
                 for each in found
             )
             if there != self.denied:
-                events.append(Event("asks", (key,), time, time))
+                events += [Event("asks", (key,), time, time)] * count
         for each in found:
             if each.type in self.asked:
                 number = self.asked.index(each.type)
@@ -98,7 +102,7 @@ class Program:
         z = Model(("z",), frozenset(), (Tell("initiate", "z", None, "asks"), Tell("terminate", "z", None, "b")))
         intervals = simple.run(z, sorted(transitions, key=lambda row: row[3])).intervals
         every = expected(self.model, self.rules, self.records, [], intervals)
-        return every, in_order(set(events))
+        return every, in_order(events)
 
 
 def held(fluent: str, names: Sequence[str], valued: bool) -> str:

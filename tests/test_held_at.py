@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -82,6 +83,16 @@ class Question:
                 if self.least is None or anchor > one.end - self.least:
                     yield one.args[0], one.end, one.end, anchor - self.ago
 
+    def events(self, every: list[Held], events: list[Event]) -> Iterable[Event]:
+        """What it gives: a set for pairs, and for one event as often as the records that make it equal each other."""
+        if self.body == "pair":
+            return set(self.found(every, events))
+        made: Counter[Event] = Counter()
+        for record, count in Counter(events).items():
+            for event in set(self.found(every, [record])):
+                made[event] = max(made[event], count)
+        return made.elements()
+
     def found(self, every: list[Held], events: list[Event]) -> Iterator[Event]:
         for key, start, end, time in self.occurrences(events):
             answers = set()
@@ -110,11 +121,11 @@ class Program:
         for _ in range(rng.randint(0, 8)):
             time = rng.randint(0, 45)
             self.events.append(Event("ask", (rng.choice("pqr"), time - rng.choice((-3, 0, 1, 3, 8, 20))), time, time))
-        self.events = sorted(dict.fromkeys(self.events), key=lambda each: each.end)
+        self.events.sort(key=lambda each: each.end)
 
     def expected(self) -> list[Event]:
         every = expected(self.model, self.rules, self.records, [])
-        return in_order({made for each in self.questions for made in each.found(every, self.events)})
+        return in_order([made for each in self.questions for made in each.events(every, self.events)])
 
 
 def made_of(tables: list[dict], schemas: dict) -> list[Event]:
