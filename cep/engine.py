@@ -17,7 +17,7 @@ import polars as pl
 from cep.compile import CompiledProgram, CompileKeywords, CompileOptions, ProgramKeywords, compiled, divided, one_text
 from cep.core.relation import Table, concat
 from cep.core.time import END_OF_TIME, Frontier
-from cep.events import Event, Held, types_of
+from cep.events import Event, Held, Value, types_of
 from cep.runtime.admission import EventBatch, as_declared, receive
 from cep.runtime.atomic_step import wholly
 from cep.runtime.change_admission import go_on, receive_changes
@@ -90,6 +90,11 @@ class Engine(StatefulEngine):
             return self._run_slices(slices)
         self._receive(batch)
         return self._run(self._buffer.reached())
+
+    def push_event(self, type: str, arguments: Iterable[Value], start: int, end: int | None = None) -> Frames:
+        """Push one event as `push` does, in the time of one: its arguments in order, when it starts and ends
+        (microseconds); without `end` it is an instant. `take_dead` names it as row 0 where it does not fit."""
+        return self.push((Event(type, tuple(arguments), start, start if end is None else end),))
 
     def receive(self, batch: EventBatch, in_turn: bool = False) -> None:
         """Take a batch as `push` does and complete nothing: `advance(reached)` goes on. `in_turn`: each row moves the

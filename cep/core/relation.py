@@ -31,6 +31,14 @@ def rows(table: Table) -> int:
     return int(table.shape[1])
 
 
+def span(table: Table) -> tuple[int, int]:
+    """The first and the last end of occurrences, of which there are some."""
+    ends = table[END]
+    if len(ends) == 1:
+        return int(ends[0]), int(ends[0])
+    return int(ends.min()), int(ends.max())
+
+
 def column(table: Table, argument: int, type: str) -> Column:
     """An argument's values, without a copy: float64 for floats, int64 for the rest."""
     values: NDArray[np.int64] = table[FIRST + argument]
@@ -70,4 +78,4 @@ def concat(tables: Sequence[Table]) -> Table:
 
 def slice_until(table: Table, end: int) -> int:
     """How many of a sorted table's occurrences end at or before `end`."""
-    return int(np.searchsorted(table[END], end, side="right"))
+    return int(table[END].searchsorted(end, side="right"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from itertools import repeat
+from itertools import accumulate, repeat
 from typing import TypeAlias
 
 import numpy as np
@@ -32,19 +32,51 @@ def frames(
     derived: DerivedTables, schemas: Mapping[str, Schema], pool: Pool, as_frame: AsFrame | None = None
 ) -> dict[str, pl.DataFrame]:
     """Tables with `start`, `end` and a column an attribute, or as `as_frame` makes them; missing values are null."""
-    as_frame = as_frame or _as_frame
-    found: dict[str, pl.DataFrame] = {}
+    whole: dict[str, Sequence[Table]] = {}
     for name, tables in derived.items():
         few = len(tables) > 1 and sum(map(rows, tables)) <= FEW  # a frame costs more than to copy what it is made of
         if few or any(attribute.type == "any" for attribute in schemas[name].attributes):
             tables = [concat(tables)]  # a column of any has the type of all its values
-        each = [as_frame(table, schemas[name], pool) for table in tables]
+        whole[name] = tables
+    cells = Cells([table for tables in whole.values() for table in tables])
+
+    def frame(table: Table, schema: Schema) -> pl.DataFrame:
+        if as_frame is not None:
+            return as_frame(table, schema, pool)
+        if schema.fluent is not None and schema.fluent.part == HOLDS:
+            return _held_frame(table, schema, pool)
+        return table_frame(table, schema, pool, cells)
+
+    found: dict[str, pl.DataFrame] = {}
+    for name, tables in whole.items():
+        each = [frame(table, schemas[name]) for table in tables]
         found[name] = each[0] if len(each) == 1 else pl.concat(each, rechunk=False)
     return found
 
 
-def _as_frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:
-    return (table_frame if schema.fluent is None or schema.fluent.part != HOLDS else _held_frame)(table, schema, pool)
+class Cells:
+    """Tables of which the small ones are parts of one column of integers and of one of floats: to make a column of its
+    own for each of a few rows takes longer than all else that is done with them."""
+
+    SMALL = 1 << 10
+    """Words of a table."""
+
+    def __init__(self, tables: Sequence[Table]) -> None:
+        small = [table for table in tables if table.size <= self.SMALL]
+        self._starts = dict(zip(map(id, small), accumulate((table.size for table in small), initial=0)))
+        self._series: dict[bool, pl.Series] = {}
+        if small:
+            self._words = np.concatenate([table.reshape(-1) for table in small])
+            self._complete = MISSING not in self._words and not np.isnan(self._words.view(np.float64)).any()
+
+    def column(self, name: str, table: Table, row: int, floats: bool = False) -> pl.Series | None:
+        """A row of one of the tables as a column, of which no value is missing; None: some value may be."""
+        start = self._starts.get(id(table))
+        if start is None or not self._complete:
+            return None
+        if floats not in self._series:
+            self._series[floats] = pl.Series(self._words.view(np.float64) if floats else self._words)
+        return self._series[floats].slice(start + row * rows(table), rows(table)).alias(name)
 
 
 def _held_frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:
@@ -85,12 +117,21 @@ def _times(name: str, times: NDArray[np.int64], infinite: int, late: int) -> pl.
     return made.set(pl.Series(there), None) if there.any() else made
 
 
-def table_frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:
-    """One table of occurrences."""
-    columns = [pl.Series("start", table[START]), pl.Series("end", table[END])]
+def table_frame(table: Table, schema: Schema, pool: Pool, cells: Cells | None = None) -> pl.DataFrame:
+    """One table of occurrences, which may be one of some."""
+    cells = cells or Cells([table])
+    columns = []
+    for row, name in ((START, "start"), (END, "end")):
+        column = cells.column(name, table, row)
+        columns.append(pl.Series(name, table[row]) if column is None else column)
     for i, attribute in enumerate(schema.attributes):
-        columns.append(argument_series(table, i, attribute.type, pool).alias(attribute.name))
-    return pl.DataFrame(columns)
+        column = None
+        if attribute.type not in CODED and attribute.type != "bool":
+            column = cells.column(attribute.name, table, FIRST + i, attribute.type == "float")
+        if column is None:
+            column = argument_series(table, i, attribute.type, pool).alias(attribute.name)
+        columns.append(column)
+    return columns[0].to_frame().hstack(columns[1:])
 
 
 def places(table: Table) -> list[pl.Series]:

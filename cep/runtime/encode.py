@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from sys import float_info
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 from cep.core.errors import CepError
 from cep.core.fluents import SINCE_EVER
 from cep.core.literals import LEAST, say_duration, write_duration, write_time
-from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table
+from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, span
 from cep.core.schema import ARRIVAL, CODED, NUMBER, Attribute, Schema
 from cep.core.time import FARTHEST
 from cep.core.values import MISSING, Ints, Pool
@@ -137,29 +139,77 @@ def admit(
 
 def admit_events(events: Sequence[tuple[int, Event]], schema: Schema, pool: Pool, first: int, named: bool) -> Admitted:
     """The same for events as values, each with its place in the pushed sequence."""
-    n = len(events)
-    table = np.zeros((FIRST + len(schema.attributes), n), np.int64)
-    table[START] = [max(-(2**62), min(event.start, 2**62)) for _, event in events]
-    table[END] = [max(-(2**62), min(event.end, 2**62)) for _, event in events]
+    width = len(schema.attributes)
+    table = np.zeros((FIRST + width, len(events)), np.int64)
+    faults: list[tuple[Mask, str, str]] = []
+    starts, ends = [event.start for _, event in events], [event.end for _, event in events]
+    if schema.fluent or min(starts) < -FARTHEST or max(ends) > FARTHEST or (schema.point and starts != ends):
+        table[START] = [max(-(2**62), min(start, 2**62)) for start in starts]
+        table[END] = [max(-(2**62), min(end, 2**62)) for end in ends]
+        faults += _odd_times(table, schema)
+    else:
+        table[START], table[END] = starts, ends
     table[ORDER] = [first + place for place, _ in events]
     if named:
         table[IDENTITY] = table[ORDER] + 1
-    width = len(schema.attributes)
-    odd = np.array([len(event.args) != width for _, event in events], np.bool_)
-    count = "no arguments" if width == 0 else "1 argument" if width == 1 else f"{width} arguments"
-    faults: list[tuple[Mask, str, str]] = [(odd, "arity", f"must have {count}"), *_odd_times(table, schema)]
+    odd: Mask | None = None
+    if any(len(event.args) != width for _, event in events):
+        odd = np.array([len(event.args) != width for _, event in events], np.bool_)
+        count = "no arguments" if width == 0 else "1 argument" if width == 1 else f"{width} arguments"
+        faults.insert(0, (odd, "arity", f"must have {count}"))
+        events = [(place, replace(event, args=(*event.args, *[None] * width)[:width])) for place, event in events]
     for i, attribute in enumerate(schema.attributes):
-        column = [event.args[i] if i < len(event.args) else None for _, event in events]
+        column = [event.args[i] for _, event in events]
+        fitting = _fitting(column, attribute, pool)
+        if fitting is not None:
+            table[FIRST + i] = fitting
+            continue
         values, wrong = _python_values(column, attribute.type, pool)
-        faults += _mistyped(wrong & ~odd, column, attribute)
-        faults += [(fault & ~odd, code, reason) for fault, code, reason in _bounds(values, wrong, attribute)]
+        of_column = [*_mistyped(wrong, column, attribute), *_bounds(values, wrong, attribute)]
+        faults += of_column if odd is None else [(fault & ~odd, code, reason) for fault, code, reason in of_column]
         table[FIRST + i] = values.view(np.int64)
-    faults += [(fault & ~odd, code, reason) for fault, code, reason in interval_faults(table, schema)]
+    for fault, code, reason in interval_faults(table, schema):
+        faults.append((fault if odd is None else fault & ~odd, code, reason))
     admitted = _judged(table, schema.name, faults)
     places = np.array([place for place, _ in events], np.int64)
     admitted.rows = places if admitted.rows is None else places[admitted.rows]
     admitted.dead = [RefusedRow(d.type, int(places[d.row]), d.code, d.reason) for d in admitted.dead]
     return admitted
+
+
+def _fitting(column: Sequence[object], attribute: Attribute, pool: Pool) -> Ints | None:
+    """The values of a column as they are held, where it is seen at a glance that all are there and fit."""
+    values: Any = column
+    held = attribute.type
+    if not _KINDS[held].issuperset(map(type, column)):
+        return None
+    if held in ("string", "iri"):
+        return pool.encode_values(values)
+    if held == "bool":
+        return np.array(values, np.int64)
+    if held == "any":
+        codes = pool.encode_values(values)
+        return None if MISSING in codes else codes
+    least, greatest = min(values), max(values)
+    fit = (attribute.low is None or least >= attribute.low) and (attribute.high is None or greatest <= attribute.high)
+    if held != "float":
+        return np.array(values, np.int64) if fit and least > MISSING and greatest < 2**63 else None
+    if fit and all(abs(value) <= float_info.max for value in values):
+        return (np.array(values, np.float64) + 0.0).view(np.int64)
+    return None
+
+
+_KINDS = {
+    "int": {int},
+    "time": {int},
+    "duration": {int},
+    "float": {float, int},
+    "bool": {bool},
+    "string": {str},
+    "iri": {Iri},
+    "any": {int, float, str, bool, Iri},
+}
+"""The Python types of values that fit a type at a glance."""
 
 
 def _plain(table: Table, point: bool) -> bool:
@@ -358,7 +408,7 @@ def fits(value: object, type: str) -> bool:
         case "string":
             return isinstance(value, str) and not isinstance(value, Iri)
         case "float":
-            return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
+            return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= float_info.max
         case _:
             return (
                 isinstance(value, int | float)
@@ -389,7 +439,7 @@ def late(tables: Mapping[str, Table], watermark: int, lateness: int | None, in_t
         return {
             name: watermark + 1 - table[END]
             for name, table in tables.items()
-            if table.shape[1] and int(table[END].min()) <= watermark
+            if table.shape[1] and span(table)[0] <= watermark
         }
     positions = np.concatenate([t[ORDER] for t in tables.values()]) if tables else np.empty(0, np.int64)
     ends = np.concatenate([t[END] for t in tables.values()]) if tables else np.empty(0, np.int64)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from time import perf_counter_ns
 from typing import cast
 
@@ -161,11 +160,14 @@ class Machine:
         made, spent, schedule = self.made, self.spent, self.schedule
         began = perf_counter_ns()
         schedule.begin(inputs, frontier.watermark)
+        attempt = self.attempts.run if self.attempts.there else None
         while (number := schedule.next()) is not None:
             stops.between()
             part = self.parts[number]
-            run = partial(self.attempts.run, part) if self.attempts.there else part.run
-            worked = run(inputs, outputs, frontier, made)
+            if attempt is None:
+                worked = part.run(inputs, outputs, frontier, made)
+            else:
+                worked = attempt(part, inputs, outputs, frontier, made)
             schedule.ran(number, outputs)
             if worked:
                 now = perf_counter_ns()

@@ -6,10 +6,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from cep.core.relation import Table, empty, rows
+from cep.core.relation import Table, empty
 from cep.core.time import Frontier
 from cep.operators.goals.contract import Goal, Takes, Untimed
 from cep.plan.order import PlanUnit
+from cep.rules.conditions.column_tests import NO_TESTS, Tests
 
 
 class MachinePart(Protocol):
@@ -123,17 +124,25 @@ class SingleGoal(GoalByGoal):
         made: dict[PlanUnit, int],
     ) -> bool:
         """See `MachinePart`."""
-        tables = self.taken(inputs, outputs)
+        unit, tables = self.unit, self.taken(inputs, outputs)
         if not self.is_due(tables, frontier):
-            outputs[self.unit] = empty(self.width)
+            outputs[unit] = empty(self.width)
             return False
-        outputs[self.unit] = found = self.goal.step(tables, frontier)
+        outputs[unit] = found = self.goal.step(tables, frontier)
         self.goal.evict(frontier)
-        made[self.unit] += rows(found)
+        made[unit] += found.shape[1]
         return True
+
+    @property
+    def tests(self) -> Tests:
+        """What it asks of a row of the only table that it reads, if it is to be found by that."""
+        tests: Tests = getattr(self.goal, "tests", NO_TESTS)
+        return tests if len(self.reads) == 1 and self.event is None else NO_TESTS
 
     def taken(self, inputs: Mapping[str, Table], outputs: Mapping[PlanUnit, Table]) -> list[Table]:
         """The inputs of the goal."""
+        if isinstance(outputs, GivenTables) and self.unit in outputs.concerning:
+            return [outputs.concerning[self.unit]]
         tables = [outputs[unit] for unit in self.reads]
         if self.event is not None:
             own = inputs.get(self.event)
@@ -154,13 +163,15 @@ class SingleGoal(GoalByGoal):
 
 
 class GivenTables(dict[PlanUnit, Table]):
-    """What units give in a slice: those that have not run give nothing."""
+    """What units give in a slice: those that have not run give nothing. `concerning`: of what some units read the rows
+    that concern them, or more."""
 
-    __slots__ = ("nothing",)
+    __slots__ = ("concerning", "nothing")
 
     def __init__(self, nothing: Mapping[PlanUnit, Table]) -> None:
         super().__init__()
         self.nothing = nothing
+        self.concerning: dict[PlanUnit, Table] = {}
 
     def __missing__(self, unit: PlanUnit) -> Table:
         return self.nothing[unit]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cep.core.relation import END, Table, concat, rows, slice_until
+from cep.core.relation import Table, concat, rows, slice_until, span
 from cep.core.time import BEGINNING as BEGINNING
 from cep.core.time import END_OF_TIME as END_OF_TIME
 from cep.core.time import Frontier
@@ -50,7 +50,7 @@ class ReorderBuffer:
         for name, table in tables.items():
             if rows(table):
                 self.waiting.setdefault(name, []).append(table)
-                self.count(int(table[END].min()), int(table[END].max()))
+                self.count(*span(table))
 
     def count(self, first: int, last: int) -> None:
         """Occurrences have come, of which these are the first and the last end."""
@@ -81,15 +81,17 @@ class ReorderBuffer:
         self.watermark = watermark
         out: dict[str, Table] = {}
         for name in sorted(self.waiting):
-            tables = self.waiting[name]
-            passed = [rows(table) > 0 and int(table[END].min()) <= watermark for table in tables]
-            later = [table for table, now in zip(tables, passed, strict=True) if not now]
-            if any(passed):
-                table = by_arrival(concat([table for table, now in zip(tables, passed, strict=True) if now]))
-                stop = slice_until(table, watermark)
-                out[name] = table[:, :stop]
-                if stop < rows(table):
-                    later.insert(0, table[:, stop:].copy())
+            passed: list[Table] = []
+            later: list[Table] = []
+            for table in self.waiting[name]:
+                (passed if rows(table) and span(table)[0] <= watermark else later).append(table)
+            if not passed:
+                continue
+            table = by_arrival(concat(passed))
+            stop = slice_until(table, watermark)
+            out[name] = table[:, :stop] if stop < rows(table) else table
+            if stop < rows(table):
+                later.insert(0, table[:, stop:].copy())
             if later:
                 self.waiting[name] = later
             else:

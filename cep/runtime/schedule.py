@@ -7,12 +7,12 @@ What a step costs goes by what changes, not by how many rules there are.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 
-from cep.core.relation import Table
 from cep.plan.order import PlanUnit
-from cep.runtime.machine_part import MachinePart
+from cep.runtime.constant_index import ConstantIndex, constant_indexes
+from cep.runtime.machine_part import GivenTables, MachinePart, SingleGoal
 
 SPARE = 64
 """Times that are no longer those of their parts are looked for when they are so many more than the parts."""
@@ -42,6 +42,11 @@ class Schedule:
                 self._timed.append(number)
         self._is_timed = set(self._timed)
         self._gives = [tuple(unit for unit in part.gives if unit in self._readers) for part in parts]
+        self._indexes: dict[PlanUnit, list[ConstantIndex]] = {}
+        for unit, readers in self._readers.items():
+            tests = {number: part.tests for number in readers if isinstance(part := parts[number], SingleGoal)}
+            self._indexes[unit], others = constant_indexes(tests)
+            self._readers[unit] = [number for number in readers if number not in tests or number in others]
         self._due: dict[int, int | None] = {}
         self._times: list[tuple[int, int]] = []
         """A heap of times and parts; that of a part counts where it is the part's in `_due`."""
@@ -75,13 +80,18 @@ class Schedule:
         """The part that runs now; None: nothing is left to do."""
         return heappop(self._waiting) if self._waiting else None
 
-    def ran(self, number: int, outputs: Mapping[PlanUnit, Table]) -> None:
+    def ran(self, number: int, outputs: GivenTables) -> None:
         """A part has run; these are the outputs so far."""
         for unit in self._gives[number]:
-            if outputs[unit].shape[1]:
+            table = outputs[unit]
+            if table.shape[1]:
                 for reader in self._readers[unit]:
                     if reader not in self._there:
                         self._there.add(reader)
+                        heappush(self._waiting, reader)
+                for index in self._indexes[unit]:
+                    for reader, concerning in index.concerned(table):
+                        outputs.concerning[self.parts[reader].unit] = concerning
                         heappush(self._waiting, reader)
         if number not in self._is_timed:
             return

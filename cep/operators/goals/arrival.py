@@ -110,24 +110,9 @@ def _places(words, mask, found):  # type: ignore[no-untyped-def]
         made += mask[k]
 
 
-@njit()
-def with_constant(table, row, value, chosen):  # type: ignore[no-untyped-def]
-    """The occurrences that have this value in a row of the table, with the rows `chosen`."""
-    index = np.empty(table.shape[1], np.int64)
-    count = 0
-    for i in range(table.shape[1]):
-        index[count] = i
-        count += table[row, i] == value
-    made = np.empty((len(chosen), count), np.int64)
-    for c in range(len(chosen)):
-        for i in range(count):
-            made[c, i] = table[chosen[c], index[i]]
-    return made
-
-
 def by_arrival(table: Table) -> Table:
     """The table sorted by arrival, stably; itself where it is already."""
-    if _disorder(table) == 0:
+    if rows(table) == 1 or _disorder(table) == 0:
         return table
     sorted_table: Table = take(table, order_of_arrival(table))
     return sorted_table

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, bits, concat, contiguous, empty, rows
 from cep.core.time import BEGINNING, Frontier
-from cep.operators.goals.arrival import as_set, by_arrival, equal_before, first_places, places, take, with_constant
+from cep.operators.goals.arrival import as_set, by_arrival, equal_before, first_places, places, take
 from cep.operators.goals.checkpoint import TakenBack
 from cep.operators.goals.contract import (
     Arrays,
@@ -29,7 +29,8 @@ from cep.operators.goals.contract import (
 from cep.operators.goals.heads import Head, columns_of, project
 from cep.operators.goals.in_rounds import InRounds
 from cep.operators.goals.lineage import DERIVED, Lineage, numbers
-from cep.plan.types import ColumnType
+from cep.plan.types import TIMES, ColumnType
+from cep.rules.conditions.column_tests import Tests, column_tests, equal_to, passing
 from cep.rules.conditions.conditions import Conditions
 from cep.rules.expressions.evaluate import Evaluation, compile_expression, constant_value
 from cep.rules.expressions.typed import Typed, TypedConstant, fitted
@@ -127,27 +128,16 @@ class ScanGoal(Memoryless):
         width: int,
     ) -> None:
         self.constants = constants
+        self.tests = np.array([equal_to(FIRST + place, bits) for place, bits in constants], np.int64).reshape(-1, 5)
         self.equal = [test for test, _ in equal]
         self.rows = np.array([*range(FIRST), *(FIRST + c for c in chosen)], np.int64)
         self.whole = list(chosen) == list(range(width))
         self.passes_on = self.whole and not constants and not equal
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        table = inputs[0]
-        if not rows(table):
-            return table if self.whole else table[self.rows]
-        if len(self.constants) == 1 and not self.equal and self.constants[0][1] is not None:
-            position, value = self.constants[0]
-            found: Table = with_constant(contiguous(table), FIRST + position, value, self.rows)
-            return found
-        if self.constants or self.equal:
-            keep = np.ones(rows(table), np.bool_)
-            for position, value in self.constants:
-                keep &= False if value is None else table[FIRST + position] == value
-            for test in self.equal:
-                keep &= test(table)
-            if not keep.all():
-                table = take(table, np.flatnonzero(keep))
+        table = passed(inputs[0], self.tests)
+        for test in self.equal if rows(table) else ():
+            table = kept(table, test(table))
         return table if self.whole else table[self.rows]
 
 
@@ -193,33 +183,64 @@ class TickGoal(Memoryless):
 
 
 class SelectGoal(Memoryless):
-    """Occurrences for which conditions hold, or one for each answer; `within` bounds their length."""
+    """Occurrences for which conditions hold, or one for each answer; `within` bounds their length. `tests`: conditions
+    on a column and a constant, which are not among the `conditions` (`cep.rules.conditions.column_tests`)."""
 
     def __init__(
-        self, types: Sequence[str], conditions: Conditions | None, binds: Sequence[str], within: int | None
+        self,
+        types: Sequence[str],
+        tests: Tests,
+        conditions: Conditions | None,
+        binds: Sequence[str],
+        within: int | None,
     ) -> None:
         self.types = types
+        self.tests = tests
         self.conditions = conditions
         self.binds = binds
         self.within = within
         self.lasting = conditions is not None and conditions.asks("duration()")
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        table = inputs[0]
+        table = passed(inputs[0], self.tests)
         if rows(table) and self.within is not None:
-            keep = table[END] - table[START] <= self.within
-            table = table if keep.all() else take(table, places(keep))
+            table = kept(table, table[END] - table[START] <= self.within)
         if self.conditions is None:
             return table
         if not rows(table):
             return empty(len(self.types) + len(self.binds))
         named = columns_of(table, self.types, True, self.lasting)
         if not self.binds:
-            keep = self.conditions.holds(named, rows(table))
-            return table if keep.all() else take(table, places(keep))
+            return kept(table, self.conditions.holds(named, rows(table)))
         index, found = self.conditions.answers(named, rows(table))
         wide = take(table, index)
         return np.concatenate([wide, *(bits(found[name])[None, :] for name in self.binds)], axis=0)
+
+
+def passed(table: Table, tests: Tests) -> Table:
+    """The occurrences that pass tests, of which there may be none."""
+    if not len(tests) or not rows(table):
+        return table
+    table = contiguous(table)
+    index = passing(table, tests)
+    return table if len(index) == rows(table) else picked(table, index)
+
+
+def kept(table: Table, mask: NDArray[np.bool_]) -> Table:
+    """The occurrences of a mask."""
+    count = np.count_nonzero(mask)
+    return table if count == len(mask) else picked(table, places(mask) if count else NOWHERE)
+
+
+def picked(table: Table, index: Ints) -> Table:
+    """The occurrences at these places."""
+    if not len(index):
+        return empty(len(table) - FIRST)
+    found: Table = take(table, index)
+    return found
+
+
+NOWHERE: Ints = np.empty(0, np.int64)
 
 
 class UnionGoal(Memoryless):
@@ -430,8 +451,11 @@ def _test(
 
 def select_of(node: where.Select, builder: GoalBuilder) -> SelectGoal:
     """The goal of a node."""
-    compiled = builder.conditions(node.conditions, builder.plan.columns[node.child]) if node.conditions else None
-    return SelectGoal(builder.types(node.child), compiled, node.binds, node.within)
+    types, columns = builder.types(node.child), builder.plan.columns[node.child]
+    named = {f"v{place}": type for place, type in enumerate(types)} | TIMES
+    tests, others = column_tests(node.conditions, named, builder.pool, builder.plan.source)
+    compiled = builder.conditions(others, columns) if others else None
+    return SelectGoal(types, tests, compiled, node.binds, node.within)
 
 
 def union_of(node: either.Union, builder: GoalBuilder, number: int) -> UnionGoal:

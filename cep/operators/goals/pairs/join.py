@@ -123,6 +123,8 @@ class JoinGoal(StoredState, Untimed):
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         """Inputs: left, right, and the absent side where there is one."""
+        if self.simple and not self.count and not rows(inputs[0]):
+            return empty(len(self.take_left) + len(self.take_right))  # nothing waits for the right side
         if any(self.once):
             inputs = first_of_each(inputs, self.once, self.lineage)
         left, right, *others = self._sides(inputs)
@@ -150,10 +152,14 @@ class JoinGoal(StoredState, Untimed):
         self._link(table, names)
         return table
 
+    @property
+    def simple(self) -> bool:
+        """Whether only left sides wait, and for nothing but right ones."""
+        return not (self.keep_right or self.spec.absent or self.feeds)
+
     def _sides(self, inputs: Sequence[Table]) -> Sequence[Table]:
         """The inputs as whole matrices; where few left sides wait, of the right one what may find a partner."""
-        simple = not (self.keep_right or self.spec.absent or self.feeds) and len(self.left_key) > 0
-        if not simple or not are_few(self.count + rows(inputs[0]), inputs[1]):
+        if not self.simple or not len(self.left_key) or not are_few(self.count + rows(inputs[0]), inputs[1]):
             return [contiguous(each) for each in inputs]
         left, reach = contiguous(inputs[0]), min(self.within, self.reach_left)
         slots, waiting = self.keys.slots(left, self.left_key), (self.hot, self.cold, self.count)

@@ -1,0 +1,181 @@
+"""`python -m benchmarks.small`: small pushes and many rules, in microseconds of CPU, beside a plain Python loop.
+
+The loop keeps a deque a rule and room and tries each rule of an event's type, as such programs are written by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from time import process_time
+from typing import TYPE_CHECKING
+
+from benchmarks.measure import ONE_CORE
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Reading = tuple[str, int, float, int]
+"""Type, room, temperature, microseconds."""
+Rule = tuple[str, float, float, int | None]
+"""Type, a temperature below this, then (where there is a first one) one above that; the room, where it is one alone."""
+WITHIN, ROOMS, LARGE = 10_000_000, 100, 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`push`: events a push; `each`: whether the time is that of an event, not of a push; `to_reach`: microseconds."""
+
+    name: str
+    rules: Sequence[Rule]
+    push: int
+    pushes: int
+    each: bool
+    to_reach: float
+    first: bool = True
+    """Whether a rule is of two events, not of one above a temperature."""
+
+    @property
+    def text(self) -> str:
+        types = dict.fromkeys(type for type, _, _, _ in self.rules)
+        lines = [f"event {type}(room: int, temp: float) TIME time.\n" for type in types]
+        for number, (type, low, high, room) in enumerate(self.rules):
+            where = "R" if room is None else room
+            if self.first:
+                body = f"({type}(R, A) SEQ {type}(R, B) WHERE A < {low}, B > {high}) WITHIN 10 s"
+                lines.append(f"rise{number}(R, A, B) <- {body}.\n")
+            else:
+                lines.append(f"hot{number}(T) <- {type}({where}, T) WHERE T > {high}.\n")
+        return "".join(lines)
+
+    def readings(self) -> list[Reading]:
+        random, types = Random(1), sorted({type for type, _, _, _ in self.rules})
+        rooms = max([ROOMS, *(1 + room for _, _, _, room in self.rules if room is not None)])
+        return [
+            (random.choice(types), random.randrange(rooms), 100 * random.random(), 100_000 * number)
+            for number in range(self.push * (self.pushes + 1))
+        ]
+
+
+def _rises(count: int, type: Callable[[int], str]) -> list[Rule]:
+    return [(type(number), 1 + number / count, 98 + number / count, None) for number in range(count)]
+
+
+def _hot(count: int, equal: bool) -> list[Rule]:
+    return [("reading", 0, 50 if equal else 99 + number / count, number if equal else None) for number in range(count)]
+
+
+def one(number: int) -> str:
+    """The same type for each rule."""
+    return "reading"
+
+
+CASES = (
+    Case("one event pushed, one rule", _rises(1, one), 1, 2_000, False, 40),
+    Case("one event pushed, 100 rules", _rises(100, one), 1, 300, False, 400),
+    Case("a hundred events pushed, one rule", _rises(1, one), 100, 200, False, 150),
+    Case("an event of one type", _rises(1, one), LARGE, 3, True, 0.2),
+    Case("an event of one of 1,000 types", _rises(1_000, "reading{}".format), LARGE, 3, True, 0.2),
+    Case("1,000 rules, above a constant", _hot(1_000, False), LARGE, 3, True, 3, False),
+    Case("1,000 rules, equal to a constant", _hot(1_000, True), LARGE, 3, True, 3, False),
+    Case("1,000 rules, two constants and SEQ", _rises(1_000, one), LARGE, 3, True, 3),
+    Case("one event pushed, 1,000 rules", _hot(1_000, False), 1, 300, False, 400, False),
+)
+
+
+def pushes(case: Case) -> list[list[Reading]]:
+    """The readings of each push."""
+    readings = case.readings()
+    return [readings[start : start + case.push] for start in range(0, len(readings), case.push)]
+
+
+def engine(case: Case) -> tuple[list[float], int]:
+    """Seconds of each push but the first, and how many events are derived."""
+    from cep.engine import Engine
+    from cep.events import Event
+
+    made = Engine.from_text(case.text)
+    batches: list[dict[str, pl.DataFrame] | list[Event]] = []
+    for each in pushes(case):
+        if case.each:
+            batches.append(_tables(each))
+        else:
+            batches.append([Event(type, (room, value), time, time) for type, room, value, time in each])
+    seconds, derived = [], 0
+    for batch in batches:
+        began = process_time()
+        tables = made.push(batch)
+        seconds.append(process_time() - began)
+        derived += sum(table.height for table in tables.values())
+    return seconds[1:], derived + sum(table.height for table in made.close().values())
+
+
+def _tables(readings: Sequence[Reading]) -> dict[str, pl.DataFrame]:
+    import polars as pl
+
+    columns = {"type": pl.String, "room": pl.Int64, "temp": pl.Float64, "time": pl.Int64}
+    whole = pl.DataFrame(readings, columns, orient="row")
+    return {str(name): table.drop("type") for (name,), table in whole.partition_by("type", as_dict=True).items()}
+
+
+def loop(case: Case) -> tuple[list[float], int]:
+    """The same of a Python loop."""
+    rules: defaultdict[str, list[tuple[float, float, int | None, defaultdict[int, deque[int]]]]] = defaultdict(list)
+    for type, low, high, room in case.rules:
+        rules[type].append((low, high, room, defaultdict(deque)))
+    seconds, derived = [], 0
+    for batch in pushes(case):
+        began = process_time()
+        for type, place, value, time in batch:
+            for low, high, room, waiting in rules[type]:
+                if not case.first:
+                    derived += value > high and (room is None or room == place)
+                    continue
+                if value > high and place in waiting:
+                    starts = waiting[place]
+                    while starts and starts[0] < time - WITHIN:
+                        starts.popleft()
+                    derived += len(starts)
+                if value < low:
+                    waiting[place].append(time)
+        seconds.append(process_time() - began)
+    return seconds[1:], derived
+
+
+def measure(number: int) -> None:
+    """In the child process: prints a line."""
+    case = CASES[number]
+    (ours, derived), (theirs, same) = engine(case), loop(case)
+    assert derived == same, f"{derived:,} events are derived, and {same:,} by the loop"
+    unit = 1e6 / (case.push if case.each else 1)
+    mine, other = (sorted(seconds)[len(seconds) // 2] * unit for seconds in (ours, theirs))
+    late = sorted(ours)[99 * len(ours) // 100] * unit
+    reached = "" if mine <= case.to_reach else f"   above {case.to_reach:g}"
+    print(f"{case.name:36} {mine:>10,.2f} {late:>10,.2f} {other:>12,.2f}{reached}", flush=True)
+
+
+def main() -> None:
+    """Measure each case in a process that has one thread a library."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.small", description=__doc__)
+    parser.add_argument("--only", default="", help="cases whose name holds this")
+    parser.add_argument("--case", type=int, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.case is not None:
+        measure(given.case)
+        return
+    print(f"{'microseconds':36} {'median':>10} {'99 of 100':>10} {'Python loop':>12}", flush=True)
+    for number, case in enumerate(CASES):
+        if given.only in case.name:
+            command = [sys.executable, "-m", "benchmarks.small", "--case", str(number)]
+            subprocess.run(command, env={**os.environ, **ONE_CORE}, cwd=Path(__file__).parent.parent, check=True)
+
+
+if __name__ == "__main__":
+    main()

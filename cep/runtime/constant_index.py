@@ -1,0 +1,142 @@
+"""Which of many readers of a table it concerns, and with which rows: an index of the constants that they ask for.
+
+Readers that ask for equality are found by binary search among their constants, those with one bound among these, and
+those with two among the readers whose lower bound has been reached. So a reader whose condition no row fulfils costs
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from cep.core.kernels import njit
+from cep.core.relation import Table, contiguous, rows
+from cep.operators.goals.arrival import SELDOM, take
+from cep.operators.goals.contract import Ints
+from cep.rules.conditions.column_tests import HIGH, LOW, MASK, NEGATED, ROW, Tests, reach
+
+FEW = 3
+"""So many readers are asked one by one."""
+ROOM = 1 << 22
+"""Places of rows that are listed at once."""
+
+
+class ConstantIndex:
+    """Of readers by number, each with the bounds of what it asks of a row of the table."""
+
+    def __init__(self, row: int, mask: int, bounds: Mapping[int, tuple[int, int]]) -> None:
+        self.row, self.mask = row, mask
+        self.least, self.greatest = reach(mask)
+        kinds: tuple[list[tuple[int, int, int]], ...] = ([], [], [], [])
+        for number, (low, high) in bounds.items():
+            kind = 0 if low == high else 1 if high >= self.greatest else 2 if low <= self.least else 3
+            kinds[kind].append((low, high, number))
+        kinds[2].sort(key=lambda each: -each[1])
+        for kind in (0, 1, 3):
+            kinds[kind].sort()
+        every = [each for kind in kinds for each in kind]
+        self.readers = [number for _, _, number in every]
+        self.ranks = np.array(
+            [-each[1] if kind == 2 else each[0] for kind, part in enumerate(kinds) for each in part], np.int64
+        )
+        self.highs = np.array([each[1] for each in every], np.int64)
+        self.parts: Ints = np.cumsum([0, *map(len, kinds)])
+
+    def concerned(self, table: Table) -> list[tuple[int, Table]]:
+        """The readers that some row concerns, each with the rows that may, or with all where these are not few."""
+        table, count = contiguous(table), rows(table)
+        counts, starts, places = _concerned(
+            table, self.row, self.mask, self.least, self.greatest, self.ranks, self.highs, self.parts
+        )
+        found = []
+        for place in np.flatnonzero(counts).tolist():
+            own, start = table, int(starts[place])
+            if start >= 0 and count > 1:
+                own = take(table, places[start : start + int(counts[place])])
+            found.append((self.readers[place], own))
+        return found
+
+
+def constant_indexes(tests: Mapping[int, Tests]) -> tuple[list[ConstantIndex], list[int]]:
+    """Indexes of readers that have these tests, and those that are in none."""
+    groups: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
+    for number, of_reader in tests.items():
+        bounds = [test for test in of_reader.tolist() if not test[NEGATED]]
+        if bounds:
+            best = min(bounds, key=lambda test: (test[HIGH] - test[LOW], test[ROW]))
+            groups.setdefault((best[ROW], best[MASK]), {})[number] = best[LOW], best[HIGH]
+    large = {place: group for place, group in groups.items() if len(group) > FEW}
+    indexed = {number for group in large.values() for number in group}
+    others = [number for number in tests if number not in indexed]
+    return [ConstantIndex(*place, group) for place, group in large.items()], others
+
+
+@njit()
+def _concerned(table, row, mask, least, greatest, ranks, highs, parts):  # type: ignore[no-untyped-def]
+    """How many rows concern each reader; where its places start, -1: they are not listed; and these places.
+
+    `parts`: where readers of equality, of a lower bound, of an upper one, and of both begin. In each part `ranks`
+    ascend: lower bounds, or upper ones with the other sign. So the rows that concern a reader of one bound concern all
+    before it in its part.
+    """
+    n, readers = table.shape[1], ranks.shape[0]
+    counts = np.zeros(readers, np.int64)
+    for i in range(n):
+        key = table[row, i] ^ ((table[row, i] >> 63) & mask)
+        if key < least or key > greatest:
+            continue
+        place = _reached(ranks, parts[0], parts[1], key - 1)
+        while place < parts[1] and ranks[place] == key:
+            counts[place] += 1
+            place += 1
+        for part in range(1, 3):
+            last = _reached(ranks, parts[part], parts[part + 1], key if part == 1 else -key) - 1
+            if last >= parts[part]:
+                counts[last] += 1
+        for place in range(parts[3], _reached(ranks, parts[3], parts[4], key)):
+            counts[place] += highs[place] >= key
+    for part in range(1, 3):
+        for place in range(parts[part + 1] - 2, parts[part] - 1, -1):
+            counts[place] += counts[place + 1]
+    starts = np.full(readers, -1, np.int64)
+    firsts = parts[1:].copy()  # of each part the first whose places are listed
+    total = 0
+    for part in range(4):
+        for place in range(parts[part + 1] - 1, parts[part] - 1, -1):
+            if n > 1 and counts[place] > 0 and counts[place] * SELDOM <= n and total + counts[place] <= ROOM:
+                starts[place] = total
+                total += counts[place]
+                firsts[part] = place
+    places = np.empty(total, np.int64)
+    ends = starts.copy()
+    for i in range(n if total > 0 else 0):
+        key = table[row, i] ^ ((table[row, i] >> 63) & mask)
+        if key < least or key > greatest:
+            continue
+        place = _reached(ranks, parts[0], parts[1], key - 1)
+        while place < parts[1] and ranks[place] == key:
+            if starts[place] >= 0:
+                places[ends[place]] = i
+                ends[place] += 1
+            place += 1
+        for part in range(1, 4):
+            until = _reached(ranks, parts[part], parts[part + 1], -key if part == 2 else key)
+            for place in range(firsts[part], until):
+                if starts[place] >= 0 and (part < 3 or highs[place] >= key):
+                    places[ends[place]] = i
+                    ends[place] += 1
+    return counts, starts, places
+
+
+@njit(inline="always")
+def _reached(ranks, first, stop, key):  # type: ignore[no-untyped-def]
+    """The place after those of a part whose ranks are at most `key`."""
+    while first < stop:
+        middle = (first + stop) // 2
+        if ranks[middle] <= key:
+            first = middle + 1
+        else:
+            stop = middle
+    return first
