@@ -34,7 +34,6 @@ def receive(parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = F
 def admitted(parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = False) -> dict[str, encode.Admitted]:
     """What of a batch is taken; what is not is among the dead. CepError as of `receive`."""
     position = parts.position
-    batch = batch if isinstance(batch, Mapping | TimeSlice) else list(batch)
     if isinstance(batch, TimeSlice):
         found, position = _sliced(parts, batch), batch.end
     elif isinstance(batch, Mapping):
@@ -43,11 +42,14 @@ def admitted(parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = 
             raise CepError("either all tables of a push have a column `@order` or none", code="column")
         found, position = _tables(parts, batch)
     else:
+        batch = list(batch)
         found, position = admitted_events(parts, batch)
     parts.position = position
     for one in found.values():
         parts.dead += one.dead
-    words = key_words(parts, batch, {name: one.pushed(slice(None)) for name, one in found.items()})
+    words = None
+    if parts.buffer.clocks is not None:
+        words = key_words(parts, batch, {name: one.pushed(slice(None)) for name, one in found.items()})
     found_late = _late(parts, {name: one.table for name, one in found.items()}, words, in_turn)
     for name, by in found_late.items():
         mask = by > 0

@@ -32,6 +32,8 @@ def frames(
     derived: DerivedTables, schemas: Mapping[str, Schema], pool: Pool, as_frame: AsFrame | None = None
 ) -> dict[str, pl.DataFrame]:
     """Tables with `start`, `end` and a column an attribute, or as `as_frame` makes them; missing values are null."""
+    if not derived:
+        return {}
     whole: dict[str, Sequence[Table]] = {}
     for name, tables in derived.items():
         few = len(tables) > 1 and sum(map(rows, tables)) <= FEW  # a frame costs more than to copy what it is made of
