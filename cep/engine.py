@@ -48,8 +48,7 @@ class Engine(StatefulEngine):
     def __init__(
         self, program: CompiledProgram, options: EngineOptions | None = None, **given: Unpack[EngineKeywords]
     ) -> None:
-        """`options`, or the same as keyword arguments: what `EngineOptions` names. Raises ValueError for a lateness
-        that is none."""
+        """`options`, or the same as keyword arguments. Raises ValueError for a lateness that is none."""
         asked = replace(options or EngineOptions(), **given)
         super().__init__(program, asked)
         self.explain = asked.explain
@@ -92,8 +91,7 @@ class Engine(StatefulEngine):
         return self._run(self._buffer.reached())
 
     def push_event(self, type: str, arguments: Iterable[Value], start: int, end: int | None = None) -> Frames:
-        """Push one event as `push` does, in the time of one: its arguments in order, when it starts and ends
-        (microseconds); without `end` it is an instant. `take_dead` names it as row 0 where it does not fit."""
+        """Push one event, with its arguments in order; without `end` it is an instant. It is row 0 of its push."""
         return self.push((Event(type, tuple(arguments), start, start if end is None else end),))
 
     def receive(self, batch: EventBatch, in_turn: bool = False) -> None:
@@ -118,9 +116,7 @@ class Engine(StatefulEngine):
     @wholly(refuses=True)
     def updates(self, changes: Iterable[tuple[int, object, object]]) -> None:
         """Take many updates at once, each (time, add, remove) as `update` does, which is much faster than one by one.
-
-        Raises CepError, and changes nothing, where one of them cannot be.
-        """
+        Raises CepError, and changes nothing, where one of them cannot be."""
         update(self._parts, list(changes))
 
     def advance(self, watermark: int) -> Frames:
@@ -184,8 +180,7 @@ class Engine(StatefulEngine):
         self._buffer.release(watermark)
 
     def set_lineage_columns(self, *columns: str) -> None:
-        """With lineage: give these columns of `cep.runtime.history` with each occurrence, `because` or `constituents`
-        or both."""
+        """With lineage: give these columns with each occurrence, `because` or `constituents` or both."""
         if self.history is not None:
             self.history.wanted_columns = columns
 
