@@ -199,7 +199,7 @@ def _fitting(column: Sequence[object], attribute: Attribute, pool: Pool) -> Ints
     return None
 
 
-_KINDS = {
+_KINDS: dict[str, set[type]] = {
     "int": {int},
     "time": {int},
     "duration": {int},
