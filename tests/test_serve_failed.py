@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import httpx
@@ -85,6 +87,27 @@ def test_a_disk_that_is_full_ends_the_process_and_the_next_one_goes_on(
     assert "semcep_program_up 0.0" in ask(staying, "/metrics").text
     assert len(staying.rows(count=6)) >= 6, "what is there can be read"
     assert staying.end(signal.SIGTERM) == 3
+
+
+@pytest.mark.long
+def test_a_server_that_compiles_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kernels"))
+    monkeypatch.setenv("NUMBA_OPT", "1")  # other kernels than the package brings
+    (tmp_path / "pairs.cep").write_text(PAIRS)
+    server = Server(str(tmp_path / "pairs.cep"), "--input", "-", "--state", str(tmp_path / "state"))
+    for minute in range(3):
+        server.say(minute, "milk", 4.0 + minute)
+
+    def compiling() -> str | None:
+        answer = ask(server, "/ready")
+        return answer.json()["status"] if answer.status_code == 503 else None
+
+    said = until(compiling, "it compiles", every=0.05)
+    assert said and re.fullmatch(r"compiling kernels: \d+ in \d+ s, of about 30", said)
+    assert ask(server, "/health").json() == {"status": "ok"}
+    assert server.rows(count=1) and server.look("/ready", bool) == {"status": "ok"}
+    told = next(line["text"] for line in chain(server.logged, server.lines) if line["event"] == "compiling")
+    assert told == "compiling kernels, once: about 30 s"
 
 
 def failing(error: BaseException) -> ProgramThread:
