@@ -212,13 +212,12 @@ def _parts(
     last number says for how long."""
     try:
         if one.format == "parquet":
-            assert one.type is not None, "a Parquet file is bound to an event"
             with open_parquet(one.path) as opened:
                 count = max(opened.metadata.num_rows, 1)
                 done = 0
-                for table, dead, block in read_parquet(one.path, opened, schemas[one.type], rows, first):
+                for tables, dead, block in read_parquet(one.path, opened, one.events(schemas), rows, first):
                     done += block.count
-                    yield {one.type: table}, dead, block, (one.size or 0) * done // count, 0
+                    yield tables, dead, block, (one.size or 0) * min(done, count) // count, 0
             return
         with stops.breaking():  # a connection, or a pipe that nobody writes
             given = stdin if one.address is None else connected(one.address)

@@ -24,7 +24,7 @@ from connectors.columnar import leaves, resolved
 from connectors.double_hours import FoldedTables
 from connectors.header import bind
 from connectors.order import in_order
-from connectors.parquet import columns_of, first_line, read_batches
+from connectors.parquet import columns_of, first_line, read_events
 from connectors.paths import Path, path, sources, written
 from connectors.records import closest
 
@@ -136,7 +136,7 @@ def _read(
 ) -> Iterator[Batch]:
     found = None if hasattr(data, "dtype") else _opened(label, data)
     if found is not None:
-        yield from _columns(label, found, _schema(label, schemas, event), first, rows, folded)
+        yield from _columns(label, found, _events(label, schemas, event), first, rows, folded)
         return
     if not isinstance(data, Iterable) or isinstance(data, str | bytes) or hasattr(data, "dtype"):
         raise _no_table(label, data)
@@ -180,38 +180,52 @@ def _is_column(value: Any) -> bool:
     return isinstance(value, np.ndarray | pl.Series | pa.Array | pa.ChunkedArray)
 
 
-def _schema(label: str, schemas: Mapping[str, Schema], event: str | None) -> Schema:
-    if event is None:
+def _events(label: str, schemas: Mapping[str, Schema], event: str | None) -> list[Schema]:
+    """The events that a row may be: the one that it is said to be, or those with WHEN."""
+    if event is not None:
+        return [schemas[event]]
+    tested = [schema for schema in schemas.values() if schema.when is not None]
+    if not tested:
         names = sorted(schemas)
         raise CepError(
             f"{label}: it is not said which event the rows are",
             hint=f'name it: `{{"{names[0]}": data}}`; input events are {", ".join(names)}',
             code="input",
         )
-    return schemas[event]
+    return tested
 
 
-def _columns(label: str, found: _Table, schema: Schema, first: int, rows: int, folded: FoldedTables) -> Iterator[Batch]:
+def _columns(
+    label: str, found: _Table, schemas: Sequence[Schema], first: int, rows: int, folded: FoldedTables
+) -> Iterator[Batch]:
+    events = [_bound(label, found, schema) for schema in schemas]
+    columns = dict.fromkeys(name for bound, nested in events for name in columns_of(bound, nested))
+    batches: Iterable[pa.RecordBatch] = found.rows(list(columns))
+    for bound, nested in events:
+        if nested:
+            batches = _with_paths(label, iter(batches), nested, bound)
+    try:
+        for tables, dead, block in read_events(label, _cut(batches, rows), [bound for bound, _ in events], first):
+            dead = [replace(letter, event=letter.event or schemas[0].name) for letter in dead]
+            there = {name: table for name, table in tables.items() if table.height}
+            yield Batch(folded.settled(there), dead, [block])
+    except CepError as error:
+        hint = error.hint or "declare the attribute as what its column holds, or convert the column"
+        raise CepError(error.message, hint=hint, code=error.code) from None
+
+
+def _bound(label: str, found: _Table, schema: Schema) -> tuple[Schema, dict[str, Path]]:
+    """An event whose time columns are said, and which of its values are in columns. CepError: a column is missing."""
     keys = [key for key in (schema.time, *schema.further, schema.start, schema.end) if key is not None]
     paths = {each: path(each) for each in sources(schema, keys) if each not in found.names}
     nested = {each: steps for each, steps in paths.items() if len(steps) > 1 and steps[0] in found.names}
     try:
-        bound = bind(label, schema, [*found.names, *nested], found.types)
+        return bind(label, schema, [*found.names, *nested], found.types), nested
     except CepError as error:
         time = next((key for key in keys or ["time"] if key not in found.names), None)
         index = f'the index of times has no name, `data.rename_axis("{time}")` gives it one'
         hints = (found.hint, index if found.unnamed and time else None, _within(found, schema), error.hint)
         raise CepError(error.message, hint="; ".join(filter(None, hints)) or None, code=error.code) from None
-    batches: Iterable[pa.RecordBatch] = found.rows(columns_of(bound, nested))
-    if nested:
-        batches = _with_paths(label, iter(batches), nested, schema)
-    try:
-        for read, dead, block in read_batches(label, _cut(batches, rows), bound, first):
-            dead = [replace(letter, event=schema.name) for letter in dead]
-            yield Batch(folded.settled({schema.name: read} if read.height else {}), dead, [block])
-    except CepError as error:
-        hint = error.hint or "declare the attribute as what its column holds, or convert the column"
-        raise CepError(error.message, hint=hint, code=error.code) from None
 
 
 def _with_paths(

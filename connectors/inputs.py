@@ -284,7 +284,7 @@ def _live(path: str, name: str | None, schemas: Mapping[str, Schema], format: st
 def _type(path: str, name: str | None, schemas: Mapping[str, Schema], format: str) -> str | None:
     """The event that an input holds. CepError: it is not said, and has to be."""
     type = name or (next(iter(schemas)) if len(schemas) == 1 else None)
-    tested = format in TABLES and any(schema.when is not None for schema in schemas.values())
+    tested = format in (*TABLES, "parquet") and any(schema.when is not None for schema in schemas.values())
     if type is None and format not in TYPED and not tested:
         raise CepError(
             f"{path}: a file of format {format} holds one event type, it is not said which",

@@ -24,7 +24,7 @@ from connectors.header import bind
 from connectors.numbers import GOOD
 from connectors.paths import EACH, Path, source_of, sources, written
 from connectors.record_tests import ColumnValues, passed
-from connectors.records import interval, part_patterns, time_keys
+from connectors.records import NO_EVENT, interval, part_patterns, time_keys
 from connectors.times import (
     form,
 )
@@ -71,16 +71,54 @@ def _type(kind: pa.DataType) -> str:
 
 
 def read_parquet(
-    file: str, opened: pq.ParquetFile, schema: Schema, rows: int, first: int
-) -> Iterator[tuple[pl.DataFrame, list[DeadLetter], Block]]:
-    """Tables of one event of up to `rows` rows. CepError: a column is missing or holds something else."""
+    file: str, opened: pq.ParquetFile, schemas: Sequence[Schema], rows: int, first: int
+) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]]:
+    """Tables of the events that a row may be, of up to `rows` rows. CepError: a column is missing or holds something
+    else."""
     arrow = opened.schema_arrow
-    asked = sources(
-        schema, [key for key in (schema.time, *schema.further, schema.start, schema.end) if key is not None]
-    )
-    nested = resolved(arrow, asked)
-    bound = bind(file, schema, [*arrow.names, *nested], {each.name: _type(each.type) for each in arrow})
-    yield from read_batches(file, _batches(file, opened, rows, columns_of(bound, nested)), bound, first)
+    events, columns = [], dict[str, None]()
+    for schema in schemas:
+        keys = [key for key in (schema.time, *schema.further, schema.start, schema.end) if key is not None]
+        nested = resolved(arrow, sources(schema, keys))
+        events.append(bind(file, schema, [*arrow.names, *nested], {each.name: _type(each.type) for each in arrow}))
+        columns |= dict.fromkeys(columns_of(events[-1], nested))
+    yield from read_events(file, _batches(file, opened, rows, list(columns)), events, first)
+
+
+def read_events(
+    file: str, batches: Iterable[pa.RecordBatch], schemas: Sequence[Schema], first: int
+) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]]:
+    """Tables of one event, or of those with WHEN that a row may be, in the order of rows. CepError: as
+    `read_batches`."""
+    if len(schemas) == 1 and schemas[0].when is None:
+        for table, dead, block in read_batches(file, batches, schemas[0], first):
+            yield {schemas[0].name: table}, dead, block
+        return
+    line = 1
+    for batch in batches:
+        parts = [next(read_batches(file, [batch], schema, 0, line)) for schema in schemas]
+        every = [
+            block.lines if block.lines is not None else np.arange(line, line + block.count) for _, _, block in parts
+        ]
+        lines = np.concatenate(every)
+        order = np.lexsort((np.repeat(np.arange(len(every)), [len(each) for each in every]), lines))
+        numbers = np.empty(len(lines), np.int64)
+        numbers[order] = np.arange(first, first + len(lines))
+        tables, dead, at = {}, list[DeadLetter](), 0
+        for schema, (table, refused, block) in zip(schemas, parts, strict=True):
+            mine = numbers[at : at + block.count]
+            tables[schema.name] = table.with_columns(pl.Series(ARRIVAL, mine[table[ARRIVAL].to_numpy()]))
+            dead += [replace(one, event=schema.name) for one in refused] if len(schemas) > 1 else refused
+            at += block.count
+        none = np.setdiff1d(np.arange(line, line + batch.num_rows), lines)
+        if schemas[0].strict:
+            dead += [DeadLetter(file, row, NO_EVENT, "type", None) for row in none.tolist()]
+            none = none[:0]
+        times = next((block.times for *_, block in parts if block.times is not None), None)
+        block = Block(file, first, len(lines), line, lines[order], times=times, unmatched=len(none))
+        yield tables, sorted(dead, key=lambda one: one.line), block
+        line += batch.num_rows
+        first += len(lines)
 
 
 def columns_of(schema: Schema, nested: Mapping[str, Path] | None = None) -> list[str]:
@@ -90,14 +128,13 @@ def columns_of(schema: Schema, nested: Mapping[str, Path] | None = None) -> list
 
 
 def read_batches(
-    file: str, batches: Iterable[pa.RecordBatch], schema: Schema, first: int
+    file: str, batches: Iterable[pa.RecordBatch], schema: Schema, first: int, line: int = 1
 ) -> Iterator[tuple[pl.DataFrame, list[DeadLetter], Block]]:
     """Tables of one event from Arrow batches; `schema` says its time columns (`connectors.header.bind`), the first row
-    has the number `first`. A column goes on as it is where that can be, without a copy. CepError: it holds something
-    else."""
+    is row `line`, and the first record has the number `first`. A column goes on as it is where that can be, without a
+    copy. CepError: it holds something else."""
     keys = time_keys(schema)
     wanted = list(dict.fromkeys(sources(schema, keys)))
-    line = 1
     for batch in batches:
         nested = resolved(batch.schema, wanted)
         plain = [name for name in wanted if name not in nested]
@@ -111,15 +148,13 @@ def read_batches(
             batch, place = flattened(batch, plain, nested, reasons)
             lines = place + line
         columns = pl.DataFrame(pl.from_arrow(_textual(batch, reasons)))
-        unmatched = 0
         if schema.when is not None:
             kept = np.flatnonzero(passed(schema, lambda source, columns=columns: ColumnValues(columns[source])))  # type: ignore[misc]
             lines = kept + line if lines is None else lines[kept]
-            unmatched = height - len(np.unique(lines))
             columns = columns[kept]
             reasons = {new: reasons[old] for new, old in enumerate(kept.tolist()) if old in reasons}
         n = columns.height
-        block = Block(file, first, n, line, lines, unmatched=unmatched)
+        block = Block(file, first, n, line, lines)
         start, end = _times(file, columns, schema, reasons)
         found = [
             start.alias("start"),

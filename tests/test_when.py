@@ -193,6 +193,45 @@ def test_parquet_and_frames_are_tested_by_column(tmp_path: Path) -> None:
         assert [value for some in found for value in some["f"]["k"]] == expected
 
 
+def test_a_parquet_file_and_a_frame_hold_several_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order of rows, so that nothing is late for a row behind it."""
+    monkeypatch.chdir(tmp_path)
+    rows = [(1, "up", "a", 1), (2, "down", "a", 2), (3, "other", "b", 3), (4, None, "b", 4), (5, "up", "b", None)]
+    table = pl.DataFrame(rows * 3, ["ts", "kind", "host", "v"], orient="row").with_columns(
+        ts=pl.int_range(15, eager=True)
+    )
+    table.write_parquet("t.parquet", row_group_size=4)
+    table.write_csv("t.csv")
+    Path("t.cep").write_text(TABLE)
+    want = run("run", "t.cep", "--input", "t.csv")
+    for options in ([], ["--lateness", "0s", "--batch", "2"], ["--workers", "2"]):
+        found = run("run", "t.cep", "--input", "t.parquet", *options)
+        assert found.stdout == want.stdout and "6 of no event" in found.stderr, found.stderr
+    strict = run("run", "t.cep", "--input", "t.parquet", "--strict-types", "--dead-letter", "dead.jsonl")
+    assert "9 dead letters (6 of a wrong type, 3 missing)" in strict.stderr
+    dead = [json.loads(line) for line in Path("dead.jsonl").read_text().splitlines()]
+    assert [one["line"] for one in dead if one["code"] == "type"] == [3, 4, 8, 9, 13, 14]
+    lines = [json.loads(line)["type"] for line in want.stdout.splitlines()]
+    made = cep.detect(TABLE, table)
+    assert {name: len(made[name]) for name in "ab"} == {name: lines.count(name) for name in "ab"}
+    engine = cep.Engine.from_text(TABLE)
+    pieces = [engine.push(table[:7]), engine.push(table[7:]), engine.finish()]
+    assert sum(len(piece["b"]) for piece in pieces) == lines.count("b")
+    origin = next(iter(read(["t.parquet"], Engine.from_text(TABLE).inputs)))
+    assert [origin.place_of("change", row)[1] for row in range(3)] == [1, 2, 5]
+
+
+def test_when_may_stand_before_the_time() -> None:
+    one = parse('event a(v: int) WHEN kind = "a", v > 1 TIME t FORMAT epoch ms.')
+    other = parse('event a(v: int) TIME t WHEN kind = "a", v > 1 FORMAT epoch ms.')
+    assert Engine.from_text('event a(v: int) WHEN kind = "a" START s END e.\nx(V) <- a(V).').inputs["a"].start == "s"
+    assert [print_statement(each) for each in (*one.statements, *other.statements)][0:1] * 2 == [
+        print_statement(each) for each in (*one.statements, *other.statements)
+    ]
+    with pytest.raises(CepError, match="a second WHEN"):
+        parse('event a(v: int) WHEN kind = "a" TIME t WHEN v > 1.')
+
+
 def test_messages_are_tested_by_topic_and_key() -> None:
     schemas = {
         "alarm": Engine.from_text(
@@ -234,7 +273,7 @@ def test_what_a_declaration_calls_missing_does_not_exist() -> None:
         ("WHEN kind", "expected `EXISTS`, `in` or a comparison, found `.`"),
         ("WHEN a[].b = 1, c[].d = 2", "`e` has values from two lists, `a` and `c`"),
         ("WHEN a = 1 WHEN b = 2", "a second WHEN"),
-        ("WHEN a = 1 TIME ts", "expected `.`, found `TIME`"),
+        ("TIME t WHEN a = 1 TIME ts", "expected `.`, found `TIME`"),
         ("WHEN a = 9007199254740993", "a number of more than 53 bits"),
         ("WHEN <http://example.org/a> = 1", "expected a column or a path"),
     ],

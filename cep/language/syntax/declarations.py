@@ -99,8 +99,6 @@ def declaration(cursor: Cursor) -> ast.EventDeclaration:
         cursor.close(opening, ")", "`,` or `)`", _after_attribute(cursor))
     found = record_clauses(cursor, name.text, tuple(attributes), sources, first)
     hint = "after the attributes comes `AS class`, then `TIME column` or `START column END column`, then the final `.`"
-    if found.when is not None and cursor.token.key in ("AS", "TIME", "START"):
-        hint = f"it stands before WHEN: `{cursor.token.key} .. WHEN ..`"
     if cursor.token.text.upper() in ("TIMEZONE", "TZ"):
         hint = 'did you mean `ZONE`? e.g. `TIME ts ZONE "Europe/Zurich"`'
     if cursor.token.text == KEY.lower():
@@ -113,25 +111,12 @@ def record_clauses(
     cursor: Cursor, name: str, attributes: tuple[ast.AttributeTree, ...], sources: list[tuple[str, Token]], first: Token
 ) -> ast.EventDeclaration:
     """Read the clauses of a declaration about its records. `sources`: the columns of its attributes."""
-    iri = _iri(cursor) if cursor.accept("AS") else None
-    time = start = end = None
-    further: list[str] = []
-    if cursor.accept("TIME"):
-        time = _column(cursor, sources)
-        while cursor.accept(","):
-            further.append(_column(cursor, sources))
-    elif cursor.accept("START"):
-        start = _column(cursor, sources)
-        two = "an interval has two columns: `START departed END landed`"
-        one = (
-            "; a day and a time of day in two columns are for TIME alone: join them before"
-            if cursor.token.key == ","
-            else ""
-        )
-        cursor.expect("END", "`END`", two + one)
-        end = _column(cursor, sources)
-    clauses = Clauses(timed=time is not None or start is not None)
     key = when = None
+    if cursor.accept("WHEN"):
+        when = record_tests(cursor, attributes, sources)
+    iri = _iri(cursor) if cursor.accept("AS") else None
+    time, further, start, end = _time(cursor, sources)
+    clauses = Clauses(timed=time is not None or start is not None)
     distinct: Token | None = None
     while cursor.token.key in ("WHEN", DISTINCT, *CLAUSES) or cursor.token.text == KEY:
         if cursor.token.text == KEY:
@@ -158,6 +143,23 @@ def record_clauses(
         _check_parts(cursor, (time or "", *further), None if times is None else times.pattern, first)
     more = tuple(further), times, clauses.missing, clauses.records, key, when, distinct is not None
     return ast.EventDeclaration(name, attributes, time, start, end, iri, cursor.span(first), *more)
+
+
+def _time(cursor: Cursor, sources: list[tuple[str, Token]]) -> tuple[str | None, list[str], str | None, str | None]:
+    """`TIME ts`, further columns of it, or `START departed END landed`."""
+    further: list[str] = []
+    if cursor.accept("TIME"):
+        time = _column(cursor, sources)
+        while cursor.accept(","):
+            further.append(_column(cursor, sources))
+        return time, further, None, None
+    if not cursor.accept("START"):
+        return None, further, None, None
+    start = _column(cursor, sources)
+    two = "an interval has two columns: `START departed END landed`"
+    one = "; a day and a time of day in two columns are for TIME alone: join them before"
+    cursor.expect("END", "`END`", two + (one if cursor.token.key == "," else ""))
+    return None, further, start, _column(cursor, sources)
 
 
 def _check_parts(cursor: Cursor, columns: Sequence[str], pattern: str | None, first: Token) -> None:

@@ -179,7 +179,8 @@ class SinkReader:
     ) -> Iterator[tuple[pl.DataFrame, list[DeadLetter], Block]]:
         """The tables of a Parquet file."""
         if schema.fluent is None:
-            yield from read_parquet(path, opened, schema, _ROWS, self._rows)
+            for tables, dead, block in read_parquet(path, opened, [schema], _ROWS, self._rows):
+                yield tables[schema.name], dead, block
             return
         names = opened.schema_arrow.names
         if EDGE in names:
