@@ -44,6 +44,7 @@ WRITTEN: Mapping[str, str] = {
     "chart": "--map",
     "compact": "--compact",
     "junit": "--junit",
+    "coverage_page": "--coverage-page",
 }
 """The parameters that name what is written, and their options."""
 

@@ -17,7 +17,9 @@ from cep.app.terminal import CLEAN, REFUSED, announce_compiling, complain, say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cep.core.errors import Source
     from cep.testing.checks import Result
+    from cep.testing.coverage import CoverageItem
     from cep.testing.mutants import MutantReport
     from cep.testing.rule_files import RuleTest
 
@@ -46,6 +48,12 @@ class ReportOptions:
 
     PANEL: ClassVar = OUTPUT
 
+    coverage: Annotated[
+        bool, Option(help="List the rules, conditions, absences and bounds that no test has tried both ways.")
+    ] = False
+    coverage_page: Annotated[
+        str | None, Option(metavar="FILE", help="Write the program there as a page of HTML, coloured by coverage.")
+    ] = None
     junit: Annotated[str | None, Option(metavar="FILE", help="Write the results there as JUnit's XML.")] = None
     json: Annotated[bool, Option("--json", help="Print the results as JSON.")] = False
 
@@ -91,6 +99,7 @@ def test(options: TestOptions) -> int:
     from json import dumps
 
     from cep.core.errors import CepError
+    from cep.testing.coverage import coverage_lines, coverage_of, coverage_page
     from cep.testing.laws import laws_named
     from cep.testing.mutants import try_mutants
     from cep.testing.report import as_json, as_junit, closing_line, failure_lines, mutant_lines
@@ -139,10 +148,20 @@ def test(options: TestOptions) -> int:
     if options.mutants and passed:
         files = {each.file.path: each.file for each in tests}
         mutants = [try_mutants(file, session.programs) for file in files.values()]
+    covered: list[tuple[list[CoverageItem], Source]] = []
+    if not refused and (options.report.coverage or options.report.coverage_page is not None):
+        for file in {each.file.path: each.file for each in tests}.values():
+            source = session.programs.prepare(file.tests[0]).program.plan.source
+            covered.append((coverage_of(file, session.programs), source))
+    if options.report.coverage_page is not None:
+        with closing(Sink(options.report.coverage_page)) as sink:
+            sink.write("".join(coverage_page(*each) for each in covered).encode())
     if options.report.json:
-        say(as_json(results, mutants))
+        say(as_json(results, mutants, covered))
     else:
-        say("\n".join([closing_line(results), *(line for each in mutants for line in mutant_lines(each))]))
+        told = [closing_line(results)]
+        told += [line for each in covered for line in coverage_lines(*each)] if options.report.coverage else []
+        say("\n".join([*told, *(line for each in mutants for line in mutant_lines(each))]))
     if refused:
         return REFUSED
     return CLEAN if passed else FAILED_TESTS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cep.compile import CompiledProgram, ReadProgram, compiled_rules, lowered
@@ -15,10 +15,10 @@ from cep.operators.pair import Pair
 from cep.operators.unless import Unless
 from cep.operators.where import SelectPattern
 from cep.plan.algebra import Rule, Rules
-from cep.plan.pattern import Pattern
 from cep.rules.printing import print_condition, print_expression
-from cep.rules.terms import Comparison, Condition, Constant, PolicyChoice, Predicate, Variable, condition_variables
+from cep.rules.terms import Comparison, Condition, Constant, PolicyChoice, Variable
 from cep.testing.checks import Checker
+from cep.testing.edits import Edit, condition_text, edits, with_bound
 from cep.testing.rule_files import RuleTest, RuleTestFile
 from cep.testing.runs import Outcome, Prepared, Programs
 from cep.variants import Variants, compiled_together
@@ -137,7 +137,7 @@ def _own(together: Outcome, variants: Variants, number: int) -> Outcome:
 def mutants_of(rules: Rules) -> Iterator[Mutant]:
     """Yield the mutants of lowered rules, in the order of the program."""
     for place, rule in enumerate(rules.rules):
-        for body, span, change in _changes(rule.body):
+        for body, span, change in edits(rule.body, _changes):
             if span == NOWHERE:  # nobody wrote it
                 continue
             other = replace(rule, body=body)
@@ -146,33 +146,15 @@ def mutants_of(rules: Rules) -> Iterator[Mutant]:
             )
 
 
-Change = tuple[Any, Span, str]
-
-
-def _changes(value: Any, bound: int | None = None) -> Iterator[Change]:
-    """Yield a value with one change each, the place of the change, and the change in words. `bound`: the WITHIN that
-    the value was handed down."""
-    if isinstance(value, tuple):
-        for place, each in enumerate(value):
-            for other, span, change in _changes(each, bound):
-                yield (*value[:place], other, *value[place + 1 :]), span, change
-        return
-    if not is_dataclass(value):
-        return
+def _changes(value: Any, bound: int | None) -> Iterator[Edit]:
     yield from _own_changes(value)
     if isinstance(value, SelectPattern | Pair) and value.within not in (None, bound):
         for ticks, told in (*_durations(value.within or 0), (None, "without")):
             text = f"{told} WITHIN {write_duration(value.within or 0)}"
-            yield _bounded(value, value.within, ticks), value.span, text
-    bound = getattr(value, "within", None)
-    for each in fields(value):
-        if each.name in ("span", "fluent", "label"):
-            continue
-        for other, span, change in _changes(getattr(value, each.name), bound):
-            yield replace(value, **{each.name: other}), span, change  # type: ignore[type-var]
+            yield with_bound(value, value.within, ticks), value.span, text
 
 
-def _own_changes(value: Any) -> Iterator[Change]:
+def _own_changes(value: Any) -> Iterator[Edit]:
     match value:
         case Comparison(operator, _, _):
             other = replace(value, operator=NEIGHBOURS[operator])
@@ -185,7 +167,7 @@ def _own_changes(value: Any) -> Iterator[Change]:
             for place, condition in enumerate(value.conditions):
                 rest = (*value.conditions[:place], *value.conditions[place + 1 :])
                 body = replace(value, conditions=rest) if rest else value.pattern
-                yield body, _span(condition, value.span), f"without `{_text(condition)}`"
+                yield body, _span(condition, value.span), f"without `{condition_text(condition)}`"
         case Pair():
             yield from _pair_changes(value)
         case Unless():
@@ -199,7 +181,7 @@ def _own_changes(value: Any) -> Iterator[Change]:
                 yield replace(value, duration=ticks), value.span, text
 
 
-def _pair_changes(value: Pair) -> Iterator[Change]:
+def _pair_changes(value: Pair) -> Iterator[Edit]:
     if value.relation == "SEQ":
         yield replace(value, relation="AND", gap=None), value.span, "SEQ as AND"
     if value.absent is not None:
@@ -211,18 +193,6 @@ def _pair_changes(value: Pair) -> Iterator[Change]:
         if not name.startswith("_"):
             split = value.right.renamed({name: f"{name}_apart"})
             yield replace(value, right=split), value.span, f"`{name}` of both sides as two variables"
-
-
-def _bounded(value: Any, old: int | None, new: int | None) -> Any:
-    """Return a pattern in which a bound is another, also in its parts, to which it was handed down."""
-    changes: dict[str, Any] = {}
-    for each in fields(value):
-        own = getattr(value, each.name)
-        if each.name == "within" and own == old:
-            changes[each.name] = new
-        elif isinstance(own, Pattern):
-            changes[each.name] = _bounded(own, old, new)
-    return replace(value, **changes)
 
 
 def _durations(ticks: int) -> tuple[tuple[int, str], ...]:
@@ -246,9 +216,3 @@ def _binds(comparison: Comparison) -> bool:
 
 def _span(condition: Condition, other: Span) -> Span:
     return getattr(condition, "span", other)
-
-
-def _text(condition: Condition) -> str:
-    if isinstance(condition, Predicate) and condition.graph is not None:
-        return f"{{ ... }} of {', '.join(sorted(set(condition_variables(condition))))}"
-    return print_condition(condition)

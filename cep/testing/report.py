@@ -9,8 +9,10 @@ from dataclasses import asdict
 from typing import Any
 from xml.etree import ElementTree
 
+from cep.core.errors import Source
 from cep.runtime.run_stats import count
 from cep.testing.checks import Failure, Result
+from cep.testing.coverage import CoverageItem
 from cep.testing.mutants import MutantReport
 
 WIDTH = 80
@@ -64,12 +66,21 @@ def mutant_lines(report: MutantReport) -> Iterator[str]:
         yield from _wrapped(f"{each.file}:{each.line}: {each.change} ({why})", "  ")
 
 
-def as_json(results: Sequence[Result], mutants: Sequence[MutantReport]) -> str:
-    """Return the results as JSON: `tests`, each with its failures, and `mutants` that survived."""
+def as_json(
+    results: Sequence[Result], mutants: Sequence[MutantReport], covered: Sequence[tuple[Sequence[CoverageItem], Source]]
+) -> str:
+    """Return the results as JSON: `tests`, each with its failures, `coverage`, and `mutants` that survived."""
     survivors = [asdict(each) for report in mutants for each in report.survivors]
     found: dict[str, Any] = {"tests": [_test(each) for each in results]}
     found |= {"mutants": {"made": sum(each.made for each in mutants), "survivors": survivors}} if mutants else {}
+    if covered:
+        found["coverage"] = [_item(each, source) for items, source in covered for each in items]
     return json.dumps(found, ensure_ascii=False, indent=2)
+
+
+def _item(item: CoverageItem, source: Source) -> dict[str, Any]:
+    file, line = source.place(item.span.line)
+    return {"kind": item.kind, "text": item.text, "file": file, "line": line, "lacking": item.lacking}
 
 
 def _test(result: Result) -> dict[str, Any]:

@@ -1,0 +1,242 @@
+"""Coverage: which rules, conditions, absences and bounds the tests of a file have tried both ways.
+
+Each question is a probe: a copy of a rule under a name of its own, with a part left out or alone. All probes of a
+program run beside it, in one pass over the records of a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from typing import Any
+
+from cep.compile import CompiledProgram, ReadProgram, compiled_rules, lowered
+from cep.core.errors import NOWHERE, CepError, Source, Span
+from cep.core.fluents import HOLDS
+from cep.core.literals import write_duration
+from cep.operators.pair import Pair
+from cep.operators.unless import Unless
+from cep.operators.where import SelectPattern
+from cep.plan.algebra import Rule
+from cep.rules.terms import Comparison, Condition
+from cep.testing.edits import Edit, condition_text, edits, with_bound
+from cep.testing.rule_files import RuleTestFile
+from cep.testing.runs import Outcome, Prepared, Programs
+
+RULE, CONDITION, ABSENCE, BOUND, FLUENT, ALERT = "rule", "condition", "absence", "bound", "fluent", "alert"
+LACKING = {
+    RULE: ("derived nothing", ""),
+    CONDITION: ("was never true", "was never false"),
+    ABSENCE: ("let nothing through", "blocked nothing"),
+    BOUND: ("", "alone rejected nothing"),
+    FLUENT: ("never held", ""),
+    ALERT: ("never fired", "was never resolved"),
+}
+"""What is said of a part that lacks the first or the second of the two things that cover it."""
+
+
+@dataclass(slots=True)
+class CoverageItem:
+    """A part of a program, and which of the two things that cover it the tests have shown."""
+
+    kind: str
+    text: str
+    span: Span
+    first: bool = False
+    second: bool = False
+
+    @property
+    def lacking(self) -> str:
+        """What the tests have not shown, empty: nothing lacks."""
+        told = zip(LACKING[self.kind], (self.first, self.second))
+        return " and ".join(text for text, shown in told if text and not shown)
+
+
+@dataclass(frozen=True, slots=True)
+class _Probe:
+    """The names of the copies of a rule that tell whether a part was tried: the rule as it is, without the part, and of
+    a condition with it alone and with none (None: these are no programs)."""
+
+    kind: str
+    text: str
+    span: Span
+    whole: str
+    without: str | None = None
+    alone: str | None = None
+    none: str | None = None
+
+
+def coverage_of(file: RuleTestFile, programs: Programs) -> list[CoverageItem]:
+    """Return the parts of the program of a test file, in its order. CepError: the program or a test is wrong."""
+    items: dict[tuple[str, str, Span], CoverageItem] = {}
+    probed: dict[int, tuple[CompiledProgram, list[_Probe]]] = {}
+    for test in file.tests:
+        prepared = programs.prepare(test)
+        key = id(prepared.source)
+        if key not in probed:
+            probed[key] = _probed(prepared)
+        program, probes = probed[key]
+        outcome = replace(prepared, program=program).run()
+        ended = replace(prepared, program=program, until=None).run()  # what UNLESS waits for is known
+        for probe in probes:
+            item = items.setdefault(
+                (probe.kind, probe.text, probe.span), CoverageItem(probe.kind, probe.text, probe.span)
+            )
+            _judge(item, probe, outcome, ended if probe.kind == ABSENCE else outcome)
+        _judge_alerts(items, prepared, outcome)
+    return sorted(items.values(), key=lambda each: (each.span, each.kind != RULE))
+
+
+def _judge(item: CoverageItem, probe: _Probe, outcome: Outcome, compared: Outcome) -> None:
+    """Note what a test has shown of a part. `compared`: the outcome in which the part is held against its absence."""
+    item.first |= _total(outcome, probe.whole) > 0 or _total(outcome, probe.alone) > 0
+    item.second |= probe.without is not None and _total(compared, probe.without) > _total(compared, probe.whole)
+    item.second |= probe.none is not None and _total(compared, probe.none) > _total(compared, probe.alone)
+
+
+def _total(outcome: Outcome, name: str | None) -> int:
+    return outcome.rows[name].total() if name is not None and name in outcome.rows else 0
+
+
+def _judge_alerts(items: dict[tuple[str, str, Span], CoverageItem], prepared: Prepared, outcome: Outcome) -> None:
+    alerts = prepared.program.alerts
+    if not alerts:
+        return
+    latest = int(prepared.records.ends.max()) if len(prepared.records) else 0
+    horizon = latest + max(alert.duration for alert in alerts) if prepared.until is None else prepared.until
+    changes = prepared.alerts(outcome, horizon)
+    for alert in alerts:
+        rule = next(each for each in prepared.program.rules.rules if each.event == alert.table)
+        item = items.setdefault((ALERT, alert.name, rule.span), CoverageItem(ALERT, alert.name, rule.span))
+        item.first |= any(change.name == alert.name for change in changes)
+        item.second |= any(change.name == alert.name and change.state == "resolved" for change in changes)
+
+
+def _probed(prepared: Prepared) -> tuple[CompiledProgram, list[_Probe]]:
+    """Return a program with its probes."""
+    options = replace(prepared.source.options, alerts=True)
+    read = ReadProgram.of(prepared.source.text, prepared.source.name, prepared.source.options)
+    rules = lowered(read.tree, prepared.source.options)
+    tables = {table for alert in rules.alerts for table in alert.tables}
+    merged, probes = rules, list[_Probe]()
+
+    def copied(rule: Rule, body: Any, name: str) -> str | None:
+        """Add a copy of a rule with another body; None: that is no program."""
+        nonlocal merged
+        schema = replace(rules.schemas[rule.event], name=name, fluent=None)
+        copy = replace(rule, event=name, body=body)
+        other = replace(merged, schemas={**merged.schemas, name: schema}, rules=(*merged.rules, copy))
+        try:
+            compiled_rules(read, read.tree, replace(other, rules=(*rules.rules, copy)), options)
+        except CepError:
+            return None
+        merged = other
+        return name
+
+    for number, rule in enumerate(rules.rules):
+        schema = rules.schemas[rule.event]
+        if schema.fluent is not None and schema.fluent.part == HOLDS and rule.span != NOWHERE:
+            probes.append(_Probe(FLUENT, schema.fluent.name, rule.span, rule.event))
+        if schema.fluent is not None or rule.event in tables or rule.event in rules.helpers or rule.span == NOWHERE:
+            continue
+        whole = copied(rule, rule.body, f"probe {number}")
+        assert whole is not None, "the rule itself is one"
+        probes.append(_Probe(RULE, rule.label or rule.event, rule.span, whole))
+        for place, (body, span, told) in enumerate(edits(rule.body, _without)):
+            kind, _, text = told.partition(" ")
+            without = copied(rule, body, f"probe {number} without {place}")
+            alone = none = None
+            if kind == CONDITION:
+                alone, none = _isolated(rule, span, number, place, copied)
+            probes.append(_Probe(kind, text, span, whole, without, alone, none))
+    return compiled_rules(read, read.tree, merged, options), probes
+
+
+def _without(value: Any, bound: int | None) -> Iterator[Edit]:
+    """Yield a pattern without a condition, an absence or a bound."""
+    match value:
+        case SelectPattern():
+            for place, condition in enumerate(value.conditions):
+                rest = (*value.conditions[:place], *value.conditions[place + 1 :])
+                body = replace(value, conditions=rest) if rest else value.pattern
+                yield body, _span(condition, value.span), f"{CONDITION} {condition_text(condition)}"
+        case Pair() if value.absent is not None:
+            yield replace(value, absent=None), value.span, f"{ABSENCE} NOT"
+        case Unless():
+            yield value.left, value.span, f"{ABSENCE} UNLESS"
+    if isinstance(value, SelectPattern | Pair) and value.within not in (None, bound):
+        text = f"WITHIN {write_duration(value.within or 0)}"
+        yield with_bound(value, value.within, None), value.span, f"{BOUND} {text}"
+
+
+def _isolated(rule: Rule, span: Span, number: int, place: int, copied: Any) -> tuple[str | None, str | None]:
+    """Return copies of a rule whose conditions are left out where they bind nothing: with the one at a span, and
+    without it."""
+
+    def kept(condition: Condition, one: bool) -> bool:
+        binds = not isinstance(condition, Comparison) or condition.operator == "="
+        return binds or (one and _span(condition, NOWHERE) == span)
+
+    bodies = [_only(rule.body, lambda condition, one=one: kept(condition, one)) for one in (True, False)]
+    names = [f"probe {number} alone {place}", f"probe {number} none {place}"]
+    alone, none = (copied(rule, body, name) for body, name in zip(bodies, names))
+    return (alone, none) if alone is not None and none is not None else (None, None)
+
+
+def _only(value: Any, keep: Any) -> Any:
+    """Return a pattern with some of its conditions."""
+    if isinstance(value, SelectPattern):
+        rest = tuple(each for each in value.conditions if keep(each))
+        inner = _only(value.pattern, keep)
+        return replace(value, pattern=inner, conditions=rest) if rest else inner
+    if isinstance(value, Pair):
+        return replace(value, left=_only(value.left, keep), right=_only(value.right, keep))
+    return value
+
+
+def _span(condition: Condition, other: Span) -> Span:
+    return getattr(condition, "span", other)
+
+
+def coverage_lines(items: Sequence[CoverageItem], source: Source) -> Iterator[str]:
+    """Yield how much is covered, and what is not."""
+    counts = []
+    for kind in (RULE, CONDITION, ABSENCE, BOUND, FLUENT, ALERT):
+        own = [each for each in items if each.kind == kind]
+        if own:
+            covered = sum(not each.lacking for each in own)
+            counts.append(f"{covered} of {len(own)} {kind}{'s' * (len(own) != 1)}")
+    yield f"covered: {', '.join(counts)}"
+    for each in items:
+        if each.lacking:
+            file, line = source.place(each.span.line)
+            named = f"`{each.text}`" if each.kind in (RULE, CONDITION, FLUENT, ALERT) else each.text
+            kind = "" if each.kind in (ABSENCE, BOUND) else f"{each.kind} "
+            yield f"  {file}:{line}: {kind}{named} {each.lacking}"
+
+
+def coverage_page(items: Sequence[CoverageItem], source: Source) -> str:
+    """Return an HTML page of the program: lines that are covered, and what lacks of others."""
+    by_line: dict[int, list[CoverageItem]] = {}
+    for each in items:
+        by_line.setdefault(each.span.line, []).append(each)
+    rows = []
+    for number, text in enumerate(source.lines, 1):
+        own = by_line.get(number, [])
+        lacking = [f"{each.text} {each.lacking}" for each in own if each.lacking]
+        kind = "lacking" if lacking else "covered" if own else ""
+        notes = "".join(f"<div>{escape(each)}</div>" for each in lacking)
+        rows.append(f'<tr class="{kind}"><td>{number}</td><td><pre>{escape(text)}</pre>{notes}</td></tr>')
+    style = (
+        "body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}pre{margin:0}td{padding:1px 8px;"
+        "vertical-align:top}td:first-child{color:#777;text-align:right}.covered{background:#e6f4e6}"
+        ".lacking{background:#fbe9d7}div{color:#8a3c00;font-size:12px}"
+        "@media(prefers-color-scheme:dark){body{background:#111;color:#ddd}.covered{background:#12301a}"
+        ".lacking{background:#3d2609}div{color:#f0b070}}"
+    )
+    title = escape(source.name)
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{style}</style>'
+        f"<h1>{title}</h1><table>{''.join(rows)}</table></html>\n"
+    )
