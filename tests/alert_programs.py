@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
 from tests.reference_alerts import (
     Args,
     Change,
+    Inhibitor,
     Interval,
     Reading,
     Simple,
     Statement,
+    inhibited,
     intervals,
     of_event,
     of_fluent,
@@ -69,15 +71,17 @@ class AlertProgram:
             near |= set(range(code, min(code + 2 * self.back, 2 * until + 1) + 1))
         every: Mapping[str, list[Interval]] = {name: intervals(codes, until) for name, codes in held.items()}
         if ended:
-            ends = [end for each in self.statements for _, end, _ in every.get(each.on, ()) if end is not None]
+            asked = {each.on for each in self.statements}
+            asked |= {each.inhibitor.on for each in self.statements if each.inhibitor is not None}
+            ends = [end for name in asked for _, end, _ in every.get(name, ()) if end is not None]
             until = max([last, *ends])
-        found: list[Change] = []
-        for each in self.statements:
-            if each.on in EVENTS:
-                found += of_event(each, events, second, until)
-            else:
-                found += of_fluent(each, every[each.on], until)
-        return found
+        found = {
+            each.name: of_event(each, events, second, until)
+            if each.on in EVENTS
+            else of_fluent(each, every[each.on], until)
+            for each in self.statements
+        }
+        return inhibited(self.statements, found, every, until)
 
 
 def alert_program(rng: Random, keyed: bool | None = None) -> AlertProgram:
@@ -87,8 +91,10 @@ def alert_program(rng: Random, keyed: bool | None = None) -> AlertProgram:
     after = rng.randint(1, 9) if rng.random() < 0.4 else None
     initially = (("a",),) if rng.random() < 0.3 else ()
     back = rng.randint(1, 5)
-    alerts = [_alert(rng, f"x{number}") for number in range(rng.randint(2, 4))]
-    used = {statement.on for statement, _ in alerts} | {"heated" for statement, _ in alerts if statement.on == "calm"}
+    alerts = _with_inhibitors(rng, [_alert(rng, f"x{number}") for number in range(rng.randint(2, 4))])
+    used = {statement.on for statement, _ in alerts}
+    used |= {statement.inhibitor.on for statement, _ in alerts if statement.inhibitor is not None}
+    used |= {"heated"} if "calm" in used else set()
     declared = "event reading(s: string, n: int, l: int) TIME time{}.\nevent blip(s: string) TIME time.\n"
     made = {
         "high": f"high(S, L) <- reading(S, _, L) WHERE L > {high}.\n",
@@ -185,6 +191,44 @@ def _alert(rng: Random, name: str) -> tuple[Statement, str]:
     text = f'ALERT {name} ON {on}({arguments}){value}{asked} SEVERITY "{severity}" TITLE "{written}"'
     text += f' TEXT "it is {{{variables[0]}}}"{lasting}{keyed}{clauses}.'
     return Statement(name, on, attributes, where, places, duration, severity, title, "it is {0}", **life), text
+
+
+def _with_inhibitors(rng: Random, alerts: list[tuple[Statement, str]]) -> list[tuple[Statement, str]]:
+    """Have alerts and fluents inhibit some alerts, never in a circle."""
+    order = list(range(len(alerts)))
+    rng.shuffle(order)
+    found = []
+    for place, (statement, text) in enumerate(alerts):
+        before = [alerts[other][0] for other in order[: order.index(place)]]
+        if rng.random() < 0.5:
+            found.append((statement, text))
+            continue
+        fluents = [name for name in _ATTRIBUTES if name not in EVENTS]
+        other = rng.choice(before) if before and rng.random() < 0.5 else None
+        name = rng.choice(fluents) if other is None else other.name
+        theirs = _ATTRIBUTES[name] if other is None else _key(other)
+        mine = _key(statement)
+        equal, values, written = [], [], []
+        for at, attribute in enumerate(theirs):
+            if attribute in mine and rng.random() < 0.8:
+                equal.append((at, mine.index(attribute)))
+                written.append((attribute, attribute.upper()))
+            elif attribute == "s" and rng.random() < 0.4:
+                values.append((at, "a"))
+                written.append((attribute, "a"))
+        value = " = _" if name == "band" else ""
+        if value and written and written[-1][0] == "b":
+            value = f" = {written.pop()[1]}"
+        inside = f"({', '.join(f'{attribute}: {word}' for attribute, word in written)})" if written else ""
+        if other is None and not inside:
+            inside = f"({', '.join('_' for each in theirs if each != 'b')})"
+        inhibitor = Inhibitor(name, tuple(equal), tuple(values))
+        found.append((replace(statement, inhibitor=inhibitor), f"{text[:-1]} INHIBITED BY {name}{inside}{value}."))
+    return found
+
+
+def _key(statement: Statement) -> tuple[str, ...]:
+    return statement.attributes if statement.keys is None else tuple(statement.attributes[at] for at in statement.keys)
 
 
 def _life(rng: Random, fluent: bool, severity: str) -> tuple[str, dict[str, Any]]:

@@ -31,6 +31,21 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class Inhibitor:
+    """The alert or fluent `on`: places in its key or arguments, each with a place in the key of the alert that it
+    inhibits (`equal`), or with a value."""
+
+    on: str
+    equal: tuple[tuple[int, int], ...]
+    values: tuple[tuple[int, Any], ...]
+
+    def concerns(self, mine: Args, key: Args) -> bool:
+        """Return True if one with this key or these arguments inhibits the alert with a key."""
+        alike = all(mine[place] == key[own] for place, own in self.equal)
+        return alike and all(mine[place] == value for place, value in self.values)
+
+
+@dataclass(frozen=True)
 class Statement:
     """An ALERT. `on`: the event or fluent, whose value is the last of its arguments; `where`: of its occurrences those
     that are meant; `keys`: places of arguments, None: all (of a fluent)."""
@@ -49,6 +64,7 @@ class Statement:
     escalations: tuple[tuple[str, int], ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
     runbook: str = ""
+    inhibitor: Inhibitor | None = None
 
     def key(self, args: Args) -> Args:
         return args if self.keys is None else tuple(args[each] for each in self.keys)
@@ -80,6 +96,7 @@ class Change:
     fired: int | None
     labels: tuple[tuple[str, str], ...]
     runbook: str
+    inhibited: bool = False
 
 
 Interval = tuple[int, int | None, Args]
@@ -233,6 +250,54 @@ def _escalated(statement: Statement, live: dict[Args, Change], time: int) -> lis
                 live[key] = replace(change, severity=severity)
                 found.append(replace(live[key], state="escalated", time=time))
     return found
+
+
+def inhibited(
+    statements: Iterable[Statement],
+    changes: Mapping[str, Sequence[Change]],
+    every: Mapping[str, Sequence[Interval]],
+    until: int,
+) -> list[Change]:
+    """The changes of alerts by their names, with what inhibits them; `every`: the intervals of fluents."""
+    found: list[Change] = []
+    for statement in statements:
+        lives = _lives(changes[statement.name])
+        if statement.inhibitor is None:
+            found += changes[statement.name]
+            continue
+        spans: list[Interval] = []
+        if statement.inhibitor.on in changes:
+            for life in _lives(changes[statement.inhibitor.on]):
+                fired = next((each.fired for each in life if each.fired is not None), None)
+                if fired is not None:
+                    spans.append((fired, life[-1].time if life[-1].state == "resolved" else None, life[0].key))
+        else:
+            spans += every[statement.inhibitor.on]
+        for life in lives:
+            mine = [each for each in spans if statement.inhibitor.concerns(each[2], life[0].key)]
+            found += _marked(life, mine, until)
+    return found
+
+
+def _lives(changes: Iterable[Change]) -> list[list[Change]]:
+    lives: dict[tuple[Any, ...], list[Change]] = {}
+    for change in changes:
+        lives.setdefault((change.key, change.first), []).append(change)
+    return list(lives.values())
+
+
+def _marked(life: Sequence[Change], spans: Sequence[Interval], until: int) -> list[Change]:
+    """The changes of an alert with whether it is inhibited, and when that begins and ends."""
+    told: list[Change] = []
+    for time in range(life[0].time, until + 1):
+        now = any(start <= time and (end is None or time < end) for start, end, _ in spans)
+        told += [replace(change, inhibited=now) for change in life if change.time == time]
+        last = told[-1]
+        if last.state != "resolved" and last.fired is not None and last.inhibited != now:
+            sent = any(each.fired is not None and not each.inhibited for each in told)
+            state = "inhibited" if now else "updated" if sent else "firing"
+            told.append(replace(last, state=state, time=time, inhibited=now))
+    return told
 
 
 def _seen(

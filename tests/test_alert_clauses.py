@@ -135,6 +135,44 @@ def test_pending_time_survives_a_start(tmp_path: Path) -> None:
             "a runbook is an address that begins with `https://`",
             "the host is written out",
         ),
+        ('ALERT a ON flood(S) TITLE "x" INHIBITED BY fload(S).', "there is no alert or fluent `fload`", "`flood`"),
+        (
+            'ALERT a ON flood(S) TITLE "x" INHIBITED BY reading(S, _).',
+            "there is no alert or fluent `reading`",
+            "an alert or a fluent",
+        ),
+        ('ALERT flood ON flood(S) TITLE "x" INHIBITED BY flood(S).', "`flood` is an alert and a fluent", "rename one"),
+        (
+            'ALERT a ON flood(S) TITLE "x" INHIBITED BY a(s: S).',
+            "alerts inhibit each other in a circle: `a`, `a`",
+            "leave one of them out",
+        ),
+        (
+            """ALERT a ON flood(S) TITLE "x" INHIBITED BY b(s: S). ALERT b ON flood(S) TITLE "x" INHIBITED BY c(S).
+            ALERT c ON flood(S) TITLE "x" INHIBITED BY a.""",
+            "alerts inhibit each other in a circle: `c`, `a`, `b`, `c`",
+            "leave one of them out",
+        ),
+        (
+            'ALERT a ON flood(S) TITLE "x". ALERT b ON flood(S) TITLE "x" INHIBITED BY a(station: S).',
+            "`station` is not in the key of the alert `a`",
+            "`a(s: S)`",
+        ),
+        (
+            'ALERT a ON flood(S) TITLE "x". ALERT b ON flood(S) TITLE "x" INHIBITED BY a(S, 3).',
+            "the alert `a` has 1 in its key, here 2",
+            "`a` alone is for any key",
+        ),
+        (
+            'ALERT a ON reading(S, L) TITLE "x" FOR 1 h KEYED BY L INHIBITED BY flood(S).',
+            "`S` of `INHIBITED BY` is not in the key of the alert",
+            "`KEYED BY L, S`",
+        ),
+        (
+            'ALERT a ON flood(S) TITLE "x". ALERT b ON flood(S) TITLE "x" INHIBITED BY a(s: S) = 3.',
+            "an alert has no value",
+            "`INHIBITED BY a(..)`",
+        ),
         ('ALERT a ON flood(S) TITLE "x" RUNBOOK "{S}".', "a runbook is an address that begins with `https://`", "host"),
         (
             'ALERT a ON flood(S) TITLE "x" RUNBOOK "https://{S}/x".',
@@ -245,6 +283,70 @@ def test_alertmanager_knows_an_alert_by_its_labels() -> None:
         assert annotations["runbook_url"] == "https://runbooks.example.org/flood?at=a%2Fb%20c"
         former = alertmanager.former(escalated)
         assert [(each.severity, each.over) for each in former] == [("Minor", True)]
+
+
+WORKS = (
+    FLOOD
+    + """
+fluent works(station: string).
+initiate works(S) <- reading(S, L) WHERE L = 4.
+terminate works(S) <- reading(S, L) WHERE L = 3.
+ALERT high ON flood(S) TITLE "{S}" SEVERITY "Minor" INHIBITED BY works(S).
+"""
+)
+
+
+def test_receivers_get_what_still_fires_when_inhibition_ends() -> None:
+    """What inhibits an alert that was sent ends that it is sent; that it is over is always sent."""
+    with closing(Outbox(None)) as outbox:
+        served = Served(WORKS, outbox)
+        served.take((0, "a", 4), (2, "a", 9), (4, "a", 3), (6, "a", 4), (8, "a", 0), (9, "x", 5))
+        served.take((10, "b", 4), (11, "b", 9), (12, "b", 0), (13, "x", 5))
+        said = [(c.key["station"], c.state, c.time // SECOND, c.inhibited, c.quiet) for c in served.changes()]
+        assert said == [
+            ("a", "firing", 2, True, True),
+            ("a", "firing", 4, False, False),
+            ("a", "inhibited", 6, True, True),
+            ("a", "resolved", 8, True, False),
+            ("b", "firing", 11, True, True),
+            ("b", "resolved", 12, True, True),
+        ]
+        first, _, _, over = served.changes()[:4]
+        assert (
+            cap.message(outbox, ORIGIN, first.alert, 0) is None and cap.message(outbox, ORIGIN, first.alert, 2) is None
+        )
+        message = cap.message(outbox, ORIGIN, over.alert)
+        assert message is not None
+        root = etree.fromstring(message)
+        assert root.findtext("{*}msgType") == "Cancel"
+        assert [one.split(",")[1] for one in (root.findtext("{*}references") or "").split()] == [f"{over.alert}-1"]
+
+
+def test_what_inhibits_is_known_after_a_start(tmp_path: Path) -> None:
+    """The fluent began before the snapshot, and is told to nobody."""
+    with closing(Outbox(tmp_path / "alerts.db")) as outbox:
+        first = Served(WORKS, outbox)
+        first.take((0, "a", 4), (1, "x", 5))
+        assert not first.changes() and [change.hidden for change in outbox.hidden()] == [True]
+        blob = first.engine.snapshot()
+    with closing(Outbox(tmp_path / "alerts.db")) as outbox:
+        second = Served(WORKS, outbox, blob)
+        second.take((2, "a", 9), (5, "a", 3), (6, "x", 5))
+        assert [(c.state, c.time // SECOND, c.inhibited) for c in second.changes()] == [
+            ("firing", 2, True), ("firing", 5, False)]  # fmt: skip
+        assert not outbox.hidden()
+
+
+def test_an_alert_without_its_inhibitor_is_sent_after_a_start(tmp_path: Path) -> None:
+    """The program has changed: nothing inhibits the alert any more."""
+    text = WORKS.replace("L = 4", "L = 60")
+    with closing(Outbox(tmp_path / "alerts.db")) as outbox:
+        Served(WORKS, outbox).take((0, "a", 4), (2, "a", 9), (3, "x", 5))
+    with closing(Outbox(tmp_path / "alerts.db")) as outbox:
+        second = Served(text, outbox)
+        second.take((4, "x", 5))
+        assert [(c.state, c.time // SECOND, c.quiet) for c in second.changes()] == [
+            ("firing", 2, True), ("firing", 2, False)]  # fmt: skip
 
 
 def test_json_says_when_it_fired() -> None:

@@ -53,6 +53,8 @@ ALERT a ON b(X) URGENCY "Future" CERTAINTY "Possible" TITLE "x" TEXT "y" INSTRUC
 ALERT a ON b(X) = Y WHERE Y > 3 TITLE "x" FOR 1 d KEYED BY X, Y.
 ALERT a ON b(X) TITLE "x" AFTER 5 min KEEP 90 s ESCALATE "Minor" AFTER 1 h, "Extreme" AFTER 1 d.
 ALERT a ON b(X) TITLE "x" FOR 1 d RUNBOOK "https://x/{X}" LABELS team: "a b", x: X, n: -3.
+ALERT a ON b(X) TITLE "x" FOR 1 d INHIBITED BY c(x: X, y: 3).
+ALERT a ON b(X) TITLE "x" FOR 1 d INHIBITED BY c(X, _) = 3.
 ALERT a ON b(x: X) = 3 TITLE "x" FOR 1 d.
 ALERT a ON b(X, _) WHERE X = Y TITLE "x" FOR 1 d KEYED BY X, Y AT 40.5, -Y RADIUS X * 1000 AREA "POLYGON".
 linked(p1, "P 2").

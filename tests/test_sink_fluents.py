@@ -48,6 +48,8 @@ ALERT dull ON mild(S) SEVERITY "Minor" TITLE "some are mild" FOR 5 s KEYED BY S.
 ALERT lasting ON warm(S) SEVERITY "Minor" TITLE "{S} stays warm" AFTER 2 s KEEP 3 s ESCALATE "Severe" AFTER 4 s.
 ALERT rise ON up(S, A, B) SEVERITY "Minor" TITLE "{S} rises to {B}" FOR 5 s KEYED BY S.
 ALERT rising ON up(S, A, B) SEVERITY "Minor" TITLE "{S} rises to {B}" FOR 5 s KEYED BY S AFTER 2 s.
+ALERT muted ON level(S) = H WHERE H > 20 SEVERITY "Minor" TITLE "{S}" KEYED BY S INHIBITED BY mild(S).
+ALERT damped ON up(S, A, B) SEVERITY "Minor" TITLE "{S}" FOR 5 s KEYED BY S INHIBITED BY heat(s: S).
 """
 SECOND = 1_000_000
 
@@ -149,8 +151,8 @@ def test_what_begins_and_ends_is_served_as_one_process_serves_it(tmp_path: Path,
     assert set(expected) == {"warm", "level", "mild", "long", "wet", "up"}
     assert intervals(rounds[1]) == expected
     assert any(row[3] is None for row in expected["warm"])
-    for name in ("heat", "fine", "high", "rain", "dull", "rise", "lasting", "rising"):
-        own = [[(c.time, c.state, c.title) for c in each if c.name == name] for each in changes]
+    for name in ("heat", "fine", "high", "rain", "dull", "rise", "lasting", "rising", "muted", "damped"):
+        own = [[(c.time, c.state, c.title, c.inhibited) for c in each if c.name == name] for each in changes]
         assert own[1] and own[1] == own[0][: len(own[1])], name
 
 

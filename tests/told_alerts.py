@@ -32,7 +32,7 @@ class Told:
             assert [each["revision"] for each in life] == list(range(len(life))), alert
             assert life[0]["state"] in ("pending", "firing", "resolved"), alert
             for one, other in zip(life, life[1:]):
-                assert other["state"] != "firing" or one["fired"] is None or one["withdrawn"], alert
+                assert other["state"] != "firing" or one["fired"] is None or one["withdrawn"] or one["inhibited"]
                 assert {**one, "id": 0, "revision": 0} != {**other, "id": 0, "revision": 0}, "none is told twice"
 
     def standing(self) -> dict[str, Document]:
@@ -84,6 +84,7 @@ class Told:
             None if change["fired"] is None else self._time(change["fired"]),
             tuple(change["labels"].items()),
             change["runbook"],
+            change["inhibited"] if over not in ("resolved", "pending") else None,
         )
 
     def _time(self, text: str) -> float:
@@ -104,12 +105,13 @@ def _due(change: Change) -> tuple[Any, ...]:
     at = change.time if over == "resolved" else change.end
     said = (change.name, change.key, over, at, change.start, change.end, change.until, change.occurrences)
     words = change.severity, change.title, change.text, change.values
-    return (*said, *words, change.fired, change.labels, change.runbook)
+    inhibited = change.inhibited if over not in ("resolved", "pending") else None
+    return (*said, *words, change.fired, change.labels, change.runbook, inhibited)
 
 
 def _standing(state: str) -> str:
     """The state of an alert, however it came to it."""
-    return "fires" if state in ("firing", "updated", "escalated") else state
+    return "fires" if state in ("firing", "updated", "escalated", "inhibited", "kept") else state
 
 
 def _difference(mine: Sequence[Any], due: Sequence[Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from cep.core.errors import CepError, Source, Span
 from cep.core.fluents import WHOLE
@@ -29,6 +29,7 @@ from cep.rules.alert import (
     TAKEN,
     URGENCY,
     Alert,
+    Inhibitor,
     Template,
 )
 from cep.rules.terms import (
@@ -36,6 +37,7 @@ from cep.rules.terms import (
     Condition,
     Constant,
     Disjunction,
+    Expression,
     Variable,
     condition_variables,
     expression_variables,
@@ -47,12 +49,14 @@ _VARIABLE = re.compile(r"[^\W\d]\w*")
 
 @dataclass(frozen=True, slots=True)
 class Alerting:
-    """An alert, the rules that make its occurrences, and their schema; of one on a fluent also that of `Alert.ends`."""
+    """An alert, the rules that make its occurrences, and their schema; of one on a fluent also that of `Alert.ends`.
+    `key`: the columns of the variables of its key."""
 
     alert: Alert
     rules: tuple[Rule, ...]
     schema: Schema
     ends: Schema | None = None
+    key: Mapping[str, str] = field(default_factory=dict)
 
 
 def alert_variables(statement: AlertStatement) -> list[str]:
@@ -146,7 +150,8 @@ def _alerting(
         runbook=runbook,
         labels=labels,
     )
-    return Alerting(alert, (rule,), schema), reader.errors
+    columns_of_key = {name: reader.known.get(name, name) for name in key}
+    return Alerting(alert, (rule,), schema, key=columns_of_key), reader.errors
 
 
 def on_fluent(
@@ -170,6 +175,69 @@ def on_fluent(
     ends = Schema(table, tuple(Attribute(name, "unknown", True) for name in own), False, False)
     alert = replace(alert, keys=alert.keys or alert.arguments, ends=table)
     return replace(made, alert=alert, rules=(*made.rules, rule), ends=ends), errors
+
+
+def watching(statement: AlertStatement) -> AlertStatement:
+    """The statement of a hidden alert on the fluent that inhibits another."""
+    fluent = statement.inhibitor
+    assert fluent is not None, "something inhibits it"
+    values = (*fluent.arguments, *(() if fluent.value is None else (fluent.value,)))
+    keys = {each.name: each for each in values if isinstance(each, Variable) and each.name != "_"}
+    title = Constant("", "string", fluent.span)
+    return AlertStatement(
+        f"{statement.name} inhibited", fluent, (), None, None, None, None, title, None, None, None,
+        tuple(keys.values()), span=statement.span, name_span=fluent.span,
+    )  # fmt: skip
+
+
+def inhibited(
+    statement: AlertStatement, alerting: Alerting, by: Alerting, source: Source
+) -> tuple[Alert, list[CepError]]:
+    """The alert with what inhibits it: `by` is an alert that the statement names, or the hidden one on a fluent.
+
+    An alert's arguments are its KEYED BY variables in lower case; on a fluent without a key, those of the fluent.
+    """
+    pattern, errors = statement.inhibitor, list[CepError]()
+    assert pattern is not None, "something inhibits it"
+
+    def error(message: str, span: Span, hint: str) -> None:
+        errors.append(CepError(message, source, span, hint, "unsafe"))
+
+    values: Sequence[Expression]
+    if by.alert.hidden:
+        written = {name: column for name, column in by.key.items() if "'" not in name}
+        columns, values = tuple(written.values()), [Variable(name, pattern.span) for name in written]
+    else:
+        names = {name.lower(): column for name, column in by.key.items()}
+        if len(names) < len(by.alert.keys):
+            names = {column: column for column in by.alert.keys}
+        form = f"`{pattern.name}({', '.join(f'{name}: {name.upper()}' for name in names)})`"
+        given = pattern.names if pattern.names is not None else tuple(names)[: len(pattern.arguments)]
+        if pattern.names is None and len(pattern.arguments) not in (0, len(names)):
+            message = f"the alert `{pattern.name}` has {len(names)} in its key, here {len(pattern.arguments)}"
+            error(message, pattern.span, f"{form}; `{pattern.name}` alone is for any key")
+        for name in given:
+            if name not in names:
+                hint = f"{form}; `{pattern.name}` alone is for any key"
+                error(f"`{name}` is not in the key of the alert `{pattern.name}`", pattern.span, hint)
+        columns, values = tuple(names.get(name, "") for name in given), pattern.arguments
+    equal: list[tuple[str, str]] = []
+    constants: list[tuple[str, str | int | float | bool]] = []
+    for column, value in zip(columns, values):
+        match value:
+            case Constant(bool() | int() | float() | str() as constant):
+                constants.append((column, constant))
+            case Variable("_"):
+                pass
+            case Variable(name) if name in alerting.key:
+                equal.append((column, alerting.key[name]))
+            case Variable(name):
+                key = ", ".join((*alerting.key, name))
+                hint = f"add it to the key, `KEYED BY {key}`, or write `_`: for any value"
+                error(f"`{name}` of `INHIBITED BY` is not in the key of the alert", value.span, hint)
+            case _:
+                error("an inhibitor's argument is a constant or a variable", pattern.span, "bind it in the WHERE")
+    return replace(alerting.alert, inhibitor=Inhibitor(by.alert.name, tuple(equal), tuple(constants))), errors
 
 
 def _named(atom: Atom, event: Schema) -> tuple[list[str], list[Variable | Constant]]:

@@ -74,6 +74,7 @@ class _Listing:
         visible = {*self.written.labels, *self.plan.derived, *filter(self.written.changes, self.plan.schemas)}
         visible -= {name for name in self.plan.derived if self.made_of_changes(name)}
         visible -= {alert.ends for alert in self.plan.rules.alerts if alert.ends is not None}
+        visible -= {table for alert in self.plan.rules.alerts if alert.hidden for table in alert.tables}
         shown = [group for group in self.plan.groups if not visible.isdisjoint(group.units)]
         for number, group in enumerate(shown, 1):
             self.lines.append("")
@@ -89,7 +90,7 @@ class _Listing:
         kinds, ranks = Counter(kind for kind, _ in every), dict(sorted(every, key=lambda each: -each[1]))
         kept = [keeps for node in plan.nodes if (keeps := horizon(node, plan.points)) is not None]
         for_ever = sum(not keeps.forgets for keeps in kept)
-        alerts = f"{counted(len(plan.rules.alerts), 'alert')}, " if self.alerts else ""
+        alerts = f"{counted(sum(not each.hidden for each in plan.rules.alerts), 'alert')}, " if self.alerts else ""
         own = [n for n, head in enumerate(plan.heads) if head.event not in self.alerts and is_written(plan, n)]
         number = len({plan.rules.rules[n].span for n in own}) if self.number is None else self.number
         line = f"{plan.source.name}: {counted(number, 'rule')}, {alerts}"
@@ -151,6 +152,7 @@ class _Listing:
             times += [f"for {say_duration(alert.duration)}"]
             times += [f"kept for {say_duration(alert.keep)}"] if alert.keep else []
             times += [f"{severity} after {say_duration(ticks)}" for severity, ticks in alert.escalations]
+            times += [f"none while {alert.inhibitor.alert} holds"] if alert.inhibitor is not None else []
             self.item("sends", f"{alert.severity} alerts, {', '.join(times)}, {keys}; `cep serve` does")
 
     def way(self, group: Group, events: Sequence[str]) -> str:

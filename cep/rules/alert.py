@@ -24,6 +24,16 @@ Template = tuple[str | tuple[str], ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Inhibitor:
+    """The alert that inhibits another while it fires, for the same key: `equal` has columns of its key with columns of
+    the other's, `values` columns of its key with what they have to be."""
+
+    alert: str
+    equal: tuple[tuple[str, str], ...]
+    values: tuple[tuple[str, str | int | float | bool], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Alert:
     """`table`: the name of its occurrences among what an engine gives, `alert storm`. Their columns are those of the
     event's arguments (`arguments`, in order), then those of other variables that it speaks of, then where it is.
@@ -33,6 +43,7 @@ class Alert:
     the same arguments: the alert lasts on while one of them holds. `after`: how long that has to last before the alert
     fires; `keep`: how long it goes on after the last interval. `escalations`: graver severities, each with the time
     since it fired, in order. `runbook`: an address; `labels`: names with values, which depend on the key alone.
+    `hidden`: it is told to nobody, and only inhibits others.
     """
 
     name: str
@@ -54,6 +65,8 @@ class Alert:
     escalations: tuple[tuple[str, int], ...] = ()
     runbook: Template = ()
     labels: tuple[tuple[str, Template], ...] = ()
+    inhibitor: Inhibitor | None = None
+    hidden: bool = False
 
     @property
     def tables(self) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from cep.rules.alert import CERTAINTY, URGENCY, Alert
 from connectors.alerts.places import AlertPlace, alert_place, nowhere
 from connectors.alerts.text import JsonValue, fill_template, json_value
 
-AlertState = Literal["pending", "firing", "updated", "escalated", "kept", "resolved"]
+AlertState = Literal["pending", "firing", "updated", "escalated", "inhibited", "kept", "resolved"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,8 @@ class AlertChange:
     `alert`: its name, the same in every run over the same input, 32 hexadecimal digits; `revision` counts its changes
     from 0. `since`: when its condition began to hold; `fired`: when it fired, None: it has not, so that receivers are
     sent nothing of it. `sent`: the first revision that they are sent, None: none so far. `severities`: those that it
-    can have, if they are several, `escalated`: which of them it has. `slot` stands for name and key. `key` and `values`
+    can have, if they are several, `escalated`: which of them it has. `inhibited`: another alert inhibits it; `hidden`:
+    it only inhibits others, and is told to nobody. `slot` stands for name and key. `key` and `values`
     are what is shown of the key and of the latest occurrence; `start`: of the first one; `end`: of the latest; `until`:
     when the alert is over, unless there is another; `first` and `last`: their identities. `withdrawn`: it ended since
     the program was changed, and what it warned of may go on, or since what led to it is no more. `holding`: of an alert
@@ -73,6 +74,8 @@ class AlertChange:
     escalated: int = 0
     runbook: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    inhibited: bool = False
+    hidden: bool = False
 
     @property
     def word(self) -> str:
@@ -86,8 +89,8 @@ class AlertChange:
 
     @property
     def quiet(self) -> bool:
-        """Return True if receivers are not sent this change: the alert has not fired."""
-        return self.sent is None
+        """Return True if receivers are not sent this change: the alert has not fired, or is inhibited."""
+        return self.sent is None or (self.inhibited and not self.over)
 
     @property
     def id(self) -> str:
@@ -191,6 +194,18 @@ class AlertLifecycle:
             self.reached[which] = max(self.reached[which], change.time)
         return found
 
+    def go_on(self, told: Sequence[AlertChange]) -> list[AlertChange]:
+        """The changes of the last `take` as they were told, with others between: open alerts go on from these."""
+        last = {change.slot: place for place, change in enumerate(told)}
+        return [self._told(change) if last[change.slot] == place else change for place, change in enumerate(told)]
+
+    def _told(self, change: AlertChange) -> AlertChange:
+        mine = self.live.get(change.slot)
+        if mine is None or mine.alert != change.alert:
+            return change
+        self.live[change.slot] = change = replace(change, holding=mine.holding)
+        return change
+
     @property
     def fewer(self) -> list[AlertChange]:
         """The last changes of open alerts of which intervals have ended since, in the last `take`: nothing is told."""
@@ -289,6 +304,7 @@ class AlertLifecycle:
             escalated=escalated,
             runbook=fill_template(alert.runbook, values, in_address=True),
             labels={name: fill_template(template, values) for name, template in alert.labels},
+            hidden=alert.hidden,
         )
         return self._on(change)
 

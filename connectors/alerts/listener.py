@@ -6,6 +6,7 @@ from typing import Protocol
 
 from cep.core.time import BEGINNING
 from cep.engine import Engine
+from connectors.alerts.inhibition import Inhibition
 from connectors.alerts.lifecycle import AlertLifecycle, alert_fingerprints
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.revised_lifecycle import RevisedLifecycle
@@ -36,6 +37,8 @@ class AlertListener:
         read = engine.inputs.keys() - engine.outputs.keys()
         self.lifecycle = AlertLifecycle(engine.alerts, schemas, read, meanings, live, reached)
         self.revised = RevisedLifecycle(self.lifecycle, outbox) if revised else None
+        self.inhibition = Inhibition(engine.alerts)
+        self.inhibition.begin(live)
         self.outbox = outbox
         self.engine = engine
         self._reached = BEGINNING
@@ -55,6 +58,8 @@ class AlertListener:
             self.revised.take(round.alerts, round.recalled, until, min(round.stable, until), place, round.late)
         else:
             told = self.lifecycle.take(round.alerts, until)
+            if self.inhibition:
+                told = self.lifecycle.go_on(self.inhibition.follow(told))
             self.outbox.add(told, self.lifecycle.reached, self.lifecycle.fewer)
         for name in self.lifecycle.unplaced.keys() - self._warned:
             self._warned.add(name)

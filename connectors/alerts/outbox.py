@@ -111,6 +111,11 @@ class Outbox:
         for entry in self.live():
             name = entry.change.name
             (live if fingerprints.get(name, "") == before.get(name) else over).append(entry.change)
+        for change in self.hidden():
+            if fingerprints.get(change.name, "") == before.get(change.name):
+                live.append(change)
+            else:
+                self._base.execute("delete from hidden where slot = ?", (change.slot,))
         if over or before != fingerprints:
             added = [resolved(change, change.time, withdrawn=True) for change in over]
             self._write(added, {"meant": json.dumps(dict(fingerprints))})
@@ -158,6 +163,8 @@ class Outbox:
         besides: Callable[[], None] = lambda: None,
         fewer: Sequence[AlertChange] = (),
     ) -> None:
+        hidden = [change for change in (*changes, *fewer) if change.hidden]
+        changes = [change for change in changes if not change.hidden]
         now = _now()
         added = [(n, c.alert, c.revision, c.dump(), now) for n, c in enumerate(changes, self.last + 1)]
         made = [(*row, outbox_tables.row_hash(*row)) for row in added]
@@ -175,11 +182,21 @@ class Outbox:
             for name, value in meta.items():
                 self._set(name, value)
             self._base.executemany(_HOLDS, [(change.dump(), change.alert, change.revision) for change in fewer])
+            for change in hidden:
+                self._hide(change)
             besides()
         if not changes:
             return
         self._newest = [OutboxEntry(number, change, now) for number, change in enumerate(changes, self.last + 1)]
         self.last += len(made)
+
+    def _hide(self, change: AlertChange) -> None:
+        """Keep the last change of an open alert that is told to nobody."""
+        if change.state == "resolved":
+            self._base.execute("delete from hidden where slot = ?", (change.slot,))
+        else:
+            row = change.slot, change.dump()
+            self._base.execute("insert or replace into hidden (slot, body, hash) values (?1, ?2, hashed(?1, ?2))", row)
 
     def _prune(self) -> None:
         """Drop what is older than the last `remembered`, when it is a tenth more, and all that are served have it."""
@@ -240,6 +257,16 @@ class Outbox:
         return self._entries(
             "where number > ? and number in (select number from live) order by number limit ?", after, most
         )
+
+    def open_changes(self) -> list[AlertChange]:
+        """The last changes of the alerts that are not resolved, in order."""
+        return [entry.change for entry in self.live()]
+
+    def hidden(self) -> list[AlertChange]:
+        """The same of those that are told to nobody."""
+        with self._lock:
+            rows = self._base.execute("select body from hidden order by slot").fetchall()
+        return [AlertChange.load(body) for (body,) in rows]
 
     def wait(self, number: int, seconds: float) -> bool:
         """Until there is an entry behind this one, or so long; whether there is."""

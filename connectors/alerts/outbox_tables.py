@@ -34,6 +34,7 @@ create table if not exists live (alert text primary key, number integer not null
 create table if not exists receivers (name text primary key, cursor integer not null);
 create table if not exists dead (receiver text not null, number integer not null, reason text not null,
     time integer, again integer not null default 0, primary key (receiver, number));
+create table if not exists hidden (slot text primary key, body text not null, hash blob);
 create table if not exists meta (name text primary key, value text not null);
 """
 _ADDED = {"changes": {"came": "integer"}, "dead": {"time": "integer", "again": "integer not null default 0"}}
@@ -120,6 +121,7 @@ def _prove(base: sqlite3.Connection, where: str) -> None:
         base.execute("insert or replace into meta (name, value, hash) values (?1, ?2, hashed(?1, ?2))", row)
     for table in HASHED.keys() - {"changes"}:
         verify(base, where, table)
+    verify(base, where, "hidden", columns="slot, body")
     (last,) = base.execute("select max(number) from changes").fetchone()
     verify(base, where, "changes", "number > ?", (last or 0) - NEWEST)
     verify(base, where, "changes", "number in (select number from live)")

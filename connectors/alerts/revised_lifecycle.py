@@ -17,6 +17,7 @@ from typing import Any
 import polars as pl
 
 from cep.core.time import BEGINNING
+from connectors.alerts.inhibition import Inhibition
 from connectors.alerts.lifecycle import AlertChange, AlertLifecycle, AlertOccurrence, AlertState, resolved
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.revised_tables import RevisedKey
@@ -26,7 +27,7 @@ from connectors.late_input import Told, unknown
 PUT_RIGHT = "Put right: {why}."
 TAKEN_BACK = "Taken back: {why}; what led to this alert is no more."
 
-_UNSAID = "revision", "state", "time", "note", "holding", "sent"
+_UNSAID = "revision", "state", "time", "note", "holding", "sent", "inhibited"
 _SAME = [field.name for field in fields(AlertChange) if field.name not in _UNSAID]
 
 Name = str
@@ -76,6 +77,7 @@ class RevisedLifecycle:
 
     def __init__(self, lifecycle: AlertLifecycle, outbox: Outbox) -> None:
         self.lifecycle, self.outbox = lifecycle, outbox
+        self.inhibition = Inhibition(lifecycle.alerts)
         self._keys: dict[str, AlertKey] = {}
         self._why = unknown
         self._reached: dict[str, int] = {}  # for a start without revision
@@ -87,6 +89,7 @@ class RevisedLifecycle:
             self._keys[slot] = key = _loaded(each, slot, places[each.name])
             key.told = {alert: entry.change for alert in each.told if (entry := outbox.revision(alert)) is not None}
             self._await(slot, key, True)
+        self.inhibition.begin([*outbox.open_changes(), *outbox.hidden()])
 
     def take(
         self,
@@ -118,9 +121,14 @@ class RevisedLifecycle:
             told += _placed(follow(slot, key, turn, watermark))
             self._await(slot, key, turn.anew[slot])
         told.sort(key=lambda each: each[0])
+        changes = [change for _, change in told]
+        if self.inhibition:
+            changes = self.inhibition.follow(changes)
+            for change in changes:
+                self._keys[change.slot].told[change.alert] = change
         settled = self._settle(turn, stable)
-        if turn.anew or settled:
-            self._write([change for _, change in told], turn, {*turn.anew, *settled}, place)
+        if turn.anew or settled or changes:
+            self._write(changes, turn, {*turn.anew, *settled, *(change.slot for change in changes)}, place)
 
     # --- what a round brings ---
 
@@ -333,7 +341,8 @@ def _standing(change: AlertChange) -> AlertState:
 def _says_the_same(change: AlertChange, before: AlertChange) -> bool:
     """Return True if two changes say the same of an alert, of one that is over also when, whichever was first."""
     over = change.state == "resolved"
-    if _standing(change) != _standing(before) or (over and not change.withdrawn and change.time != before.time):
+    same = over == (before.state == "resolved") and bool(change.holding) == bool(before.holding)
+    if not same or (over and not change.withdrawn and change.time != before.time):
         return False
     return all(getattr(change, name) == getattr(before, name) for name in _SAME)
 

@@ -71,7 +71,11 @@ class Alertmanager:
     def rest(self, outbox: Outbox, sent: int) -> None:
         if self._last_sent is None or time.monotonic() - self._last_sent >= self.target.every:
             now = time.time_ns() // 1000
-            live = [entry for entry in outbox.live() if entry.number <= sent and not entry.change.over]
+            live = [
+                entry
+                for entry in outbox.live()
+                if entry.number <= sent and not (entry.change.over or entry.change.quiet)
+            ]
             self._send([entry.change for entry in live if not outbox.ended or lasts(entry) > now])
             self._last_sent = time.monotonic()
 

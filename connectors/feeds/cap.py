@@ -21,13 +21,25 @@ WITHDRAWN = "The rules have changed, and this alert with them; what it warned of
 
 
 def message(outbox: Outbox, origin: Publisher, alert: str, revision: int | None = None) -> bytes | None:
-    """The message of a change, by default the latest; None where there is none, as of an alert that has not fired."""
+    """The message of a change, by default the latest; None where there is none: receivers are not sent the change."""
     entry = outbox.revision(alert, revision)
-    if entry is None or entry.change.sent is None:
+    if revision is None:
+        entry = _sent_last(outbox, entry)
+    if entry is None or entry.change.quiet or entry.change.sent is None:
         return None
     first, number = entry.change.sent, entry.change.revision
-    found = [outbox.revision(alert, each) for each in sorted({first, number - 1})] if number > first else []
-    return to_xml(entry, origin, [each for each in found if each is not None])
+    before = {} if number <= first else {first: outbox.revision(alert, first)}
+    if number > first and (last := _sent_last(outbox, outbox.revision(alert, number - 1))) is not None:
+        before[last.change.revision] = last
+    return to_xml(entry, origin, [each for each in before.values() if each is not None])
+
+
+def _sent_last(outbox: Outbox, entry: OutboxEntry | None) -> OutboxEntry | None:
+    """The last change of an alert up to this one that receivers are sent."""
+    while entry is not None and entry.change.quiet:
+        number = entry.change.revision - 1
+        entry = outbox.revision(entry.change.alert, number) if number >= (entry.change.sent or 0) else None
+    return entry
 
 
 def to_xml(entry: OutboxEntry, origin: Publisher, before: Sequence[OutboxEntry]) -> bytes:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from cep.core.errors import CepError, Source, Span
 from cep.core.schema import Schema
 from cep.core.suggest import did_you_mean
-from cep.language.alerts import Alerting, alert_variables, alerting, on_fluent
+from cep.language.alerts import Alerting, alert_variables, alerting, inhibited, on_fluent, watching
 from cep.language.circular_fluents import refuse_circular
 from cep.language.formulas import Formulas
 from cep.language.heads import placed
@@ -90,7 +90,7 @@ class _Lowering:
         default = policy
         rules: list[Rule] = []
         statics: list[StaticRule] = []
-        alerts: list[Alert] = []
+        alerts: dict[str, Alerting] = {}
         declared: dict[str, FactDeclaration] = {}
         for statement in self.program.statements:
             match statement:
@@ -127,11 +127,13 @@ class _Lowering:
                     rule = None if self.flawed else self.formulas.rule(statement)
                     rules += [] if self.flawed or rule is None else [rule]
                 case ast.AlertStatement():
-                    alert = self.alert(statement, [each.name for each in alerts])
-                    rules += [] if alert is None else alert.rules
-                    alerts += [] if alert is None else [alert.alert]
+                    alert = self.alert(statement, alerts)
+                    if alert is not None:
+                        rules += alert.rules
+                        alerts.setdefault(statement.name, alert)
                 case _:
                     pass
+        told = self.inhibitions(alerts, rules)
         rules += self.fluents.inertia()
         rules += self.formulas.extents()
         refuse_circular(self.fluents, rules)
@@ -143,7 +145,7 @@ class _Lowering:
             self.source,
             tuple(self.errors),
             self.known.asked,
-            tuple(alerts),
+            tuple(told),
             declared,
             self.program.helpers,
             dict(self.program.impossible),
@@ -359,7 +361,59 @@ class _Lowering:
         made = Atom(atom.name, tuple(plain), within, atom.span)
         return self.fluents.atom(atom, made) if fluent else made
 
-    def alert(self, statement: ast.AlertStatement, known: list[str]) -> Alerting | None:
+    def inhibitions(self, alerts: Mapping[str, Alerting], rules: list[Rule]) -> list[Alert]:
+        """The alerts with what inhibits them, and the hidden ones on fluents that do, whose rules are added."""
+        found = {name: each.alert for name, each in alerts.items()}
+        written = [each for each in self.program.statements if isinstance(each, ast.AlertStatement)]
+        by: dict[str, str] = {}
+        for statement in written:
+            pattern = statement.inhibitor
+            if pattern is None or statement.name not in alerts:
+                continue
+            watched = self.inhibitor(statement, pattern, alerts, frozenset(each.name for each in written))
+            if watched is None:
+                continue
+            if watched.alert.hidden:
+                rules += watched.rules
+                found[watched.alert.name] = watched.alert
+            else:
+                by[statement.name] = pattern.name
+                circle = [statement.name]
+                while circle[-1] in by and by[circle[-1]] not in circle:
+                    circle.append(by[circle[-1]])
+                if by.get(circle[-1]) == statement.name:
+                    names = ", ".join(f"`{name}`" for name in (*circle, statement.name))
+                    self.error(f"alerts inhibit each other in a circle: {names}", pattern.span, "leave one of them out")
+                    continue
+            found[statement.name], errors = inhibited(statement, alerts[statement.name], watched, self.source)
+            self.errors += errors
+        return list(found.values())
+
+    def inhibitor(
+        self,
+        statement: ast.AlertStatement,
+        pattern: ast.EventPattern,
+        alerts: Mapping[str, Alerting],
+        written: frozenset[str],
+    ) -> Alerting | None:
+        """The alert that inhibits another, a hidden one where it is a fluent; None where something is wrong."""
+        name = pattern.name
+        alert, fluent = name in written, name in self.fluents.declared
+        if alert and fluent:
+            self.error(f"`{name}` is an alert and a fluent", pattern.span, "rename one of them: either could be meant")
+        elif alert and (pattern.value is not None or pattern.edge is not None):
+            self.error("an alert has no value", pattern.span, f"`INHIBITED BY {name}(..)`")
+        elif alert:
+            return alerts.get(name)  # else it has mistakes of its own
+        elif fluent and pattern.edge is None:
+            made = self.alert(watching(statement), {})
+            return None if made is None else replace(made, alert=replace(made.alert, hidden=True))
+        else:
+            hint = did_you_mean(name, [*written, *self.fluents.declared]) or "an alert or a fluent inhibits another"
+            self.error(f"there is no alert or fluent `{name}`", pattern.span, hint)
+        return None
+
+    def alert(self, statement: ast.AlertStatement, known: Collection[str]) -> Alerting | None:
         """The rule that makes what an alert reports, None where something is wrong."""
         self.flawed = False
         event = statement.event.name

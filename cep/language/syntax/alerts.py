@@ -75,6 +75,7 @@ class _Clauses:
     durations: dict[str, int] = field(default_factory=dict)
     escalations: tuple[tuple[str, int, Span], ...] = ()
     labels: tuple[tuple[str, Constant | Variable], ...] = ()
+    inhibitor: ast.EventPattern | None = None
     keys: tuple[Variable, ...] = ()
     at: tuple[Expression, ...] = ()
     values: dict[str, Expression] = field(default_factory=dict)
@@ -124,6 +125,7 @@ def alert(cursor: Cursor) -> ast.AlertStatement:
         found.escalations,
         found.texts.get("RUNBOOK"),
         found.labels,
+        found.inhibitor,
         found.spans,
         whole,
         name.span,
@@ -159,6 +161,9 @@ def _clause(cursor: Cursor, word: Token, found: _Clauses) -> None:
             found.escalations = _escalations(cursor, word)
         case "LABELS":
             found.labels = _labels(cursor)
+        case "INHIBITED":
+            cursor.expect("BY", "`BY`", "e.g. `INHIBITED BY outage(site: S)`, an alert or a fluent")
+            found.inhibitor = occurrence(cursor)
         case "KEYED":
             cursor.expect("BY", "`BY`", "e.g. `KEYED BY S`: one alert for each value of `S`")
             found.keys = _keys(cursor)

@@ -269,7 +269,8 @@ class AlertStatement:
 
     `title`, `text`, `instruction` and `runbook` are as written, with `{S}` for values; `duration` (None: not written),
     `after` and `keep` in microseconds; `escalations`: severities with the time since it fired; `at`: latitude and
-    longitude in degrees, or nothing; `radius` in metres; `area` a text in WKT. `clauses`: the words that begin them.
+    longitude in degrees, or nothing; `radius` in metres; `area` a text in WKT. `inhibitor`: an alert or a fluent
+    with its arguments; `clauses`: the words that begin them.
     """
 
     name: str
@@ -292,6 +293,7 @@ class AlertStatement:
     escalations: tuple[tuple[str, int, Span], ...] = ()
     runbook: Constant | None = None
     labels: tuple[tuple[str, Constant | Variable], ...] = ()
+    inhibitor: EventPattern | None = None
     clauses: Mapping[str, Span] = field(default_factory=dict, compare=False)
     span: Span = field(default=NOWHERE, compare=False)
     name_span: Span = field(default=NOWHERE, compare=False)

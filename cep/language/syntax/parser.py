@@ -38,7 +38,8 @@ knows at an error only which tokens it could shift, where the author is to read 
                 | "SEVERITY" STRING | "URGENCY" STRING | "CERTAINTY" STRING | "CATEGORY" STRING
                 | "AFTER" duration | "FOR" duration | "KEEP" duration | "KEYED" "BY" VARIABLE { "," VARIABLE }
                 | "ESCALATE" STRING "AFTER" duration { "," STRING "AFTER" duration }
-                | "RUNBOOK" STRING | "LABELS" name ":" label { "," name ":" label }
+                | "INHIBITED" "BY" event [ "=" expression ] | "RUNBOOK" STRING
+                | "LABELS" name ":" label { "," name ":" label }
                 | "AT" expression "," expression | "RADIUS" expression | "AREA" expression
     label       = STRING | VARIABLE | [ "-" ] number
     head        = name [ "(" [ expression { "," expression } | named { "," named } ] ")" ]

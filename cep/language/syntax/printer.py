@@ -96,6 +96,7 @@ def _alert(alert: ast.AlertStatement) -> str:
     for word, values in (("AT", alert.at), ("RADIUS", (alert.radius,)), ("AREA", (alert.area,))):
         written = ", ".join(print_expression(value) for value in values if value is not None)
         text += f" {word} {written}" if written else ""
+    text += "" if alert.inhibitor is None else f" INHIBITED BY {print_pattern(alert.inhibitor)}"
     text += "" if alert.runbook is None else f" RUNBOOK {print_expression(alert.runbook)}"
     if alert.labels:
         text += f" LABELS {', '.join(f'{name}: {print_expression(value)}' for name, value in alert.labels)}"

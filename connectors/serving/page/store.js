@@ -190,4 +190,4 @@ export const subjects = (alert) => {
 };
 
 // How an alert is: of one that was taken back, that.
-export const stateOf = (alert) => alert.withdrawn ? "withdrawn" : alert.state;
+export const stateOf = (alert) => alert.withdrawn ? "withdrawn" : alert.inhibited && isActive(alert) ? "inhibited" : alert.state;

@@ -43,7 +43,7 @@ export class Wire {
     news.addEventListener("open", () => this.report("live"));
     if (!this.alerts) return;
     const feed = this.open(`feeds/events?after=${this.at.alerts}`);
-    for (const kind of ["pending", "firing", "updated", "escalated", "kept", "resolved", "withdrawn"]) {
+    for (const kind of ["pending", "firing", "updated", "escalated", "inhibited", "kept", "resolved", "withdrawn"]) {
       feed.addEventListener(kind, (message) => { this.at.alerts = message.lastEventId; this.store.alert(JSON.parse(message.data)); });
     }
   }

@@ -1,0 +1,126 @@
+"""Alerts that others inhibit: their changes say so, and it is a change when that begins and ends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from cep.rules.alert import Alert, Inhibitor
+from connectors.alerts.lifecycle import AlertChange
+from connectors.alerts.text import JsonValue
+
+_Place = tuple[str, tuple[JsonValue, ...]]
+"""The name of an alert, and the values by which its inhibitors are known."""
+
+
+class Inhibition:
+    """Follows the changes of all alerts. An alert inhibits while it fires, also if it is inhibited itself."""
+
+    def __init__(self, alerts: Iterable[Alert]) -> None:
+        self._inhibitors = {alert.name: alert.inhibitor for alert in alerts if alert.inhibitor is not None}
+        self._inhibited: dict[str, list[tuple[str, Inhibitor]]] = {}
+        for name, inhibitor in self._inhibitors.items():
+            self._inhibited.setdefault(inhibitor.alert, []).append((name, inhibitor))
+        self.begin([])
+
+    def __bool__(self) -> bool:
+        return bool(self._inhibitors)
+
+    def begin(self, live: Iterable[AlertChange]) -> None:
+        """Go on from these alerts, which are open, and no others."""
+        self._firing: dict[str, AlertChange] = {}
+        self._told: dict[str, AlertChange] = {}
+        self._holding: Counter[_Place] = Counter()
+        self._open: dict[_Place, set[str]] = {}
+        for change in live:
+            self._count(change)
+            self._remember(change)
+        self._started = True
+
+    def follow(self, changes: Sequence[AlertChange]) -> list[AlertChange]:
+        """The changes of a round, by time, with those that begin and end inhibition: these come last at their instant.
+
+        The program may have changed before a start: so all alerts are looked at in the first round.
+        """
+        found: list[AlertChange] = []
+        more: Counter[str] = Counter()
+        if self._started:
+            for slot in sorted(self._told):
+                found += self._turn(slot, self._told[slot].time, more)
+            self._started = False
+        for time, group in groupby(changes, key=lambda change: change.time):
+            together = list(group)
+            touched = {place for change in together for place in self._count(change)}
+            for change in together:
+                found.append(self._tell(change, more))
+            for slot in sorted({slot for place in touched for slot in self._open.get(place, ())}):
+                found += self._turn(slot, time, more)
+        return found
+
+    def _count(self, change: AlertChange) -> list[_Place]:
+        """Count what an alert inhibits, if it fires; return the places where that changes."""
+        inhibited = self._inhibited.get(change.name, ())
+        if not inhibited:
+            return []
+        before = self._firing.pop(change.slot, None)
+        places = []
+        for firing, number in ((before, -1), (None if change.over else change, 1)):
+            if firing is None:
+                continue
+            for name, inhibitor in inhibited:
+                if all(firing.key.get(column) == value for column, value in inhibitor.values):
+                    place = name, tuple(firing.key.get(column) for column, _ in inhibitor.equal)
+                    self._holding[place] += number
+                    places.append(place)
+        if not change.over:
+            self._firing[change.slot] = change
+        return places
+
+    def _place(self, change: AlertChange) -> _Place:
+        equal = self._inhibitors[change.name].equal
+        return change.name, tuple(change.key.get(column) for _, column in equal)
+
+    def _remember(self, change: AlertChange) -> None:
+        if change.name not in self._inhibitors:
+            return
+        if change.state == "resolved":
+            self._told.pop(change.slot, None)
+            self._open.get(self._place(change), set()).discard(change.slot)
+        else:
+            self._told[change.slot] = change
+            self._open.setdefault(self._place(change), set()).add(change.slot)
+
+    def _tell(self, change: AlertChange, more: Counter[str]) -> AlertChange:
+        """The change as it is told; `more`: by alert, how many changes were added before it."""
+        if change.name not in self._inhibitors:
+            return change
+        before = self._told.get(change.slot)
+        inhibited = self._holding[self._place(change)] > 0
+        revision = change.revision + more[change.alert]
+        if before is not None and before.alert == change.alert:
+            sent = before.sent
+        else:
+            sent = change.sent if change.sent is not None and change.sent < change.revision else None
+        if sent is None and not change.over and not inhibited:
+            sent = revision
+        told = replace(change, revision=revision, sent=sent, inhibited=inhibited)
+        self._remember(told)
+        return told
+
+    def _turn(self, slot: str, time: int, more: Counter[str]) -> list[AlertChange]:
+        """The change of an alert of which inhibition begins or ends."""
+        told = self._told[slot]
+        inhibited = self._holding[self._place(told)] > 0
+        if told.fired is None or inhibited == told.inhibited:
+            return []
+        more[told.alert] += 1
+        sent = told.revision + 1 if told.sent is None and not inhibited else told.sent
+        state = "inhibited" if inhibited else "firing" if told.sent is None else "updated"
+        turned = replace(
+            told, revision=told.revision + 1, state=state, time=max(told.time, time), sent=sent,
+            inhibited=inhibited, note="",
+        )  # fmt: skip
+        self._remember(turned)
+        return [turned]
