@@ -4,7 +4,7 @@ random."""
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -235,14 +235,43 @@ def test_receivers_are_sent_nothing_before_an_alert_fires() -> None:
         Served(FLOOD + 'ALERT a ON flood(S) TITLE "{S}" AFTER 5 s.', outbox).take((0, "a", 9), (4, "a", 0), (9, "b", 4))
         flooded(outbox)
         taken = Taken()
-        sender = Sender(outbox, "hook", taken, lambda *said, **more: None, start=True)
-        sender.start()
-        until = time.monotonic() + 20
-        while outbox.statuses()[0].cursor < outbox.last and time.monotonic() < until:
-            time.sleep(0.01)
-        sender.stop()
+        sent_until(outbox, taken, lambda: [one.cursor for one in outbox.statuses()] == [outbox.last])
         assert [change.state for change in taken.changes] == ["firing", "escalated", "resolved"]
         assert [one.waiting for one in outbox.statuses()] == [0]
+
+
+def sent_until(outbox: Outbox, taken: Taken, done: Callable[[], bool]) -> None:
+    """Send what is in the outbox, until something holds."""
+    sender = Sender(outbox, "hook", taken, lambda *said, **more: None, start=True)
+    sender.start()
+    until = time.monotonic() + 60
+    while not done() and time.monotonic() < until:
+        time.sleep(0.01)
+    sender.stop()
+    assert done()
+
+
+def test_receivers_are_reminded_until_it_is_over(tmp_path: Path) -> None:
+    """With the id of the last change, also after a start; not while it is inhibited."""
+    text = WORKS.replace('"Minor" INHIBITED', '"Minor" REPEAT 1 s INHIBITED')
+    with closing(Outbox(tmp_path / "alerts.db")) as outbox:
+        served = Served(text, outbox)
+        served.take((0, "a", 9), (1, "x", 5))
+        blob, taken = served.engine.snapshot(), Taken()
+        sent_until(outbox, taken, lambda: len(taken.changes) >= 3)
+        assert len({change.id for change in taken.changes}) == 1
+    with closing(Outbox(tmp_path / "alerts.db")) as outbox:
+        served, taken = Served(text, outbox, blob), Taken()
+        sent_until(outbox, taken, lambda: len(taken.changes) >= 2)
+        assert {change.state for change in taken.changes} == {"firing"}
+        served.take((2, "a", 4), (3, "x", 5))
+        assert [change.state for change in served.changes()] == ["firing", "inhibited"]
+        quiet, began = Taken(), time.monotonic()
+        sent_until(outbox, quiet, lambda: time.monotonic() > began + 2.5)
+        assert not quiet.changes
+        served.take((4, "a", 0), (5, "x", 5))
+        sent_until(outbox, quiet, lambda: bool(quiet.changes))
+        assert [change.state for change in quiet.changes] == ["resolved"]
 
 
 def test_cap_begins_with_the_alert_that_fires() -> None:

@@ -55,6 +55,7 @@ ALERT a ON b(X) TITLE "x" AFTER 5 min KEEP 90 s ESCALATE "Minor" AFTER 1 h, "Ext
 ALERT a ON b(X) TITLE "x" FOR 1 d RUNBOOK "https://x/{X}" LABELS team: "a b", x: X, n: -3.
 ALERT a ON b(X) TITLE "x" FOR 1 d INHIBITED BY c(x: X, y: 3).
 ALERT a ON b(X) TITLE "x" FOR 1 d INHIBITED BY c(X, _) = 3.
+ALERT a ON b(X) TITLE "x" FOR 1 d ESCALATE "Minor" AFTER 1 h REPEAT 4 h.
 ALERT a ON b(x: X) = 3 TITLE "x" FOR 1 d.
 ALERT a ON b(X, _) WHERE X = Y TITLE "x" FOR 1 d KEYED BY X, Y AT 40.5, -Y RADIUS X * 1000 AREA "POLYGON".
 linked(p1, "P 2").

@@ -149,6 +149,7 @@ def _alerting(
         escalations=tuple((severity, ticks) for severity, ticks, _ in statement.escalations),
         runbook=runbook,
         labels=labels,
+        repeat=statement.repeat,
     )
     columns_of_key = {name: reader.known.get(name, name) for name in key}
     return Alerting(alert, (rule,), schema, key=columns_of_key), reader.errors

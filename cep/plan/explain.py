@@ -153,6 +153,7 @@ class _Listing:
             times += [f"kept for {say_duration(alert.keep)}"] if alert.keep else []
             times += [f"{severity} after {say_duration(ticks)}" for severity, ticks in alert.escalations]
             times += [f"none while {alert.inhibitor.alert} holds"] if alert.inhibitor is not None else []
+            times += [f"again after {say_duration(alert.repeat)}"] if alert.repeat else []
             self.item("sends", f"{alert.severity} alerts, {', '.join(times)}, {keys}; `cep serve` does")
 
     def way(self, group: Group, events: Sequence[str]) -> str:

@@ -43,7 +43,8 @@ class Alert:
     the same arguments: the alert lasts on while one of them holds. `after`: how long that has to last before the alert
     fires; `keep`: how long it goes on after the last interval. `escalations`: graver severities, each with the time
     since it fired, in order. `runbook`: an address; `labels`: names with values, which depend on the key alone.
-    `hidden`: it is told to nobody, and only inhibits others.
+    `hidden`: it is told to nobody, and only inhibits others. `repeat`: after so long by the clock receivers are
+    reminded, 0: they are not.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Alert:
     labels: tuple[tuple[str, Template], ...] = ()
     inhibitor: Inhibitor | None = None
     hidden: bool = False
+    repeat: int = 0
 
     @property
     def tables(self) -> tuple[str, ...]:

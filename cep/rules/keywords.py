@@ -29,7 +29,7 @@ STATEMENT_WORDS = frozenset(("PREFIX", "EVENT"))
 # Keywords by position only: `Start`, `End` and `Last` stay good variables, `start` a good function.
 ALERTING = (
     "ON", "SEVERITY", "URGENCY", "CERTAINTY", "CATEGORY", "TITLE", "TEXT", "INSTRUCTION", "AFTER", "FOR", "KEEP",
-    "ESCALATE", "KEYED", "AT", "RADIUS", "AREA", "INHIBITED", "RUNBOOK", "LABELS",
+    "ESCALATE", "REPEAT", "KEYED", "AT", "RADIUS", "AREA", "INHIBITED", "RUNBOOK", "LABELS",
 )  # fmt: skip
 WINDOWS = ("LAST", "EVENTS", "EACH", "SESSION", "EVERY", "ZONE", "BY", "DISTINCT")
 RECORDS = ("FORMAT", "ZONE", "FOLD", "MISSING", "WHEN", "EXISTS", "QUOTED")

@@ -33,7 +33,8 @@ class AlertChange:
     from 0. `since`: when its condition began to hold; `fired`: when it fired, None: it has not, so that receivers are
     sent nothing of it. `sent`: the first revision that they are sent, None: none so far. `severities`: those that it
     can have, if they are several, `escalated`: which of them it has. `inhibited`: another alert inhibits it; `hidden`:
-    it only inhibits others, and is told to nobody. `slot` stands for name and key. `key` and `values`
+    it only inhibits others, and is told to nobody; `repeat`: receivers are reminded after so long, 0: they are not.
+    `slot` stands for name and key. `key` and `values`
     are what is shown of the key and of the latest occurrence; `start`: of the first one; `end`: of the latest; `until`:
     when the alert is over, unless there is another; `first` and `last`: their identities. `withdrawn`: it ended since
     the program was changed, and what it warned of may go on, or since what led to it is no more. `holding`: of an alert
@@ -76,6 +77,7 @@ class AlertChange:
     labels: Mapping[str, str] = field(default_factory=dict)
     inhibited: bool = False
     hidden: bool = False
+    repeat: int = 0
 
     @property
     def word(self) -> str:
@@ -305,6 +307,7 @@ class AlertLifecycle:
             runbook=fill_template(alert.runbook, values, in_address=True),
             labels={name: fill_template(template, values) for name, template in alert.labels},
             hidden=alert.hidden,
+            repeat=alert.repeat,
         )
         return self._on(change)
 

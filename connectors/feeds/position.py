@@ -41,9 +41,10 @@ class Position:
         return True
 
     def done(self, number: int) -> None:
-        """The receiver has an entry that was taken, or it needs it no more."""
-        del self._waiting[number]
-        self.changed = True
+        """The receiver has an entry that was taken, or it needs it no more; it may have had it before."""
+        if number in self._waiting:
+            del self._waiting[number]
+            self.changed = True
 
     def ahead(self) -> list[tuple[int, int]]:
         """Those beyond the cursor that it has, also of the last start: what lies between two that wait."""

@@ -117,6 +117,10 @@ class Sender:
         self._pause, self._resume = 0.0, 0.0
         self._looked = -_LOOK
         self._resting = self._repeating = False
+        self._reminders: dict[str, tuple[int, OutboxEntry]] = {}  # by alert, when it is due by the clock
+        for entry in [] if delivery.states else outbox.live():
+            if entry.number <= self._read and entry.came is not None:
+                self._await_reminder(entry, entry.came)
         self._bell, self._stopping = threading.Event(), threading.Event()
         self._lanes = Lanes(delivery.lanes, f"feed {name}", self._bell)
         self._thread = threading.Thread(target=self._run, name=f"feed {name}", daemon=True)
@@ -188,12 +192,7 @@ class Sender:
                 if entry.change.quiet:
                     self.position.done(entry.number)
                     continue
-                key = self.delivery.key(entry)
-                if key not in self._queues:
-                    self._queues[key] = deque()
-                    self._ready.append(key)
-                self._queues[key].append(entry)
-                self._held += 1
+                self._queue(entry)
             if self._behind and self.delivery.states and not self._lanes.busy:
                 self._leave_out()
             if not entries:
@@ -238,6 +237,7 @@ class Sender:
     def _look(self, now: float) -> None:
         """Do periodic work: send dead letters again, and let the delivery do its own."""
         self._looked = now
+        self._remind()
         letter = None if self._repeating else self.outbox.next_retry(self.name)
         if letter is not None:
             self._repeat(letter)
@@ -245,6 +245,34 @@ class Sender:
             self._resting = True
             sent = self.position.cursor
             self._begin(lambda: self.delivery.rest(self.outbox, sent), self._rested)
+
+    def _await_reminder(self, entry: OutboxEntry, heard: int) -> None:
+        """The receiver has heard of an alert: it is reminded a while after that, if it hears nothing more."""
+        change = entry.change
+        if not change.repeat or change.over or change.quiet or self.delivery.states:
+            self._reminders.pop(change.alert, None)
+            return
+        passed = max(0, _now() - heard) // change.repeat
+        self._reminders[change.alert] = heard + (passed + 1) * change.repeat, entry
+
+    def _remind(self) -> None:
+        """Queue the alerts again that the receiver is to be reminded of, each behind what waits of its key."""
+        now = _now()
+        for alert, (due, entry) in list(self._reminders.items()):
+            if due > now or self.outbox.ended:
+                continue
+            del self._reminders[alert]
+            latest = self.outbox.revision(alert)
+            if latest is not None and latest.number == entry.number:
+                self._queue(entry)
+
+    def _queue(self, entry: OutboxEntry) -> None:
+        key = self.delivery.key(entry)
+        if key not in self._queues:
+            self._queues[key] = deque()
+            self._ready.append(key)
+        self._queues[key].append(entry)
+        self._held += 1
 
     def _rested(self, error: Exception | None) -> None:
         self._resting = False
@@ -334,7 +362,9 @@ class Sender:
         """The first entries of a key are done."""
         queue = self._queues[key]
         for _ in range(count):
-            self.position.done(queue.popleft().number)
+            entry = queue.popleft()
+            self.position.done(entry.number)
+            self._await_reminder(entry, _now())
         self._held -= count
         trouble = self._troubles.pop(key, None)
         if trouble is not None and trouble.alone > 1:
@@ -403,6 +433,10 @@ class Sender:
             if wait > _FIRST_WAIT:
                 self._report(self.name, "the outbox works again")
             return True
+
+
+def _now() -> int:
+    return time.time_ns() // 1000
 
 
 def _may_be_content(failed: Exception) -> bool:

@@ -52,6 +52,7 @@ _MEANT = {
     "ID": "KEYED", "KEY": "KEYED", "BY": "KEYED BY", "MESSAGE": "TEXT", "DESCRIPTION": "TEXT", "HEADLINE": "TITLE",
     "ADVICE": "INSTRUCTION", "WITHIN": "FOR", "IF": "WHERE", "PROBABILITY": "CERTAINTY", "LEVEL": "SEVERITY",
     "KEEP_FIRING_FOR": "KEEP", "LABEL": "LABELS", "TAGS": "LABELS", "RUNBOOK_URL": "RUNBOOK",
+    "REPEAT_INTERVAL": "REPEAT",
 }  # fmt: skip
 
 
@@ -60,6 +61,7 @@ _DURATIONS = {
     "AFTER": ("a condition lasts for some time before the alert fires", "5 min"),
     "FOR": ("an alert lasts for some time", "3 h"),
     "KEEP": ("an alert is kept for some time", "10 min"),
+    "REPEAT": ("some time passes between two reminders", "4 h"),
 }
 """Messages for a duration of 0, each with an example."""
 
@@ -126,6 +128,7 @@ def alert(cursor: Cursor) -> ast.AlertStatement:
         found.texts.get("RUNBOOK"),
         found.labels,
         found.inhibitor,
+        found.durations.get("REPEAT", 0),
         found.spans,
         whole,
         name.span,
@@ -151,7 +154,7 @@ def _clause(cursor: Cursor, word: Token, found: _Clauses) -> None:
         case "TITLE" | "TEXT" | "INSTRUCTION" | "RUNBOOK":
             example = _EXAMPLES.get(word.key, "Smoke in {R}")
             found.texts[word.key] = _string(cursor, f'e.g. `{word.key} "{example}"`')
-        case "AFTER" | "FOR" | "KEEP":
+        case "AFTER" | "FOR" | "KEEP" | "REPEAT":
             token = cursor.token
             found.durations[word.key] = duration(cursor)
             if not found.durations[word.key]:

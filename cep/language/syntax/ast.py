@@ -268,8 +268,8 @@ class AlertStatement:
     """`ALERT name ON event WHERE conditions SEVERITY "Severe" TITLE "Blizzard at {S}" FOR 3 h KEYED BY S AT Lat, Long.`
 
     `title`, `text`, `instruction` and `runbook` are as written, with `{S}` for values; `duration` (None: not written),
-    `after` and `keep` in microseconds; `escalations`: severities with the time since it fired; `at`: latitude and
-    longitude in degrees, or nothing; `radius` in metres; `area` a text in WKT. `inhibitor`: an alert or a fluent
+    `after`, `keep` and `repeat` in microseconds; `escalations`: severities with the time since it fired; `at`: latitude
+    and longitude in degrees, or nothing; `radius` in metres; `area` a text in WKT. `inhibitor`: an alert or a fluent
     with its arguments; `clauses`: the words that begin them.
     """
 
@@ -294,6 +294,7 @@ class AlertStatement:
     runbook: Constant | None = None
     labels: tuple[tuple[str, Constant | Variable], ...] = ()
     inhibitor: EventPattern | None = None
+    repeat: int = 0
     clauses: Mapping[str, Span] = field(default_factory=dict, compare=False)
     span: Span = field(default=NOWHERE, compare=False)
     name_span: Span = field(default=NOWHERE, compare=False)

@@ -37,7 +37,7 @@ knows at an error only which tokens it could shift, where the author is to read 
     clause      = "WHERE" conditions | "TITLE" STRING | "TEXT" STRING | "INSTRUCTION" STRING
                 | "SEVERITY" STRING | "URGENCY" STRING | "CERTAINTY" STRING | "CATEGORY" STRING
                 | "AFTER" duration | "FOR" duration | "KEEP" duration | "KEYED" "BY" VARIABLE { "," VARIABLE }
-                | "ESCALATE" STRING "AFTER" duration { "," STRING "AFTER" duration }
+                | "ESCALATE" STRING "AFTER" duration { "," STRING "AFTER" duration } | "REPEAT" duration
                 | "INHIBITED" "BY" event [ "=" expression ] | "RUNBOOK" STRING
                 | "LABELS" name ":" label { "," name ":" label }
                 | "AT" expression "," expression | "RADIUS" expression | "AREA" expression

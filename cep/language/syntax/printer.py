@@ -91,6 +91,7 @@ def _alert(alert: ast.AlertStatement) -> str:
     if alert.escalations:
         steps = (f"{print_string(word)} AFTER {write_duration(ticks)}" for word, ticks, _ in alert.escalations)
         text += f" ESCALATE {', '.join(steps)}"
+    text += f" REPEAT {write_duration(alert.repeat)}" if alert.repeat else ""
     if alert.keys:
         text += f" KEYED BY {', '.join(each.name for each in alert.keys)}"
     for word, values in (("AT", alert.at), ("RADIUS", (alert.radius,)), ("AREA", (alert.area,))):
