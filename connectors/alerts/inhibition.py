@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from cep.rules.alert import Alert, Inhibitor
-from connectors.alerts.lifecycle import AlertChange
+from connectors.alerts.lifecycle import AlertChange, AlertState
 from connectors.alerts.text import JsonValue
 
 _Place = tuple[str, tuple[JsonValue, ...]]
@@ -117,7 +117,7 @@ class Inhibition:
             return []
         more[told.alert] += 1
         sent = told.revision + 1 if told.sent is None and not inhibited else told.sent
-        state = "inhibited" if inhibited else "firing" if told.sent is None else "updated"
+        state: AlertState = "inhibited" if inhibited else "firing" if told.sent is None else "updated"
         turned = replace(
             told, revision=told.revision + 1, state=state, time=max(told.time, time), sent=sent,
             inhibited=inhibited, note="",

@@ -8,7 +8,7 @@ import heapq
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from hashlib import blake2b
 from itertools import groupby
 from typing import Any, Literal
@@ -100,12 +100,22 @@ class AlertChange:
         return f"{self.alert}-{self.revision}"
 
     def dump(self) -> str:
-        fields = {name: getattr(self, name) for name in self.__slots__}
-        return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+        """As JSON; fields that few alerts have are left out where they say nothing."""
+        said = {name: getattr(self, name) for name in _ALWAYS}
+        said |= {name: value for name, usual in _SELDOM if (value := getattr(self, name)) != usual}
+        return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def load(cls, text: str) -> AlertChange:
         return cls(**json.loads(text))
+
+
+_SELDOM = [
+    (each.name, each.default if each.default_factory is MISSING else each.default_factory())
+    for each in fields(AlertChange)
+    if each.default is not MISSING or each.default_factory is not MISSING
+]
+_ALWAYS = [each.name for each in fields(AlertChange) if each.name not in dict(_SELDOM)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,8 +282,8 @@ class AlertLifecycle:
         state: AlertState = "pending" if fired is None else "updated"
         if fired is None and (not alert.after or (alert.ends is None and first.end - since >= alert.after)):
             state, fired, sent = "firing", first.end, revision
-        severities = [alert.severity, *(severity for severity, _ in alert.escalations)]
         escalated = min(escalated, len(alert.escalations))
+        severities = [alert.severity, *(word for word, _ in alert.escalations)] if alert.escalations else []
         change = AlertChange(
             alert=_named(first.slot, identity) if before is None else before.alert,
             revision=revision,
@@ -282,7 +292,7 @@ class AlertLifecycle:
             name=alert.name,
             event=alert.event,
             slot=first.slot,
-            severity=severities[escalated],
+            severity=severities[escalated] if severities else alert.severity,
             category=alert.category,
             title=fill_template(alert.title, values),
             text=fill_template(alert.text, values),
@@ -302,7 +312,7 @@ class AlertLifecycle:
             since=since,
             fired=fired,
             sent=sent,
-            severities=severities if alert.escalations else [],
+            severities=severities,
             escalated=escalated,
             runbook=fill_template(alert.runbook, values, in_address=True),
             labels={name: fill_template(template, values) for name, template in alert.labels},
@@ -353,13 +363,15 @@ class AlertLifecycle:
 
     def due(self, change: AlertChange) -> int | None:
         """When an open alert changes by itself: it fires, escalates or is resolved; None: it does not."""
-        alert = self._by_name.get(change.name)
-        times = [] if change.holding else [change.until]
-        if alert is not None and change.fired is None and change.holding:
-            times.append(max(change.time, change.since + alert.after))
-        if alert is not None and change.fired is not None and change.escalated < len(alert.escalations):
-            times.append(max(change.time, change.fired + alert.escalations[change.escalated][1]))
-        return min(times, default=None)
+        over, alert = None if change.holding else change.until, self._by_name.get(change.name)
+        if alert is None:
+            return over
+        if change.fired is None:
+            return max(change.time, change.since + alert.after) if over is None else over
+        if change.escalated == len(alert.escalations):
+            return over
+        graver = max(change.time, change.fired + alert.escalations[change.escalated][1])
+        return graver if over is None else min(graver, over)
 
     def _by_itself(self, change: AlertChange, time: int) -> AlertChange:
         """The change of an alert that is due at a time."""

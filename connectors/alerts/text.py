@@ -64,6 +64,8 @@ def value_text(value: JsonValue) -> str:
 
 def fill_template(template: Template, values: dict[str, JsonValue], in_address: bool = False) -> str:
     """The text of a template with what `json_value` gives; `in_address`: values are written as a URL has them."""
+    if not template:
+        return ""
     texts = (clean(each, 4096) if isinstance(each, str) else value_text(values[each[0]]) for each in template)
     if not in_address:
         return "".join(texts)
