@@ -134,7 +134,9 @@ def _series(text: str) -> str:
     while rest[at:].strip():
         label = _LABEL.match(rest, at)
         if label is None:
-            raise ValueError(f"the labels of `{shown(text)}` are not read from `{shown(rest[at:])}` on: {_LINE}")
+            raise ValueError(
+                f"the labels of `{shown(text)}` are not read from `{shown(rest[at:])}` on: a line is {_LINE}"
+            )
         name, at = label[1] or _plain(label[2]), label.end()
         if label[3] is not None:
             if name in labels:
