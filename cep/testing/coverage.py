@@ -14,17 +14,13 @@ from typing import Any
 from cep.compile import CompiledProgram, ReadProgram, compiled_rules, lowered
 from cep.core.errors import NOWHERE, CepError, Source, Span
 from cep.core.fluents import HOLDS
-from cep.core.literals import write_duration
-from cep.operators.pair import Pair
-from cep.operators.unless import Unless
-from cep.operators.where import SelectPattern
 from cep.plan.algebra import Rule
+from cep.rule_changes import ABSENCE, BOUND, CONDITION, omissions, span_of, with_conditions
 from cep.rules.terms import Comparison, Condition
-from cep.testing.edits import Edit, condition_text, edits, with_bound
 from cep.testing.rule_files import RuleTestFile
 from cep.testing.runs import Outcome, Prepared, Programs
 
-RULE, CONDITION, ABSENCE, BOUND, FLUENT, ALERT = "rule", "condition", "absence", "bound", "fluent", "alert"
+RULE, FLUENT, ALERT = "rule", "fluent", "alert"
 LACKING = {
     RULE: ("derived nothing", ""),
     CONDITION: ("was never true", "was never false"),
@@ -143,7 +139,7 @@ def _probed(prepared: Prepared) -> tuple[CompiledProgram, list[_Probe]]:
         whole = copied(rule, rule.body, f"probe {number}")
         assert whole is not None, "the rule itself is one"
         probes.append(_Probe(RULE, rule.label or rule.event, rule.span, whole))
-        for place, (body, span, told) in enumerate(edits(rule.body, _without)):
+        for place, (body, span, told) in enumerate(omissions(rule.body)):
             kind, _, text = told.partition(" ")
             without = copied(rule, body, f"probe {number} without {place}")
             alone = none = None
@@ -153,50 +149,18 @@ def _probed(prepared: Prepared) -> tuple[CompiledProgram, list[_Probe]]:
     return compiled_rules(read, read.tree, merged, options), probes
 
 
-def _without(value: Any, bound: int | None) -> Iterator[Edit]:
-    """Yield a pattern without a condition, an absence or a bound."""
-    match value:
-        case SelectPattern():
-            for place, condition in enumerate(value.conditions):
-                rest = (*value.conditions[:place], *value.conditions[place + 1 :])
-                body = replace(value, conditions=rest) if rest else value.pattern
-                yield body, _span(condition, value.span), f"{CONDITION} {condition_text(condition)}"
-        case Pair() if value.absent is not None:
-            yield replace(value, absent=None), value.span, f"{ABSENCE} NOT"
-        case Unless():
-            yield value.left, value.span, f"{ABSENCE} UNLESS"
-    if isinstance(value, SelectPattern | Pair) and value.within not in (None, bound):
-        text = f"WITHIN {write_duration(value.within or 0)}"
-        yield with_bound(value, value.within, None), value.span, f"{BOUND} {text}"
-
-
 def _isolated(rule: Rule, span: Span, number: int, place: int, copied: Any) -> tuple[str | None, str | None]:
     """Return copies of a rule whose conditions are left out where they bind nothing: with the one at a span, and
     without it."""
 
     def kept(condition: Condition, one: bool) -> bool:
         binds = not isinstance(condition, Comparison) or condition.operator == "="
-        return binds or (one and _span(condition, NOWHERE) == span)
+        return binds or (one and span_of(condition, NOWHERE) == span)
 
-    bodies = [_only(rule.body, lambda condition, one=one: kept(condition, one)) for one in (True, False)]
+    bodies = [with_conditions(rule.body, lambda condition, one=one: kept(condition, one)) for one in (True, False)]
     names = [f"probe {number} alone {place}", f"probe {number} none {place}"]
     alone, none = (copied(rule, body, name) for body, name in zip(bodies, names))
     return (alone, none) if alone is not None and none is not None else (None, None)
-
-
-def _only(value: Any, keep: Any) -> Any:
-    """Return a pattern with some of its conditions."""
-    if isinstance(value, SelectPattern):
-        rest = tuple(each for each in value.conditions if keep(each))
-        inner = _only(value.pattern, keep)
-        return replace(value, pattern=inner, conditions=rest) if rest else inner
-    if isinstance(value, Pair):
-        return replace(value, left=_only(value.left, keep), right=_only(value.right, keep))
-    return value
-
-
-def _span(condition: Condition, other: Span) -> Span:
-    return getattr(condition, "span", other)
 
 
 def coverage_lines(items: Sequence[CoverageItem], source: Source) -> Iterator[str]:

@@ -9,22 +9,13 @@ from typing import Any
 
 from cep.compile import CompiledProgram, ReadProgram, compiled_rules, lowered
 from cep.core.errors import NOWHERE, CepError, Span
-from cep.core.literals import write_duration
-from cep.operators.aggregate import Window
-from cep.operators.pair import Pair
-from cep.operators.unless import Unless
-from cep.operators.where import SelectPattern
 from cep.plan.algebra import Rule, Rules
-from cep.rules.printing import print_condition, print_expression
-from cep.rules.terms import Comparison, Condition, Constant, PolicyChoice, Variable
+from cep.rule_changes import mutations
 from cep.testing.checks import Checker
-from cep.testing.edits import Edit, condition_text, edits, with_bound
 from cep.testing.rule_files import RuleTest, RuleTestFile
 from cep.testing.runs import Outcome, Prepared, Programs
 from cep.variants import Variants, compiled_together
 
-NEIGHBOURS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "=": "!=", "!=": "="}
-POLICIES = {"unrestricted": "recent", "recent": "chronological", "chronological": "recent"}
 AT_ONCE = 200
 """How many mutants run in one pass."""
 
@@ -137,82 +128,10 @@ def _own(together: Outcome, variants: Variants, number: int) -> Outcome:
 def mutants_of(rules: Rules) -> Iterator[Mutant]:
     """Yield the mutants of lowered rules, in the order of the program."""
     for place, rule in enumerate(rules.rules):
-        for body, span, change in edits(rule.body, _changes):
+        for body, span, change in mutations(rule.body):
             if span == NOWHERE:  # nobody wrote it
                 continue
             other = replace(rule, body=body)
             yield Mutant(
                 rule, span, change, replace(rules, rules=(*rules.rules[:place], other, *rules.rules[place + 1 :]))
             )
-
-
-def _changes(value: Any, bound: int | None) -> Iterator[Edit]:
-    yield from _own_changes(value)
-    if isinstance(value, SelectPattern | Pair) and value.within not in (None, bound):
-        for ticks, told in (*_durations(value.within or 0), (None, "without")):
-            text = f"{told} WITHIN {write_duration(value.within or 0)}"
-            yield with_bound(value, value.within, ticks), value.span, text
-
-
-def _own_changes(value: Any) -> Iterator[Edit]:
-    match value:
-        case Comparison(operator, _, _):
-            other = replace(value, operator=NEIGHBOURS[operator])
-            if not (operator == "=" and _binds(value)):
-                yield other, value.span, f"`{print_condition(value)}` as `{print_condition(other)}`"
-        case Constant(int() | float() as number, "int" | "float"):
-            moved = replace(value, value=_moved(number))
-            yield moved, value.span, f"`{print_expression(value)}` as `{print_expression(moved)}`"
-        case SelectPattern():
-            for place, condition in enumerate(value.conditions):
-                rest = (*value.conditions[:place], *value.conditions[place + 1 :])
-                body = replace(value, conditions=rest) if rest else value.pattern
-                yield body, _span(condition, value.span), f"without `{condition_text(condition)}`"
-        case Pair():
-            yield from _pair_changes(value)
-        case Unless():
-            yield value.left, value.span, "without UNLESS"
-            for ticks, told in _durations(value.duration):
-                text = f"{told} WITHIN {write_duration(value.duration)} of UNLESS"
-                yield replace(value, duration=ticks), value.span, text
-        case Window() if value.duration is not None:
-            for ticks, told in _durations(value.duration or 0):
-                text = f"{told} the window of {write_duration(value.duration or 0)}"
-                yield replace(value, duration=ticks), value.span, text
-
-
-def _pair_changes(value: Pair) -> Iterator[Edit]:
-    if value.relation == "SEQ":
-        yield replace(value, relation="AND", gap=None), value.span, "SEQ as AND"
-    if value.absent is not None:
-        yield replace(value, absent=None), value.span, "without NOT"
-    name = POLICIES[value.policy.name]
-    yield replace(value, policy=PolicyChoice(name)), value.span, f"policy {value.policy.name} as {name}"
-    left, right = (set(side.properties().binds) for side in (value.left, value.right))
-    for name in sorted(left & right):
-        if not name.startswith("_"):
-            split = value.right.renamed({name: f"{name}_apart"})
-            yield replace(value, right=split), value.span, f"`{name}` of both sides as two variables"
-
-
-def _durations(ticks: int) -> tuple[tuple[int, str], ...]:
-    """Return the neighbours of a duration, each with what is said of it."""
-    found = ((ticks - 1, "a tick less than"), (ticks + 1, "a tick more than"), (ticks // 2, "half of"))
-    return tuple((each, told) for each, told in found if 0 < each != ticks)
-
-
-def _moved(number: float) -> float:
-    """Return a number larger by one in its last decimal."""
-    if isinstance(number, int):
-        return number + 1
-    decimals = len(repr(number).partition(".")[2]) if "e" not in repr(number) else 1
-    return round(number + 10.0**-decimals, decimals)
-
-
-def _binds(comparison: Comparison) -> bool:
-    """Return True if an equation may give a variable its value."""
-    return isinstance(comparison.left, Variable) or isinstance(comparison.right, Variable)
-
-
-def _span(condition: Condition, other: Span) -> Span:
-    return getattr(condition, "span", other)

@@ -1,0 +1,178 @@
+"""Changes of lowered rules, one at a time: what mutants and coverage are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from cep.core.errors import Span
+from cep.core.literals import write_duration
+from cep.operators.aggregate import Window
+from cep.operators.pair import Pair
+from cep.operators.unless import Unless
+from cep.operators.where import SelectPattern
+from cep.plan.pattern import Pattern
+from cep.rules.printing import print_condition, print_expression
+from cep.rules.terms import Comparison, Condition, Constant, PolicyChoice, Predicate, Variable, condition_variables
+
+NEIGHBOURS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "=": "!=", "!=": "="}
+POLICIES = {"unrestricted": "recent", "recent": "chronological", "chronological": "recent"}
+Edit = tuple[Any, Span, str]
+"""A changed value, the place of the change, and the change in words."""
+_WHOLE = ("span", "fluent", "label")
+"""Fields that are not changed inside."""
+
+
+def edits(value: Any, own: Callable[[Any, int | None], Iterator[Edit]], bound: int | None = None) -> Iterator[Edit]:
+    """Yield a value with each change that `own` makes of it, or of a part of it.
+
+    `own` is given a part and the WITHIN that the part was handed down (`bound`).
+    """
+    if isinstance(value, tuple):
+        for place, each in enumerate(value):
+            for other, span, change in edits(each, own, bound):
+                yield (*value[:place], other, *value[place + 1 :]), span, change
+        return
+    if not is_dataclass(value):
+        return
+    yield from own(value, bound)
+    bound = getattr(value, "within", None)
+    for each in fields(value):
+        if each.name not in _WHOLE:
+            for other, span, change in edits(getattr(value, each.name), own, bound):
+                yield replace(value, **{each.name: other}), span, change  # type: ignore[type-var]
+
+
+def with_bound(value: Any, old: int | None, new: int | None) -> Any:
+    """Return a pattern in which a bound is another, also in its parts, to which it was handed down."""
+    changes: dict[str, Any] = {}
+    for each in fields(value):
+        own = getattr(value, each.name)
+        if each.name == "within" and own == old:
+            changes[each.name] = new
+        elif isinstance(own, Pattern):
+            changes[each.name] = with_bound(own, old, new)
+    return replace(value, **changes)
+
+
+def condition_text(condition: Condition) -> str:
+    """Return a condition as it is written, a graph pattern by its variables."""
+    if isinstance(condition, Predicate) and condition.graph is not None:
+        return f"{{ ... }} of {', '.join(sorted(set(condition_variables(condition))))}"
+    return print_condition(condition)
+
+
+CONDITION, ABSENCE, BOUND = "condition", "absence", "bound"
+"""Kinds of parts that can be left out of a rule."""
+
+
+def mutations(body: Pattern) -> Iterator[Edit]:
+    """Yield the body of a rule with one small change each."""
+    return edits(body, _changes)
+
+
+def omissions(body: Pattern) -> Iterator[Edit]:
+    """Yield the body of a rule without one of its parts each, and the part as its kind and its text."""
+    return edits(body, _without)
+
+
+def _changes(value: Any, bound: int | None) -> Iterator[Edit]:
+    yield from _own_changes(value)
+    if isinstance(value, SelectPattern | Pair) and value.within not in (None, bound):
+        for ticks, told in (*_durations(value.within or 0), (None, "without")):
+            text = f"{told} WITHIN {write_duration(value.within or 0)}"
+            yield with_bound(value, value.within, ticks), value.span, text
+
+
+def _own_changes(value: Any) -> Iterator[Edit]:
+    match value:
+        case Comparison(operator, _, _):
+            other = replace(value, operator=NEIGHBOURS[operator])
+            if not (operator == "=" and _binds(value)):
+                yield other, value.span, f"`{print_condition(value)}` as `{print_condition(other)}`"
+        case Constant(int() | float() as number, "int" | "float"):
+            moved = replace(value, value=_moved(number))
+            yield moved, value.span, f"`{print_expression(value)}` as `{print_expression(moved)}`"
+        case SelectPattern():
+            for place, condition in enumerate(value.conditions):
+                rest = (*value.conditions[:place], *value.conditions[place + 1 :])
+                body = replace(value, conditions=rest) if rest else value.pattern
+                yield body, span_of(condition, value.span), f"without `{condition_text(condition)}`"
+        case Pair():
+            yield from _pair_changes(value)
+        case Unless():
+            yield value.left, value.span, "without UNLESS"
+            for ticks, told in _durations(value.duration):
+                text = f"{told} WITHIN {write_duration(value.duration)} of UNLESS"
+                yield replace(value, duration=ticks), value.span, text
+        case Window() if value.duration is not None:
+            for ticks, told in _durations(value.duration or 0):
+                text = f"{told} the window of {write_duration(value.duration or 0)}"
+                yield replace(value, duration=ticks), value.span, text
+
+
+def _pair_changes(value: Pair) -> Iterator[Edit]:
+    if value.relation == "SEQ":
+        yield replace(value, relation="AND", gap=None), value.span, "SEQ as AND"
+    if value.absent is not None:
+        yield replace(value, absent=None), value.span, "without NOT"
+    name = POLICIES[value.policy.name]
+    yield replace(value, policy=PolicyChoice(name)), value.span, f"policy {value.policy.name} as {name}"
+    left, right = (set(side.properties().binds) for side in (value.left, value.right))
+    for name in sorted(left & right):
+        if not name.startswith("_"):
+            split = value.right.renamed({name: f"{name}_apart"})
+            yield replace(value, right=split), value.span, f"`{name}` of both sides as two variables"
+
+
+def _durations(ticks: int) -> tuple[tuple[int, str], ...]:
+    """Return the neighbours of a duration, each with what is said of it."""
+    found = ((ticks - 1, "a tick less than"), (ticks + 1, "a tick more than"), (ticks // 2, "half of"))
+    return tuple((each, told) for each, told in found if 0 < each != ticks)
+
+
+def _moved(number: float) -> float:
+    """Return a number larger by one in its last decimal."""
+    if isinstance(number, int):
+        return number + 1
+    decimals = len(repr(number).partition(".")[2]) if "e" not in repr(number) else 1
+    return round(number + 10.0**-decimals, decimals)
+
+
+def _binds(comparison: Comparison) -> bool:
+    """Return True if an equation may give a variable its value."""
+    return isinstance(comparison.left, Variable) or isinstance(comparison.right, Variable)
+
+
+def span_of(condition: Condition, other: Span) -> Span:
+    """Return the place of a condition, of one that has none another."""
+    return getattr(condition, "span", other)
+
+
+def _without(value: Any, bound: int | None) -> Iterator[Edit]:
+    """Yield a pattern without a condition, an absence or a bound."""
+    match value:
+        case SelectPattern():
+            for place, condition in enumerate(value.conditions):
+                rest = (*value.conditions[:place], *value.conditions[place + 1 :])
+                body = replace(value, conditions=rest) if rest else value.pattern
+                yield body, span_of(condition, value.span), f"{CONDITION} {condition_text(condition)}"
+        case Pair() if value.absent is not None:
+            yield replace(value, absent=None), value.span, f"{ABSENCE} NOT"
+        case Unless():
+            yield value.left, value.span, f"{ABSENCE} UNLESS"
+    if isinstance(value, SelectPattern | Pair) and value.within not in (None, bound):
+        text = f"WITHIN {write_duration(value.within or 0)}"
+        yield with_bound(value, value.within, None), value.span, f"{BOUND} {text}"
+
+
+def with_conditions(value: Any, keep: Any) -> Any:
+    """Return a pattern with some of its conditions."""
+    if isinstance(value, SelectPattern):
+        rest = tuple(each for each in value.conditions if keep(each))
+        inner = with_conditions(value.pattern, keep)
+        return replace(value, pattern=inner, conditions=rest) if rest else inner
+    if isinstance(value, Pair):
+        return replace(value, left=with_conditions(value.left, keep), right=with_conditions(value.right, keep))
+    return value
