@@ -12,7 +12,7 @@ from cep.compile import compile
 from cep.engine import Engine
 from cep.plan.partition import partition
 from cep.runtime.buckets import bucket_of, deal_by
-from cep.runtime.key_groups import GROUPS, deal_groups, redeal
+from cep.runtime.state_by_key import GROUPS, deal_groups, redeal
 
 TEXT = """event a(id: int, x: int) TIME time.
 event b(id: int, x: int) TIME time.

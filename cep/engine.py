@@ -19,7 +19,6 @@ from cep.core.relation import Table, concat
 from cep.core.time import END_OF_TIME, Frontier
 from cep.events import Event, Held, Value, types_of
 from cep.runtime.admission import EventBatch, as_declared, receive
-from cep.runtime.atomic_step import wholly
 from cep.runtime.change_admission import go_on, receive_changes
 from cep.runtime.decode import to_events
 from cep.runtime.encode import RefusedRow
@@ -28,7 +27,7 @@ from cep.runtime.held import held_of
 from cep.runtime.knowledge_source import KnowledgeSource
 from cep.runtime.options import EngineKeywords, EngineOptions
 from cep.runtime.output import Frames as Frames
-from cep.runtime.stepping import step, step_slices, update
+from cep.runtime.stepping import step, step_slices, update, wholly
 from cep.runtime.time_slices import TimeSlice, time_slices
 from cep.stateful import StatefulEngine
 

@@ -25,13 +25,12 @@ from cep.rules.alert import Alert
 from cep.rules.conditions.relations import Relation, RelationInfo
 from cep.rules.terms import Graph
 from cep.runtime import prior_state
-from cep.runtime.counts import Count
+from cep.runtime.buckets import KeyShares
 from cep.runtime.decode import frames
 from cep.runtime.fingerprint import Fingerprints
 from cep.runtime.fluent_records import inputs_of
-from cep.runtime.history import OccurrenceHistory
+from cep.runtime.history import OccurrenceHistory, StageHistory
 from cep.runtime.key_clocks import KeyClocks
-from cep.runtime.key_shares import KeyShares
 from cep.runtime.knowledge_changes import KnowledgeChanges
 from cep.runtime.machine import Machine
 from cep.runtime.memory import keep_freed
@@ -40,10 +39,9 @@ from cep.runtime.output import EngineOutput
 from cep.runtime.parts import EngineParts
 from cep.runtime.reorder_buffer import ReorderBuffer
 from cep.runtime.revision.revision import Revision
-from cep.runtime.revision.revision_stats import RevisionStats
-from cep.runtime.revision.revision_window import RevisionWindow
-from cep.runtime.revision.row_changes import RowChanges
-from cep.runtime.stage_history import StageHistory
+from cep.runtime.revision.row_window import RowChanges
+from cep.runtime.revision.stretch import RevisionWindow
+from cep.runtime.run_stats import Count, RevisionStats
 
 
 def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:

@@ -12,14 +12,14 @@ from cep.compile import CompiledProgram
 from cep.core.errors import CepError
 from cep.engine_view import EngineView, assemble
 from cep.runtime import engine_state, snapshot, stepping
-from cep.runtime.atomic_step import wholly
+from cep.runtime.history import StageHistory
 from cep.runtime.keyed_stage import KeyedStage, KeySelection
 from cep.runtime.options import EngineOptions
 from cep.runtime.prior_state import SnapshotParts
-from cep.runtime.revision.carried_window import begin_window
-from cep.runtime.segments import Fetch, SegmentBook, SegmentedState
-from cep.runtime.stage_history import StageHistory
+from cep.runtime.revision.window_snapshot import begin_window
+from cep.runtime.snapshot import Fetch, SegmentBook, SegmentedState
 from cep.runtime.state_by_key import StateByKey
+from cep.runtime.stepping import wholly
 
 
 class StatefulEngine(EngineView):

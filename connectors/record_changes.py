@@ -11,7 +11,7 @@ from cep.core.relation import Table, rows
 from cep.engine import Engine
 from cep.runtime.decode import table_frame
 from cep.runtime.fluent_records import tables_of
-from cep.runtime.revision.row_changes import RowChanges
+from cep.runtime.revision.row_window import RowChanges
 
 Frames = dict[str, pl.DataFrame]
 

@@ -12,9 +12,8 @@ from cep.core.identity import ID, identified
 from cep.core.schema import ARRIVAL, CHANGE, Schema
 from cep.core.time import BEGINNING
 from cep.engine import Engine
-from cep.runtime.counts import Count
 from cep.runtime.history import BECAUSE, CONSTITUENTS
-from cep.runtime.run_stats import RunStats
+from cep.runtime.run_stats import Count, RunStats
 from connectors.batch import Batch
 from connectors.late_input import Told, told_of, unknown
 from connectors.record_changes import RecordChanges

@@ -10,8 +10,7 @@ from cep.events import Value
 from cep.language.dialects.lars.answer_set_rules import ASKED, SplitProgram, split
 from cep.language.dialects.lars.ast import LarsProgram
 from cep.language.dialects.lars.reader import read
-from cep.operators.goals.fluents.answer_set_grounding import Derived, Fact, SolverLimits
-from cep.operators.goals.fluents.answer_set_solver import AnswerSetSolver
+from cep.operators.goals.fluents.answer_set_solver import AnswerSetSolver, Derived, Fact, SolverLimits
 from cep.rules.answer_set_rules import AnswerSetRules
 from cep.rules.terms import Comparison
 from tests.reference_lars import (

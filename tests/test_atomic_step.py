@@ -13,7 +13,7 @@ from cep.core.time import Frontier
 from cep.engine import Engine
 from cep.events import Event
 from cep.operators.goals.keys import Keys
-from cep.operators.goals.pairs import absence, join, unless
+from cep.operators.goals.pairs import join, pairing, unless
 from cep.operators.goals.pairs.join import JoinGoal
 from cep.operators.goals.pairs.unless import AbsenceDeadline
 from cep.operators.goals.windows.sliding_aggregate import SlidingAggregate
@@ -101,7 +101,7 @@ def test_what_is_refused_breaks_nothing() -> None:
 
 @pytest.mark.parametrize(
     "place, name",
-    [*((place, name) for place in (absence, unless) for name in ("kept", "renumber", "relink")), (Keys, "of")],
+    [*((place, name) for place in (pairing, unless) for name in ("kept", "renumber", "relink")), (Keys, "of")],
 )
 def test_copies_take_the_place_of_what_they_are_of_at_once(
     place: Any, name: str, monkeypatch: pytest.MonkeyPatch
@@ -114,7 +114,7 @@ def test_copies_take_the_place_of_what_they_are_of_at_once(
     def fails(*given: Any) -> Any:
         raise KeyboardInterrupt
 
-    kinds = {absence: JoinGoal, unless: AbsenceDeadline, Keys: SlidingAggregate}
+    kinds = {pairing: JoinGoal, unless: AbsenceDeadline, Keys: SlidingAggregate}
     goals = [goal for _, goal in engine._machine.goals() if isinstance(goal, kinds[place])]
     assert goals
     monkeypatch.setattr(place, name, fails)

@@ -24,7 +24,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from cep.app.meter import Meter, charts
 from cep.app.metrics import serving
 from cep.engine import Engine
-from cep.runtime.key_shares import KeyShares
+from cep.runtime.buckets import KeyShares
 from connectors.feeds.metrics import ProgramMetrics
 from tests import spark_runs
 from tests.fake_kubernetes import kubernetes

@@ -16,7 +16,7 @@ from cep.core.schema import Attribute, Schema
 from cep.engine import Engine, detect
 from cep.plan.partition import Stage, partition
 from cep.runtime.buckets import deal, row_hashes
-from cep.runtime.key_groups import (
+from cep.runtime.state_by_key import (
     GROUPS,
     deal_groups,
     first_group,

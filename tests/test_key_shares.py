@@ -18,11 +18,11 @@ from cep.compile import CompileOptions, compiled
 from cep.core.schema import Attribute, Schema
 from cep.engine import Engine
 from cep.plan.partition import Stage
-from cep.runtime.key_groups import deal_groups
-from cep.runtime.key_shares import PART, KeyCounter, KeyShares, merged, slowdown
+from cep.runtime.buckets import PART, KeyCounter, KeyShares, merged, slowdown
 from cep.runtime.options import EngineOptions
 from cep.runtime.report import Report
 from cep.runtime.run_stats import RunStats
+from cep.runtime.state_by_key import deal_groups
 from cep.workers.partitioned_engine import PartitionedEngine
 from tests.local_workers import LocalWorkers
 from tests.long import examples

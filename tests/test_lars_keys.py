@@ -9,8 +9,7 @@ import pytest
 
 from cep.events import Value
 from cep.language.dialects.lars.answer_set_rules import SplitProgram, split
-from cep.operators.goals.fluents.answer_set_grounding import Derived, Fact, Found, Grounding, SolverLimits
-from cep.operators.goals.fluents.answer_set_solver import AnswerSetSolver
+from cep.operators.goals.fluents.answer_set_solver import AnswerSetSolver, Derived, Fact, Found, Grounding, SolverLimits
 from cep.rules.answer_set_rules import AnswerSetKeys
 from tests.lars_answer_sets import calculator, program_of, solver_of, writer
 from tests.long import seeds

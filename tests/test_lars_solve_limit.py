@@ -14,7 +14,7 @@ from cep.command import app
 from cep.compile import CompileOptions, compiled
 from cep.core.logs import RunWarning
 from cep.engine import Engine
-from cep.operators.goals.fluents.answer_set_grounding import Derived, Found, Grounding
+from cep.operators.goals.fluents.answer_set_solver import Derived, Found, Grounding
 from cep.runtime.options import EngineOptions
 from cep.workers.partitioned_engine import PartitionedEngine
 from tests.local_workers import LocalWorkers

@@ -9,9 +9,13 @@ from cep.core.fluents import BEGINS, BEGINS_AT, ENDS, ENDS_AT
 from cep.core.relation import END, FIRST, START, Table
 from cep.core.time import Frontier
 from cep.core.values import MISSING
-from cep.operators.goals.fluents.conjunction import ConjunctionGoal
-from cep.operators.goals.fluents.conjunction_stretches import ConjunctionSpec, Side
-from cep.operators.goals.fluents.matched import MatchedConjunctionGoal, matches
+from cep.operators.goals.fluents.conjunction import (
+    ConjunctionGoal,
+    ConjunctionSpec,
+    MatchedConjunctionGoal,
+    Side,
+    matches,
+)
 
 TIMES = 60
 

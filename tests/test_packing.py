@@ -16,8 +16,8 @@ import pytest
 from cep.core.schema import ARRIVAL, Attribute, Schema
 from cep.events import Iri
 from cep.plan.partition import Stage
-from cep.runtime.key_groups import deal_groups
-from cep.runtime.key_shares import KeyCounter
+from cep.runtime.buckets import KeyCounter
+from cep.runtime.state_by_key import deal_groups
 from cep.workers import shared_memory
 from cep.workers.dealing import deal_packed
 from cep.workers.merging import in_order

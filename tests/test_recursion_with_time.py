@@ -9,7 +9,7 @@ import pytest
 from cep.engine import Engine, holds
 from cep.events import Event
 from cep.runtime.held import held_of
-from cep.runtime.interval_rounds import IntervalRounds
+from cep.runtime.lagged import IntervalRounds
 from tests.long import seeds
 
 DECLARED = """event add(a: int, b: int) TIME t.

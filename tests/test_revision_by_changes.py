@@ -17,8 +17,7 @@ from cep.engine import Engine
 from cep.events import Event
 from cep.operators.goals.fluents.holding_reviser import HoldingReviser
 from cep.operators.goals.fluents.inertia_reviser import InertiaReviser
-from cep.operators.goals.keyed_changes import COMES, GOES, KEY, ROW, TIMES, changes_of, words_of
-from cep.operators.goals.keyed_rows import KeyedRows
+from cep.operators.goals.keyed_rows import COMES, GOES, KEY, ROW, TIMES, KeyedRows, changes_of, words_of
 from cep.runtime.revision import incremental
 from cep.runtime.revision.incremental import Incremental
 from tests.long import seeds

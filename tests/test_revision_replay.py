@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from cep.engine import Engine
-from cep.runtime.revision.stage_replay import StageReplay
+from cep.runtime.revision.going_back import StageReplay
 
 PROGRAM = """
 event a(k: int).

@@ -14,7 +14,7 @@ from cep.engine import Engine
 from cep.events import Event
 from cep.runtime.revision import incremental
 from cep.runtime.revision.incremental import Incremental
-from cep.runtime.revision.rerun import BoundedRerun, Rerun, RerunFromStretches
+from cep.runtime.revision.region import BoundedRerun, Rerun, RerunFromStretches
 from tests.keyed_programs import keyed
 from tests.long import seeds
 from tests.programs import contest, iteration, program, window

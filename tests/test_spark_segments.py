@@ -12,7 +12,7 @@ from cep.core.errors import CepError
 from cep.core.schema import CHANGE, Attribute, Schema
 from cep.engine import Engine
 from cep.events import Event
-from cep.runtime.segments import SegmentedState
+from cep.runtime.snapshot import SegmentedState
 
 pytest.importorskip("pyspark")
 

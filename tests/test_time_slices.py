@@ -10,7 +10,7 @@ import pytest
 
 from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.runtime import input_slices
+from cep.runtime import machine
 from cep.runtime.time_slices import time_slices
 
 PROGRAM = """\
@@ -58,7 +58,7 @@ def test_slices_give_what_a_whole_push_gives(lateness: int | None, monkeypatch: 
     first, second = tables(400, 1), tables(300, 2)
     later = {name: frame.with_columns(pl.col("^start|end$") + 100_000_000) for name, frame in second.items()}
     whole = come_of([first, later], lateness=lateness)
-    monkeypatch.setattr(input_slices, "SLICE", 32)
+    monkeypatch.setattr(machine, "SLICE", 32)
     engine = Engine.from_text(PROGRAM, lateness=lateness)
     assert (len(time_slices(engine._parts, first)) > 5) == (lateness in (0, 3_000_000))
     sliced = come_of([first, later], lateness=lateness)
@@ -80,7 +80,7 @@ def test_what_is_not_plainly_sorted_is_taken_whole(spoil: str, monkeypatch: pyte
         batch["b"] = batch["b"].drop("name")
     else:
         batch["c"] = batch["a"]
-    monkeypatch.setattr(input_slices, "SLICE", 32)
+    monkeypatch.setattr(machine, "SLICE", 32)
     engine = Engine.from_text(PROGRAM)
     assert not time_slices(engine._parts, batch)
     if spoil in ("column", "unknown"):
@@ -93,7 +93,7 @@ def test_what_is_not_plainly_sorted_is_taken_whole(spoil: str, monkeypatch: pyte
 
 def test_a_slice_too_far_in_time_is_refused_and_moves_no_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = {"a": pl.DataFrame({"start": [*range(100), *[2**61] * 100], "id": 1, "x": 2})}
-    monkeypatch.setattr(input_slices, "SLICE", 32)
+    monkeypatch.setattr(machine, "SLICE", 32)
     engine = Engine.from_text(PROGRAM)
     assert len(time_slices(engine._parts, batch)) > 3
     engine.push(batch)

@@ -24,7 +24,7 @@ from cep.events import Event
 from cep.operators.goals.windows import ordered_multiset
 from cep.operators.goals.windows.order_labels import Labels
 from cep.operators.goals.windows.ordered_multiset import NODE, SHARED, SPLITS
-from cep.operators.goals.windows.window_bounds import bounds_of
+from cep.operators.goals.windows.sliding_aggregate import bounds_of
 from cep.plan.explain import explain
 from cep.rules.window_forms import DAY, MONDAY, WEEK, Over
 from tests.long import examples

@@ -83,8 +83,7 @@ def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) ->
 
     from cep.app.meter import charts
     from cep.app.watch import Watch
-    from cep.runtime.revision.revision_stats import RevisionStats
-    from cep.runtime.run_stats import RunStats
+    from cep.runtime.run_stats import RevisionStats, RunStats
     from cep.spark import job
     from cep.spark.driver import query as queries
     from cep.spark.driver import session

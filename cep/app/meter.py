@@ -13,9 +13,9 @@ from cep.plan.order import PlanUnit, reads
 from cep.plan.partition import Stage
 from cep.plan.plan import Plan
 from cep.plan.staged import needed, staged
-from cep.runtime.key_shares import KeyShares, merged
+from cep.runtime.buckets import KeyShares, merged
 from cep.runtime.report import READING, Report
-from cep.runtime.revision.revision_stats import RevisionStats
+from cep.runtime.run_stats import RevisionStats
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from time import perf_counter
 from cep.app.meter import Chart, Meter
 from cep.app.progress import progress_display, readable_time
 from cep.core.logs import Log, objects
-from cep.runtime.key_shares import KeyShares, merged, slowdown
+from cep.runtime.buckets import KeyShares, merged, slowdown
 from cep.runtime.report import Report
 from cep.runtime.run_stats import RunStats, revised_numbers
 

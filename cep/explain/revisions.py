@@ -21,8 +21,7 @@ from cep.explain.occurrences import Occurrence
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import Ints
 from cep.runtime.decode import table_frame, values
-from cep.runtime.revision.row_changes import RowChanges
-from cep.runtime.revision.row_window import RowWindow
+from cep.runtime.revision.row_window import RowChanges, RowWindow
 
 Tables = dict[str, pl.DataFrame]
 

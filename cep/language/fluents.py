@@ -37,7 +37,7 @@ from cep.language.syntax import ast
 from cep.operators.event import Atom
 from cep.operators.holding import ANY, KIND, HoldingPattern
 from cep.operators.inertia import InertiaPattern
-from cep.operators.time_point import Point
+from cep.operators.ticks import Point
 from cep.operators.where import SelectPattern
 from cep.plan.algebra import Rule
 from cep.plan.pattern import FluentDeadline, Pattern

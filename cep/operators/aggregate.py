@@ -156,7 +156,7 @@ class Window(Pattern):
             for first, last in zip([0, *breaks], [*breaks, len(ends)]):
                 yield slice(first, last), None, ends[last - 1] + over.length
         else:
-            from cep.operators.goals.windows.window_bounds import bounds_of
+            from cep.operators.goals.windows.sliding_aggregate import bounds_of
 
             starts, lasts = bounds_of(over)(np.array(ends, np.int64))
             for start, now in dict.fromkeys(zip(starts.tolist(), lasts.tolist())):

@@ -218,6 +218,6 @@ class Conjunction(Node):
         ]
 
     def goal(self, builder: GoalBuilder, number: int) -> Goal:
-        from cep.operators.goals.fluents.matched import conjunction_of
+        from cep.operators.goals.fluents.conjunction import conjunction_of
 
         return conjunction_of(self, builder, number)

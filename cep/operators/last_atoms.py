@@ -10,7 +10,7 @@ from cep.core.errors import NOWHERE, Span
 from cep.operators.event import Atom
 from cep.operators.holding import KIND
 from cep.operators.supports import FormulaAtom, kept
-from cep.operators.tick_atoms import TickAtoms
+from cep.operators.ticks import TickAtoms
 from cep.operators.where import decided
 from cep.plan.formula import UNARY, FluentLateness, Formula, Lowering, Names, OverSeveral
 from cep.plan.node import Meeting, Node, NodeProperties

@@ -11,8 +11,8 @@ from cep.core.relation import Table, empty, rows
 from cep.core.time import Frontier
 from cep.operators import pair
 from cep.operators.event import Scan
-from cep.operators.goals.coded_columns import codes_of
 from cep.operators.goals.contract import Goal, Takes
+from cep.operators.goals.heads import codes_of
 from cep.operators.goals.pairs.bytecode import LEFT, Code, compile_stack
 from cep.operators.goals.pairs.join_spec import JoinSpec, places_of, spec_of
 from cep.operators.goals.pairs.linear_recursion import LinearRecursion

@@ -22,7 +22,7 @@ from cep.runtime.encode import RefusedRow
 from cep.runtime.parts import EngineParts
 from cep.runtime.revision.input_changes import UNKNOWN, input_changes
 from cep.runtime.revision.revision import Revision
-from cep.runtime.revision.row_changes import RowChanges
+from cep.runtime.revision.row_window import RowChanges
 
 
 @dataclass(slots=True)

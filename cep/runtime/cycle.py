@@ -3,7 +3,7 @@
 step:  what comes in between two watermarks -> what every goal of the cycle gives
 
 Some edges of a cycle feed back. What comes back at the same time is found in rounds within a piece, of rows
-(`cep.runtime.row_rounds`) or of intervals (`cep.runtime.interval_rounds`). Readers get what comes back later when the
+(`cep.runtime.instants`) or of intervals (`cep.runtime.lagged`). Readers get what comes back later when the
 piece is done, so the least of these delays says how long a piece may be.
 """
 
@@ -27,8 +27,8 @@ from cep.plan.order import PlanUnit
 from cep.runtime.machine_part import GivenTables, GoalByGoal, SingleGoal
 
 if TYPE_CHECKING:
-    from cep.runtime.interval_rounds import IntervalRounds
-    from cep.runtime.row_rounds import RowRounds
+    from cep.runtime.instants import RowRounds
+    from cep.runtime.lagged import IntervalRounds
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,9 @@ from cep.plan.node import NodeProperties
 from cep.plan.order import Group, PlanUnit, by_stretches
 from cep.plan.plan import Plan
 from cep.runtime.cycle import Cycle, CycleGoals, Later, Whole
-from cep.runtime.instants import Instants
-from cep.runtime.interval_rounds import FormulaCycle, IntervalRounds
-from cep.runtime.lagged import FluentsOfCycle, HeldOutside, Lagged
+from cep.runtime.instants import Instants, RowRounds
+from cep.runtime.lagged import FluentsOfCycle, FormulaCycle, HeldOutside, IntervalRounds, Lagged
 from cep.runtime.machine_part import SingleGoal
-from cep.runtime.row_rounds import RowRounds
 
 Held = Callable[[Table, int, int], Table]
 

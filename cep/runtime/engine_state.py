@@ -20,8 +20,8 @@ from cep.runtime import prior_state, snapshot
 from cep.runtime.parts import EngineParts, coded
 from cep.runtime.prior_state import SnapshotParts
 from cep.runtime.revision import window_segments, window_snapshot
-from cep.runtime.revision.carried_window import begin_window, resize
-from cep.runtime.segments import Fetch, SegmentBook, SegmentedState
+from cep.runtime.revision.window_snapshot import begin_window, resize
+from cep.runtime.snapshot import Fetch, SegmentBook, SegmentedState
 from cep.runtime.state_by_key import recode, translation
 
 

@@ -3,20 +3,425 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
+import polars as pl
 import pyarrow as pa
 
 from cep.core.errors import CepError
+from cep.core.relation import Column
 from cep.core.schema import CODED
-from cep.core.values import MISSING, Ints
-from cep.rules.static.materialized import ALWAYS, NEVER
-from cep.runtime.knowledge_past import KnowledgePast
-from cep.runtime.knowledge_source import KnowledgeSource
-from cep.runtime.knowledge_tables import refitted
-from cep.runtime.prepared_change import PastChange, PreparedChange, TimedTable
+from cep.core.values import MISSING, Areas, Ints, Pool
+from cep.plan.algebra import Rules, Triples
+from cep.rules.conditions.relations import Relation
+from cep.rules.expressions.typed import a
+from cep.rules.static.datalog import Statics
+from cep.rules.static.maintained import Edit, Maintained, edit_between
+from cep.rules.static.materialized import ALWAYS, NEVER, CountedColumns, MaterializedRelation, words
+from cep.runtime.knowledge_source import Answers, KnowledgeSource, ProgramKnowledge, pattern_answers, relation
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedChange:
+    """A change, and what there is from its time on: tables by predicate, the predicates offered besides, areas.
+    `edits`: of further tables the rows that go and those that come."""
+
+    time: int
+    change: bytes
+    tables: Mapping[str, CountedColumns]
+    offers: Mapping[str, Relation]
+    areas: Areas | None
+    edits: Mapping[str, tuple[CountedColumns, CountedColumns]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class PastChange:
+    """A change whose time has come; the first of several is the sum of all before it. `whole`: what there was from its
+    time on, once that has been asked for."""
+
+    time: int
+    change: bytes
+    whole: PreparedChange | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimedTable:
+    """A table's rows, each with from when until when it holds. Equal rows lie apart in time."""
+
+    columns: tuple[Column, ...]
+    since: Ints
+    until: Ints
+
+    def at(self, time: int) -> CountedColumns:
+        """The rows that hold at a time."""
+        there = np.flatnonzero((self.since <= time) & (time < self.until))
+        return tuple(column[there] for column in self.columns), len(there)
+
+
+class KnowledgeTables:
+    """The tables as they are after the last change that was taken, of which the next one is the difference.
+
+    Types of tables stay what they were when the program was read. After the first change the rows of static rules come
+    in the order of their values, so that it does not matter by which changes they came there.
+    """
+
+    def __init__(
+        self, rules: Rules, known: ProgramKnowledge, statics: Statics, facts: Mapping[str, pl.DataFrame], pool: Pool
+    ) -> None:
+        self.rules, self.known, self.statics, self.facts, self.pool = rules, known, statics, facts, pool
+        self.forget()
+
+    def forget(self) -> None:
+        """The next change is of another state than the last."""
+        self._follows = False
+        self._maintained: Maintained | None = None
+        self._whole: dict[str, tuple[Answers, CountedColumns]] = {}  # of what was last asked anew
+        self._offers: Mapping[str, Relation] = {}
+        self._areas: Areas | None = None
+
+    def moment(self, time: int, change: bytes, background: KnowledgeSource) -> PreparedChange:
+        """A change that the background has just taken. Raises CepError where a table cannot have its answers."""
+        areas, follows = background.areas(), self._follows
+        if not follows or areas != self._areas:
+            self._offers, self._areas = background.relations(self.pool), areas
+            follows = follows and not self.rules.statics
+        self._follows = False  # until all has gone well
+        if not follows:
+            made = self._anew(background)
+            edits: dict[str, Edit] = {}
+        else:
+            made, edits = self._differences(background)
+        self._follows = True
+        return PreparedChange(time, change, made, self._offers, areas, edits)
+
+    def whole(self, time: int, change: bytes, background: KnowledgeSource) -> PreparedChange:
+        """All tables in another state of the knowledge."""
+        made = KnowledgeTables(self.rules, self.known, self.statics, self.facts, self.pool)
+        return made.moment(time, change, background)
+
+    def codes(self) -> list[Ints]:
+        """The pool codes of tables that are kept here."""
+        if self._maintained is None:
+            return []
+        tables = (*self._maintained.tables.values(), *self._maintained.derived.values())
+        return [column for table in tables for column in table.codes()]
+
+    def _anew(self, background: KnowledgeSource) -> dict[str, CountedColumns]:
+        self._whole = {}
+        made = {name: self._query(name, background)[1] for name in self.rules.asked}
+        if self.rules.statics:
+            tables = {name: MaterializedRelation(name, self.known.tables[name].types) for name in made}
+            for name, table in tables.items():
+                table.add(*made[name])
+            relations = {name: relation(self.rules.asked[name], table) for name, table in tables.items()}
+            relations |= {name: each for name, each in self._offers.items() if name in self.known.offers}
+            maintained = self._closed(relations, tables)
+            for name, table in maintained.derived.items():
+                assert table.types == self.statics.relations[name].types, "what has no other types makes none"
+                made[name] = maintained.rows(name)
+            self._maintained = maintained
+        return made
+
+    def _closed(self, relations: Mapping[str, Relation], tables: Mapping[str, MaterializedRelation]) -> Maintained:
+        present, self.pool.areas = self.pool.areas, self._areas
+        try:
+            return Maintained(
+                self.rules.statics, self.facts, self.pool, self.rules.source, relations, tables, self.rules.declared
+            )
+        finally:
+            self.pool.areas = present
+
+    def _differences(self, background: KnowledgeSource) -> tuple[dict[str, CountedColumns], dict[str, Edit]]:
+        whole: dict[str, CountedColumns] = {}
+        edits: dict[str, Edit] = {}
+        for name in self.rules.asked:
+            found = self._difference(name, background)
+            if found is None:
+                before = self._whole.get(name)
+                answered, rows = self._query(name, background)
+                if before is None or (before[0] is not answered and not _equal(before[1], rows)):
+                    whole[name] = rows
+            elif found[0][1] or found[1][1]:
+                edits[name] = found
+                self._whole.pop(name, None)
+        maintained = self._maintained
+        if maintained is not None and (whole or edits):
+            edits |= {name: edit_between(maintained.tables[name], rows) for name, rows in whole.items()}
+            present, self.pool.areas = self.pool.areas, self._areas
+            try:
+                edits |= maintained.change(edits)
+            finally:
+                self.pool.areas = present
+            whole = {}
+        return whole, edits
+
+    def _difference(self, name: str, background: KnowledgeSource) -> Edit | None:
+        """What a change took from a table, and what it brought; None where its answers are to be asked for."""
+        found = background.difference(self.rules.asked[name], self.pool)
+        if found is None:
+            return None
+        fitted: list[CountedColumns] = []
+        for each in found:
+            columns: list[Column] = []
+            for column, type, wanted in zip(each.columns, each.types, self.known.tables[name].types):
+                same_type = refitted(column, type, wanted, self.pool)
+                if same_type is None:
+                    return None
+                columns.append(same_type)
+            fitted.append((columns, each.rows))
+        return fitted[0], fitted[1]
+
+    def _query(self, name: str, background: KnowledgeSource) -> tuple[Answers, CountedColumns]:
+        """All answers of a pattern, or triples, as the rows of its table."""
+        pattern, stored = self.rules.asked[name], self.known.tables[name]
+        answered = pattern_answers(background, pattern, self.pool, self.rules.source)
+        columns = tuple(
+            self._fitted(name, i, answered.columns[i], type, stored.types[i]) for i, type in enumerate(answered.types)
+        )
+        self._whole[name] = answered, (columns, answered.rows)
+        return self._whole[name]
+
+    def _fitted(self, name: str, place: int, column: Column, type: str, wanted: str) -> Column:
+        fitted = refitted(column, type, wanted, self.pool)
+        if fitted is not None:
+            return fitted
+        pattern = self.rules.asked[name]
+        if isinstance(pattern, Triples):
+            what, span = "a position of `triple`", pattern.span
+        else:
+            what, span = f"`?{pattern.variables[place]}` of the graph pattern", pattern.span
+        if (name, place) in self.known.supposed:
+            message = f"after this change {what} is {a(type)}, and the rules take it as {a(wanted)}"
+            hint = "the types of what is known stay as they were; without a value, what the rules make of it decides"
+        else:
+            message = f"after this change {what} is {a(type)}, and it was {a(wanted)} when it was read"
+            hint = (
+                "the types of what is known stay as they were: one value of the new kind in what is loaded allows both"
+            )
+        raise CepError(message, self.rules.source, span, hint, "type")
+
+
+def _equal(some: CountedColumns, others: CountedColumns) -> bool:
+    return some[1] == others[1] and np.array_equal(words(*some), words(*others))
+
+
+def refitted(column: Column, type: str, wanted: str, pool: Pool) -> Column | None:
+    """A column of a type as one of the type `wanted`; None where that does not hold all its values."""
+    if type == wanted or (type in ("string", "iri") and wanted == "any"):
+        return column
+    absent: Any = np.isnan(column) if type == "float" else np.equal(column, MISSING)
+    if absent.all():
+        return np.full(len(column), np.nan) if wanted == "float" else np.full(len(column), MISSING)
+    if wanted == "float" and type == "int":
+        exact = absent | (np.abs(column) <= 2**53)
+        return np.where(absent, np.nan, column.astype(np.float64)) if exact.all() else None
+    if wanted == "int" and type == "float":  # 4.0 among whole numbers is 4
+        exact = absent | ((np.floor(column) == column) & (np.abs(column) <= 2**53))
+        return np.where(absent, MISSING, np.where(absent, 0, column).astype(np.int64)) if exact.all() else None
+    if wanted != "any":
+        return None
+    if type == "float":
+        return pool.encode_floats(column)
+    if type == "bool":
+        return pool.encode_bools(column)
+    return pool.encode_ints(column) if type == "int" else pool.encode_ticks(column)
+
+
+_FIRST = -(2**62)
+
+STATES = 4
+"""States of the past that are held when they have been asked for."""
+TABLES = 64
+"""Of so many of the last changes of the past the tables are held where they were asked for."""
+
+
+@dataclass(slots=True)
+class KnowledgePast:
+    """`facts`: the tables given from outside. The types of all tables stay what they were when the program was read.
+    `past`: where it is remembered, what changed when, up to now; the first is the sum of all before it. `late`: how
+    long before the watermark goals ask what is known, None: no goal follows it.
+    """
+
+    rules: Rules
+    loaded: KnowledgeSource
+    known: ProgramKnowledge
+    statics: Statics
+    facts: Mapping[str, pl.DataFrame]
+    pool: Pool
+    touched: set[str] = field(default_factory=set)  # tables that are not what they were at first
+    past: list[PastChange] = field(default_factory=list)
+    late: int | None = None
+    kept_since: int | None = None  # what was known from then on may be asked again; None: `_remember` alone counts
+    _times: list[int] = field(default_factory=list)  # of changes that goals may still ask for
+    _seen: dict[int, tuple[KnowledgeSource, PreparedChange]] = field(default_factory=dict)  # of the past, by place
+    _remember: int = 0
+    _shown: int | None = None  # which of `past` the tables are of, None: of the last
+    _tables: KnowledgeTables = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._tables = KnowledgeTables(self.rules, self.known, self.statics, self.facts, self.pool)
+
+    def remember(self, ticks: int) -> None:
+        """From now on keep what was known in the last so many microseconds."""
+        if not self.past:
+            self.past = [PastChange(_FIRST, self.loaded.merge([]))]
+        self._remember = max(ticks, self._remember)
+
+    def follow(self, late: int) -> None:
+        """See `cep.operators.goals.contract.KnowledgeOverTime`."""
+        self.late = max(late, self.late or 0)
+        if late:
+            self.remember(min(late, -_FIRST))
+
+    def changed(self, after: int, until: int) -> list[int]:
+        """See `cep.operators.goals.contract.KnowledgeOverTime`."""
+        return self._times[bisect_right(self._times, after) : bisect_right(self._times, until)]
+
+    def known_at(self, time: int) -> AbstractContextManager[None]:
+        """See `cep.operators.goals.contract.KnowledgeOverTime`."""
+        return self.at(self.place(time)) if self.late else nullcontext()
+
+    def place(self, time: int) -> int:
+        """Which of `past` a time belongs to; the first where it was before all."""
+        return max(0, bisect_right(self.past, time, key=lambda each: each.time) - 1)
+
+    def background(self, place: int) -> KnowledgeSource:
+        """What was known from a time of `past` on."""
+        return self._then(place)[0]
+
+    @contextmanager
+    def at(self, place: int) -> Iterator[None]:
+        """In the block that is known which was known from a time of `past` on. No step is made there."""
+        if place == (len(self.past) - 1 if self._shown is None else self._shown):
+            yield
+            return
+        then, before = self.past[place].whole or self._then(place)[1], self._shown
+        with self.put_back():
+            self._shown = place
+            self._show(then)
+            try:
+                yield
+            finally:
+                self._shown = before
+
+    @contextmanager
+    def put_back(self) -> Iterator[None]:
+        """After the block the tables are what they were."""
+        offers = {name: each.relation for name, each in self.known.offers.items()}
+        tables = {name: self._stored(name).rows() for name in self._names}
+        areas = self.pool.areas
+        try:
+            yield
+        finally:
+            for name, rows in tables.items():
+                self._stored(name).take_on(rows)
+            self._show(PreparedChange(0, b"", {}, offers, areas))
+
+    @property
+    def _names(self) -> list[str]:
+        """The tables that a change may touch."""
+        made = dict.fromkeys(rule.name for rule in self.rules.statics)
+        return [*self.rules.asked, *(n for n in made if isinstance(self.statics.relations[n], MaterializedRelation))]
+
+    def _then(self, place: int) -> tuple[KnowledgeSource, PreparedChange]:
+        if place not in self._seen:
+            if len(self._seen) == STATES:
+                del self._seen[next(iter(self._seen))]
+            time, change = self.past[place].time, self.loaded.merge([each.change for each in self.past[: place + 1]])
+            background = self.loaded.fork(apart=True)
+            background.apply(change)
+            self._seen[place] = background, self._tables.whole(time, change, background)
+        return self._seen[place]
+
+    def _pass(self, time: int, change: bytes) -> None:
+        if self.late is not None and time != MISSING:
+            kept = [each for each in self._times if each > time - self.late and each < time]
+            self._times = [*kept, time]
+        if not self.past:
+            return
+        self._seen.clear()
+        if time == MISSING:  # a snapshot's: of what was before it only the sum is known
+            self.past = [PastChange(_FIRST, change)]
+            return
+        self.past.append(PastChange(time, change))
+        self.keep_from(time, self.kept_since)
+
+    def keep_from(self, now: int, since: int | None) -> None:
+        """What was known before `since`, and longer ago than it is remembered, is not asked for any more."""
+        self.kept_since = since
+        until = now - self._remember
+        until = until if since is None else min(until, since - (self.late or 0))
+        while len(self.past) > 1 and self.past[1].time <= until:
+            first, second = self.past[:2]
+            both = self.loaded.merge([first.change, second.change])
+            self.past[:2] = [PastChange(second.time, both, second.whole)]
+            self._seen.clear()
+        for each in self.past[:-TABLES]:
+            each.whole = None
+
+    # --- what was known otherwise ---
+
+    @contextmanager
+    def going_by(self, past: list[PastChange]) -> Iterator[None]:
+        """In the block this is what was known when; `show` chooses a time. Nothing comes there."""
+        before = self.past, self._times, self._seen, self._shown
+        with self.put_back():
+            self.past, self._times, self._seen, self._shown = past, [], {}, -1
+            try:
+                yield
+            finally:
+                self.past, self._times, self._seen, self._shown = before
+
+    def show(self, place: int) -> None:
+        """In a block of `going_by`: that is known which was known from a time of `past` on, and nothing later."""
+        moment = self.past[place]
+        assert moment.whole is not None, "it was prepared"
+        self._times = sorted({each.time for each in self.past[1 : place + 1]})
+        if place != self._shown:
+            self._show(moment.whole)
+            self._shown = place
+
+    def prepare(self, past: Sequence[PastChange], first: int, last: int) -> None:
+        """Have the tables of these places of a past. Raises CepError where one cannot be."""
+        background: KnowledgeSource | None = None
+        for place in range(first, last + 1):
+            moment = past[place]
+            if moment.whole is not None:
+                background = None
+                continue
+            if background is None:
+                background = self.loaded.fork(apart=True)
+                background.apply(self.loaded.merge([each.change for each in past[: place + 1]]))
+            else:
+                background.apply(moment.change)
+            moment.whole = self._tables.whole(moment.time, moment.change, background)
+
+    # --- tables ---
+
+    def _show(self, moment: PreparedChange) -> None:
+        for name, rows in moment.tables.items():
+            self._stored(name).replace(*rows)
+        for name, (gone, new) in moment.edits.items():
+            stored = self._stored(name)
+            stored.edit(gone, new, self.pool)
+            stored.settle()
+        self.touched.update(moment.tables, moment.edits)
+        for name, offered in self.known.offers.items():
+            offered.relation = moment.offers[name]
+        self.pool.areas = moment.areas
+
+    def _stored(self, name: str) -> MaterializedRelation:
+        stored = self.known.tables.get(name) or self.statics.relations[name]
+        assert isinstance(stored, MaterializedRelation), "only tables are replaced"
+        return stored
+
+    def _types(self, name: str) -> Sequence[str | None]:
+        return (self.known.tables.get(name) or self.statics.relations[name]).types
+
 
 COMPACT = 64
 """Changes that are kept one by one before they are put together."""

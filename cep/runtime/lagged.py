@@ -6,20 +6,189 @@ nothing is due are passed over.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
 from cep.core.interval_sets import INFINITE
-from cep.core.relation import Table
+from cep.core.relation import END, START, Table, concat, empty, rows
 from cep.core.signals import stops
-from cep.core.time import END_OF_TIME, Frontier
+from cep.core.time import BEGINNING, END_OF_TIME, Frontier
 from cep.operators.goals.contract import Goal, Takes, kept
-from cep.operators.goals.fluents.stretches import clipped
+from cep.operators.goals.fluents.changes import changed_in, changes_in, clipped, decided, due
 from cep.operators.goals.in_rounds import InRounds
 from cep.plan.order import PlanUnit
-from cep.runtime.cycle import Cycle, CycleGoals, next_due
-from cep.runtime.interval_rounds import MOST, IntervalRounds
+from cep.runtime.cycle import Cycle, CycleGoals, endless, next_due
+from cep.runtime.machine_part import SingleGoal
+
+MOST = 100
+"""After so many rounds at the end of the input that find nothing but what begins behind the latest time in it, a
+recursion counts as one that never ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormulaCycle:
+    """A cycle of formulas. `settling`: the units that give what its fluents come to; `outside`: what tells
+    when that held which comes in, from its changes in a stretch; `negated`: the units of it that NOT asks."""
+
+    singles: tuple[SingleGoal, ...]
+    settling: frozenset[PlanUnit]
+    outside: Mapping[PlanUnit, Callable[[Table, int, int], Table]]
+    negated: frozenset[PlanUnit]
+    rules: Sequence[str]
+
+
+class IntervalRounds:
+    """The goals of one cycle of formulas, which may derive `limit` intervals a step."""
+
+    def __init__(self, cycle: FormulaCycle, widths: Mapping[PlanUnit, int], limit: int) -> None:
+        self.cycle, self.widths, self.limit = cycle, widths, limit
+        self.singles = cycle.singles
+        self.gives = frozenset(single.unit for single in cycle.singles)
+        self.goals = {single.unit: cast(InRounds, single.goal) for single in cycle.singles}
+        self.fixpoints = {unit: goal for unit, goal in self.goals.items() if unit in cycle.settling}
+        self.timed = frozenset(unit for unit, goal in self.goals.items() if goal.timed)
+        self.following = [goal for goal in self.goals.values() if goal.follows]
+        self.ahead = any(goal.ahead for goal in self.goals.values())
+        """All of it is found at the end of the input, back from there."""
+        self.late = max(goal.late for goal in self.fixpoints.values())
+        self.unending = False
+
+    def due(self) -> int | None:
+        """Return when time alone makes something of what waits."""
+        code = min((self.goals[unit].next_change() for unit in self.timed), default=INFINITE)
+        return None if code == INFINITE else due(code, self.late)
+
+    def run(
+        self,
+        inputs: Mapping[str, Table],
+        outputs: dict[PlanUnit, Table],
+        frontier: Frontier,
+        made: dict[PlanUnit, int],
+    ) -> bool:
+        """See `cep.runtime.cycle`."""
+        first, last = self._first(outputs), decided(frontier, self.late)
+        for unit in self.gives:
+            outputs[unit] = empty(self.widths[unit])
+        if first > last or first == INFINITE:
+            return False
+        if self.ahead:
+            if not self._grow(outputs, -INFINITE, last, frontier.earliest):
+                self._grow(outputs, 2 * frontier.earliest, last, BEGINNING)
+        else:
+            if not self._grow(outputs, first, last, frontier.latest):
+                self.unending = True
+                frontier = frontier.until(frontier.latest + self.late)
+                last = decided(frontier, self.late)
+                if first > last:
+                    return False
+                self._grow(outputs, first, last, END_OF_TIME)
+        settled = {unit: goal.settled() for unit, goal in self.fixpoints.items()}
+        seen = ChainMap(settled, outputs)  # the goals of its fluents are given what these come to
+        for single in self.singles:
+            outputs[single.unit] = single.goal.step(single.taken({}, seen), frontier)
+        for single in self.singles:
+            if single.event is not None and self.cycle.settling.intersection(single.reads):
+                outputs[single.unit] = single.goal.step(single.taken({}, outputs), frontier)
+            single.goal.evict(frontier)
+        return True
+
+    def _first(self, outputs: Mapping[PlanUnit, Table]) -> int:
+        """The code at which something changes first, from outside or with time alone."""
+        first = min(goal.next_change() for goal in self.goals.values())
+        for single in self.singles:
+            for other in single.reads:
+                if other not in self.gives and rows(outputs[other]):
+                    _, code, _ = changes_in(outputs[other], outputs[other].shape[0] - 1)
+                    first = min(first, int(code.min(initial=INFINITE)))
+        return first
+
+    def _grow(self, outputs: Mapping[PlanUnit, Table], first: int, last: int, known: int) -> bool:
+        """Run rounds, each from what the one before has added, until nothing is.
+
+        Returns False if the stretch has no end, and they go on and on beyond the latest time in the input, which is
+        `known`, or before the earliest.
+        """
+        new: dict[PlanUnit, Table] = {}
+        goes_on = self._goes_on(outputs, last)
+        gone: dict[PlanUnit, Table] = {}
+        for single in self.singles:
+            self.goals[single.unit].open_stretch(first, last, goes_on)
+            new[single.unit] = empty(self.widths[single.unit])
+            for other in single.reads:
+                if other in self.gives or other in new:
+                    continue
+                if goes_on:
+                    gone[other], new[other] = changed_in(outputs[other], first, last)
+                else:
+                    new[other] = clipped(self.cycle.outside[other](outputs[other], first, last), first, last)
+        nothing = {unit: table[:, :0] for unit, table in new.items()}
+        changing = goes_on and any(self.goals[unit].next_change() <= last for unit in self.timed)
+        again = self._shrunk(nothing, gone) if changing or any(map(rows, gone.values())) else {}
+        derived, alone, opening = 0, 0, True
+        while opening or any(rows(new[unit]) for unit in self.cycle.settling):
+            stops.between()
+            made: dict[PlanUnit, Table] = {}
+            for single in self.singles:
+                unit, tables = single.unit, single.taken({}, ChainMap(made, new))
+                some = (opening and (not goes_on or unit in self.timed)) or any(map(rows, tables))
+                made[unit] = self.goals[unit].grow(tables) if some else empty(self.widths[unit])
+                if self.ahead:
+                    made[unit] = clipped(made[unit], first, last)
+                if unit in again:
+                    made[unit] = concat([made[unit], again.pop(unit)])
+            new = nothing | {unit: made[unit] for unit in self.cycle.settling}
+            opening = False
+            found = [made[unit] for unit in self.cycle.settling]
+            derived += sum(map(rows, found))
+            if derived > self.limit:
+                raise endless(
+                    f"a recursion among formulas has found {derived:,} intervals in one step",
+                    self.cycle.rules,
+                    "a bound ends it, `WHERE X < 100`, in LARS `X < 100`;",
+                )
+            if self.timed and (first == -INFINITE if self.ahead else last == INFINITE):
+                alone = alone + 1 if all(self._beyond(table, known) for table in found) else 0
+                if alone > MOST:
+                    return False
+        return True
+
+    def _beyond(self, found: Table, known: int) -> bool:
+        """Return True if all intervals begin after a time, or where it looks ahead end before it."""
+        if self.ahead:
+            return int(found[END].max(initial=-INFINITE)) < 2 * known
+        return int(found[START].min(initial=INFINITE)) > 2 * known + 1
+
+    def _goes_on(self, outputs: Mapping[PlanUnit, Table], last: int) -> bool:
+        """Return True if what holds goes on but for what follows of the changes, and of what time changes.
+
+        Then the knowledge changes nothing, and nothing changes of what NOT asks. To the end of all time everything is
+        found from nothing.
+        """
+        if (self.timed and last == INFINITE) or any(rows(outputs[unit]) for unit in self.cycle.negated):
+            return False
+        if any(goal.next_change() <= last for goal in self.following):
+            return False
+        return not any(goal.holds_from > -INFINITE for goal in self.goals.values())
+
+    def _shrunk(self, nothing: Mapping[PlanUnit, Table], gone: Mapping[PlanUnit, Table]) -> dict[PlanUnit, Table]:
+        """Tell all goals what may go on no more, as what it came from may not. Returns what goes on nonetheless.
+
+        Delete and rederive: Gupta, Mumick, Subrahmanian, *Maintaining views incrementally*, SIGMOD 1993.
+        """
+        new, opening = {**nothing, **gone}, True
+        while True:
+            made: dict[PlanUnit, Table] = {}
+            for single in self.singles:
+                unit, tables = single.unit, single.taken({}, ChainMap(made, new))
+                some = (opening and unit in self.timed) or any(map(rows, tables))
+                made[unit] = self.goals[unit].shrink(tables) if some else empty(self.widths[unit])
+            new, opening = {**nothing, **{unit: made[unit] for unit in self.cycle.settling}}, False
+            if not any(rows(made[unit]) for unit in self.cycle.settling):
+                break
+        found = {unit: goal.remaining() for unit, goal in self.goals.items()}
+        return {unit: table for unit, table in found.items() if table is not None and rows(table)}
 
 
 class HeldOutside:

@@ -19,7 +19,7 @@ from cep.plan.dependencies import Dependencies
 from cep.plan.order import PlanUnit
 from cep.plan.plan import Plan
 from cep.runtime import snapshot
-from cep.runtime.segments import Fetch
+from cep.runtime.snapshot import Fetch
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from cep.core.time import FARTHEST
-from cep.runtime.counts import Count
-from cep.runtime.key_shares import KeyShares
-from cep.runtime.revision.revision_stats import RevisionStats
+from cep.runtime.buckets import KeyShares
+from cep.runtime.run_stats import Count, RevisionStats
 
 READING = 0
 """The `stage` of work that reads records."""

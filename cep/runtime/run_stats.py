@@ -7,7 +7,53 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from time import perf_counter
 
-from cep.runtime.revision.revision_stats import RevisionStats
+from cep.plan.order import PlanUnit
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Of one unit of a plan: the rows it `made` and the nanoseconds that took, since the last time; `rows` that wait in
+    it now, and their `bytes`. A recursion's time is that of the first of its nodes."""
+
+    unit: PlanUnit
+    made: int
+    time: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionStats:
+    """Sums. `late`: rows of the input that came, or went, when the watermark had passed them, within the window;
+    `revisions`: pushes that had such rows; `withdrawn`: derived rows that were withdrawn; `keys_replayed`: keys that
+    stages were run again for, in each stage anew, one where it was run again for all; `seconds`: the time that took.
+    """
+
+    late: int = 0
+    revisions: int = 0
+    withdrawn: int = 0
+    keys_replayed: int = 0
+    seconds: float = 0.0
+
+    def __sub__(self, other: RevisionStats) -> RevisionStats:
+        """What was done since these sums."""
+        return RevisionStats(
+            self.late - other.late,
+            self.revisions - other.revisions,
+            self.withdrawn - other.withdrawn,
+            self.keys_replayed - other.keys_replayed,
+            self.seconds - other.seconds,
+        )
+
+    def __add__(self, other: RevisionStats) -> RevisionStats:
+        return RevisionStats(
+            self.late + other.late,
+            self.revisions + other.revisions,
+            self.withdrawn + other.withdrawn,
+            self.keys_replayed + other.keys_replayed,
+            self.seconds + other.seconds,
+        )
+
 
 REASONS = {  # the codes of dead letters in words, where the code is not one
     "ahead": "ahead of the clock",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
@@ -132,3 +133,49 @@ def stream(batch: pa.RecordBatch) -> bytes:
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
     return sink.getvalue()
+
+
+Fetch = Callable[[str], bytes]
+"""The bytes of the segment of a name. CepError: there is none, or it is damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentedState:
+    """`head`: a snapshot without what is in segments; their `names`, in order; `new`: the bytes of those that the state
+    before had not."""
+
+    head: bytes
+    names: Sequence[str] = ()
+    new: Mapping[str, bytes] = field(default_factory=dict)
+
+
+class SegmentBook:
+    """The segments of the last state, by what they were made of, and so of those of the next one those that are new.
+    Whoever does not keep what is new goes on with another book."""
+
+    def __init__(self) -> None:
+        self._last: dict[Hashable, tuple[object, str]] = {}
+        self._now: dict[Hashable, tuple[object, str]] = {}
+        self._new: dict[str, bytes] = {}
+
+    def name(self, key: Hashable, of: object, batch: Callable[[], pa.RecordBatch]) -> str:
+        """The name of a segment. `key`: equal while it is the same, as `of` is kept; `batch`: what is in it."""
+        known = self._now.get(key) or self._last.get(key)
+        if known is None:
+            data = stream(batch())
+            name = checksum.digest(data).hex()
+            self._new[name] = data
+            known = of, name
+        self._now[key] = known
+        return known[1]
+
+    def know(self, key: Hashable, of: object, name: str) -> None:
+        """The segment of this name was read, and is that."""
+        self._now[key] = of, name
+
+    def taken(self) -> dict[str, bytes]:
+        """The new segments of the state that was made; the next one begins."""
+        before = {name for _, name in self._last.values()}
+        new = {name: data for name, data in self._new.items() if name not in before}
+        self._last, self._now, self._new = self._now, {}, {}
+        return new

@@ -1,10 +1,12 @@
 """One step of a program: what the watermark has passed leaves the buffer and goes through the goals, cut where the
-knowledge changes."""
+knowledge changes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from cep.core.errors import CepError
 from cep.core.relation import Table
@@ -13,6 +15,45 @@ from cep.runtime.admission import receive
 from cep.runtime.knowledge_steps import stepped
 from cep.runtime.parts import EngineParts
 from cep.runtime.time_slices import TimeSlice
+
+
+class Steppable(Protocol):
+    """What takes steps; `broken`: it is in the middle of one, or one ended there."""
+
+    broken: bool
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+S = TypeVar("S", bound=Steppable)
+
+
+def wholly(refuses: bool = False) -> Callable[[Callable[Concatenate[S, P], T]], Callable[Concatenate[S, P], T]]:
+    """Of a method: a step. `refuses`: it looks at what it is given before it changes anything, so that an error but a
+    lack of memory is a refusal, after which nothing is broken."""
+
+    def of(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+        @wraps(method)
+        def step(self: S, /, *args: P.args, **options: P.kwargs) -> T:
+            if self.broken:
+                raise CepError(
+                    "the engine stopped in the middle of a step, and what it holds is not whole",
+                    hint="go on with a new engine of the program, restored from the last snapshot",
+                    code="broken",
+                )
+            self.broken = True
+            try:
+                given = method(self, *args, **options)
+            except Exception as error:
+                self.broken = not refuses or isinstance(error, MemoryError)
+                raise
+            self.broken = False
+            return given
+
+        return step
+
+    return of
+
 
 TimedChange = tuple[int, Any, Any]
 """From a time on (microseconds): triples that come, triples that go."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cep.core.schema import ARRIVAL, CHANGE
 from cep.core.time import FARTHEST
-from cep.runtime import input_slices
+from cep.runtime import machine
 from cep.runtime.encode import PushedColumns
 from cep.runtime.parts import EngineParts
 
@@ -42,7 +42,7 @@ def time_slices(parts: EngineParts, batch: object) -> list[TimeSlice]:
     if parts.buffer.lateness is None or not isinstance(batch, Mapping):
         return []
     total = sum(frame.height for frame in batch.values())
-    if total <= 2 * input_slices.SLICE:
+    if total <= 2 * machine.SLICE:
         return []
     whole = {name: PushedColumns.of(frame) for name, frame in batch.items()}
     ends: dict[str, NDArray[np.int64]] = {}
@@ -54,7 +54,7 @@ def time_slices(parts: EngineParts, batch: object) -> list[TimeSlice]:
     latest = max(int(times[-1]) for times in ends.values() if len(times))
     reached = min(latest, FARTHEST) - parts.buffer.lateness - 1
     largest = max(ends.values(), key=len)
-    stride = max(1, len(largest) * input_slices.SLICE // total)
+    stride = max(1, len(largest) * machine.SLICE // total)
     cuts = [int(cut) for cut in np.unique(largest[stride - 1 :: stride]) if parts.buffer.watermark < cut <= reached]
     if not cuts:
         return []

@@ -17,12 +17,12 @@ from cep.engine import Engine
 from cep.plan.dependencies import Dependencies
 from cep.plan.partition import Stage, dealt_by_keys, owner, partition
 from cep.plan.staged import needed
+from cep.runtime.buckets import KeyCounter
 from cep.runtime.fluent_records import tables_of
-from cep.runtime.key_groups import check_partitions, deal_groups
-from cep.runtime.key_shares import KeyCounter
 from cep.runtime.knowledge_source import KnowledgeSource
 from cep.runtime.options import EngineOptions
 from cep.runtime.prior_state import PriorState
+from cep.runtime.state_by_key import check_partitions, deal_groups
 from connectors.revised import with_changes
 
 

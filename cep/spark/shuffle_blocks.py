@@ -10,10 +10,9 @@ import polars as pl
 
 from cep.core.schema import ARRIVAL, NUMBER, TIE
 from cep.plan.partition import Stage
-from cep.runtime.buckets import buckets
-from cep.runtime.fluent_changes import as_changes
+from cep.runtime.buckets import KeyCounter, buckets
 from cep.runtime.held import clipped
-from cep.runtime.key_shares import KeyCounter
+from cep.runtime.output import as_changes
 from cep.runtime.report import Report
 from cep.spark.program import ShippedProgram
 from cep.workers.ways import net

@@ -21,9 +21,9 @@ from cep.engine import Engine
 from cep.runtime.buckets import merged_by_arrival, stacked
 from cep.runtime.encode import late_reason
 from cep.runtime.fluent_records import as_intervals
-from cep.runtime.key_groups import gather_groups
 from cep.runtime.report import Report
-from cep.runtime.revision.revision_stats import RevisionStats
+from cep.runtime.run_stats import RevisionStats
+from cep.runtime.state_by_key import gather_groups
 from cep.spark.dead_letters import file_of, line_of, record_lines, stage_letters, write_dead_letters
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import (

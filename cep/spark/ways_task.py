@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from cep.core.schema import Schema
 from cep.runtime.buckets import stacked
 from cep.runtime.report import Report
-from cep.runtime.revision.revision_stats import RevisionStats
+from cep.runtime.run_stats import RevisionStats
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import WorldRows, report_block
 from cep.spark.state.bucket_states import BucketStates

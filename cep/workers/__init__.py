@@ -1,1 +1,1 @@
-"""A program in several processes of one machine: each has a part of the key groups (`cep.runtime.key_groups`)."""
+"""A program in several processes of one machine: each has a part of the key groups (`cep.runtime.state_by_key`)."""

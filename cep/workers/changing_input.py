@@ -19,7 +19,7 @@ from cep.runtime.change_admission import Pushed, refuse_final, taken
 from cep.runtime.encode import RefusedRow
 from cep.runtime.parts import EngineParts
 from cep.runtime.revision.revision import Revision
-from cep.runtime.revision.revision_stats import RevisionStats
+from cep.runtime.run_stats import RevisionStats
 from cep.workers.packing import Tables
 from cep.workers.pushed_tables import as_table, taken_columns
 from cep.workers.rounds import Rounds

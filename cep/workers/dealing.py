@@ -12,9 +12,8 @@ from cep.core.kernels import njit
 from cep.core.schema import Schema
 from cep.core.values import Ints
 from cep.plan.partition import Route, Stage
-from cep.runtime.buckets import row_hashes, stacked
-from cep.runtime.key_groups import GROUPS, check_partitions, partition_of
-from cep.runtime.key_shares import KeyCounter
+from cep.runtime.buckets import KeyCounter, row_hashes, stacked
+from cep.runtime.state_by_key import GROUPS, check_partitions, partition_of
 from cep.workers.packing import (
     NUMBERS,
     Copied,
@@ -37,7 +36,7 @@ def deal_packed(
     count: int,
     keys: KeyCounter,
 ) -> list[Dealt]:
-    """As `cep.runtime.key_groups.deal_groups`, of tables in parts of the same columns: for each of `count` partitions
+    """As `cep.runtime.state_by_key.deal_groups`, of tables in parts of the same columns: for each of `count` partitions
     the tables that its engine takes, those with rows. They refer to the parts, from which they are yet to be copied."""
     check_partitions(count)
     dealt: list[Dealt] = [{} for _ in range(count)]

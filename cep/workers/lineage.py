@@ -1,12 +1,11 @@
-"""Tables whose rows say where they come from, as stages give it (`cep.runtime.stage_history`)."""
+"""Tables whose rows say where they come from, as stages give it (`cep.runtime.history`)."""
 
 from __future__ import annotations
 
 import polars as pl
 
 from cep.core.schema import ARRIVAL, TIE
-from cep.runtime.history import BECAUSE, CONSTITUENTS
-from cep.runtime.stage_history import told, told_constituents, with_rules
+from cep.runtime.history import BECAUSE, CONSTITUENTS, told, told_constituents, with_rules
 from connectors.arrow_bytes import plain
 
 _ROW = "@row"

@@ -15,9 +15,9 @@ import pyarrow as pa
 from cep.compile import CompiledProgram
 from cep.core.errors import CepError, Source, Span
 from cep.core.schema import Schema
-from cep.runtime.counts import Count
-from cep.runtime.key_groups import KeyGroups
 from cep.runtime.options import EngineOptions
+from cep.runtime.run_stats import Count
+from cep.runtime.state_by_key import KeyGroups
 from cep.workers.packing import PackedTable, Tables, copy, laid_out, read
 from cep.workers.shared_memory import GivenMemory, TakenMemory
 from connectors.batch import Block, DeadLetter

@@ -26,15 +26,13 @@ from cep.plan.plan import Plan
 from cep.plan.staged import staged
 from cep.runtime import snapshot
 from cep.runtime.admission import EventBatch, admitted
-from cep.runtime.atomic_step import wholly
-from cep.runtime.buckets import stacked
-from cep.runtime.counts import Count
+from cep.runtime.buckets import KeyShares, stacked
 from cep.runtime.fitting_tables import fitting_tables
 from cep.runtime.fluent_records import may_close
-from cep.runtime.key_groups import KeyGroups, check_partitions, groups_in
-from cep.runtime.key_shares import KeyShares
 from cep.runtime.options import EngineOptions
-from cep.runtime.stepping import timely
+from cep.runtime.run_stats import Count
+from cep.runtime.state_by_key import KeyGroups, check_partitions, groups_in
+from cep.runtime.stepping import timely, wholly
 from cep.workers.changing_input import ChangingInput
 from cep.workers.chunk_readers import WorkerReaders
 from cep.workers.messages import Begin, Forget, Head, Learn, Learnt, Lineage, Restore, Save, Saved, WriteRows

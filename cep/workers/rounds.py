@@ -16,9 +16,8 @@ import polars as pl
 from cep.core.logs import RunWarning
 from cep.core.schema import ARRIVAL, NUMBER, TIE, Schema
 from cep.plan.partition import Stage, owner
-from cep.runtime.buckets import merged_by_arrival, merged_identical
-from cep.runtime.counts import Count
-from cep.runtime.key_shares import KeyCounter
+from cep.runtime.buckets import KeyCounter, merged_by_arrival, merged_identical
+from cep.runtime.run_stats import Count
 from cep.workers.dealing import deal_packed
 from cep.workers.lineage import as_told, made_one
 from cep.workers.merging import in_order

@@ -12,7 +12,7 @@ import pyarrow as pa
 from cep.core.schema import ARRIVAL, CHANGE, TIE, Schema
 from cep.runtime import snapshot
 from cep.runtime.buckets import stacked
-from cep.runtime.segments import Fetch, SegmentBook, SegmentedState
+from cep.runtime.snapshot import Fetch, SegmentBook, SegmentedState
 from cep.workers.row_runs import RowRuns, ends_of
 from connectors.arrow_bytes import plain, unplain
 

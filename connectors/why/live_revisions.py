@@ -17,7 +17,7 @@ from cep.engine import Engine
 from cep.explain.occurrences import Memory, Occurrence
 from cep.explain.revisions import DerivedChange, InputChange, occurrence_of
 from cep.runtime.history import BECAUSE
-from cep.runtime.revision.row_changes import RowChanges
+from cep.runtime.revision.row_window import RowChanges
 from connectors.service import Round
 
 MOST = 1 << 12

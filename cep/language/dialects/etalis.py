@@ -27,7 +27,7 @@ from cep.operators.aggregate import Window
 from cep.operators.either import Either
 from cep.operators.event import Atom
 from cep.operators.pair import Pair
-from cep.operators.time_point import Point
+from cep.operators.ticks import Point
 from cep.operators.times import Repeat
 from cep.operators.unless import Unless
 from cep.operators.where import SelectPattern

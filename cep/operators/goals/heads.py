@@ -7,7 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from cep.core.relation import END, FIRST, START, Table, bits, column, rows
+from cep.core.schema import CODED
 from cep.rules.expressions.evaluate import Columns, Evaluation
+
+
+def others(keys: Sequence[tuple[int, str]], types: Sequence[str]) -> list[str]:
+    """The types of the key columns that are converted, which are appended."""
+    return [type for column, type in keys if types[column] != type]
+
+
+def codes_of(types: Sequence[str]) -> tuple[int, ...]:
+    return tuple(i for i, type in enumerate(types) if type in CODED)
 
 
 def columns_of(table: Table, types: Sequence[str], times: bool = False, lasting: bool = True) -> Columns:

@@ -2,7 +2,7 @@
 
 A stretch of codes is opened; `shrink` says what of that which holds may not go on, `grow` what follows of intervals
 that are new, until nothing is. Rows are then intervals, whose START and END are codes
-(`cep.operators.goals.fluents.stretches`). What the rounds come to is given to every goal by `step`, once.
+(`cep.operators.goals.fluents.changes`). What the rounds come to is given to every goal by `step`, once.
 """
 
 from __future__ import annotations

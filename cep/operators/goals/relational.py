@@ -8,27 +8,16 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, bits, concat, contiguous, empty, rows
 from cep.core.time import BEGINNING, Frontier
 from cep.operators.goals.arrival import as_set, by_arrival, equal_before, first_places, places, take
-from cep.operators.goals.checkpoint import TakenBack
-from cep.operators.goals.contract import (
-    Arrays,
-    Ints,
-    KeyedRows,
-    StateKeys,
-    Translation,
-    Untimed,
-    demand,
-    from_arrow,
-    to_arrow,
-)
+from cep.operators.goals.contract import Arrays, Ints, Untimed
 from cep.operators.goals.heads import Head, columns_of, project
 from cep.operators.goals.in_rounds import InRounds
 from cep.operators.goals.lineage import DERIVED, Lineage, numbers
+from cep.operators.goals.state_tables import DeclaredState, StateTable
 from cep.plan.types import TIMES, ColumnType
 from cep.rules.conditions.column_tests import Tests, column_tests, equal_to, passing
 from cep.rules.conditions.conditions import Conditions
@@ -41,7 +30,7 @@ if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
 
 
-class Memoryless(Untimed, InRounds, TakenBack):
+class Memoryless(Untimed, InRounds, DeclaredState):
     """The part of the contract that a goal without state has for nothing. `passes_on`: it gives its input as it is."""
 
     passes_on = False
@@ -62,55 +51,14 @@ class Memoryless(Untimed, InRounds, TakenBack):
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
         """Nothing is kept."""
 
-    def snapshot(self) -> pa.RecordBatch:
-        return to_arrow({})
-
-    def restore(self, batch: pa.RecordBatch) -> None:
-        """Nothing was kept."""
-
-    def extract(self, keys: StateKeys) -> pa.RecordBatch:
-        return self.snapshot()  # a time point, where it is one, belongs to every key
-
-    def as_arrays(self) -> Arrays:
+    def _tables(self) -> dict[str, StateTable]:
         return {}
 
-    def needed_arrays(self, frontier: Frontier) -> Arrays:
-        """The same."""
-        return self.as_arrays()
+    def _state(self) -> Arrays:
+        return {}
 
-    def become_arrays(self, state: Arrays) -> None:
+    def _become(self, state: Arrays) -> None:
         """Nothing was kept."""
-
-    def part(self, state: Arrays, keys: StateKeys) -> Arrays:
-        """All of it, which is nothing, or a time point's."""
-        return state
-
-    def others(self, state: Arrays, keys: StateKeys) -> Arrays:
-        """All of it."""
-        return state
-
-    def together(self, one: Arrays, other: Arrays) -> Arrays:
-        """The same as either."""
-        return one
-
-    def rows_by_key(self, state: Arrays, keys: StateKeys) -> list[KeyedRows]:
-        """None."""
-        return []
-
-    def replace(self, keys: StateKeys, state: pa.RecordBatch) -> None:
-        self.restore(state)
-
-    def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
-        return state
-
-    def codes(self) -> list[Ints]:
-        return []
-
-    def coded(self) -> list[Ints]:
-        return []
-
-    def names(self) -> list[Ints]:
-        return []
 
     @property
     def size(self) -> tuple[int, int]:
@@ -166,20 +114,14 @@ class TickGoal(Memoryless):
         """A time point that has passed does not come again."""
         self.done = self.ticks <= frontier.watermark
 
-    def snapshot(self) -> pa.RecordBatch:
-        return to_arrow(self.as_arrays())
+    def _tables(self) -> dict[str, StateTable]:
+        return {"done": StateTable(width=1, clock=True, ranges={0: (0, 2)})}
 
-    def as_arrays(self) -> Arrays:
-        return {"done": np.array([int(self.done)], np.int64)}
+    def _state(self) -> Arrays:
+        return {"done": np.array([[int(self.done)]], np.int64)}
 
-    def become_arrays(self, state: Arrays) -> None:
-        self.done = bool(state["done"][0])
-
-    def restore(self, batch: pa.RecordBatch) -> None:
-        done = from_arrow(batch).get("done")
-        demand(done is not None and done.shape == (1,))
-        assert done is not None, "it is there"
-        self.done = bool(done[0])
+    def _become(self, state: Arrays) -> None:
+        self.done = bool(state["done"][0, 0])
 
 
 class SelectGoal(Memoryless):

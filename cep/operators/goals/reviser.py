@@ -3,7 +3,7 @@
 A reviser stands beside a goal, with what the goal took in a window of time. `came` tells it what the goal takes as time
 goes on, which the goal has made its output of. `revise` tells it what comes into what was taken, and goes out of it,
 and what is taken besides as time goes on; it gives what comes into the output and goes out of it, and puts the goal's
-state right. What changes is a table of changes (`cep.operators.goals.keyed_changes`). Tables are bags here: a row may
+state right. What changes is a table of changes (`cep.operators.goals.keyed_rows`). Tables are bags here: a row may
 be there more than once, and where one of several goes, the others stay.
 """
 
@@ -21,8 +21,7 @@ from cep.core.time import Frontier
 from cep.operators.goals.arrival import as_set, by_arrival, first_of_equal
 from cep.operators.goals.contract import Arrays, Goal, Ints
 from cep.operators.goals.intrinsics import bare
-from cep.operators.goals.keyed_changes import KEY, ROW, changes_of, parts_of, signed, words_of
-from cep.operators.goals.keyed_rows import KeyedRows
+from cep.operators.goals.keyed_rows import KEY, ROW, KeyedRows, changes_of, parts_of, signed, words_of
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.relational import Project
 

@@ -250,11 +250,11 @@ class DeclaredState(TakenBack):
             owners = self._key_numbers(table.refers[table.owner][0], state, keys, found)
             numbers = owners[state[name][:, table.owner]]
         else:
-            numbers = self.numbered(name, state, keys)
+            numbers = self.keys_by_row(name, state, keys)
         found[name] = numbers
         return numbers
 
-    def numbered(self, name: str, state: Arrays, keys: StateKeys) -> Ints:
+    def keys_by_row(self, name: str, state: Arrays, keys: StateKeys) -> Ints:
         """The number of each row's key, of a table that is keyed; -1 where rows belong to every key."""
         found = np.full(len(state[name]), -1, np.int64)
         for mine, keyed, columns in self._key_columns(name, state, keys):

@@ -7,17 +7,18 @@ arguments). The rows of both sides of a goal share one store; a slot (a key) has
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
-from numpy.typing import NDArray
 
 from cep.core.kernels import njit
 from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, IDENTITY, ORDER, START
 from cep.core.room import SPARE, roomy
+from cep.operators.goals.contract import Arrays, Ints, KeyedRows, StateKeys
 from cep.operators.goals.intrinsics import bare, inside, prefetch
 from cep.operators.goals.keys import MISSING, NAN, Keys, grow
-
-Ints = NDArray[np.int64]
+from cep.operators.goals.state_tables import DeclaredState, KeyedBy, StateTable
 
 BEGIN, END, NEXT, PREVIOUS = 0, 1, 2, 3
 HOT = 4
@@ -420,3 +421,55 @@ def relink(hot, cold, count, chains, in_order):  # type: ignore[no-untyped-def]
             link(hot, chains, cold[p, SLOT], 2 * cold[p, SIDE], p)
         else:
             link_sorted(hot, cold, chains, cold[p, SLOT], 0, p)
+
+
+ABSENT = 2
+"""The input of a join that must not occur between."""
+
+
+def stored(
+    hot: str, width: int, codes: Sequence[Sequence[int]], key: Sequence[int], least: int, other: str | None = None
+) -> dict[str, StateTable]:
+    """Declare the tables of a store: times of rows (`hot`), the rest of the rows (`cold`) and the keys that they name.
+
+    `width`: the arguments of a row; `codes`: for each side, its arguments that are pool codes; `key`: the arguments of
+    the first side that make the key; `least`: the least slot of a row; `other`: the table of the second key of a row.
+    """
+    refers = {SLOT: ("keys", least)} | ({} if other is None else {OTHER: (other, -1)})
+    keyed = [
+        KeyedBy(side, {column: ("cold", HEADER + column) for column in range(width)}) for side in range(len(codes))
+    ]
+    return {
+        hot: StateTable(width=HOT, beside="cold"),
+        "cold": StateTable(
+            width=HEADER + width,
+            keyed=tuple(keyed),
+            tag=SIDE,
+            refers=refers,
+            codes_by_tag=tuple(tuple(HEADER + c for c in each if c < width) for each in codes),
+            handles=(NAME,),
+            ranges={SIDE: (0, len(codes))},
+            order=((hot, END), (hot, BEGIN), ("cold", ARRIVAL)),
+        ),
+        "keys": StateTable(
+            width=len(key),
+            dictionary=True,
+            codes=tuple(place for place, column in enumerate(key) if column in codes[0]),
+        ),
+    }
+
+
+class StoredState(DeclaredState):
+    """A state that is a store."""
+
+    def rows_by_key(self, state: Arrays, keys: StateKeys) -> list[KeyedRows]:
+        """See `cep.operators.goals.contract`. Chains and slots are where rows are, not what they are."""
+        own = state["cold"].copy()
+        own[:, SLOT], own[:, OTHER] = np.minimum(own[:, SLOT], 0), 0
+        hot = state["store" if "store" in state else "hot"]
+        found = [(self.keys_by_row("cold", state, keys), np.concatenate([hot[:, [BEGIN, END]], own], axis=1))]
+        if "absent_keys" in state:
+            slots: Ints = state["absent_cold"][:, SLOT]
+            away = np.concatenate([state["absent_hot"][:, [BEGIN, END]], state["absent_keys"][slots]], axis=1)
+            found.append((self.keys_by_row("absent_keys", state, keys)[slots], away))
+        return found

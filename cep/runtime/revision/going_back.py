@@ -5,26 +5,211 @@ What a stage gives of a key then stands in the place of what it gave (`cep.runti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
-from cep.core.relation import contiguous, empty, rows
+from cep.core.errors import CepError
+from cep.core.relation import FIRST, Table, contiguous, empty, rows, slice_until
+from cep.core.time import BEGINNING, END_OF_TIME, Frontier
 from cep.core.values import Pool
 from cep.operators.goals.arrival import by_arrival
-from cep.operators.goals.contract import Bools
+from cep.operators.goals.contract import Bools, Goal, Ints
+from cep.plan.identity import identities, meanings
+from cep.plan.order import PlanUnit
 from cep.plan.partition import Route, Stage, partition
 from cep.plan.plan import Plan
-from cep.runtime.knowledge_changes import KnowledgeChanges
+from cep.plan.staged import needed, staged
+from cep.runtime.keyed_stage import KeyedStage, KeySide
+from cep.runtime.knowledge_changes import KnowledgeChanges, PastChange
 from cep.runtime.machine import Machine
-from cep.runtime.revision.kept_state import KeptState, States
-from cep.runtime.revision.knowledge_replay import KnowledgeReplay
-from cep.runtime.revision.region import Due, Window, due_of
-from cep.runtime.revision.row_changes import RowChanges, joined
-from cep.runtime.revision.row_window import without
-from cep.runtime.revision.stage_replay import StageReplay
-from cep.runtime.revision.stretch import Given, Stretch, extend, window_of
+from cep.runtime.revision.key_numbers import KeyNumbers
+from cep.runtime.revision.region import Due, Region, Window, due_of
+from cep.runtime.revision.row_window import RowChanges, RowWindow, joined, without
+from cep.runtime.revision.stretch import Given, KeptState, States, Stretch, extend, window_of
+
+Step = Callable[[Machine, Mapping[str, Table], Frontier], Given]
+"""What a machine makes of inputs up to a frontier."""
+
+
+class KnowledgeReplay:
+    """The knowledge of a revision; `changes`: as it changes, None: there is none. `asking`: the numbers of the stages
+    that ask it."""
+
+    def __init__(self, plan: Plan, stages: Iterable[Stage], changes: KnowledgeChanges | None) -> None:
+        self.changes = changes
+        self.asking: frozenset[int] = frozenset()
+        if changes is not None:
+            changes.remember(0)
+            changes.keep_from(BEGINNING, BEGINNING)
+            self.asking = frozenset(
+                stage.number for stage in stages if asks(staged(plan, stage.number) if stage.number else plan)
+            )
+
+    @property
+    def late(self) -> bool:
+        """Whether changes have come that what was given does not go by."""
+        return self.changes is not None and self.changes.given_by is not None
+
+    def reaches(self, stage: Stage) -> bool:
+        """Whether there are such, and a stage asks what they change."""
+        return self.late and stage.number in self.asking
+
+    def reached(self, stage: Stage, ends: Ints) -> tuple[int, int]:
+        """The first and the last time from which a stage may give something else, where rows change that end then."""
+        first, last = (int(ends.min()), int(ends.max())) if len(ends) else (END_OF_TIME, BEGINNING)
+        if self.changes is None or not self.reaches(stage):
+            return first, last
+        return min(first, *(time for time, _ in self.changes.come_late)), END_OF_TIME
+
+    def steady(self, time: int) -> bool:
+        """Whether nothing of it has changed at that time or later, and nothing late."""
+        return self.changes is None or (not self.late and all(each.time < time for each in self.changes.past[-1:]))
+
+    def told(self, since: int, now: int) -> None:
+        """What was given goes by all that came; nobody goes back before `since`."""
+        if self.changes is not None:
+            self.changes.given_by, self.changes.come_late = None, []
+            self.changes.keep_from(now, since)
+
+    def steps(self, stage: Stage, since: int) -> tuple[Step, Step]:
+        """How a stage goes on from `since` by what was known before late changes came, and by what is known now."""
+        changes = self.changes
+        if changes is None or stage.number not in self.asking:
+            return Machine.step, Machine.step
+        past = changes.past if changes.given_by is None else changes.given_by
+        return partial(self._step, changes, past, since), partial(self._step, changes, changes.past, since)
+
+    def _step(
+        self,
+        changes: KnowledgeChanges,
+        past: list[PastChange],
+        since: int,
+        machine: Machine,
+        inputs: Mapping[str, Table],
+        frontier: Frontier,
+    ) -> Given:
+        first, last = _place(past, since + 1), _place(past, frontier.watermark)
+        if past is changes.past and first == len(past) - 1:
+            return machine.step(inputs, frontier)
+        changes.prepare(past, first, last)
+        made: Given = {}
+        done, reached = dict.fromkeys(inputs, 0), since
+        with changes.going_by(past):
+            for place in range(first, last + 1):
+                until = frontier.watermark if place == last else past[place + 1].time - 1
+                if until <= reached:
+                    continue
+                changes.show(place)
+                stops = {name: slice_until(table, until) for name, table in inputs.items()}
+                piece = {name: table[:, done[name] : stops[name]] for name, table in inputs.items()}
+                for name, tables in machine.step(piece, frontier.until(until)).items():
+                    made.setdefault(name, []).extend(tables)
+                done, reached = stops, until
+        return made
+
+
+def asks(plan: Plan) -> bool:
+    """Whether a plan asks knowledge that may change."""
+    one, other = (identities(plan, meanings(plan.rules, {}, name)) for name in ("one", "other"))
+    return one != other
+
+
+def _place(past: Sequence[PastChange], time: int) -> int:
+    return max(0, bisect_right(past, time, key=lambda each: each.time) - 1)
+
+
+Tables = dict[str, Table]
+
+
+class StageReplay(Region):
+    """`gives`: what of the outputs of the stage others see."""
+
+    def __init__(
+        self,
+        whole: Machine,
+        plan: Plan,
+        stage: Stage,
+        build: Callable[[Plan], Machine],
+        pool: Pool,
+        seen: Iterable[str],
+    ) -> None:
+        self.stage, self.plan = stage, plan
+        self.gives = tuple(event for event in stage.outputs if event in seen)
+        self.machine = build(staged(plan, stage.number) if stage.number else plan)
+        self.machine.given = self.gives
+        places = {unit: place for place, (unit, _) in enumerate(whole.goals())}
+        inner = self.machine.plan
+        origin = range(len(plan.nodes)) if inner.origin is None or not stage.number else inner.origin
+        units: list[PlanUnit] = [u if isinstance(u, str) else origin[u] for u, _ in self.machine.goals()]
+        kept = [number for number, (_, goal) in enumerate(self.machine.goals()) if goal.as_arrays()]
+        own: list[Goal] = [self.machine.goals()[number][1] for number in kept]
+        units = [units[number] for number in kept]
+        theirs = {each for other in partition(plan) if other.number != stage.number for each in needed(plan, other)}
+        alone = theirs.isdisjoint(needed(plan, stage)) if stage.number else True
+        sides: list[tuple[KeySide, ...]] = []
+        self.inputs: dict[str, KeySide | None] = {}
+        self.outputs: dict[str, KeySide] = {}
+        self.keyed = stage.keyed
+        if stage.keyed:
+            try:
+                found = KeyedStage(plan, stage.number)
+                chained = set(self.machine.compiled)
+                sides = [found.sides(unit) if not isinstance(unit, str) or unit in chained else () for unit in units]
+                self.inputs = {event: found.taken(event) for event in stage.inputs}
+                self.outputs = {event: found.given(event) for event in self.gives if event not in stage.merged}
+            except CepError:  # something in it is held of no key
+                self.keyed = False
+        super().__init__(stage.number, own, [places[unit] for unit in units], sides, KeyNumbers(pool), alone)
+
+    # --- rows ---
+
+    def keys_of(self, event: str, table: Table) -> Ints:
+        """The numbers of the keys of rows of an input that goes by key."""
+        side = self.inputs[event]
+        assert side is not None and side.columns is not None, "it goes by key"
+        return self.numbers.entered(side.types, _columns(table, side.columns))
+
+    def taken(self, event: str, window: RowWindow, keys: Bools | None) -> Table:
+        """The rows of an input that keys have, sorted by arrival; none where rows go by no key."""
+        side = None if keys is None else self.inputs[event]
+        if keys is not None and side is None:
+            return empty(window.arguments)
+        return self._of(window, side, keys)
+
+    def given(self, event: str, window: RowWindow, keys: Bools | None) -> Table:
+        """The rows that the stage has given for keys."""
+        return self._of(window, None if keys is None else self.outputs[event], keys)
+
+    def _of(self, window: RowWindow, side: KeySide | None, keys: Bools | None) -> Table:
+        found = window.runs
+        if side is not None and side.columns is not None:
+            assert keys is not None, "all rows are of all keys"
+            test, columns = self._of_keys(keys).test(side.types), side.columns
+            found = [run[:, np.flatnonzero(test(_columns(run, columns)))] for run in found]
+        found = [run for run in found if rows(run)]
+        return by_arrival(contiguous(np.concatenate([empty(window.arguments), *found], axis=1)))
+
+    # --- running ---
+
+    def run(
+        self, states: States, inputs: Tables, frontier: Frontier, step: Step
+    ) -> tuple[dict[str, list[Table]], States]:
+        """What the stage gives of inputs up to a frontier, and what its goals hold then; they take these states on."""
+        for goal, state in zip(self.own, states, strict=True):
+            goal.become_arrays(state)
+        self.machine.touched()
+        inputs = {event: table for event, table in sorted(inputs.items()) if rows(table)}
+        return step(self.machine, inputs, frontier), [goal.needed_arrays(frontier) for goal in self.own]
+
+
+def _columns(table: Table, columns: Sequence[int]) -> Ints:
+    """The arguments of these numbers, a row an occurrence."""
+    return table[[FIRST + column for column in columns]].T if len(columns) > 1 else table[FIRST + columns[0]][:, None]
+
 
 WHOLE = 0
 """The number of all stages as one."""

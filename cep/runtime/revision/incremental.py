@@ -1,7 +1,7 @@
 """Revision by what changes: late rows go through a program as changes of tables.
 
 Each operator that has to keeps what it took in the window, by key (`cep.operators.goals.reviser`). An operator that has
-no reviser is run again for the keys that change (`cep.runtime.revision.rerun`). That is begun when
+no reviser is run again for the keys that change (`cep.runtime.revision.region`). That is begun when
 so much came late that to run keys again from their stretches costs more, out of the oldest state and the input, and let
 go when nothing has come late for as long as the window is. What is kept by stretch is as it was until somebody looks at
 it: then it is put right (`settle`).
@@ -22,7 +22,7 @@ from cep.core.time import BEGINNING, END_OF_TIME, Frontier
 from cep.core.values import Pool
 from cep.operators.goals.arrival import by_arrival, equal_before
 from cep.operators.goals.contract import EventGoal
-from cep.operators.goals.keyed_changes import GOES, parts_of, signed
+from cep.operators.goals.keyed_rows import GOES, parts_of, signed
 from cep.operators.goals.reviser import Reviser, apart, concatenated
 from cep.operators.goals.revisers import GoalInPlan, allow_twice, can_run_again, revisers_of
 from cep.plan.dependencies import Dependencies
@@ -33,9 +33,8 @@ from cep.plan.ties import Ties
 from cep.runtime.machine import Machine
 from cep.runtime.machine_part import GivenTables, SingleGoal
 from cep.runtime.revision.going_back import Revised
-from cep.runtime.revision.rerun import GoalPlace, RerunFromStretches, rerun_of
-from cep.runtime.revision.row_changes import RowChanges
-from cep.runtime.revision.row_window import parted
+from cep.runtime.revision.region import GoalPlace, RerunFromStretches, rerun_of
+from cep.runtime.revision.row_window import RowChanges, parted
 from cep.runtime.revision.stretch import FEWEST, RERUN, Given, Stretch, extend, window_of
 
 A_ROW, A_PUSH = 64, 4096

@@ -16,7 +16,7 @@ from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, contiguous, rows
 from cep.operators.goals.arrival import by_arrival, equal_before, first_of_equal
 from cep.operators.goals.contract import Bools, Ints
-from cep.runtime.revision.row_changes import RowChanges
+from cep.runtime.revision.row_window import RowChanges
 
 UNKNOWN = "unknown-withdrawal"
 

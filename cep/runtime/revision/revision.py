@@ -2,7 +2,7 @@
 
 The window is cut into stretches of time. Of each there is the state at its beginning, the input that ends in it, and
 what stages gave to others in it. A change goes back to the beginning of its stretch. From there on each stage that it
-reaches is run again (`cep.runtime.revision.stage_replay`), for the keys that it has, until the state is what it was.
+reaches is run again (`cep.runtime.revision.going_back`), for the keys that it has, until the state is what it was.
 """
 
 from __future__ import annotations
@@ -28,17 +28,24 @@ from cep.runtime.machine import Machine
 from cep.runtime.reorder_buffer import ReorderBuffer
 from cep.runtime.revision.going_back import GoingBack
 from cep.runtime.revision.incremental import Incremental
-from cep.runtime.revision.kept_state import KeptState, copied
 from cep.runtime.revision.key_numbers import KEPT
-from cep.runtime.revision.latest_instant import LatestInstant
-from cep.runtime.revision.net_changes import all_changes, net_changes
+from cep.runtime.revision.net_changes import RevisionLineage, all_changes, net_changes
 from cep.runtime.revision.region import Window
-from cep.runtime.revision.revision_lineage import RevisionLineage
-from cep.runtime.revision.revision_stats import RevisionStats
-from cep.runtime.revision.revision_window import RevisionWindow
-from cep.runtime.revision.row_changes import RowChanges, joined
-from cep.runtime.revision.row_window import RowWindow, parted
-from cep.runtime.revision.stretch import Given, Stretch, Windows, cuts_between, extend, put, window_of
+from cep.runtime.revision.row_window import RowChanges, RowWindow, joined, parted
+from cep.runtime.revision.stretch import (
+    Given,
+    KeptState,
+    LatestInstant,
+    RevisionWindow,
+    Stretch,
+    Windows,
+    copied,
+    cuts_between,
+    extend,
+    put,
+    window_of,
+)
+from cep.runtime.run_stats import RevisionStats
 
 
 class Revision:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -264,3 +265,21 @@ def parted(table: Table, chosen: Bools) -> tuple[Table, Table]:
 def _words(table: Table) -> Ints:
     """What makes a row what it is, whatever it is called in lineage."""
     return np.ascontiguousarray(np.delete(table, IDENTITY, axis=0).T)
+
+
+@dataclass(frozen=True, slots=True)
+class RowChanges:
+    """Of an event: rows that were there and are no more, and rows that are there now."""
+
+    going: Table
+    coming: Table
+
+
+def joined(changes: Iterable[RowChanges]) -> RowChanges:
+    """Several changes one after the other, as one."""
+    found = list(changes)
+    if len(found) == 1:
+        return found[0]
+    going = np.concatenate([each.going for each in found], axis=1)
+    coming = np.concatenate([each.coming for each in found], axis=1)
+    return RowChanges(without(going, coming), without(coming, going))

@@ -9,8 +9,50 @@ import numpy as np
 
 from cep.core.relation import END, FIRST, Table
 from cep.core.time import END_OF_TIME
-from cep.runtime.revision.kept_state import KeptState
+from cep.operators.goals.contract import Arrays, Bools
 from cep.runtime.revision.row_window import RowWindow
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionWindow:
+    """In microseconds: `length`: how far behind the watermark what changes may be; `behind`: how far the watermark is
+    behind the latest time. `final`: what is given is never withdrawn. `handed`: of a stage, what others hand on."""
+
+    length: int
+    behind: int
+    final: bool
+    handed: frozenset[str] | None = None
+
+
+States = list[Arrays]
+
+
+@dataclass(slots=True)
+class Overlay:
+    """The states of a stage's goals for these keys, by number (`cep.runtime.revision.key_numbers`); None: for all."""
+
+    keys: Bools | None
+    states: States
+
+
+@dataclass(slots=True)
+class KeptState:
+    """`base`: the states of all goals; `overlays`, by the number of a stage: what is to be in their place. Stages may
+    share goals: each sees what it has made of them itself."""
+
+    base: States
+    overlays: dict[int, Overlay] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        held = [self.base, *(overlay.states for overlay in self.overlays.values())]
+        return sum(array.nbytes for states in held for state in states for array in state.values())
+
+
+def copied(states: States) -> States:
+    """States of goals that go on, as copies: goals change the arrays in place."""
+    return [{name: array.copy() for name, array in state.items()} for state in states]
+
 
 Given = dict[str, list[Table]]
 Windows = dict[str, RowWindow]
@@ -88,3 +130,40 @@ def extend(made: Given, more: Mapping[str, Iterable[Table]]) -> None:
     """Add tables by event to others."""
     for name, tables in more.items():
         made.setdefault(name, []).extend(tables)
+
+
+PATIENCE = 16
+"""So many instants later it is not expected any more that one comes in pieces."""
+SHORT, TIMES = 1 << 16, 8
+"""Rows: of an instant of more, and of more than so many times those that come, each key is run again by itself."""
+
+
+@dataclass(slots=True)
+class LatestInstant:
+    """`end`: the instant that can be taken back. `expected`: of how many instants more it is to be so. `stretch_ends`:
+    a stretch is to end just before the next one. `goes_on`: more of it has come, and waits to be run again with it."""
+
+    end: int | None = None
+    expected: int = 0
+    stretch_ends: bool = False
+    goes_on: bool = False
+
+    def expect(self) -> None:
+        """An instant has come in pieces: the next ones may, too."""
+        self.expected = PATIENCE
+
+    def begins(self, end: int, since: int) -> bool:
+        """The machine is about to step up to this instant so that it can be taken back; whether the stretch that began
+        at `since` is to end just before it."""
+        if self.end != end:
+            self.end = end
+            self.expected -= 1
+        return self.stretch_ends and since < end - 1
+
+    def forget(self) -> None:
+        """There is nothing to be taken back."""
+        self.end = None
+
+    def is_short(self, changed: int, every: int) -> bool:
+        """Whether the instant, of so many rows of which so many changed, is to be run again."""
+        return every <= max(SHORT, TIMES * changed)

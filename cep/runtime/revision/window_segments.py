@@ -1,6 +1,6 @@
 """The window in segments: a table of rows as they came, or the state of a goal at the beginning of a stretch, is one.
 
-Tables are only replaced, never written to: what is the same array is the same segment (`cep.runtime.segments`).
+Tables are only replaced, never written to: what is the same array is the same segment (`cep.runtime.snapshot`).
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ import pyarrow as pa
 
 from cep.core.relation import FIRST, Table
 from cep.operators.goals.contract import Arrays, demand, from_arrow, to_arrow
-from cep.runtime.revision.kept_state import KeptState
-from cep.runtime.revision.latest_instant import LatestInstant
 from cep.runtime.revision.revision import Revision
-from cep.runtime.revision.row_changes import RowChanges, joined
-from cep.runtime.revision.stretch import Stretch, Windows, window_of
-from cep.runtime.segments import SegmentBook
+from cep.runtime.revision.row_window import RowChanges, joined
+from cep.runtime.revision.stretch import KeptState, LatestInstant, Stretch, Windows, window_of
+from cep.runtime.snapshot import SegmentBook
 
 _ROWS = "rows"
 

@@ -1,4 +1,4 @@
-"""What a window of revision holds as numbers and tables, to go on from later."""
+"""The window of a revision in a snapshot, and what another program takes over of it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,29 @@ import pyarrow as pa
 
 from cep.core.relation import FIRST, Table
 from cep.operators.goals.contract import demand, from_arrow, to_arrow
-from cep.runtime.revision.kept_state import KeptState
-from cep.runtime.revision.latest_instant import LatestInstant
 from cep.runtime.revision.revision import Revision
-from cep.runtime.revision.row_changes import RowChanges, joined
-from cep.runtime.revision.stretch import Stretch, Windows, tables_of, window_of
+from cep.runtime.revision.row_window import RowChanges, joined
+from cep.runtime.revision.stretch import KeptState, LatestInstant, Stretch, Windows, copied, tables_of, window_of
+
+
+def begin_window(revision: Revision, watermark: int, waiting: Mapping[str, Table] | None = None) -> None:
+    """The window begins at a watermark, with the states that goals have now; these rows wait, None: those that do."""
+    revision.forget_changes()
+    revision.watermark = revision.floor = watermark
+    revision.stretches = [Stretch(watermark, KeptState(copied(revision.machine.states())))]
+    revision.late, revision.latest = {}, LatestInstant()
+    revision.going_back.clear()
+    revision.going_back.knowledge.told(watermark, watermark)
+    if waiting is not None:
+        held: Windows = {}
+        for event, table in sorted(waiting.items()):
+            window_of(held, event, len(revision.plan.schemas[event].attributes)).add(table)
+        revision.waiting = held
+
+
+def resize(revision: Revision, length: int) -> None:
+    """The window was so long until now (microseconds): what was final then stays so."""
+    revision.floor = max(revision.floor, revision.watermark - length)
 
 
 def save(revision: Revision) -> tuple[dict[str, Any], list[pa.RecordBatch]]:

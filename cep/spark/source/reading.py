@@ -17,10 +17,10 @@ from cep.core.relation import END as END_ROW
 from cep.core.relation import ORDER
 from cep.core.schema import ARRIVAL, CHANGE
 from cep.core.values import Ints, Pool
+from cep.runtime.buckets import KeyCounter
 from cep.runtime.decode import table_frame
 from cep.runtime.encode import PushedColumns, admit
 from cep.runtime.fluent_records import as_records
-from cep.runtime.key_shares import KeyCounter
 from cep.runtime.prior_state import PriorState, SnapshotParts
 from cep.runtime.report import Report
 from cep.spark.dead_letters import LINE_BITS, dead_letter_file, write_dead_letters

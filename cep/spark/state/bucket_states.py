@@ -26,7 +26,7 @@ from cep.spark.state.remote import present
 from cep.spark.state.segment_files import PREFIX, Segments, missing_file
 
 if TYPE_CHECKING:  # which loads Arrow, and a process that only plans does without
-    from cep.runtime.segments import SegmentedState
+    from cep.runtime.snapshot import SegmentedState
 
 Opened = TypeVar("Opened")
 

@@ -21,7 +21,7 @@ from cep.spark.disk import damaged_file, put
 from cep.spark.state.remote import present
 
 if TYPE_CHECKING:  # which loads Arrow, and a process that only plans does without
-    from cep.runtime.segments import SegmentedState
+    from cep.runtime.snapshot import SegmentedState
 
 MARK = b"\x00segment\x01"
 """What a state begins with that has segments; the last byte counts the forms there have been."""

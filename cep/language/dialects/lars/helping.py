@@ -6,10 +6,9 @@ from cep.core.evaluation_ticks import WindowTicks
 from cep.core.fluents import FIRST_TICK, TICK_NOW
 from cep.language.dialects.lars.relations import Relations, filled_name, predicate_of
 from cep.language.syntax import ast
-from cep.operators.each_tick import EachTickFormula
-from cep.operators.first_tick import FirstTickFormula
 from cep.operators.own_times import OwnTimesFormula
 from cep.operators.supports import FormulaAtom
+from cep.operators.ticks import EachTickFormula, FirstTickFormula
 from cep.operators.where import RestrictedFormula
 from cep.rules.terms import Call, Comparison, Constant, Variable
 

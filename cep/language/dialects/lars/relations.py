@@ -21,13 +21,13 @@ from cep.language.dialects.lars.ast import (
 from cep.language.dialects.lars.windows import longest
 from cep.language.syntax import ast
 from cep.operators.conjunction import And
-from cep.operators.each_tick import EachTickFormula
 from cep.operators.either import Or
 from cep.operators.grouping import AggregatedFormula
 from cep.operators.last_atoms import LastAtomsFormula
 from cep.operators.own_times import OwnTimesFormula
 from cep.operators.supports import FormulaAtom
 from cep.operators.temporal import MetricFormula, MetricInterval
+from cep.operators.ticks import EachTickFormula
 from cep.operators.where import RestrictedFormula
 from cep.operators.windowed_event import WindowedFormula
 from cep.plan.formula import Formula

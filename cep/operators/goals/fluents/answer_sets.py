@@ -26,9 +26,8 @@ from cep.operators.goals.contract import (
     Ints,
     between,
 )
-from cep.operators.goals.fluents.answer_set_grounding import Derived, Fact, Row, SolverLimits
-from cep.operators.goals.fluents.answer_set_solver import AnswerSetSolver
-from cep.operators.goals.fluents.change_tables import NOTHING, PendingChanges, decided, due, put_changes, waiting_table
+from cep.operators.goals.fluents.answer_set_solver import AnswerSetSolver, Derived, Fact, Row, SolverLimits
+from cep.operators.goals.fluents.changes import NOTHING, PendingChanges, decided, due, put_changes, waiting_table
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.state_tables import DeclaredState, StateTable
 from cep.rules.answer_set_rules import COUNTED, GIVEN_FIRST, AnswerSetRules, AnswerSetTables, Calculation

@@ -1,22 +1,23 @@
-"""Changes of what holds: when formulas begin and end to hold, for many tuples at once, in order of time.
-
-Tuples have dense numbers, keys. A change is at a code of `cep.core.interval_sets`: from it on the tuple holds, or does
-not any more. So a maximal interval of codes from s to e begins at s and ends at e + 1, and what is known up to a code
-has all its changes up to there, wherever the input was cut.
-"""
+"""Changes of what holds: as tables of occurrences, in order, and as stretches of time."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cep.core.interval_sets import INFINITE
+from cep.core.fluents import BEFORE, BEGINS, BEGINS_AT, ENDS, ENDS_AT, FOREVER, KINDS, SINCE_EVER
+from cep.core.interval_sets import FAR, INFINITE, Intervals, coalesce, subtract
 from cep.core.kernels import njit
+from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, concat, contiguous, empty, rows
+from cep.core.room import filled_room, roomy
 from cep.core.stable_order import FEW, WORD, phased_order, span
-
-Ints = NDArray[np.int64]
+from cep.core.time import END_OF_TIME, Frontier
+from cep.operators.goals.arrival import take
+from cep.operators.goals.contract import Ints
+from cep.operators.goals.keys import Keys, grow
+from cep.operators.goals.state_tables import StateTable, tuples_of
 
 _NEAR = 32
 """So far rows are moved by insertion."""
@@ -123,3 +124,384 @@ def _settled(key, code, begins, first, made):  # type: ignore[no-untyped-def]
             at -= 1
         made[0, at], made[1, at], made[2, at] = key[i], now, begins[i]
     return True
+
+
+NOTHING = -INFINITE - 1
+"""Decided up to here: nothing."""
+_NONE: Ints = np.empty(0, np.int64)
+_LATER, _BEGIN, _CHANGE, _EVER = 1, 2, 4, 8
+"""Of a kind of rows: from just after the instant on; it begins; it is a change at all; from before all time on."""
+_CHANGES = np.zeros(KINDS, np.int64)
+_CHANGES[[BEGINS, BEGINS_AT, ENDS, ENDS_AT]] = _CHANGE
+_CHANGES[[BEGINS, BEGINS_AT]] |= _BEGIN
+_CHANGES[[BEGINS, ENDS]] |= _LATER
+_CHANGES[BEFORE] = _CHANGE | _BEGIN | _EVER
+
+
+def decided(frontier: Frontier, late: int) -> int:
+    """Up to which code all is decided that is given so late."""
+    if frontier.watermark >= END_OF_TIME:
+        return INFINITE
+    return NOTHING if late >= FOREVER else max(2 * (frontier.watermark - late) + 1 - frontier.half, -FAR)
+
+
+def due(code: int, late: int) -> int:
+    """When a code is decided, of what is given so late."""
+    if late >= FOREVER or code >= INFINITE:
+        return END_OF_TIME
+    return max(code, -FAR) // 2 + late
+
+
+def delay_of(late: int) -> int:
+    """How much later than its time a change is known, that is given so late; of what is known at the end of the input
+    alone the rows have their own times."""
+    return 0 if late >= FOREVER else late
+
+
+def changes_in(table: Table, kind_row: int) -> tuple[Table, Ints, Ints]:
+    """The changes of a table, their codes, and whether the tuple holds from there on."""
+    places, code, begins, _ = _changes(table, kind_row)
+    return (table if len(code) == rows(table) else take(contiguous(table), places)), code, begins
+
+
+def _changes(table: Table, kind_row: int) -> tuple[Ints, Ints, Ints, int]:
+    """Where the changes of a table are, their codes, whether the tuple holds from there on, and the last code; NOTHING
+    without any."""
+    made = np.empty((3, rows(table)), np.int64)
+    count, last = _codes(contiguous(table), kind_row, _CHANGES, made)
+    if count == made.shape[1]:
+        return made[0], made[1], made[2], last
+    return made[0, :count], made[1, :count], made[2, :count], last
+
+
+@njit()
+def _codes(table, kind_row, kinds, made):  # type: ignore[no-untyped-def]
+    """Places, codes and beginnings of the changes among the rows, which are as many at most; gives how many, and the
+    last code. No row is written before as many were read."""
+    count, last = 0, NOTHING
+    for i in range(table.shape[1]):
+        change = kinds[table[kind_row, i]]
+        made[0, count] = i
+        made[1, count] = -INFINITE if change & _EVER else 2 * table[START, i] + (change & _LATER)
+        made[2, count] = change >> 1 & 1
+        last = max(last, made[1, count] if change & _CHANGE else NOTHING)
+        count += change >> 2 & 1
+    return count, last
+
+
+@njit()
+def _arguments(table, places):  # type: ignore[no-untyped-def]
+    """A table with the arguments of these rows, and nothing else."""
+    made = np.empty((table.shape[0], len(places)), np.int64)
+    for row in range(FIRST, table.shape[0]):
+        for i in range(len(places)):
+            made[row, i] = table[row, places[i]]
+    return made
+
+
+def put_changes(table: Table, kind_row: int, code: Ints, begins: Ints, delay: int = 0) -> None:
+    """Write codes and what begins there into a table; it is known `delay` microseconds later."""
+    _put(table, kind_row, code, begins, delay)
+
+
+@njit()
+def _put(table, kind_row, code, begins, delay):  # type: ignore[no-untyped-def]
+    """A row of `code` for each of the table."""
+    for i in range(table.shape[1]):
+        at = code[i]
+        later = at & 1
+        time = at >> 1
+        kind = (BEGINS if later else BEGINS_AT) if begins[i] == 1 else (ENDS if later else ENDS_AT)
+        if at == -INFINITE:
+            time, kind = SINCE_EVER, BEFORE
+        table[START, i], table[END, i] = time, time + delay
+        table[ORDER, i] = table[IDENTITY, i] = 0
+        table[kind_row, i] = kind
+
+
+@njit()
+def put_tuples(table, first, known, keys, column):  # type: ignore[no-untyped-def]
+    """Into the columns from `first` on those of the tuples of these numbers, from `column` on: a key for each row of
+    the table."""
+    for at in range(column, known.shape[1]):
+        for i in range(len(keys)):
+            table[first + at - column, i] = known[keys[i], at]
+
+
+def waiting_table(
+    name: str, width: int, kind: int, codes: Iterable[int], input: int = 0, columns: Sequence[int] | None = None
+) -> StateTable:
+    """The table of the changes of an input that wait (`PendingChanges.state`): a time, then its columns, of which those
+    of pool codes are `codes`. `columns`: their numbers in the input, where some of it is left out; of what says what a
+    change is no key is made."""
+    keyed = tuples_of(name, range(width) if columns is None else columns, input, first=1)
+    return StateTable(
+        width=1 + width, keyed=keyed, codes=tuple(1 + column for column in codes), ranges={1 + kind: (0, KINDS)}
+    )
+
+
+class PendingChanges:
+    """The inputs of a goal of formulas, of which some may be decided later than others: what is decided in all of them
+    goes on, and the rest waits.
+
+    `widths`: their argument columns; `kinds`: which of these says what a change is; `lates`: how late each is given.
+    """
+
+    def __init__(self, widths: Sequence[int], kinds: Sequence[int], lates: Sequence[int]) -> None:
+        self.widths = tuple(widths)
+        self.kinds = tuple(FIRST + kind for kind in kinds)
+        self.late = max(lates)
+        self.tables: list[Table] = []
+        self.clear()
+
+    def clear(self) -> None:
+        self.tables = [empty(width) for width in self.widths]
+        self._first: int | None = None
+
+    def take(self, inputs: Sequence[Table], frontier: Frontier) -> list[tuple[Table, Ints, Ints]]:
+        """Of each input the changes that are decided now, in order of arrival, so almost in that of their codes: the
+        arguments (of the tables nothing else counts), codes, and what begins."""
+        until = decided(frontier, self.late)
+        found = []
+        first = INFINITE
+        for number, (table, kind) in enumerate(zip(inputs, self.kinds, strict=True)):
+            waiting = self.tables[number]
+            if rows(waiting):
+                table = concat([waiting, table])
+                self.tables[number] = empty(self.widths[number])
+            elif not rows(table):
+                found.append((table, _NONE, _NONE))
+                continue
+            table = contiguous(table)
+            places, code, begins, last = _changes(table, kind)
+            if last > until:
+                ready = code <= until
+                self.tables[number] = table[:, places[~ready]]
+                first = min(first, int(code[~ready].min()))
+                places, code, begins = places[ready], code[ready], begins[ready]
+            if len(code) < rows(table):
+                table = _arguments(table, places)
+            found.append((table, code, begins))
+        self._first = None if first == INFINITE else first
+        return found
+
+    def due(self) -> int | None:
+        """When what waits first is decided."""
+        return None if self._first is None else due(self._first, self.late)
+
+    def become(self, tables: Sequence[Ints]) -> None:
+        """Wait with these, a row each: its time, then its columns."""
+        self.clear()
+        for number, table in enumerate(tables):
+            made = np.zeros((FIRST + self.widths[number], len(table)), np.int64)
+            made[START] = made[END] = table[:, 0]
+            made[FIRST:] = table[:, 1:].T
+            self.tables[number] = made
+            if len(table):
+                code = int(changes_in(made, self.kinds[number])[1].min())
+                self._first = code if self._first is None else min(self._first, code)
+
+    def state(self) -> list[Ints]:
+        """What waits, a row each."""
+        return [np.concatenate([table[[START]], table[FIRST:]]).T for table in self.tables]
+
+    @property
+    def count(self) -> int:
+        return sum(rows(table) for table in self.tables)
+
+
+class GrowingIntervals:
+    """Intervals of numbered tuples that only become more."""
+
+    def __init__(self) -> None:
+        self._levels: list[Intervals] = []
+
+    def added(self, key: Ints, start: Ints, end: Ints) -> Intervals:
+        """What of these rows was not there yet; it is then."""
+        fresh = coalesce(key, start, end)
+        if not len(fresh.key):
+            return fresh
+        for level in self._levels:
+            fresh = subtract(fresh, _of(level, np.unique(fresh.key)))
+        levels = self._levels
+        if len(fresh.key):
+            levels.append(fresh)
+        # Each is at least twice as large as the next: a row is moved as often as the logarithm says.
+        while len(levels) > 1 and len(levels[-2].key) < 2 * len(levels[-1].key):
+            last = levels.pop()
+            levels[-1] = _joined([levels[-1], last])
+        return fresh
+
+    def of(self, keys: Ints) -> Intervals:
+        """All of these tuples, ascending numbers."""
+        return _joined([_of(level, keys) for level in self._levels])
+
+    def all(self) -> Intervals:
+        return _joined(self._levels)
+
+
+def _joined(levels: Sequence[Intervals]) -> Intervals:
+    columns = [np.concatenate([each[i] for each in levels] or [np.empty(0, np.int64)]) for i in range(3)]
+    return coalesce(*columns)
+
+
+def _of(level: Intervals, keys: Ints) -> Intervals:
+    """The rows of some keys."""
+    low = np.searchsorted(level.key, keys, "left")
+    counts = np.searchsorted(level.key, keys, "right") - low
+    ends = np.cumsum(counts)
+    chosen = np.repeat(low - ends + counts, counts) + np.arange(int(ends[-1]) if len(ends) else 0)
+    return Intervals(level.key[chosen], level.start[chosen], level.end[chosen])
+
+
+class Rows:
+    """One side of a join of intervals: rows that become more, chained by key."""
+
+    def __init__(self, width: int) -> None:
+        self._table = np.empty((0, FIRST + width), np.int64)
+        self.heads = np.full((0, 1), -1, np.int64)
+        self.following = np.empty((0, 1), np.int64)
+        self.count = 0
+
+    @property
+    def table(self) -> Table:
+        return self._table[: self.count].T
+
+    def add(self, table: Table, keys: Ints, known: int) -> None:
+        """Rows with their keys, of which so many are known (-1: it meets nothing)."""
+        needed = self.count + rows(table)
+        if needed > len(self._table):
+            larger = np.empty((roomy(needed, 2 * len(self._table)), self._table.shape[1]), np.int64)
+            larger[: self.count] = self._table[: self.count]
+            self._table = larger
+        self.following = filled_room(self.following, needed, -1)
+        self.heads = filled_room(self.heads, known, -1)
+        self._table[self.count : needed] = table.T
+        _chained(keys, self.count, self.heads, self.following)
+        self.count = needed
+
+    def met(self, table: Table, keys: Ints) -> tuple[Ints, Ints]:
+        """Of other rows and of these the places of those that have a key and a time in common."""
+        pairs, made = _met(
+            keys, table[START].copy(), table[END].copy(), self.heads, self.following, self._table,
+            np.empty((max(1, len(keys)), 2), np.int64),
+        )  # fmt: skip
+        return pairs[:made, 0], pairs[:made, 1]
+
+
+@njit()
+def _chained(keys, count, heads, following):  # type: ignore[no-untyped-def]
+    """Rows from `count` on are the first of their keys' chains; there is room for all rows and keys."""
+    for i in range(len(keys)):
+        if keys[i] >= 0:
+            following[count + i, 0] = heads[keys[i], 0]
+            heads[keys[i], 0] = count + i
+
+
+@njit()
+def _met(keys, starts, ends, heads, following, table, pairs):  # type: ignore[no-untyped-def]
+    """Rows (row, row of the table), which grow as they must, and how many."""
+    made = 0
+    for i in range(len(keys)):
+        if keys[i] < 0 or keys[i] >= len(heads):
+            continue
+        q = heads[keys[i], 0]
+        while q >= 0:
+            if table[q, START] <= ends[i] and starts[i] <= table[q, END]:
+                if made == pairs.shape[0]:
+                    pairs = grow(pairs, made + 1)
+                pairs[made, 0], pairs[made, 1] = i, q
+                made += 1
+            q = following[q, 0]
+    return pairs, made
+
+
+def table_of(held: Intervals, known: Ints) -> Table:
+    """Intervals as rows: the tuples at their numbers, and last what a change is."""
+    made = np.zeros((FIRST + known.shape[1] + 1, len(held.key)), np.int64)
+    made[START], made[END] = held.start, held.end
+    made[FIRST:-1] = known[held.key].T
+    made[-1] = BEGINS
+    return made
+
+
+def held_in(changes: Table, holding: Ints, first: int, last: int) -> Table:
+    """When tuples held in a stretch: its `changes`, the last column of which says what each is, and what holds after
+    it, a row a tuple."""
+    width = changes.shape[0] - FIRST - 1
+    tuples, columns = Keys(width), np.arange(width)
+    changes, code, begins = changes_in(changes, FIRST + width)
+    key = tuples.slots(changes, columns, True, True)
+    changed = tuples.count
+    after = np.zeros((FIRST + width, len(holding)), np.int64)
+    after[FIRST:] = holding.T
+    held = tuples.slots(after, columns, True, True)
+    whole = held[held >= changed]
+    found = stretch_of(Changes(key, code, begins), np.empty(0, np.int64), first, last)
+    key = np.concatenate([found.key, whole])
+    start = np.concatenate([found.start, np.full(len(whole), first)])
+    end = np.concatenate([found.end, np.full(len(whole), last)])
+    return table_of(Intervals(key, start, end), tuples.known)
+
+
+def changed_in(changes: Table, first: int, last: int) -> tuple[Table, Table]:
+    """Of the tuples that change in a stretch, the last column saying how: those that held before it, as if throughout,
+    and when all of them hold."""
+    width = changes.shape[0] - FIRST - 1
+    tuples = Keys(width)
+    changes, code, begins = changes_in(changes, FIRST + width)
+    key = tuples.slots(changes, np.arange(width), True, True)
+    order = np.lexsort((code, key))
+    opening = order[np.append(True, key[order][1:] != key[order][:-1])] if len(order) else order
+    before = key[opening[begins[opening] == 0]]
+    start, end = np.full(len(before), first), np.full(len(before), last)
+    found = stretch_of(Changes(key, code, begins), np.empty(0, np.int64), first, last)
+    return table_of(Intervals(before, start, end), tuples.known), table_of(found, tuples.known)
+
+
+def stretch_of(changes: Changes, held: Ints, first: int, last: int) -> Intervals:
+    """When tuples hold in a stretch: by its changes, and `held`, those that hold before it; those that have changes are
+    known by them. Sorted by key."""
+    if not len(changes.key):
+        key = np.unique(held)
+        return Intervals(key, np.full(len(key), first), np.full(len(key), last))
+    order = np.lexsort((changes.code, changes.key))
+    key, code, begins = (column[order] for column in changes)
+    opening = np.ones(len(key), np.bool_)
+    opening[1:] = key[1:] != key[:-1]
+    before = np.union1d(np.setdiff1d(held, key), key[opening & (begins == 0) & (code > first)])
+    key = np.concatenate([key, before])
+    code = np.concatenate([code, np.full(len(before), first)])
+    begins = np.concatenate([begins, np.ones(len(before), np.int64)])
+    order = np.lexsort((code, key))
+    key, code, begins = key[order], code[order], begins[order]
+    starts = np.flatnonzero(begins)
+    following = np.minimum(starts + 1, max(len(key) - 1, 0))
+    ended = (following > starts) & (key[following] == key[starts]) & (begins[following] == 0)
+    end = np.where(ended, code[following] - 1, last)
+    return Intervals(key[starts], code[starts], end)
+
+
+def changes_against(held: Intervals, before: Ints, first: int, last: int) -> Changes:
+    """What holds in a stretch, sorted by key, as changes against the tuples that hold `before` it; sorted by code."""
+    goes_on = (held.start == first) & np.isin(held.key, before)
+    ending = held.end < last
+    stopped = np.setdiff1d(before, held.key[held.start == first])
+    key = np.concatenate([held.key[~goes_on], held.key[ending], stopped])
+    code = np.concatenate([held.start[~goes_on], held.end[ending] + 1, np.full(len(stopped), first)])
+    begins = np.zeros(len(key), np.int64)
+    begins[: int((~goes_on).sum())] = 1
+    order = np.lexsort((key, code))
+    return Changes(key[order], code[order], begins[order])
+
+
+def clipped(table: Table, first: int, last: int) -> Table:
+    """What of the rows lies in a stretch."""
+    inside = (table[START] <= last) & (table[END] >= first)
+    if not inside.all():
+        table = table[:, inside]
+    if rows(table) and (int(table[START].min()) < first or int(table[END].max()) > last):
+        table = table.copy()
+        table[START] = np.maximum(table[START], first)
+        table[END] = np.minimum(table[END], last)
+    return table

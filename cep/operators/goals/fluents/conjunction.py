@@ -5,36 +5,225 @@ goal(P, Q):  of both what holds now, by the variables that they share; each chan
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cep.core.fluents import BEGINS
+from cep.core.hashtable import MISSING, NAN
+from cep.core.interval_sets import Intervals, coalesce, subtract
 from cep.core.kernels import njit
 from cep.core.prefetch import prefetch
-from cep.core.relation import FIRST, Table, empty
+from cep.core.relation import END, FIRST, START, Table, concat, empty, rows
 from cep.core.room import filled_room
 from cep.core.stable_order import phased_order
 from cep.core.time import Frontier
-from cep.operators.goals.contract import (
-    Arrays,
-    Ints,
-)
-from cep.operators.goals.fluents.change_tables import PendingChanges, put_changes, waiting_table
-from cep.operators.goals.fluents.conjunction_stretches import (
-    AFTER,
-    BEFORE,
-    CELLS,
-    HEAD,
-    HOLDS,
-    TAIL,
-    TURN,
-    ConjunctionSpec,
-    ConjunctionStretches,
-)
-from cep.operators.goals.intrinsics import inside
+from cep.operators.goals.contract import Arrays, Goal, Ints
+from cep.operators.goals.converted_keys import RecursiveWithConvertedKeys
+from cep.operators.goals.fluents.changes import PendingChanges, Rows, in_order, put_changes, waiting_table
+from cep.operators.goals.heads import codes_of, others
+from cep.operators.goals.in_rounds import InRounds
+from cep.operators.goals.intrinsics import bare, inside
 from cep.operators.goals.keys import Keys, grow
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.state_tables import NumberedState, StateTable, tuples_of
+
+if TYPE_CHECKING:
+    from cep.operators.build import GoalBuilder
+    from cep.operators.conjunction import Conjunction
+
+# of each tuple of a side: whether it holds, its neighbours under its key, when it began among all
+HOLDS, AFTER, BEFORE, TURN = range(4)
+CELLS = 4
+# of each key: the first and the last tuple that holds
+HEAD, TAIL = range(2)
+
+
+@njit()
+def _lose(  # type: ignore[no-untyped-def]
+    count, tuples, keys, negated, left, right, left_chains, right_chains, left_gone, right_gone, pairs
+):
+    """Tuples (the first `count` are the left's; -1: none) go on no more. Gives the pairs that go with them, each once:
+    rows (tuple of the left, of the right), which grow as they must, and how many. What is gone has a cell a tuple."""
+    made = 0
+    for i in range(len(tuples)):
+        p, key = tuples[i], keys[i]
+        own, gone, other, others_gone, facing = right, right_gone, left, left_gone, left_chains
+        if i < count:
+            own, gone, other, others_gone, facing = left, left_gone, right, right_gone, right_chains
+        if p < 0 or not own[p, HOLDS] or gone[p]:
+            continue
+        gone[p] = 1
+        if negated:
+            if key < 0 or facing[key, HEAD] < 0:
+                if made == pairs.shape[0]:
+                    pairs = grow(pairs, made + 1)
+                pairs[made, 0], pairs[made, 1] = p, -1
+                made += 1
+            continue
+        if key < 0:
+            continue
+        q = facing[key, HEAD]
+        while q >= 0:
+            if not others_gone[q]:
+                if made == pairs.shape[0]:
+                    pairs = grow(pairs, made + 1)
+                pairs[made, 0], pairs[made, 1] = (p, q) if i < count else (q, p)
+                made += 1
+            q = other[q, AFTER]
+    return pairs, made
+
+
+@njit()
+def _facing(keys, chains, state, gone, pairs):  # type: ignore[no-untyped-def]
+    """Of each key the tuples of a side that go on: rows (row, tuple), which grow as they must, and how many."""
+    made = 0
+    for i in range(len(keys)):
+        if keys[i] < 0:
+            continue
+        q = chains[keys[i], HEAD]
+        while q >= 0:
+            if not gone[q]:
+                if made == pairs.shape[0]:
+                    pairs = grow(pairs, made + 1)
+                pairs[made, 0], pairs[made, 1] = i, q
+                made += 1
+            q = state[q, AFTER]
+    return pairs, made
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two: how many columns it has, which says what a change is, which are the key (of one representation
+    with the other's), which hold pool codes; `take`: which go on."""
+
+    width: int
+    kind: int
+    key: tuple[int, ...]
+    codes: tuple[int, ...]
+    take: tuple[int, ...]
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """Those that make a tuple."""
+        return tuple(column for column in range(self.width) if column != self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class ConjunctionSpec:
+    """`negated`: tuples of the left while none of the right with their key holds."""
+
+    left: Side
+    right: Side
+    negated: bool
+    lates: tuple[int, int]
+
+
+class ConjunctionStretches(InRounds):
+    """What a conjunction does in a stretch, beside its state: of each side the `tuples` that hold, in `chains` by
+    `keys`."""
+
+    spec: ConjunctionSpec
+    sides: tuple[Side, Side]
+    columns: list[Ints]
+    key: list[Ints]
+    keys: Keys
+    tuples: list[Keys]
+    state: list[Ints]
+    chains: list[Ints]
+    _reserve: Callable[[], None]
+
+    def open_stretch(self, first: int, last: int, goes_on: bool = False) -> None:
+        self.stretch, self.goes_on = (first, last), goes_on
+        if goes_on:
+            self._reserve()
+            self.gone = [np.zeros(len(state), np.uint8) for state in self.state]
+        self.met_by = Keys(len(self.spec.left.key))
+        self.met = [Rows(side.width) for side in self.sides]
+
+    def shrink(self, inputs: Sequence[Table]) -> Table:
+        """Nothing changes of what is negated."""
+        tuples = [self.tuples[n].slots(inputs[n], self.columns[n], False, True) for n in range(2)]
+        keys = [self.keys.slots(inputs[n], self.key[n], False) for n in range(2)]
+        pairs, made = _lose(
+            rows(inputs[0]), np.concatenate(tuples), np.concatenate(keys), self.spec.negated, *self.state, *self.chains,
+            *self.gone, np.empty((rows(inputs[0]) + rows(inputs[1]), 2), np.int64),
+        )  # fmt: skip
+        places = np.arange(made)
+        start, end = (np.full(made, code) for code in self.stretch)
+        right = empty(self.sides[1].width) if self.spec.negated else self._known(1, pairs[:made, 1])
+        return self._pairs(self._known(0, pairs[:made, 0]), places, right, places[: rows(right)], start, end)
+
+    def _known(self, side: int, tuples: Ints) -> Table:
+        """Tuples of a side as rows that hold throughout the stretch."""
+        made = np.zeros((FIRST + self.sides[side].width, len(tuples)), np.int64)
+        made[START], made[END] = self.stretch[0], self.stretch[1]
+        made[FIRST + self.columns[side]] = self.tuples[side].known[tuples].T
+        return made
+
+    def _on(self, side: int, table: Table) -> tuple[Ints, Table]:
+        """Rows of one side by the tuples of the other, `side`, that go on: which rows, and these."""
+        keys = self.keys.slots(table, self.key[1 - side], False)
+        pairs, made = _facing(
+            keys, self.chains[side], self.state[side], self.gone[side], np.empty((max(1, len(keys)), 2), np.int64)
+        )
+        return pairs[:made, 0], self._known(side, pairs[:made, 1])
+
+    def grow(self, inputs: Sequence[Table]) -> Table:
+        """What is negated is there whole, when the stretch begins, or does not change in it: it lies on no cycle."""
+        left, right = (np.ascontiguousarray(table) for table in inputs)
+        if self.spec.negated and self.goes_on:
+            facing = self.keys.slots(left, self.key[0], False)
+            met = facing >= 0
+            met[met] = self.chains[1][facing[met], HEAD] >= 0
+            rest = np.flatnonzero(~met)
+            return self._pairs(left, rest, right[:, :0], rest[:0], left[START, rest], left[END, rest])
+        mine, theirs = self.met[0], self.met[1]
+        left_keys = self.met_by.slots(left, self.key[0])
+        right_keys = self.met_by.slots(right, self.key[1])
+        if self.spec.negated:
+            theirs.add(right, right_keys, self.met_by.count)
+            rows_of, others = theirs.met(left, left_keys)
+            alone = Intervals(np.arange(rows(left)), left[START].copy(), left[END].copy())
+            away = coalesce(rows_of, theirs.table[START, others], theirs.table[END, others])
+            kept = subtract(alone, away)
+            return self._pairs(left, kept.key, right[:, :0], kept.key[:0], kept.start, kept.end)
+        news = [theirs.met(left, left_keys)]
+        mine.add(left, left_keys, self.met_by.count)
+        theirs_new, mine_old = mine.met(right, right_keys)
+        found = []
+        for lefts, left_rows, rights, right_rows in (
+            (left, news[0][0], theirs.table, news[0][1]),
+            (mine.table, mine_old, right, theirs_new),
+        ):
+            start = np.maximum(lefts[START, left_rows], rights[START, right_rows])
+            end = np.minimum(lefts[END, left_rows], rights[END, right_rows])
+            found.append(self._pairs(lefts, left_rows, rights, right_rows, start, end))
+        theirs.add(right, right_keys, self.met_by.count)
+        if self.goes_on:
+            mine_rows, others = self._on(1, left)
+            found.append(
+                self._pairs(left, mine_rows, others, np.arange(rows(others)), *left[[START, END]][:, mine_rows])
+            )
+            their_rows, others = self._on(0, right)
+            found.append(
+                self._pairs(others, np.arange(rows(others)), right, their_rows, *right[[START, END]][:, their_rows])
+            )
+        return concat(found)
+
+    def _pairs(self, left: Table, left_rows: Ints, right: Table, right_rows: Ints, start: Ints, end: Ints) -> Table:
+        made = np.zeros((FIRST + len(self.spec.left.take) + len(self.spec.right.take) + 1, len(start)), np.int64)
+        made[START], made[END] = start, end
+        place = FIRST
+        for table, chosen, side in ((left, left_rows, self.spec.left), (right, right_rows, self.spec.right)):
+            for column in side.take:
+                made[place] = table[FIRST + column, chosen]
+                place += 1
+        made[place] = BEGINS
+        return made
+
 
 AHEAD = 16
 """Changes: so far ahead what is known of a tuple is asked for."""
@@ -269,3 +458,146 @@ class ConjunctionGoal(NumberedState, ConjunctionStretches):
         held = sum(int(self.state[side][: self.tuples[side].count, HOLDS].sum()) for side in range(2))
         arrays = sum(each.nbytes for each in (*self.state, *self.chains))
         return held + self.waiting.count, int(arrays + self.keys.nbytes + sum(keys.nbytes for keys in self.tuples))
+
+
+LEFT, RIGHT, ALONE = 1, 2, 4
+"""Of a tuple: the left holds, the right does; a value is missing in it, so that it meets none."""
+"""Changes: so far ahead what is known of a tuple is asked for."""
+
+
+def matches(spec: ConjunctionSpec) -> bool:
+    """Whether all columns of the tuples of either side are shared."""
+    return all(sorted(side.key) == list(side.columns) for side in (spec.left, spec.right))
+
+
+@bare
+def _matched(  # type: ignore[no-untyped-def]
+    left, left_code, left_begins, right, right_code, right_begins, negated, flags, made
+):
+    """Changes of both sides, each sorted: of one code the left's ends and then what begins there; where it is negated,
+    of the right's first what begins. Gives rows (tuple, code, whether it begins), one a change at most, for which there
+    is room, and how many. `flags` are there for all tuples."""
+    n, m = len(left), len(right)
+    i = j = count = 0
+    while i < n or j < m:
+        first = j == m
+        if i < n and not first:
+            phase, other = left_begins[i], right_begins[j] ^ (1 if negated else 0)
+            first = left_code[i] < right_code[j] or (left_code[i] == right_code[j] and phase <= other)
+        if first:
+            if i + AHEAD < n:
+                prefetch(flags, left[i + AHEAD])
+            key, code, begins, bit = left[i], left_code[i], left_begins[i], LEFT
+            i += 1
+        else:
+            if j + AHEAD < m:
+                prefetch(flags, right[j + AHEAD])
+            key, code, begins, bit = right[j], right_code[j], right_begins[j], RIGHT
+            j += 1
+        known = flags[key, 0]
+        if (1 if known & bit else 0) == begins:
+            continue
+        flags[key, 0] = known ^ bit
+        met = known & (LEFT + RIGHT - bit) if not known & ALONE else 0
+        given = 1 if met else 0
+        if negated and bit == LEFT:
+            given = 1 - given
+        made[0, count], made[1, count] = key, code
+        made[2, count] = 1 - begins if negated and bit == RIGHT else begins
+        count += given
+    return count
+
+
+class MatchedConjunctionGoal(ConjunctionGoal):
+    """The goal of a Conjunction node whose sides share all their columns."""
+
+    def _clear(self) -> None:
+        self.keys = Keys(len(self.spec.left.key))
+        self.flags: Ints = np.zeros((0, 1), np.int64)
+        self.waiting.clear()
+        places = [[side.key.index(column) for column in side.take] for side in self.sides]
+        self.shown = [place for each in places for place in each]
+
+    def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
+        changes: list[Ints] = []
+        for side, (table, code, begins) in enumerate(self.waiting.take(inputs, frontier)):
+            keys = self._slots(table, side)
+            changes += in_order(keys, code, begins, 1 if self.spec.negated and side else 0)
+        made = np.empty((3, len(changes[0]) + len(changes[3])), np.int64)
+        count = _matched(*changes, self.spec.negated, self.flags, made)
+        if not count:
+            return empty(len(self.shown) + 1)
+        table = np.empty((FIRST + len(self.shown) + 1, count), np.int64)
+        for row, place in enumerate(self.shown):
+            table[FIRST + row] = self.keys.known[made[0, :count], place]
+        put_changes(table, FIRST + len(self.shown), made[1, :count], made[2, :count])
+        if self.lineage is not None:
+            self.lineage.name(table)
+        return table
+
+    def _slots(self, table: Table, side: int) -> Ints:
+        """The numbers of tuples, of which flags are there from now on."""
+        before = self.keys.count
+        slots = self.keys.slots(table, self.key[side], True, True)
+        if self.keys.count > before:
+            self.flags = filled_room(self.flags, self.keys.count, 0)
+            known = self.keys.known[before:]
+            alone = ((known == MISSING) | (known == NAN)).any(axis=1)
+            self.flags[before : self.keys.count, 0] = np.where(alone, ALONE, 0)
+        return slots
+
+    def pending(self) -> int:
+        return self.waiting.count
+
+    def _numbers(self) -> int:
+        return self.keys.count
+
+    def _held(self, side: int) -> Ints:
+        return np.flatnonzero(self.flags[: self.keys.count, 0] & (LEFT, RIGHT)[side])
+
+    def _state(self) -> Arrays:
+        found: Arrays = {}
+        for side, (name, waiting) in enumerate(zip(("left", "right"), self.waiting.state())):
+            own = self.sides[side]
+            found[name] = self.keys.known[self._held(side)][:, [own.key.index(column) for column in own.columns]]
+            found[f"{name}_waiting"] = waiting
+        return found
+
+    def _become(self, state: Arrays) -> None:
+        self._clear()
+        for side, name in enumerate(("left", "right")):
+            known = state[name]
+            table = np.zeros((FIRST + self.sides[side].width, len(known)), np.int64)
+            table[FIRST + self.columns[side]] = known.T
+            slots = self._slots(table, side)
+            self.flags[slots, 0] |= (LEFT, RIGHT)[side]
+        self.waiting.become([state["left_waiting"], state["right_waiting"]])
+
+    def codes(self) -> list[Ints]:
+        waiting = [self.waiting.tables[side][FIRST + c] for side, spec in enumerate(self.sides) for c in spec.codes]
+        return [*waiting, self.keys.known.reshape(-1)]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        held = sum(len(self._held(side)) for side in range(2))
+        return held + self.waiting.count, int(self.flags.nbytes + self.keys.nbytes)
+
+
+def conjunction_of(node: Conjunction, builder: GoalBuilder, number: int) -> Goal:
+    """The goal of a node. On a cycle it is the general one, which can follow what holds no more."""
+    left, right = builder.types(node.left), builder.types(node.right)
+    mine, theirs = builder.keys(node.key, left, right)
+    left_key, left_added = builder.widened_key(mine, left)
+    right_key, right_added = builder.widened_key(theirs, right)
+    sides = []
+    for types, kind, key, pairs, take in (
+        (left, node.left_kind, left_key, mine, tuple(c for c in range(len(left)) if c != node.left_kind)),
+        (right, node.right_kind, right_key, theirs, node.take),
+    ):
+        wide = [*types, *others(pairs, types)]
+        sides.append(Side(len(wide), kind, key, codes_of(wide), take))
+    spec = ConjunctionSpec(sides[0], sides[1], node.negated, node.lates)
+    alone = matches(spec) and number not in builder.on_cycles
+    goal = (MatchedConjunctionGoal if alone else ConjunctionGoal)(spec, builder.lineage)
+    added = (left_added, right_added)
+    return RecursiveWithConvertedKeys(goal, added, (left, right)) if any(added) else goal

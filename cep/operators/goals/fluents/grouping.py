@@ -19,22 +19,21 @@ from cep.core.room import filled_room
 from cep.core.schema import CODED
 from cep.core.stable_order import stable_order
 from cep.core.time import Frontier
-from cep.operators.goals.coded_columns import codes_of
 from cep.operators.goals.contract import (
     Arrays,
     Goal,
     Ints,
 )
-from cep.operators.goals.fluents.change_tables import PendingChanges, put_changes, waiting_table
-from cep.operators.goals.fluents.conjunction import link, unlink
-from cep.operators.goals.fluents.conjunction_stretches import AFTER, CELLS, HEAD, HOLDS, TURN
+from cep.operators.goals.fluents.changes import PendingChanges, put_changes, waiting_table
+from cep.operators.goals.fluents.conjunction import AFTER, CELLS, HEAD, HOLDS, TURN, link, unlink
+from cep.operators.goals.heads import codes_of
 from cep.operators.goals.intrinsics import as_bits, as_float
 from cep.operators.goals.keys import MISSING, NAN, Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.state_tables import NumberedState, StateTable, tuples_of
 from cep.operators.goals.windows import partial, wide_partial
-from cep.operators.goals.windows.aggregate_results import results_of
 from cep.operators.goals.windows.order_labels import Labels
+from cep.operators.goals.windows.sliding_aggregate import results_of
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder

@@ -18,7 +18,6 @@ from cep.core.room import filled_room
 from cep.core.time import Frontier
 from cep.operators.goals.arrival import take
 from cep.operators.goals.checkpoint import ALL, PICKED, Ahead, Touched
-from cep.operators.goals.coded_columns import codes_of, others
 from cep.operators.goals.contract import (
     Arrays,
     Goal,
@@ -28,6 +27,7 @@ from cep.operators.goals.contract import (
     Untimed,
 )
 from cep.operators.goals.converted_keys import WithConvertedKeys, with_converted_keys
+from cep.operators.goals.heads import codes_of, others
 from cep.operators.goals.keys import Keys, grow
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.state_tables import NumberedState, StateTable, tuples_of
@@ -249,7 +249,7 @@ class HoldingGoal(NumberedState, Untimed):
         """See `cep.operators.goals.contract`."""
         order = np.lexsort(state["keys"].T[::-1]) if self.spec.right_key else np.arange(len(state["keys"]))
         known = np.concatenate([state[name] for name in sorted(state)], axis=1)[order]
-        return [(self.numbered("tuples", state, keys)[order], known)]
+        return [(self.keys_by_row("tuples", state, keys)[order], known)]
 
     def codes(self) -> list[Ints]:
         columns = [place for place, column in enumerate(self.columns.tolist()) if column in self.spec.codes]

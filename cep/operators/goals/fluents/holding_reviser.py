@@ -12,27 +12,342 @@ from typing import cast
 import numpy as np
 
 from cep.core.fluents import BEGINS, ENDS
-from cep.core.relation import END, FIRST, ORDER, START, Table, concat, empty, rows
+from cep.core.kernels import njit
+from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, concat, empty, rows
 from cep.core.room import filled_room
-from cep.core.time import Frontier
+from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.arrival import take
 from cep.operators.goals.contract import Arrays, Goal, Ints
 from cep.operators.goals.fluents.holding import HOLDS, HoldingGoal
-from cep.operators.goals.fluents.holding_sweep import (
-    E_BEGINS,
-    E_END,
-    E_TUPLE,
-    count_held,
-    edges_of,
-    sweep,
-    told,
-    told_rows,
-    without_ended,
+from cep.operators.goals.intrinsics import bare, inside
+from cep.operators.goals.keyed_rows import (
+    AT,
+    COMES,
+    COUNT,
+    GOES,
+    KEY,
+    R_END,
+    R_ORDER,
+    R_REST,
+    R_START,
+    ROW,
+    TIMES,
+    KeyedRows,
+    changes_of,
+    coming,
+    copied,
+    demand_there,
+    first_from,
+    in_turn,
+    moved,
+    put,
+    same_key,
+    turn,
+    words_of,
 )
-from cep.operators.goals.keyed_changes import ROW, changes_of, in_turn, words_of
-from cep.operators.goals.keyed_rows import KeyedRows, demand_there
-from cep.operators.goals.keys import Keys
+from cep.operators.goals.keys import Keys, grow
 from cep.operators.goals.reviser import Revised, Reviser, apart
+
+# an edge: when, whether the tuple begins or ends, which it is; and how many hold after it
+E_END, E_BEGINS, E_TUPLE, E_HELD = range(4)
+# of each tuple: its place in the lists of those that held, that hold, and of which one is so and the other is not,
+# counted from 1; 0: it is not there; and whether an edge of it was seen
+OLD, NEW, OTHER, SEEN = range(4)
+
+
+@inside
+def _into(lists, places, which, tuple_):  # type: ignore[no-untyped-def]
+    """A tuple into a list, the first of whose cells says how many it has."""
+    lists[which, 0] += 1
+    lists[which, lists[which, 0]] = tuple_
+    places[tuple_, which] = lists[which, 0]
+
+
+@inside
+def _out_of(lists, places, which, tuple_):  # type: ignore[no-untyped-def]
+    last = lists[which, lists[which, 0]]
+    lists[which, places[tuple_, which]] = last
+    places[last, which] = places[tuple_, which]
+    places[tuple_, which] = 0
+    lists[which, 0] -= 1
+
+
+@inside
+def _passed(edges, i, lists, places, which):  # type: ignore[no-untyped-def]
+    """An edge is passed by the sweep of what held (OLD) or holds (NEW)."""
+    tuple_ = edges[i, E_TUPLE]
+    there = places[tuple_, which] > 0
+    if there == (edges[i, E_BEGINS] == 1):
+        return
+    if there:
+        _out_of(lists, places, which, tuple_)
+    else:
+        _into(lists, places, which, tuple_)
+    if (places[tuple_, OLD] > 0) != (places[tuple_, NEW] > 0):
+        _into(lists, places, OTHER, tuple_)
+    else:
+        _out_of(lists, places, OTHER, tuple_)
+
+
+@njit()
+def _met(left, lists, places, which, negated, differing, pairs, count):  # type: ignore[no-untyped-def]
+    """Pairs (number of the row of the left, tuple) of a row, which grow as they must, and how many there are then: with
+    what holds in a sweep, `differing`: and not in the other; `negated`: with nothing, where nothing does."""
+    if negated:
+        if lists[which, 0] == 0:
+            pairs = grow(pairs, count + 1) if count == pairs.shape[0] else pairs
+            pairs[count, 0], pairs[count, 1] = left, -1
+            count += 1
+        return pairs, count
+    listed = OTHER if differing else which
+    needed = count + lists[listed, 0]
+    pairs = grow(pairs, needed) if needed > pairs.shape[0] else pairs
+    for place in range(1, lists[listed, 0] + 1):
+        tuple_ = lists[listed, place]
+        if places[tuple_, which] > 0:
+            pairs[count, 0], pairs[count, 1] = left, tuple_
+            count += 1
+    return pairs, count
+
+
+@inside
+def _meets(lists, negated):  # type: ignore[no-untyped-def]
+    """Whether an occurrence now meets what it did not meet, or the other way round."""
+    if negated:
+        return (lists[OLD, 0] == 0) != (lists[NEW, 0] == 0)
+    return lists[OTHER, 0] > 0
+
+
+@inside
+def _emptied(lists, places):  # type: ignore[no-untyped-def]
+    for which in range(3):
+        for place in range(1, lists[which, 0] + 1):
+            places[lists[which, place], which] = 0
+        lists[which, 0] = 0
+
+
+@bare
+def _held(edges, at, before, most, lists, places):  # type: ignore[no-untyped-def]
+    """The tuples of a key that hold behind the edges from `at` to `before`, held and hold: the last edges of so many
+    are beginnings. Gives whether they are among so many edges at `most`; else the lists stay."""
+    count = edges[before - 1, E_HELD] if before > at else 0
+    first = before
+    while count > 0 and before - first < most:
+        first -= 1
+        if places[edges[first, E_TUPLE], SEEN] == 0:
+            places[edges[first, E_TUPLE], SEEN] = 1
+            count -= edges[first, E_BEGINS]
+    if count == 0:
+        _emptied(lists, places)
+    for i in range(before - 1, first - 1, -1):
+        tuple_ = edges[i, E_TUPLE]
+        if places[tuple_, SEEN] == 1:  # it is its last edge
+            places[tuple_, SEEN] = 0
+            if count == 0 and edges[i, E_BEGINS] == 1:
+                _into(lists, places, OLD, tuple_)
+                _into(lists, places, NEW, tuple_)
+    return count == 0
+
+
+@inside
+def _next_end(rows, i, last, changes, c, stop):  # type: ignore[no-untyped-def]
+    """When the next of these rows and changes ends; END_OF_TIME: there is none."""
+    end = END_OF_TIME
+    if i < last:
+        end = rows[i, R_END]
+    if c < stop:
+        end = min(end, changes[c, ROW + R_END])
+    return end
+
+
+@inside
+def _next_change(edge_changes, c, stop, left_changes, d, until):  # type: ignore[no-untyped-def]
+    """The same of changes of both sides."""
+    edge = _next_end(edge_changes, 0, 0, edge_changes, c, stop)
+    return min(edge, _next_end(left_changes, 0, 0, left_changes, d, until))
+
+
+@njit()
+def sweep(  # type: ignore[no-untyped-def]
+    edge_changes, edges, edge_spans, left_changes, left, left_spans, before_now, negated, wholly, lists, places, found,
+    was, now, ended,
+):  # fmt: skip
+    """Put changes of both sides in, for which each key has room; `lists` has room for its tuples. Gives the occurrences
+    `found`, each with how often it was and is there, pairs of them with the tuples that they met and now meet, the
+    tuples that hold now, as they did not, or do not any more (`ended`, with room for all edges that change), how
+    many keys have changes up to `before_now`, and how many changes were none. `wholly`: pairs of an occurrence are
+    given with all its tuples where one of them is another."""
+    c = d = counted = old = new = ends = again = wrong = 0
+    words = left.shape[1] - 1
+    while c < edge_changes.shape[0] or d < left_changes.shape[0]:
+        if d == left_changes.shape[0] or (c < edge_changes.shape[0] and edge_changes[c, KEY] <= left_changes[d, KEY]):
+            number = edge_changes[c, KEY]
+        else:
+            number = left_changes[d, KEY]
+        stop, until = c, d
+        if c < edge_changes.shape[0] and edge_changes[c, KEY] == number:
+            stop = same_key(edge_changes, c)
+        if d < left_changes.shape[0] and left_changes[d, KEY] == number:
+            until = same_key(left_changes, d)
+        since = _next_change(edge_changes, c, stop, left_changes, d, until)
+        again += since <= before_now
+        # room for what comes: edges and occurrences from x and i on go to y and j
+        at, begin = edge_spans[number, AT], left_spans[number, AT]
+        last, beyond = at + edge_spans[number, COUNT], begin + left_spans[number, COUNT]
+        y, j = first_from(edges, at, last, since), first_from(left, begin, beyond, since)
+        x, i = y + coming(edge_changes, c, stop), j + coming(left_changes, d, until)
+        moved(edges, y, last, x - y)
+        moved(left, j, beyond, i - j)
+        last, beyond = last + x - y, beyond + i - j
+        wrong += not _held(edges, at, y, y - at, lists, places)
+        while True:
+            if lists[OTHER, 0] == 0:  # up to the next change all is as it was
+                if c == stop and d == until:
+                    break
+                since = _next_change(edge_changes, c, stop, left_changes, d, until)
+                following = first_from(left, i, beyond, since)
+                moved(left, i, following, j - i)
+                i, j = following, j + following - i
+                following = first_from(edges, x, last, since)
+                most = following - x
+                moved(edges, x, following, y - x)
+                x, y = following, y + most
+                if most <= lists[NEW, 0] or not _held(edges, at, y, most, lists, places):
+                    for passed in range(y - most, y):
+                        _passed(edges, passed, lists, places, OLD)
+                        _passed(edges, passed, lists, places, NEW)
+            edge_end = _next_end(edges, x, last, edge_changes, c, stop)
+            left_end = _next_end(left, i, beyond, left_changes, d, until)
+            if edge_end == END_OF_TIME and left_end == END_OF_TIME:
+                break
+            if edge_end < left_end:
+                which = turn(edges, x, last, edge_changes, c, stop, 3)
+                if which <= 0:
+                    _passed(edges, x, lists, places, OLD)
+                before = y
+                x, y, c, none = put(edges, x, y, edge_changes, c, which, 3, False)
+                wrong += none
+                if y > before:
+                    _passed(edges, before, lists, places, NEW)
+                    edges[before, E_HELD] = lists[NEW, 0]
+                continue
+            which = turn(left, i, beyond, left_changes, d, until, words)
+            had = left[i, words] if which <= 0 else 0
+            before = j
+            i, j, d, none = put(left, i, j, left_changes, d, which, words, True)
+            wrong += none
+            has = left[before, words] if j > before else 0
+            if had == has and not _meets(lists, negated):
+                continue
+            found = grow(found, counted + 1) if counted == found.shape[0] else found
+            for word in range(words):
+                found[counted, word] = left[before, word] if has > 0 else left_changes[d - 1, ROW + word]
+            found[counted, words], found[counted, words + 1] = had, has
+            differing = had == has and not wholly
+            if had > 0:
+                was, old = _met(counted, lists, places, OLD, negated, differing, was, old)
+            if has > 0:
+                now, new = _met(counted, lists, places, NEW, negated, differing, now, new)
+            counted += 1
+        moved(edges, x, last, y - x)
+        moved(left, i, beyond, j - i)
+        edge_spans[number, COUNT], left_spans[number, COUNT] = y + last - x - at, j + beyond - i - begin
+        for place in range(1, lists[OTHER, 0] + 1):  # what holds in the end, where it is not what held
+            ended[ends] = lists[OTHER, place]
+            ends += 1
+        _emptied(lists, places)
+    return found, counted, was, old, now, new, ends, again, wrong
+
+
+@bare
+def edges_of(table, kind_row, slots, tuples, made):  # type: ignore[no-untyped-def]
+    """The rows of a fluent's table of changes that begin or end one of its tuples, and have a key, as changes; gives
+    how many."""
+    count = 0
+    for i in range(table.shape[1]):
+        kind = table[kind_row, i]
+        if slots[i] < 0 or (kind != BEGINS and kind != ENDS):
+            continue
+        made[count, KEY] = slots[i]
+        made[count, TIMES] = GOES if table[IDENTITY, i] == GOES else COMES
+        made[count, ROW + E_END] = table[END, i]
+        made[count, ROW + E_BEGINS] = kind == BEGINS
+        made[count, ROW + E_TUPLE] = tuples[i]
+        count += 1
+    return count
+
+
+@inside
+def _into_table(found, pairs, i, times, sign, tuples, taken, table, place):  # type: ignore[no-untyped-def]
+    """A pair, so many times as a word of its occurrence says; gives the place behind it."""
+    row, tuple_, width = pairs[i, 0], pairs[i, 1], found.shape[1] - R_REST - 2
+    for _ in range(found[row, times]):
+        table[END, place], table[START, place] = found[row, R_END], found[row, R_START]
+        table[ORDER, place], table[IDENTITY, place] = found[row, R_ORDER], sign
+        for word in range(width):
+            table[FIRST + word, place] = found[row, R_REST + word]
+        for column in range(len(taken)):
+            table[FIRST + width + column, place] = tuples[tuple_, taken[column]]
+        place += 1
+    return place
+
+
+@bare
+def told(found, was, now, tuples, taken, table):  # type: ignore[no-untyped-def]
+    """Pairs of occurrences and tuples, those that were and those that are, each as often as its occurrence was or is
+    there, as a table of changes; `taken`: the places of the words of tuples that it has."""
+    place, words = 0, found.shape[1] - 2
+    for i in range(was.shape[0]):
+        place = _into_table(found, was, i, words, GOES, tuples, taken, table, place)
+    for i in range(now.shape[0]):
+        place = _into_table(found, now, i, words + 1, COMES, tuples, taken, table, place)
+
+
+@bare
+def told_rows(found, was, now):  # type: ignore[no-untyped-def]
+    """How many rows these come to."""
+    count, words = 0, found.shape[1] - 2
+    for i in range(was.shape[0]):
+        count += found[was[i, 0], words]
+    for i in range(now.shape[0]):
+        count += found[now[i, 0], words + 1]
+    return count
+
+
+@bare
+def count_held(edges, spans, changes):  # type: ignore[no-untyped-def]
+    """With the edges of keys from their first change on how many tuples hold after them: edges of one begin and end
+    by turns."""
+    c = 0
+    while c < changes.shape[0]:
+        at, last = spans[changes[c, KEY], AT], spans[changes[c, KEY], AT] + spans[changes[c, KEY], COUNT]
+        first = first_from(edges, at, last, changes[c, ROW + R_END])
+        held = edges[first - 1, E_HELD] if first > at else 0
+        for i in range(first, last):
+            held += 1 if edges[i, E_BEGINS] == 1 else -1
+            edges[i, E_HELD] = held
+        c = same_key(changes, c)
+
+
+@bare
+def without_ended(edges, spans, keys, floor, latest):  # type: ignore[no-untyped-def]
+    """Of edges of these keys that are at or before `floor` all go but the beginning of what holds there. `latest` has a
+    cell for every tuple."""
+    for key in keys:
+        at, count = spans[key, AT], spans[key, COUNT]
+        past = 0
+        while past < count and edges[at + past, E_END] <= floor:
+            latest[edges[at + past, E_TUPLE]] = past
+            past += 1
+        kept = 0
+        for i in range(count):
+            begun = edges[at + i, E_BEGINS] == 1 and latest[edges[at + i, E_TUPLE]] == i
+            if i >= past or begun:
+                copied(edges, at + i, edges, at + kept)
+                kept += 1
+                if i < past:
+                    edges[at + kept - 1, E_HELD] = kept
+        spans[key, COUNT] = kept
 
 
 class Edges(KeyedRows):

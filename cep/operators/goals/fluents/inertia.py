@@ -17,7 +17,6 @@ from cep.core.room import filled_room
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.checkpoint import ALL, Ahead, Touched
-from cep.operators.goals.coded_columns import codes_of
 from cep.operators.goals.contract import (
     Arrays,
     Goal,
@@ -52,6 +51,7 @@ from cep.operators.goals.fluents.inertia_kernel import (
     inertia,
 )
 from cep.operators.goals.fluents.timers import drop_timer
+from cep.operators.goals.heads import codes_of
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.relational import constant_bits
@@ -210,7 +210,7 @@ class InertiaGoal(NumberedState, Lasting):
     def rows_by_key(self, state: Arrays, keys: StateKeys) -> list[KeyedRows]:
         """See `cep.operators.goals.contract`."""
         known = np.concatenate([state["keys"], state["held"]], axis=1)
-        numbers = self.numbered("keys", state, keys)
+        numbers = self.keys_by_row("keys", state, keys)
         order = np.lexsort(known.T[::-1])
         slots = state["heap"][:, SLOT]
         deadlines = np.concatenate([state["heap"][:, [WHEN]], state["keys"][slots]], axis=1)

@@ -37,13 +37,18 @@ from cep.operators.goals.fluents.inertia_kernel import (
 )
 from cep.operators.goals.fluents.timers import put_timer
 from cep.operators.goals.intrinsics import bare, inside
-from cep.operators.goals.keyed_changes import COMES, GOES, KEY, NONE, ROW, changes_of
 from cep.operators.goals.keyed_rows import (
     AT,
+    COMES,
     COUNT,
+    GOES,
+    KEY,
+    NONE,
     R_END,
     R_ORDER,
+    ROW,
     KeyedRows,
+    changes_of,
     coming,
     copied,
     demand_there,

@@ -16,14 +16,13 @@ from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, ORDER, Table, contiguous, rows
 from cep.core.room import filled_room, roomy
 from cep.core.time import Frontier
-from cep.operators.goals.coded_columns import codes_of
 from cep.operators.goals.contract import (
     Arrays,
     Goal,
     Ints,
 )
-from cep.operators.goals.fluents.passing_supports import QUEUES
-from cep.operators.goals.fluents.windowed_event import PassingGoal, PassingSpec
+from cep.operators.goals.fluents.windowed_event import QUEUES, PassingGoal, PassingSpec
+from cep.operators.goals.heads import codes_of
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.state_tables import StateTable
 

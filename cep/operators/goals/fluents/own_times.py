@@ -17,25 +17,27 @@ from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, START, Table, empty
 from cep.core.room import filled_room, roomy
 from cep.core.time import Frontier
-from cep.operators.goals.coded_columns import codes_of
 from cep.operators.goals.contract import (
     Arrays,
     Bools,
     Goal,
     Ints,
 )
-from cep.operators.goals.fluents.change_tables import (
+from cep.operators.goals.fluents.changes import (
     NOTHING,
+    Changes,
     PendingChanges,
     decided,
     due,
+    held_in,
+    in_order,
     put_changes,
     put_tuples,
+    table_of,
     waiting_table,
 )
-from cep.operators.goals.fluents.changes import Changes, in_order
-from cep.operators.goals.fluents.stretches import held_in, table_of
 from cep.operators.goals.fluents.timers import drop_timer, put_timer
+from cep.operators.goals.heads import codes_of
 from cep.operators.goals.in_rounds import InRounds
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage

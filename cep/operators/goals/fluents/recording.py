@@ -20,7 +20,6 @@ from cep.core.stable_order import ranks, stable_order, stable_order_of
 from cep.core.time import BEGINNING, END_OF_TIME, Frontier
 from cep.core.values import MISSING
 from cep.operators.goals.arrival import by_arrival, take
-from cep.operators.goals.coded_columns import codes_of
 from cep.operators.goals.contract import (
     Arrays,
     Bools,
@@ -28,17 +27,6 @@ from cep.operators.goals.contract import (
     Ints,
     Lasting,
     demand,
-)
-from cep.operators.goals.fluents.record_pieces import (
-    NEVER,
-    NO_PIECES,
-    Pieces,
-    closed,
-    maximal,
-    over,
-    time_by,
-    time_of,
-    within,
 )
 from cep.operators.goals.fluents.recording_kernel import (
     C_END,
@@ -54,18 +42,28 @@ from cep.operators.goals.fluents.recording_kernel import (
     N_HELD,
     N_TIMERS,
     N_WIDTH,
+    NEVER,
+    NO_PIECES,
     NOTHING,
     T_TIMER,
     T_WIDTH,
     UNTIMED,
+    Pieces,
+    closed,
     ends_of,
     joined,
     joined_all,
     keep,
+    maximal,
     next_end,
+    over,
     put_rows,
     set_timers,
+    time_by,
+    time_of,
+    within,
 )
+from cep.operators.goals.heads import codes_of
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.state_tables import NumberedState, StateTable, tuples_of

@@ -20,17 +20,23 @@ from cep.core.relation import END, FIRST, START, Table, bits, concat, empty, row
 from cep.core.room import filled_room
 from cep.core.stable_order import stable_order
 from cep.core.time import Frontier
-from cep.operators.goals.coded_columns import codes_of
 from cep.operators.goals.contract import (
     Arrays,
     Goal,
     Ints,
     KnowledgeOverTime,
 )
-from cep.operators.goals.fluents.change_tables import NOTHING, PendingChanges, decided, due, put_changes, waiting_table
-from cep.operators.goals.fluents.changes import in_order
-from cep.operators.goals.fluents.stretches import clipped
-from cep.operators.goals.heads import columns_of
+from cep.operators.goals.fluents.changes import (
+    NOTHING,
+    PendingChanges,
+    clipped,
+    decided,
+    due,
+    in_order,
+    put_changes,
+    waiting_table,
+)
+from cep.operators.goals.heads import codes_of, columns_of
 from cep.operators.goals.in_rounds import InRounds
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage

@@ -15,24 +15,25 @@ from cep.core.interval_sets import INFINITE, Intervals, Reach
 from cep.core.relation import END, FIRST, START, Table, empty
 from cep.core.temporal_operators import TEMPORAL
 from cep.core.time import END_OF_TIME, Frontier
-from cep.operators.goals.coded_columns import codes_of
 from cep.operators.goals.contract import (
     Arrays,
     Goal,
     Ints,
 )
-from cep.operators.goals.fluents.change_tables import (
+from cep.operators.goals.fluents.changes import (
+    GrowingIntervals,
     PendingChanges,
     decided,
     due,
+    held_in,
+    in_order,
     put_changes,
     put_tuples,
+    table_of,
     waiting_table,
 )
-from cep.operators.goals.fluents.changes import in_order
-from cep.operators.goals.fluents.stretches import GrowingIntervals, held_in, table_of
-from cep.operators.goals.fluents.temporal_evaluation import TemporalEvaluation
-from cep.operators.goals.heads import project
+from cep.operators.goals.fluents.temporal_kernels import TemporalEvaluation
+from cep.operators.goals.heads import codes_of, project
 from cep.operators.goals.in_rounds import InRounds
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage

@@ -7,9 +7,37 @@ import numpy as np
 from cep.core.kernels import njit
 from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, IDENTITY, ORDER, START
-from cep.operators.goals.intrinsics import bare, prefetch
-from cep.operators.goals.pairs.partner_choice import better
-from cep.operators.goals.store import ARRIVAL, BEGIN, END, FAR, GONE, HEADER, NAME, NEXT, SLOT, unlink
+from cep.operators.goals.intrinsics import bare, inside, prefetch
+from cep.operators.goals.pairs.pairing import (
+    A_COUNT,
+    A_IN_ORDER,
+    A_MADE,
+    S_BY_FLOAT,
+    S_BY_LEFT,
+    S_POINT,
+    S_TIE,
+    S_WIDTH_LEFT,
+    S_WITHIN,
+    better,
+    expire,
+)
+from cep.operators.goals.store import (
+    ARRIVAL,
+    BEGIN,
+    END,
+    FAR,
+    GONE,
+    HEADER,
+    NAME,
+    NEXT,
+    PREVIOUS,
+    SLOT,
+    ask_ahead,
+    link,
+    put,
+    supersede,
+    unlink,
+)
 
 # Pairs of an instant are brought in order as they come, each by at most so many places.
 CLOSE = 32
@@ -133,3 +161,137 @@ def assemble(  # type: ignore[no-untyped-def]
                 names[0, at] = cold[p, NAME]
                 names[1, at] = cold[q, NAME] if right_stored else right[IDENTITY, q]
     return in_order
+
+
+CACHED = 8192
+"""Keys: of so many all is in the processor's cache, and nothing is asked for ahead."""
+LATEST = 2**63 - 1
+"""No time is as late."""
+BLOCK = 32
+"""Left sides: at most so many come before the right sides among them."""
+
+
+@inside
+def make_place(table, names, last, start, now, order):  # type: ignore[no-untyped-def]
+    """Where an occurrence belongs among the rows before `last`, which are taken and in order: behind what arrives
+    before it. What arrives after it moves on by one row, the last of it into row `last`. -1: that would be too many."""
+    at = last
+    while at > 0 and follows(table, at - 1, start, now, order):
+        if at + CLOSE == last:
+            return -1
+        at -= 1
+    for row in range(last, at, -1):
+        for c in range(table.shape[0]):
+            table[c, row] = table[c, row - 1]
+        if names.shape[1] > 0:
+            names[0, row] = names[0, row - 1]
+            names[1, row] = names[1, row - 1]
+    return at
+
+
+@bare
+def latest(  # type: ignore[no-untyped-def]
+    spec, left, right, left_slots, right_slots, chains, hot, cold, take_left, take_right, table, names, state
+):
+    """Arrivals of both sides in order, against what waits. `spec` and `state` are those of `pair`. What is found goes
+    into `table` and `names` as `assemble` puts it there; `state` tells how many they are, and whether in order.
+
+    The caller has made room: in `hot` and `cold` for every row of `left`, in `table`, and in `names` where these are
+    asked for, for one of each of `right`. Chains hold rows of the store, or -1, which is asked before it is an index.
+    Indexes are numbers without a sign, since one with a sign is asked each time whether it counts from the end.
+    """
+    tie = spec[S_TIE]
+    by = spec[S_BY_LEFT] if tie == 2 else -1
+    longest = tie != 1  # also where a tie is decided `by` a column that the left side has not
+    by_float = spec[S_BY_FLOAT]
+    within = spec[S_WITHIN]
+    point = spec[S_POINT] != 0
+    width = spec[S_WIDTH_LEFT]
+    lefts = take_left.shape[0]
+    rights = take_right.shape[0]
+    named = names.shape[1] > 0
+    n_left = left.shape[1]
+    n_right = right.shape[1]
+    far = chains.shape[0] > CACHED
+    count = state[A_COUNT]
+    made = 0
+    in_order = True
+    before = np.int64(-LATEST)
+    block = BLOCK
+    i = 0
+    j = 0
+    while i < n_left or j < n_right:
+        coming = right[T_END, j] if j < n_right else LATEST
+        block_end = min(i + block, n_left)
+        while i < block_end:
+            if far:
+                ask_ahead(hot, chains, left_slots, i, True, point, 0, False, 3, PREVIOUS)
+            slot = left_slots[np.uint64(i)]
+            if slot >= 0:
+                put(hot, cold, count, left, i, slot, 0, width)
+                link(hot, chains, slot, 0, count)
+                if point:
+                    supersede(hot, chains, slot, 0, within, min(coming, left[T_END, np.uint64(i)]))
+                count += 1
+            i += 1
+        until = left[T_END, i - 1] if i < n_left else LATEST
+        first = j
+        passed = 0
+        while j < n_right and right[T_END, np.uint64(j)] <= until:
+            if far:
+                ask_ahead(hot, chains, right_slots, j, False, False, 2, True, 1, PREVIOUS)
+            row = np.uint64(j)
+            j += 1
+            slot = right_slots[row]
+            if slot < 0:
+                continue
+            now = right[T_END, row]
+            begin = right[START, row]
+            limit = now - within
+            expire(hot, chains, slot, 0, limit)
+            best = -1
+            best_end = now
+            p = chains[np.uint64(slot), 1]
+            while p >= 0:
+                one = np.uint64(p)
+                end = hot[one, END]
+                if end < limit or (best >= 0 and end < best_end):
+                    break
+                if end >= begin:
+                    passed += 1
+                elif now - hot[one, BEGIN] <= within and (
+                    best < 0 or better(longest, by, by_float, hot, cold, p, best)
+                ):
+                    best = p
+                    best_end = end
+                p = hot[one, PREVIOUS]
+            if best < 0:
+                continue
+            partner = np.uint64(best)
+            start = hot[partner, BEGIN]
+            order = right[ORDER, row]
+            at = made
+            if now == before:
+                at = make_place(table, names, made, start, now, order)
+                if at < 0:
+                    at = made
+                    in_order = False
+            before = now
+            made += 1
+            place = np.uint64(at)
+            table[START, place] = start
+            table[T_END, place] = now
+            table[ORDER, place] = order
+            table[IDENTITY, place] = 0
+            for k in range(lefts):
+                table[np.uint64(FIRST + k), place] = cold[partner, np.uint64(HEADER + take_left[k])]
+            for k in range(rights):
+                table[np.uint64(FIRST + lefts + k), place] = right[np.uint64(FIRST + take_right[k]), row]
+            if named:
+                names[0, place] = cold[partner, NAME]
+                names[1, place] = right[IDENTITY, row]
+        # Where keys are few, or one has most of the rows, blocks are short.
+        block = max(1, block // 2) if passed > j - first else min(BLOCK, 2 * block)
+    state[A_COUNT] = count
+    state[A_MADE] = made
+    state[A_IN_ORDER] = in_order

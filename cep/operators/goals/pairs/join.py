@@ -22,16 +22,15 @@ from cep.operators.goals.contract import (
 )
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage, first_of_each
-from cep.operators.goals.pairs import pair_input, pairing
-from cep.operators.goals.pairs.absence import still_absent
+from cep.operators.goals.pairs import pairing
 from cep.operators.goals.pairs.bytecode import stack_cells
-from cep.operators.goals.pairs.found_pairs import assemble, consume
+from cep.operators.goals.pairs.found_pairs import assemble, consume, latest
 from cep.operators.goals.pairs.join_spec import JoinSpec
-from cep.operators.goals.pairs.pair_input import SideRows
-from cep.operators.goals.pairs.recent import latest
+from cep.operators.goals.pairs.pairing import SideRows, still_absent
 from cep.operators.goals.pairs.rows_by_key import SharedRows, are_few, near
 from cep.operators.goals.state_tables import StateTable, tuples_of
 from cep.operators.goals.store import (
+    ABSENT,
     FOREVER,
     GONE,
     HEADER,
@@ -40,6 +39,7 @@ from cep.operators.goals.store import (
     NEXT,
     SIDE,
     SLOT,
+    StoredState,
     chained,
     more_chains,
     new_store,
@@ -47,9 +47,9 @@ from cep.operators.goals.store import (
     renumber,
     room,
     shrunk,
+    stored,
     tidied,
 )
-from cep.operators.goals.stored_state import ABSENT, StoredState, stored
 
 NOTHING: Ints = np.empty(0, np.int64)
 NO_CODE: Ints = np.empty((0, 2), np.int64)
@@ -78,7 +78,7 @@ class JoinGoal(StoredState, Untimed):
         recent = spec.policy == "recent" and relation == intervals.RELATIONS["SEQ"]
         self.latest = recent and not spec.absent
         # Whether a newer left side is as good as an older for every right side that is still to come.
-        supersedes = recent and spec.point and spec.absence <= pair_input.ABSENT_RIGHT
+        supersedes = recent and spec.point and spec.absence <= pairing.ABSENT_RIGHT
         # How long after its end what waits can be needed.
         self.reach_left = 0 if relation.left_waits_an_instant else relation.reach if spec.point else FOREVER
         self.reach_right = 0 if relation.right_waits_an_instant else FOREVER
@@ -173,11 +173,11 @@ class JoinGoal(StoredState, Untimed):
 
     def _pairs(self, left: Table, right: Table, absent: Table) -> Ints:
         left_slots, right_slots = self._slots(left, right)
-        kind = int(self.numbers[pair_input.S_ABSENCE])
+        kind = int(self.numbers[pairing.S_ABSENCE])
         absent_of = [NOTHING, NOTHING, NOTHING]
-        if kind != pair_input.NO_ABSENCE:
+        if kind != pairing.NO_ABSENCE:
             absent_of[2] = self.absent_keys.slots(absent, self.absent_key)
-            sides = (pair_input.ABSENT_LEFT,), (pair_input.ABSENT_COMMON, pair_input.ABSENT_RIGHT)
+            sides = (pairing.ABSENT_LEFT,), (pairing.ABSENT_COMMON, pairing.ABSENT_RIGHT)
             for side, table in enumerate((left, right)):
                 if kind in sides[side]:
                     columns = np.array([self._column_on(side, *place) for place in self.spec.absent_from], np.int64)
@@ -196,9 +196,9 @@ class JoinGoal(StoredState, Untimed):
         arriving = rows(left.table) + rows(right.table)
         pairs = np.empty((roomy(1, arriving + 16), 4), np.int64)
         self._make_room(roomy(1, 1 + rows(left.table) + (rows(right.table) if self.keep_right or self.feeds else 0)))
-        state = np.zeros(pair_input.STATE, np.int64)
-        state[pair_input.A_RESUME] = -1
-        state[pair_input.A_COUNT], state[pair_input.A_ABSENT] = self.count, self.absent_count
+        state = np.zeros(pairing.STATE, np.int64)
+        state[pairing.A_RESUME] = -1
+        state[pairing.A_COUNT], state[pairing.A_ABSENT] = self.count, self.absent_count
         current, new, stack, key = self.scratch
         while not pairing.pair(
             self.numbers,
@@ -213,11 +213,11 @@ class JoinGoal(StoredState, Untimed):
             pairs,
             state,
         ):
-            self.count = int(state[pair_input.A_COUNT])
-            pairs = room(pairs, int(state[pair_input.A_MADE]) + 1)
+            self.count = int(state[pairing.A_COUNT])
+            pairs = room(pairs, int(state[pairing.A_MADE]) + 1)
             self._make_room(roomy(1, len(pairs)) if self.feeds else 1)
-        self.count, self.absent_count = int(state[pair_input.A_COUNT]), int(state[pair_input.A_ABSENT])
-        made: Ints = pairs[: state[pair_input.A_MADE]]
+        self.count, self.absent_count = int(state[pairing.A_COUNT]), int(state[pairing.A_ABSENT])
+        made: Ints = pairs[: state[pairing.A_MADE]]
         return made
 
     def _slots(self, left: Table, right: Table) -> tuple[Ints, Ints]:
@@ -230,18 +230,18 @@ class JoinGoal(StoredState, Untimed):
         for all at once."""
         left_slots, right_slots = self._slots(left, right)
         self._make_room(rows(left))
-        state = np.zeros(pair_input.STATE, np.int64)
-        state[pair_input.A_COUNT] = self.count
+        state = np.zeros(pairing.STATE, np.int64)
+        state[pairing.A_COUNT] = self.count
         table = np.empty((FIRST + len(self.take_left) + len(self.take_right), rows(right)), np.int64)
         names = np.empty((2, 0 if self.lineage is None else rows(right)), np.int64)
         latest(
             self.numbers, left, right, left_slots, right_slots, self.chains, self.hot, self.cold,
             self.take_left, self.take_right, table, names, state,
         )  # fmt: skip
-        self.count, made = int(state[pair_input.A_COUNT]), int(state[pair_input.A_MADE])
+        self.count, made = int(state[pairing.A_COUNT]), int(state[pairing.A_MADE])
         if made < rows(right):
             table, names = narrowed(table, made), names if self.lineage is None else narrowed(names, made)
-        if state[pair_input.A_IN_ORDER]:
+        if state[pairing.A_IN_ORDER]:
             return table, names
         return self._picked(table, names, order_of_arrival(table))
 
@@ -277,7 +277,7 @@ class JoinGoal(StoredState, Untimed):
         assert self.spec.test is not None, "an outside condition has a test"
         table, _ = self._assembled(pairs, right, False)
         taken = consume(
-            pairs, self.spec.test(table), int(self.numbers[pair_input.S_TIE]),
+            pairs, self.spec.test(table), int(self.numbers[pairing.S_TIE]),
             self.spec.by[0], self.spec.by[1], int(self.spec.by_float), self.hot, self.cold,
             self.keep_right, self.chains,
         )  # fmt: skip

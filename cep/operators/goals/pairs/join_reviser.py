@@ -14,8 +14,7 @@ from cep.core.intervals import RIGHT_INSTANT
 from cep.core.relation import Table, empty, rows
 from cep.core.time import Frontier
 from cep.operators.goals.contract import Arrays, Goal, Ints
-from cep.operators.goals.keyed_changes import changes_of, words_of
-from cep.operators.goals.keyed_rows import KeyedRows, as_table
+from cep.operators.goals.keyed_rows import KeyedRows, as_table, changes_of, words_of
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.pairs.join import JoinGoal
 from cep.operators.goals.pairs.join_spec import JoinSpec

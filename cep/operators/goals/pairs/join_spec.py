@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from cep.core import intervals
 from cep.core.relation import Table, rows
-from cep.operators.goals.coded_columns import codes_of, others
-from cep.operators.goals.heads import columns_of
-from cep.operators.goals.pairs import pair_input
+from cep.operators.goals.heads import codes_of, columns_of, others
+from cep.operators.goals.pairs import pairing
 from cep.operators.goals.pairs.bytecode import LEFT, RIGHT, Code, compile_stack
-from cep.operators.goals.pairs.interval_kernels import bounds_of
+from cep.operators.goals.pairs.pairing import bounds_of
 from cep.operators.goals.store import FOREVER
 from cep.plan.types import TIMES, ColumnType
 from cep.rules.expressions.checking import check
@@ -63,45 +62,45 @@ class JoinSpec:
 
     @property
     def absence(self) -> int:
-        """Which of the cases of `cep.operators.goals.pairs.pair_input` the absent side is."""
+        """Which of the cases of `cep.operators.goals.pairs.pairing` the absent side is."""
         if not self.absent:
-            return pair_input.NO_ABSENCE
+            return pairing.NO_ABSENCE
         # Where every column of the absent key is known: in the join key, on the right, on the left, on neither alone.
         right_of = dict(zip(self.left_key, self.right_key, strict=True))
         left_of = {r: left for left, r in right_of.items()}
         common = all(c in right_of if side == 0 else c in left_of for side, c in self.absent_from)
         if common:
-            return pair_input.ABSENT_COMMON
+            return pairing.ABSENT_COMMON
         if all(side == 1 or c in right_of for side, c in self.absent_from):
-            return pair_input.ABSENT_RIGHT
+            return pairing.ABSENT_RIGHT
         if all(side == 0 or c in left_of for side, c in self.absent_from):
-            return pair_input.ABSENT_LEFT
-        return pair_input.ABSENT_BOTH
+            return pairing.ABSENT_LEFT
+        return pairing.ABSENT_BOTH
 
     def numbers(self, external: bool, keep_right: bool, supersedes: bool, reach_left: int, reach_right: int) -> Ints:
         """What the kernels are given of it (`pair_input`). `external`: the choice is made elsewhere; `reach_left`,
         `reach_right`: how long after its end what waits can be needed."""
         relation = intervals.relation_named(self.relation, self.gap)
         least_gap, most_gap = relation.gap
-        numbers = np.zeros(pair_input.SPEC, np.int64)
+        numbers = np.zeros(pairing.SPEC, np.int64)
         for place, value in (
-            (pair_input.S_POLICY, pair_input.POLICIES["unrestricted" if external else self.policy]),
-            (pair_input.S_TIE, pair_input.TIES[self.tie]),
-            (pair_input.S_WITHIN, FOREVER if self.within is None else self.within),
-            (pair_input.S_POINT, int(self.point)),
-            (pair_input.S_STORE_RIGHT, int(keep_right)),
-            (pair_input.S_ABSENCE, self.absence),
-            (pair_input.S_BY_LEFT, self.by[0]),
-            (pair_input.S_BY_RIGHT, self.by[1]),
-            (pair_input.S_BY_FLOAT, int(self.by_float)),
-            (pair_input.S_WIDTH_LEFT, self.left_width),
-            (pair_input.S_WIDTH_RIGHT, self.right_width),
-            (pair_input.S_SUPERSEDES, int(supersedes)),
-            (pair_input.S_REACH_LEFT, reach_left),
-            (pair_input.S_REACH_RIGHT, reach_right),
-            (pair_input.S_LEAST_GAP, least_gap),
-            (pair_input.S_MOST_GAP, most_gap),
-            *enumerate(bounds_of(relation), pair_input.S_BOUNDS),
+            (pairing.S_POLICY, pairing.POLICIES["unrestricted" if external else self.policy]),
+            (pairing.S_TIE, pairing.TIES[self.tie]),
+            (pairing.S_WITHIN, FOREVER if self.within is None else self.within),
+            (pairing.S_POINT, int(self.point)),
+            (pairing.S_STORE_RIGHT, int(keep_right)),
+            (pairing.S_ABSENCE, self.absence),
+            (pairing.S_BY_LEFT, self.by[0]),
+            (pairing.S_BY_RIGHT, self.by[1]),
+            (pairing.S_BY_FLOAT, int(self.by_float)),
+            (pairing.S_WIDTH_LEFT, self.left_width),
+            (pairing.S_WIDTH_RIGHT, self.right_width),
+            (pairing.S_SUPERSEDES, int(supersedes)),
+            (pairing.S_REACH_LEFT, reach_left),
+            (pairing.S_REACH_RIGHT, reach_right),
+            (pairing.S_LEAST_GAP, least_gap),
+            (pairing.S_MOST_GAP, most_gap),
+            *enumerate(bounds_of(relation), pairing.S_BOUNDS),
         ):
             numbers[place] = value
         return numbers

@@ -19,11 +19,11 @@ from cep.core.time import Frontier
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import Ints
 from cep.operators.goals.lineage import Lineage, numbers
-from cep.operators.goals.pairs import pair_input
+from cep.operators.goals.pairs import pairing
 from cep.operators.goals.pairs.bytecode import Code, stack_cells
 from cep.operators.goals.pairs.join import NO_CODE, NOTHING, JoinGoal
 from cep.operators.goals.pairs.join_spec import JoinSpec
-from cep.operators.goals.pairs.pair_input import SideRows
+from cep.operators.goals.pairs.pairing import SideRows
 from cep.operators.goals.store import NAME, more_chains, rows_table
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class LinearRecursion(JoinGoal):
         super().__init__(replace(spec, test=None), lineage)
         self.rule = rule
         assert spec.relation == "SEQ", "what recursion makes must wait for something later"
-        self.numbers[pair_input.S_FEEDBACK] = 1
+        self.numbers[pairing.S_FEEDBACK] = 1
         self.feeds = True
         self.code, self.literals = (NO_CODE, NOTHING) if spec.stack is None else spec.stack
         codes: list[Code] = []

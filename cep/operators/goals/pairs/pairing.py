@@ -1,62 +1,440 @@
-"""The kernel of every binary goal: an arrival meets the partners that wait under its key.
-
-Generic over the relation's bounds, policy, tie rule, WITHIN, absence and the feedback of a recursive rule, all of them
-numbers in `spec`, so nothing is compiled for a rule. Which partners fit is in `partners`, NOT in `absence`, the choice
-and the feedback in `partner_choice`.
-"""
+"""Pairs of a join: which waiting rows fit an arrival, which of these is chosen, and what must be absent between."""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
+from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from cep.core.intervals import A, B, C, D, IntervalRelation
+from cep.core.kernels import njit
 from cep.core.relation import END as T_END
-from cep.core.relation import FIRST, ORDER, START
+from cep.core.relation import FIRST, ORDER, START, Table
+from cep.core.room import roomy
 from cep.operators.goals.intrinsics import bare, inside
-from cep.operators.goals.pairs.absence import note_until
-from cep.operators.goals.pairs.pair_input import (
-    A_ABSENT,
-    A_COUNT,
-    A_FLOOR,
-    A_I,
-    A_J,
-    A_MADE,
-    A_MINE,
-    A_RESUME,
-    A_ROW,
-    A_SIDE,
-    A_X,
-    ABSENT_COMMON,
-    ABSENT_LEFT,
-    ABSENT_RIGHT,
-    CHRONOLOGICAL,
-    NO_ABSENCE,
-    RECENT,
-    UNRESTRICTED,
-    AbsentKey,
-    DecidingCode,
-    HeadCode,
-    SideRows,
-    TurnRow,
-    Waiting,
-    read_spec,
-)
-from cep.operators.goals.pairs.partner_choice import better, fed_back, left_is_next
-from cep.operators.goals.pairs.partners import begin_search, holds, next_partner, reach
+from cep.operators.goals.keys import MISSING, Keys, id_of
+from cep.operators.goals.pairs.bytecode import run
 from cep.operators.goals.store import (
     BEGIN,
+    END,
     FOREVER,
     GONE,
+    HEADER,
     NEXT,
     OTHER,
+    PREVIOUS,
+    SLOT,
     ask_absent_ahead,
     ask_ahead,
+    feed,
+    kept,
     known,
     link,
     link_sorted,
+    live,
+    note_absent,
     put,
+    relink,
+    renumber,
+    sortable,
     supersede,
     unlink,
 )
+
+DIFFERENCES = ((B, C), (A, C), (B, D), (A, D), (A, B), (C, D))
+MOST_BOUNDS = 4
+"""Bounds of a relation; each is three numbers: the place of its difference in DIFFERENCES, the least, the greatest."""
+
+
+def bounds_of(relation: IntervalRelation) -> Sequence[int]:
+    """The numbers that `relates` takes: how many bounds there are, then those of each."""
+    assert len(relation.bounds) <= MOST_BOUNDS, "there is room for four"
+    numbers = [len(relation.bounds)]
+    for bound in relation.bounds:
+        if (bound.earlier, bound.later) in DIFFERENCES:
+            numbers += [DIFFERENCES.index((bound.earlier, bound.later)), bound.low, bound.high]
+        else:
+            numbers += [DIFFERENCES.index((bound.later, bound.earlier)), -bound.high, -bound.low]
+    return numbers
+
+
+@njit()
+def relates(spec, at, a, b, c, d):  # type: ignore[no-untyped-def]
+    """Whether L = [a, b] and R = [c, d] have the relation whose numbers are in `spec` from `at` on."""
+    for place in range(at + 1, at + 1 + 3 * spec[at], 3):
+        which = spec[place]
+        if which == 0:
+            difference = c - b
+        elif which == 1:
+            difference = c - a
+        elif which == 2:
+            difference = d - b
+        elif which == 3:
+            difference = d - a
+        elif which == 4:
+            difference = b - a
+        else:
+            difference = d - c
+        if difference < spec[place + 1] or difference > spec[place + 2]:
+            return False
+    return True
+
+
+Ints = NDArray[np.int64]
+
+POLICIES = {"unrestricted": 0, "recent": 1, "chronological": 2}
+UNRESTRICTED, RECENT, CHRONOLOGICAL = range(3)
+TIES = {"longest": 0, "shortest": 1, "by": 2}
+
+# places in `spec`
+(
+    S_POLICY, S_TIE, S_WITHIN, S_POINT, S_STORE_RIGHT, S_ABSENCE, S_FEEDBACK,
+    S_BY_LEFT, S_BY_RIGHT, S_BY_FLOAT, S_WIDTH_LEFT, S_WIDTH_RIGHT,
+    S_SUPERSEDES, S_REACH_LEFT, S_REACH_RIGHT, S_LEAST_GAP, S_MOST_GAP, S_BOUNDS,
+) = range(18)  # fmt: skip
+SPEC = S_BOUNDS + 1 + 3 * MOST_BOUNDS
+
+# places in `state`: rows taken of each input, rows in the stores, pairs made; and of an arrival whose partners were
+# not all tried for want of room (A_RESUME: the next of them, else -1) what it was; of what is made at once whether it
+# is in order
+A_I, A_J, A_X, A_COUNT, A_ABSENT, A_MADE, A_RESUME, A_SIDE, A_ROW, A_MINE, A_FLOOR, A_IN_ORDER = range(12)
+STATE = 12
+
+# where the key of the absent event comes from: no absence, from the join key, the right side, the left side, both
+NO_ABSENCE, ABSENT_COMMON, ABSENT_RIGHT, ABSENT_LEFT, ABSENT_BOTH = range(5)
+
+
+class SideRows(NamedTuple):
+    """The occurrences that come to a side, the slot of each one's key, and, where the side knows it, the slot of the
+    key of what is to be absent; -1 for none."""
+
+    table: Table
+    slots: Ints
+    absent: Ints
+
+
+class Waiting(NamedTuple):
+    """A store (`cep.operators.goals.store`): what the search reads of its rows, the rest of them, and the chains of
+    its slots."""
+
+    hot: Ints
+    cold: Ints
+    chains: Ints
+
+
+class AbsentKey(NamedTuple):
+    """The key of what is to be absent where only both sides know it: for each part a side (0: left, 1: right) and a
+    column, the index (`places`) and the keys of `Keys`, and room for a key."""
+
+    columns: Ints
+    places: Ints
+    keys: Ints
+    key: Ints
+
+
+class DecidingCode(NamedTuple):
+    """A program that decides, its literals, and room: for its stack and for the arguments of the arrival."""
+
+    code: Ints
+    literals: Ints
+    stack: Ints
+    current: Ints
+
+
+class HeadCode(NamedTuple):
+    """What a recursive rule makes of a pair: programs, literals, where each argument's program ends, and room for the
+    arguments."""
+
+    code: Ints
+    literals: Ints
+    ends: Ints
+    made: Ints
+
+
+class TurnRow(NamedTuple):
+    """The occurrence whose turn it is: its side (0: left, 1: right), its row in the table of that side, its slot, and
+    its interval."""
+
+    side: int
+    row: int
+    slot: int
+    begin: int
+    now: int
+
+
+class PairSpec(NamedTuple):
+    """The numbers of a goal: `spec`, read.
+
+    `only_gap`: all that the relation says is how much later than the end of the left side the right one begins, so that
+    the right one completes; `tested`: a condition decides in the kernel, `computes`: the arrival's arguments are read;
+    `backward`: partners are tried from the latest end on, by the link `onward`; `longest`: of two that end together the
+    longer one is taken.
+    """
+
+    policy: int
+    within: int
+    point: bool
+    keeps_right: bool
+    absence: int
+    feedback: bool
+    by_left: int
+    by_right: int
+    by_float: int
+    width_left: int
+    width_right: int
+    supersedes: bool
+    reach_left: int
+    reach_right: int
+    least_gap: int
+    most_gap: int
+    only_gap: bool
+    tested: bool
+    computes: bool
+    backward: bool
+    onward: int
+    longest: bool
+
+
+@inside
+def read_spec(spec, code):  # type: ignore[no-untyped-def]
+    """The numbers of a goal whose condition is `code`."""
+    policy = spec[S_POLICY]
+    tie = spec[S_TIE]
+    feedback = spec[S_FEEDBACK] != 0
+    tested = code.shape[0] > 0 and (policy == CHRONOLOGICAL or feedback)
+    backward = policy == RECENT
+    return PairSpec(
+        policy,
+        spec[S_WITHIN],
+        spec[S_POINT] != 0,
+        spec[S_STORE_RIGHT] != 0,
+        spec[S_ABSENCE],
+        feedback,
+        spec[S_BY_LEFT] if tie == 2 else -1,
+        spec[S_BY_RIGHT] if tie == 2 else -1,
+        spec[S_BY_FLOAT],
+        spec[S_WIDTH_LEFT],
+        spec[S_WIDTH_RIGHT],
+        spec[S_SUPERSEDES] != 0,
+        spec[S_REACH_LEFT],
+        spec[S_REACH_RIGHT],
+        spec[S_LEAST_GAP],
+        spec[S_MOST_GAP],
+        spec[S_BOUNDS] == 1 and spec[S_BOUNDS + 1] == 0 and spec[S_STORE_RIGHT] == 0,
+        tested,
+        tested or feedback,
+        backward,
+        PREVIOUS if backward else NEXT,
+        tie == 0 or (tie == 2 and backward),
+    )
+
+
+@inside
+def note_until(absent, absences, x, count, now, point):  # type: ignore[no-untyped-def]
+    """Keep the rows of `absent` from `x` on that end before `now`, as rows of the store from `count` on, for all of
+    which there is room. Gives the next row of each."""
+    while x < absent.table.shape[1] and absent.table[T_END, x] < now:
+        ask_ahead(absences.hot, absences.chains, absent.slots, x, True, point, 0, False, 0, PREVIOUS)
+        slot = absent.slots[x]
+        if slot >= 0:
+            note_absent(absences.hot, absences.cold, count, absent.table, x, slot, absences.chains, point)
+            count += 1
+        x += 1
+    return x, count
+
+
+@inside
+def latest_start(absences, slot, begin):  # type: ignore[no-untyped-def]
+    """Of what is to be absent under a key (-1: none) and ended before `begin`: the latest start, or MISSING."""
+    if slot < 0:
+        return MISSING
+    t = absences.chains[slot, 1]
+    while t >= 0 and absences.hot[t, END] >= begin:
+        t = absences.hot[t, PREVIOUS]
+    return absences.hot[t, BEGIN] if t >= 0 else MISSING
+
+
+@inside
+def free_from(absence, absences, absent_key, cold, p, right, row, begin):  # type: ignore[no-untyped-def]
+    """Since when the time from row `p` of the store to `begin` is free of what is to be absent, of which the left side
+    knows the key, or only both sides."""
+    slot = cold[p, OTHER]
+    if absence == ABSENT_BOTH:
+        slot = slot_of_both(absent_key.columns, cold, p, right, row, absent_key.key, absent_key.places, absent_key.keys)
+    return latest_start(absences, slot, begin)
+
+
+@bare
+def slot_of_both(columns, cold, p, right, row, key, index, keys):  # type: ignore[no-untyped-def]
+    """The slot of the absent key of a pair. `columns`: for each part of it a side (0: left, 1: right) and a column."""
+    for k in range(columns.shape[0]):
+        if columns[k, 0] == 0:
+            key[k] = cold[p, HEADER + columns[k, 1]]
+        else:
+            key[k] = right[FIRST + columns[k, 1], row]
+    return id_of(key, index, keys)
+
+
+def still_absent(
+    hot: Ints, cold: Ints, count: int, known: Keys, waiting: Ints, within: int, watermark: int
+) -> tuple[Ints, Ints, int, Keys, Ints]:
+    """Of what is to be absent (the store, how many rows, their keys) what may still be needed after a watermark, with
+    its keys and chains anew. `waiting`: the rows of the goal's own store, which get the new numbers of keys."""
+    hot, cold, count = kept(hot, cold, live(hot, cold, count, within, FOREVER, FOREVER, watermark))
+    watching = np.flatnonzero(waiting[:, OTHER] >= 0)
+    # A key stays for rows of the absent side, and for left sides that know it by number.
+    both = np.concatenate([cold[:count], waiting[watching][:, :HEADER]])
+    both[count:, SLOT] = both[count:, OTHER]
+    keys = renumber(both, len(both), known)
+    cold[:count, SLOT] = both[:count, SLOT]
+    chains = np.full((roomy(keys.count, 16), 2), -1, np.int64)
+    relink(hot, cold, count, chains, True)
+    waiting[watching, OTHER] = both[count:, SLOT]
+    return hot, cold, count, keys, chains
+
+
+@inside
+def left_is_next(left, right, i, j):  # type: ignore[no-untyped-def]
+    """Whether row `i` of the left table arrives before row `j` of the right one, or with it; one of them is there."""
+    if i >= left.shape[1]:
+        return False
+    if j >= right.shape[1]:
+        return True
+    if left[T_END, i] != right[T_END, j]:
+        return left[T_END, i] < right[T_END, j]
+    if left[START, i] != right[START, j]:
+        return left[START, i] < right[START, j]
+    return left[ORDER, i] <= right[ORDER, j]
+
+
+@inside
+def better(longest, by, by_float, hot, cold, p, best):  # type: ignore[no-untyped-def]
+    """Whether partner `p` is chosen before `best`, which ended with it. `by`: the column that decides, -1 for none."""
+    if by >= 0:
+        return sortable(cold[p, HEADER + by], by_float) > sortable(cold[best, HEADER + by], by_float)
+    if longest:
+        return hot[p, BEGIN] < hot[best, BEGIN]
+    return hot[p, BEGIN] > hot[best, BEGIN]
+
+
+@inside
+def expire(hot, chains, slot, chain, limit):  # type: ignore[no-untyped-def]
+    """Take what ended before `limit` out of a chain; it is in order of ends."""
+    p = chains[np.uint64(slot), chain]
+    while p >= 0 and hot[np.uint64(p), END] < limit:
+        after = hot[np.uint64(p), NEXT]
+        unlink(hot, chains, slot, chain, p)
+        p = after
+
+
+@inside
+def first_partner(hot, chains, slot, chain, backward, floor):  # type: ignore[no-untyped-def]
+    """Where the search begins: at the latest end (`backward`), or at the first that did not end before `floor`."""
+    if backward:
+        return chains[slot, chain + 1]
+    if floor == MISSING:
+        return chains[slot, chain]
+    p = chains[slot, chain + 1]
+    first = -1
+    while p >= 0 and hot[p, END] >= floor:
+        first = p
+        p = hot[p, PREVIOUS]
+    return first
+
+
+@inside
+def fed_back(rule, head, waiting, condition, arrival, count, p, start, order):  # type: ignore[no-untyped-def]
+    """What a recursive rule makes of a pair becomes a left side, row `count`, for which there is room: whether it does.
+
+    Each program of `head` leaves an argument's value in the stack of `condition`.
+    """
+    begun = np.int64(0)  # for a plain 0 numba compiles `run` once more
+    for h in range(head.ends.shape[0]):
+        run(
+            head.code, begun, head.ends[h], head.literals, condition.stack,
+            waiting.cold, p, HEADER, condition.current, arrival.side == 1, start, arrival.now,
+        )  # fmt: skip
+        head.made[h] = condition.stack[0]
+        begun = head.ends[h]
+    if not feed(waiting, count, arrival, start, order, head.made, rule.width_left):
+        return False
+    if rule.supersedes:
+        supersede(waiting.hot, waiting.chains, arrival.slot, 0, rule.within, arrival.now)
+    return True
+
+
+@inside
+def reach(rule, arrival):  # type: ignore[no-untyped-def]
+    """No partner of the arrival ends before this."""
+    return arrival.now - min(rule.within, rule.reach_left if arrival.side == 1 else rule.reach_right)
+
+
+@inside
+def begin_search(rule, waiting, absences, arrival, absent_slot):  # type: ignore[no-untyped-def]
+    """The first row to try (-1: none), and a floor: no left side that ends before it fits, as the relation leaves no
+    longer gap, or, under NOT with a key that the arrival knows (`absent_slot`), as it is not free of the absent. What
+    can be of no use any more leaves the chain."""
+    hot, chains, slot, chain = waiting.hot, waiting.chains, arrival.slot, 2 - 2 * arrival.side
+    expire(hot, chains, slot, chain, reach(rule, arrival))
+    gap_floor = arrival.begin - rule.most_gap if arrival.side == 1 and rule.most_gap < FOREVER else MISSING
+    floor = gap_floor
+    dropped = False
+    if rule.absence == ABSENT_COMMON or rule.absence == ABSENT_RIGHT:
+        free = latest_start(absences, absent_slot, arrival.begin)
+        floor = max(floor, free)
+        dropped = rule.point and rule.absence == ABSENT_COMMON and not rule.backward
+        if dropped:  # nor will one be for a later right side
+            expire(hot, chains, slot, chain, free)
+    return first_partner(hot, chains, slot, chain, rule.backward, gap_floor if dropped else floor), floor
+
+
+@inside
+def holds(condition, cold, p, arrival, start):  # type: ignore[no-untyped-def]
+    """Whether the condition holds of row `p` of the store and the arrival."""
+    # As everywhere here: np.int64(0) is a number like others, while for a 0 numba compiles `run` once more.
+    return (
+        run(
+            condition.code, np.int64(0), condition.code.shape[0], condition.literals, condition.stack,
+            cold, p, HEADER, condition.current, arrival.side == 1, start, arrival.now,
+        )
+        == 1
+    )  # fmt: skip
+
+
+@inside
+def next_partner(  # type: ignore[no-untyped-def]
+    spec, rule, waiting, absences, absent_key, right, condition, arrival, p, best, limit, floor
+):
+    """From row `p` on the next that fits, and is no worse than `best` (-1: none yet) for its end; -1: there is none."""
+    hot = waiting.hot
+    cold = waiting.cold
+    begin = arrival.begin
+    now = arrival.now
+    while p >= 0:
+        end = hot[p, END]
+        if rule.backward:
+            if end < limit or end < floor or (best >= 0 and end < hot[best, END]):
+                return -1
+        elif (arrival.side == 1 and end > begin - rule.least_gap) or (best >= 0 and end > hot[best, END]):
+            return -1
+        if rule.only_gap:  # the floor sees to the longest one
+            fits = end <= begin - rule.least_gap
+        elif arrival.side == 1:
+            fits = relates(spec, S_BOUNDS, hot[p, BEGIN], end, begin, now)
+        else:
+            fits = relates(spec, S_BOUNDS, begin, now, hot[p, BEGIN], end)
+        start = min(begin, hot[p, BEGIN])
+        fits = fits and now - start <= rule.within
+        if fits and rule.absence >= ABSENT_LEFT:
+            fits = free_from(rule.absence, absences, absent_key, cold, p, right, arrival.row, begin) <= end
+        if fits and rule.tested and rule.policy != RECENT:
+            fits = holds(condition, cold, p, arrival, start)
+        if fits:
+            return p
+        p = hot[p, rule.onward]
+    return -1
 
 
 @bare

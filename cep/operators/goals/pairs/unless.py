@@ -16,13 +16,13 @@ from cep.core.relation import END as T_END
 from cep.core.relation import IDENTITY, Table, empty, rows
 from cep.core.room import roomy
 from cep.core.time import Frontier
-from cep.operators.goals.coded_columns import codes_of, others
 from cep.operators.goals.contract import (
     Arrays,
     Goal,
     Ints,
 )
 from cep.operators.goals.converted_keys import WithConvertedKeys, with_converted_keys
+from cep.operators.goals.heads import codes_of, others
 from cep.operators.goals.intrinsics import prefetch
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage, first_of_each
@@ -38,6 +38,7 @@ from cep.operators.goals.store import (
     NEXT,
     PREVIOUS,
     SLOT,
+    StoredState,
     kept,
     link,
     more_chains,
@@ -47,9 +48,9 @@ from cep.operators.goals.store import (
     renumber,
     room,
     rows_table,
+    stored,
     unlink,
 )
-from cep.operators.goals.stored_state import StoredState, stored
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder

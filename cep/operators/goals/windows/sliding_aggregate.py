@@ -1,7 +1,4 @@
-"""Sliding aggregates: what a group's latest occurrences come to, at each instant at which some enter.
-
-goal(W):  the last n occurrences of a group, or those that end in (t - d, t]; one result a group and instant.
-"""
+"""Sliding aggregates: what a group's latest occurrences come to, at each instant at which some enter."""
 
 from __future__ import annotations
 
@@ -11,33 +8,174 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cep.core.relation import FIRST, Table, contiguous, empty, rows
+from cep.core.relation import FIRST, Table, bits, contiguous, empty, rows
 from cep.core.room import roomy
 from cep.core.schema import CODED
-from cep.core.time import BEGINNING, Frontier
+from cep.core.time import BEGINNING, END_OF_TIME, Frontier
+from cep.core.zones import Zone, zone
 from cep.operators.goals.arrival import by_arrival
-from cep.operators.goals.contract import (
-    Arrays,
-    Goal,
-    Ints,
-    Untimed,
-    demand,
-)
+from cep.operators.goals.contract import Arrays, Bools, Goal, Ints, Untimed, demand
+from cep.operators.goals.heads import columns_of
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.state_tables import StateTable
 from cep.operators.goals.store import room
 from cep.operators.goals.windows import partial, ring_buffer, two_stacks, wide_partial, window_input
-from cep.operators.goals.windows.aggregate_results import results_of
 from cep.operators.goals.windows.order_labels import Labels
 from cep.operators.goals.windows.two_stacks import END, HEADER, SLOT
-from cep.operators.goals.windows.window_bounds import bounds_of
 from cep.operators.goals.windows.window_state import WindowState, more_groups, no_tallies
 from cep.operators.goals.windows.windowed_aggregate import Bounds, WindowedAggregate, WindowSpec
+from cep.rules.expressions.checking import check
+from cep.rules.expressions.evaluate import Evaluation, compile_expression
+from cep.rules.expressions.typed import coerced
+from cep.rules.terms import AggregateResult
+from cep.rules.window_forms import Over
 
 if TYPE_CHECKING:
     from cep.operators.aggregate import Aggregation
     from cep.operators.build import GoalBuilder
+
+
+def bounds_of(over: Over) -> Bounds:
+    """For sorted times the start of each one's window, and its last microsecond."""
+    length, origin = over.length, over.origin
+    if over.zone is not None:
+        clock = Clock(zone(over.zone), length, origin)
+        return clock.bounds
+
+    def counted(times: Ints) -> tuple[Ints, Ints]:
+        starts = (times - origin) // length * length + origin
+        return starts, starts + length - 1
+
+    return counted
+
+
+class Clock:
+    """The windows of a length by the clock of a zone, counted from a local time."""
+
+    def __init__(self, zone: Zone, length: int, origin: int) -> None:
+        self.zone, self.length, self.origin = zone, length, origin
+        self.offsets = zone.offsets
+        self.until = np.append(zone.instants[1:], END_OF_TIME)
+        back = -np.diff(zone.offsets)
+        self.repeats = np.append((back > 0) & (back % length == 0), False)
+        """Whether the clock is set back by whole windows where each offset ends."""
+
+    def bounds(self, times: Ints) -> tuple[Ints, Ints]:
+        """For sorted times the start of each one's window, and its last microsecond."""
+        places, cycles = self.zone.places(times)
+        numbers = (times + self.offsets[places] - self.origin) // self.length
+        news = np.ones(len(times), np.bool_)
+        news[1:] = (numbers[1:] != numbers[:-1]) | (places[1:] != places[:-1]) | (cycles[1:] != cycles[:-1])
+        which, each = np.flatnonzero(news), np.cumsum(news) - 1
+        given = numbers[which], places[which], cycles[which]
+        return self._start(*given)[each], self._end(*given)[each] - 1
+
+    def _start(self, numbers: Ints, places: Ints, cycles: Ints) -> Ints:
+        places, shown = places.copy(), numbers * self.length + self.origin
+        while True:
+            since = self.zone.instants[places] + cycles
+            starts: Ints = np.maximum(shown - self.offsets[places], since)
+            before = np.maximum(places - 1, 0)
+            goes_on = (starts == since) & (places > 0) & self._joined(before, numbers, since - 1)
+            if not goes_on.any():
+                return starts
+            places[goes_on] -= 1
+
+    def _end(self, numbers: Ints, places: Ints, cycles: Ints) -> Ints:
+        places, shown = places.copy(), (numbers + 1) * self.length + self.origin
+        while True:
+            until = self.until[places] + cycles
+            ends: Ints = np.minimum(shown - self.offsets[places], until)
+            after = np.minimum(places + 1, len(self.offsets) - 1)
+            goes_on = (ends == until) & (places < after) & ~self.repeats[places]
+            goes_on &= (until + self.offsets[after] - self.origin) // self.length == numbers
+            if not goes_on.any():
+                return ends
+            places[goes_on] += 1
+
+    def _joined(self, before: Ints, numbers: Ints, last: Ints) -> Bools:
+        """Whether a window had begun under the offset before, which ended then."""
+        same: Bools = (last + self.offsets[before] - self.origin) // self.length == numbers
+        same &= ~self.repeats[before]
+        return same
+
+
+OF_FLOATS = ("avg", "stddev", "median", "percentile", "slope", "rate", "ewma")
+"""Functions that take numbers as floats, and give one."""
+
+KINDS = {
+    ("median", "float"): wide_partial.MEDIAN,
+    ("percentile", "float"): wide_partial.PERCENTILE,
+    ("slope", "float"): wide_partial.SLOPE,
+    ("rate", "float"): wide_partial.RATE,
+    ("ewma", "float"): wide_partial.EWMA,
+    ("sum", "int"): partial.SUM_INT,
+    ("sum", "duration"): partial.SUM_INT,
+    ("sum", "float"): partial.SUM_FLOAT,
+    ("avg", "float"): partial.AVG,
+    ("stddev", "float"): partial.STDDEV,
+    ("min", "float"): partial.MIN_FLOAT,
+    ("max", "float"): partial.MAX_FLOAT,
+}
+
+
+def kind_of(function: str, type: str, distinct: bool) -> int:
+    """The kernel's number for a function over values of a type (None: `count()`)."""
+    if function == "count":
+        return partial.DISTINCT if distinct else partial.COUNT_VALUES if type else partial.COUNT
+    if function == "first":
+        return partial.FIRST_FLOAT if type == "float" else partial.FIRST_VALUE
+    if function == "last":
+        return partial.LAST_FLOAT if type == "float" else partial.LAST_VALUE
+    if function == "mode":
+        return wide_partial.MODE_FLOAT if type == "float" else wide_partial.MODE
+    if function in ("min", "max") and type != "float":
+        return partial.MIN_INT if function == "min" else partial.MAX_INT
+    return KINDS[function, type]
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Of each result the number of its function (`kinds`) and the type of its argument, None where it has none.
+    `values` gives the bits of the arguments over a table, a row a result."""
+
+    kinds: tuple[int, ...]
+    types: tuple[str | None, ...]
+    values: Callable[[Table], Ints]
+
+
+def results_of(results: Sequence[AggregateResult], types: Sequence[str], builder: GoalBuilder) -> Results:
+    """The results of a node over columns of these types."""
+    names = {f"v{i}": type for i, type in enumerate(types)}
+    kinds: list[int] = []
+    taken: list[str | None] = []
+    evaluations: list[Evaluation | None] = []
+    for result in results:
+        if result.argument is None:
+            kinds.append(kind_of("count", "", False))
+            taken.append(None)
+            evaluations.append(None)
+            continue
+        typed = check(result.argument, names, builder.plan.source)
+        wanted = typed.type
+        if result.function in OF_FLOATS or (typed.type == "any" and result.function in ("sum", "min", "max")):
+            wanted = "float"
+        fitted = coerced(typed, wanted)
+        assert fitted is not None, "arguments that are no numbers were refused"
+        kinds.append(kind_of(result.function, wanted, result.distinct))
+        taken.append(wanted)
+        evaluations.append(compile_expression(fitted, builder.pool))
+
+    def values(table: Table) -> Ints:
+        named = columns_of(table, types)
+        made = np.zeros((len(evaluations), rows(table)), np.int64)
+        for k, evaluate in enumerate(evaluations):
+            if evaluate is not None:
+                made[k] = bits(evaluate(named, rows(table)))
+        return made
+
+    return Results(tuple(kinds), tuple(taken), values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,13 +24,8 @@ from cep.operators.goals.keys import MISSING, NAN, Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.state_tables import StateTable
 from cep.operators.goals.store import room
-from cep.operators.goals.windows import ordered_multiset, partial, two_stacks, window_group
-from cep.operators.goals.windows.arrival_window import slide_on
-from cep.operators.goals.windows.general_window import advance
-from cep.operators.goals.windows.order_labels import Labels
-from cep.operators.goals.windows.two_stacks import HEADER
-from cep.operators.goals.windows.wide_partial import MEDIAN, MODE, MODE_FLOAT, PERCENTILE, WORDS
-from cep.operators.goals.windows.window_group import (
+from cep.operators.goals.windows import general_window, ordered_multiset, partial, two_stacks
+from cep.operators.goals.windows.general_window import (
     CELLS,
     ENTERED,
     G_AFTER,
@@ -47,8 +42,13 @@ from cep.operators.goals.windows.window_group import (
     TAIL,
     TICK,
     VALUE,
+    advance,
     gathered,
+    slide_on,
 )
+from cep.operators.goals.windows.order_labels import Labels
+from cep.operators.goals.windows.two_stacks import HEADER
+from cep.operators.goals.windows.wide_partial import MEDIAN, MODE, MODE_FLOAT, PERCENTILE, WORDS
 from cep.operators.goals.windows.window_input import (
     EACH,
     EVERY,
@@ -242,7 +242,7 @@ class WindowedAggregate(WindowState):
                 cell = HEADER + CELLS * k
                 self.store[: self.count, cell + RANK] = self.store[: self.count, cell + VALUE]
         groups = self.groups[: self.keys.count]
-        self.nodes = window_group.rebuild(self.store, groups, self.kinds, self.nodes, self.state)
+        self.nodes = general_window.rebuild(self.store, groups, self.kinds, self.nodes, self.state)
 
     # --- the state as a whole and by key ---
 
