@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -70,6 +70,14 @@ def stream(random: Random, kinds: list[Kind], points: bool, most: int, lines: li
         start = end if points or kind.point else max(0, end - random.choice((0, 1, 0, 2, 3, 5)))
         events.append(Event(kind.name, args, start * SECOND, end * SECOND))
     return tuple(events)
+
+
+def with_equal(random: Random, events: tuple[Event, ...]) -> tuple[Event, ...]:
+    """The events, and here and there a few that equal one of them."""
+    found = list(events)
+    for _ in range(random.choice((0, 1, 2, len(events) // 3)) if events else 0):
+        found.insert(random.randint(0, len(found)), random.choice(found))
+    return tuple(found)
 
 
 def finished(maker: Maker, inputs: list[Kind], events: tuple[Event, ...]) -> Program:
@@ -309,7 +317,9 @@ def window(random: Random) -> Program:
 
 @st.composite
 def drawn(draw: st.DrawFn, make: Callable[..., Program], options: dict[str, Any]) -> Program:
-    return make(draw(st.randoms(use_true_random=False)), **options)
+    random = draw(st.randoms(use_true_random=False))
+    made = make(random, **options)
+    return replace(made, events=with_equal(random, made.events))
 
 
 def programs(**options: Any) -> st.SearchStrategy[Program]:
