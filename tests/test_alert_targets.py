@@ -7,11 +7,9 @@ import random
 import re
 import shutil
 import socket
-import sqlite3
 import subprocess
 import threading
 import time
-from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -21,7 +19,6 @@ import pytest
 
 from cep.core.errors import CepError
 from connectors.alerts.outbox import Outbox
-from connectors.feeds import cap
 from connectors.feeds.alertmanager import LASTS, Alertmanager, alertmanager_alert
 from connectors.feeds.http_post import HttpConnections
 from connectors.feeds.mqtt import Topics
@@ -353,25 +350,3 @@ def test_a_broker_is_connected_to_at_the_address_that_was_judged(monkeypatch: py
         thread.join(60)
     assert names.count("broker.example") == 1 and "127.0.0.1" in names
     assert b"broker.example" in hello[0]
-
-
-def test_an_outbox_of_before_is_read_on(tmp_path: Path) -> None:
-    """It has no column for when a change came, nor a hash; CAP then goes by the time of events."""
-    path = tmp_path / "alerts.db"
-    with closing(Outbox(path)) as outbox:
-        outbox.add(WHOLE[:1], {"p": 0})
-    with closing(sqlite3.connect(path)) as base:
-        base.execute("alter table changes drop column came")
-        base.execute("alter table dead drop column time")
-        base.execute("alter table dead drop column again")
-        base.execute("delete from meta where name = 'pruned'")
-        base.execute("update changes set number = 7")
-        for table in ("changes", "live", "receivers", "dead", "meta"):
-            base.execute(f"alter table {table} drop column hash")
-        base.execute("update meta set value = '1' where name = 'form'")
-        base.commit()
-    with closing(Outbox(path)) as outbox:
-        (entry,) = outbox.after(0)
-        assert outbox.first == 7, "what was before that is gone"
-        assert entry.change == WHOLE[0] and entry.came is None and outbox.dead("x") == []
-        assert b"<sent>1970-01-01T00:00:00-00:00</sent>" in (cap.message(outbox, ORIGIN, WHOLE[0].alert) or b"")

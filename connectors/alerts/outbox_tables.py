@@ -12,8 +12,8 @@ from cep.core import checksum
 from cep.core.errors import CepError
 from cep.core.private_files import private_file
 
-FORM, BEFORE = "2", "1"
-"""In the form before rows have no hash; they get it when it is opened."""
+FORM = "3"
+"""The form of the tables, as the table `meta` has it."""
 
 HASHED = {
     "changes": "number, alert, revision, body, came",
@@ -29,16 +29,14 @@ NEWEST = 50_000
 
 _TABLES = """
 create table if not exists changes (number integer primary key autoincrement, alert text not null,
-    revision integer not null, body text not null, came integer, unique (alert, revision));
-create table if not exists live (alert text primary key, number integer not null);
-create table if not exists receivers (name text primary key, cursor integer not null);
+    revision integer not null, body text not null, came integer, hash blob, unique (alert, revision));
+create table if not exists live (alert text primary key, number integer not null, hash blob);
+create table if not exists receivers (name text primary key, cursor integer not null, hash blob);
 create table if not exists dead (receiver text not null, number integer not null, reason text not null,
-    time integer, again integer not null default 0, primary key (receiver, number));
+    time integer, again integer not null default 0, hash blob, primary key (receiver, number));
 create table if not exists hidden (slot text primary key, body text not null, hash blob);
-create table if not exists meta (name text primary key, value text not null);
+create table if not exists meta (name text primary key, value text not null, hash blob);
 """
-_ADDED = {"changes": {"came": "integer"}, "dead": {"time": "integer", "again": "integer not null default 0"}}
-"""Columns that an outbox of before may lack."""
 
 _NOT_OPEN = (
     sqlite3.SQLITE_BUSY,
@@ -99,26 +97,20 @@ def writing(where: str) -> Iterator[None]:
 
 
 def _prove(base: sqlite3.Connection, where: str) -> None:
-    """See that all is what was written; what is new gets its tables, what is of before its hashes."""
+    """Verify that all is what was written, and make the tables of a new outbox."""
     (result,) = base.execute("pragma integrity_check(1)").fetchone()
     if result != "ok":
         raise damaged_outbox(where, result.splitlines()[-1])
     base.execute("begin immediate")
+    new = base.execute("select name from sqlite_master where name = 'changes'").fetchone() is None
     for statement in _TABLES.split(";"):
         base.execute(statement)
-    for table, columns in _ADDED.items():
-        for column in columns.keys() - _columns(base, table):
-            base.execute(f"alter table {table} add column {column} {columns[column]}")
-    form = base.execute("select value from meta where name = 'form'").fetchone()
-    if form not in (None, (BEFORE,), (FORM,)):
+    if new:
+        row = "form", FORM
+        base.execute("insert into meta (name, value, hash) values (?1, ?2, hashed(?1, ?2))", row)
+    if base.execute("select value from meta where name = 'form'").fetchone() != (FORM,):
         hint = "another `--state`, or the version that has written it"
         raise CepError(f"{where}: the outbox was written by another version", hint=hint, code="outbox")
-    if form != (FORM,) and "hash" not in _columns(base, "changes"):
-        for table, fields in HASHED.items():
-            base.execute(f"alter table {table} add column hash blob")
-            base.execute(f"update {table} set hash = hashed({fields})")
-        row = "form", FORM
-        base.execute("insert or replace into meta (name, value, hash) values (?1, ?2, hashed(?1, ?2))", row)
     for table in HASHED.keys() - {"changes"}:
         verify(base, where, table)
     verify(base, where, "hidden", columns="slot, body")
@@ -138,10 +130,6 @@ def verify(
     wrong = base.execute(query, values).fetchone()
     if wrong is not None:
         raise damaged_outbox(where, f"in {table}, at {wrong[0]!r}")
-
-
-def _columns(base: sqlite3.Connection, table: str) -> set[str]:
-    return {row[1] for row in base.execute(f"pragma table_info({table})")}
 
 
 def row_hash(*values: object) -> bytes:
