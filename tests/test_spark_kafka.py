@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 from typer.testing import CliRunner, Result
 
 from cep.command import app
+from cep.core.checksum import seal
 from cep.core.compilation import Compilation
 from cep.core.errors import CepError
 from cep.engine import Engine
@@ -123,7 +124,7 @@ def test_which_of_the_two_reads(tmp_path: Path) -> None:
         Topic(spark)
     kafka_connector.check_same_reader(tmp_path, 0, plain, True)  # nothing was read yet
     (tmp_path / "input-0").mkdir()
-    (tmp_path / "input-0/address").write_text(json.dumps(plain.text))
+    (tmp_path / "input-0/address").write_bytes(seal(json.dumps(plain.text).encode(), of=b"address"))
     kafka_connector.check_same_reader(tmp_path, 0, plain, False)
     with pytest.raises(
         CepError, match="read through Python's client, and would be through Spark's own connector: neit"
