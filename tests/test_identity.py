@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from collections import Counter
 from hashlib import blake2b
 
 import numpy as np
@@ -122,7 +123,17 @@ def test_identities_of_tables_are_those_of_their_frames_and_of_their_texts(part:
             assert occurrence_texts(frame, schema) == texts
             assert TableIdentities(schema, meaning).of(table, frame).to_list() == expected
             assert TableIdentities(schema, meaning).of(table[:, ::2], frame[::2]).to_list() == expected[::2]
-            assert identified(frame, schema, meaning)[ID].to_list() == expected
+            assert identified(frame, schema, meaning)[ID].to_list() == (expected if part else told_apart(expected))
+
+
+def told_apart(ids: list[str]) -> list[str]:
+    """Identities of events: each but the first of equal ones depends on how many come before it."""
+    before, apart = Counter[str](), []
+    for id in ids:
+        text = f"{id} {before[id]}"
+        apart.append(blake2b(text.encode(), digest_size=16).hexdigest() if before[id] else id)
+        before[id] += 1
+    return apart
 
 
 def test_identities_of_columns_that_no_engine_gives() -> None:
