@@ -214,6 +214,25 @@ def _measured(schema: Schema) -> str:
     )
 
 
+def _samples(schema: Schema, changes: Sequence[Change]) -> bytes:
+    lines = []
+    for event, sign in changes:
+        start, end = _ends(event, schema)
+        first, last = (start, end) if is_fluent(schema) else (end, start)
+        labels = {} if last is None else {"other": str(last)}
+        labels |= {name: _literal(value) for name, value in _values(event, schema).items() if value is not None}
+        labels |= {"bounds": str(event.args[-1])} if is_fluent(schema) else {}
+        labels |= {"@change": "withdraw"} if sign < 0 else {}
+        assert first is not None, "of an event both are there"
+        written = ",".join(f'"{name}"="{value}"' for name, value in labels.items())
+        lines.append(f"{schema.name}{{{written}}} 1 {seconds(first)}")
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _sampled(schema: Schema) -> str:
+    return _measured(schema).replace("FORMAT influx", "FORMAT prometheus")
+
+
 # --- RDF ---
 
 
@@ -294,6 +313,7 @@ FORMS: Mapping[str, Form] = {
         Form("senml", _senml_declared, _senml, ".senml", fluents=ONE_TIME, instants=True),
         Form("sensorthings", _observed, _observations, ".json"),
         Form("influx", _measured, _points, ".lp", each_type=False),
+        Form("prometheus", _sampled, _samples, ".prom", each_type=False),
         Form("nquads", _in_rdf, _n_quads, ".nq", bounds=False),
         Form("jsonld", _in_rdf, _json_ld, ".jsonld", bounds=False),
         _FACTS,

@@ -24,6 +24,7 @@ from connectors.feeds import alertmanager, atom, cap
 from connectors.feeds.document import Publisher, document
 from connectors.feeds.sender import Sender
 from connectors.service import Service
+from tests.waiting import until
 
 SECOND = 1_000_000
 READINGS = "event reading(station: string, level: int) TIME time.\n"
@@ -244,11 +245,8 @@ def sent_until(outbox: Outbox, taken: Taken, done: Callable[[], bool]) -> None:
     """Send what is in the outbox, until something holds."""
     sender = Sender(outbox, "hook", taken, lambda *said, **more: None, start=True)
     sender.start()
-    until = time.monotonic() + 60
-    while not done() and time.monotonic() < until:
-        time.sleep(0.01)
+    until(done, "what was to be sent")
     sender.stop()
-    assert done()
 
 
 def test_receivers_are_reminded_until_it_is_over(tmp_path: Path) -> None:

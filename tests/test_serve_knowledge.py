@@ -156,8 +156,7 @@ def test_damage_beside_a_store_is_told(tmp_path: Path) -> None:
     for torn, learned in ((whole[:-3], 2), (whole, 3)):
         noted.write_bytes(torn)
         assert len(list(StoreChangeLog(str(noted)).changes())) == learned
-    noted.write_bytes(b"".join(b"-" + gone + b"+" + come for gone, come in StoreChangeLog(str(noted)).changes()))
-    store.unlearn()  # of the version before
+    store.unlearn()
     assert _held(store) == start
     text = before.read_bytes()
     for _, damaged in flipped(text, 50, Random(2)):
