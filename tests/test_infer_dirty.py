@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -128,3 +130,71 @@ def test_events_in_one_stream_are_told_apart() -> None:
     assert "WHEN up EXISTS" in text and "WHEN down EXISTS" in text
     alike = [{"t": n, "kind": "ab"[n % 2], "x": n} for n in range(8)]
     assert "WHEN" not in printed("f.jsonl", "".join(json.dumps(line) + "\n" for line in alike))
+
+
+MIXED = """time,kind,user,ok,path,status
+2024-05-01T08:00:00Z,login,ann,true,,
+2024-05-01T08:00:01Z,request,,,/a,200
+2024-05-01T08:00:02Z,login,bob,false,,
+2024-05-01T08:00:03Z,request,,,/b,404
+"""
+
+
+def test_events_in_one_table_are_told_apart(tmp_path: Path) -> None:
+    text = printed("d.csv", MIXED)
+    assert text.count("\nevent ") + text.startswith("event ") == 2
+    logins, requests = (part for part in text.split("\n\n") if "event" in part)
+    assert 'TIME time WHEN kind = "login".' in logins and "user: string" in logins and "path" not in logins
+    assert 'TIME time WHEN kind = "request".' in requests and "status: int" in requests and "ok" not in requests
+    file = tmp_path / "d.parquet"
+    pl.read_csv(io.StringIO(MIXED)).write_parquet(file)
+    result = cep("infer", str(file))
+    assert result.stdout == text, result.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "time,station,temp,gust\n2024-05-01,A,1,\n2024-05-02,B,2,7\n2024-05-03,A,1,\n2024-05-04,B,2,8\n",
+        "time,ok,a,b\n2024-05-01,yes,1,\n2024-05-02,no,,7\n2024-05-03,yes,1,\n2024-05-04,no,,8\n",
+        "time,code,a,b\n2024-05-01,1,1,\n2024-05-02,2,,7\n2024-05-03,1,1,\n2024-05-04,2,,8\n",
+        "time,kind,a,b\n2024-05-01,On,1,\n2024-05-02,on,,7\n2024-05-03,On,1,\n2024-05-04,on,,8\n",
+    ],
+    ids=["a column of one station", "yes and no", "numbers", "names that differ in case"],
+)
+def test_a_table_of_one_event_stays_whole(text: str) -> None:
+    assert "WHEN" not in printed("d.csv", text)
+
+
+def test_units_stand_below_columns_that_are_mostly_empty() -> None:
+    text = printed("d.csv", "t,a,b\n,m,s\n2024-05-01,1,\n2024-05-02,,2\n2024-05-03,,\n2024-05-04,3,\n2024-05-05,,4\n")
+    assert 'FORMAT csv(units: "1")' in text and "a: int?" in text and "b: int?" in text
+    assert lines_read("d.csv", text) == 5
+
+
+def test_numbers_that_all_stand_in_quotes_are_noted() -> None:
+    for value, note in (("2.5", "`float QUOTED`"), ("25", "`int QUOTED`"), ("025", ""), ("x", "")):
+        text = printed("d.jsonl", json.dumps({"time": 1714550400, "v": value}) + "\n")
+        assert "v: string" in text and (note in text if note else "QUOTED" not in text)
+
+
+def test_few_numbers_in_a_list_are_read_by_their_places() -> None:
+    lines = [{"time": 1714550400 + n, "at": {"coordinates": [8.5, 47.3][n:]}} for n in range(2)]
+    text = printed("d.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    assert 'coordinates_0: float FROM "at.coordinates[0]"' in text
+    assert 'coordinates_1: float? FROM "at.coordinates[1]"' in text
+    assert lines_read("d.jsonl", text) == 2
+    text = printed("e.jsonl", json.dumps({"time": 1714550400, "list": [{"v": 1, "p": [1, 2, 3, 4]}]}) + "\n")
+    assert '`FROM "list[].p[0]"` is its first element' in " ".join(text.replace("%", "").split())
+
+
+def test_a_log_of_zeek_is_known_by_its_first_lines() -> None:
+    text = printed("conn.log", "#separator \\x09\n#fields\tts\tuid\n#types\ttime\tstring\n1714550400.5\tCa1\n")
+    assert "event conn(" in text and ") TIME ts FORMAT zeek." in text
+
+
+@pytest.mark.parametrize("header", ["day,0,1,2", "day,,0,", "day,0,0,"])
+def test_a_header_of_numbers_is_one_above_dates(header: str) -> None:
+    text = printed("d.csv", header + "\n2024-05-01,4,5,6\n2024-05-02,,5,\n2024-05-03,,5,6\n")
+    assert "csv(columns" not in text and "TIME day" in text
+    assert lines_read("d.csv", text) == 3

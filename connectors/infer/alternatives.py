@@ -7,14 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cep.core.schema import RecordTest
+from connectors.infer.names import event_name
 from connectors.infer.types import allowed
 from connectors.paths import path
+from connectors.values import FALSE_WORDS, TRUE_WORDS
 
 Records = Sequence[Mapping[str, Any]]
 MOST = 12
 """So many values a field has at most that says which event a record is."""
 _LEAST = 4
 """Records from which events are told apart."""
+_BOOLEANS = frozenset((*TRUE_WORDS, *FALSE_WORDS))
 
 
 def alternatives(records: Records) -> list[tuple[str, RecordTest, Records]]:
@@ -31,7 +34,7 @@ def alternatives(records: Records) -> list[tuple[str, RecordTest, Records]]:
     for key in keys:
         groups = _groups(records, key)
         own = _having_own(groups, key)
-        if own >= max(1, len(groups) - 1) and own > best[0]:
+        if own >= max(2, len(groups) - 1) and own > best[0]:
             best, field = (own, groups), key
     if best[0]:
         return [(value, RecordTest(field, "=", (value,)), some) for value, some in best[1].items()]
@@ -40,17 +43,20 @@ def alternatives(records: Records) -> list[tuple[str, RecordTest, Records]]:
 
 
 def _groups(records: Records, key: str) -> dict[str, Records]:
-    """The records by the value of a key; nothing where it is no text, or has too many values."""
+    """The records by the value of a key; nothing where it has too many values, or some that are no names of events."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for each in records:
         value = each.get(key)
         if type(value) is str and value:
+            if not value[0].isalpha() or value.lower() in _BOOLEANS:
+                return {}
             groups.setdefault(value, []).append(each)
             if len(groups) > MOST:
                 return {}
     missing = len(records) - sum(map(len, groups.values()))
     few = any(len(group) < 2 for group in groups.values())
-    return {} if few or len(groups) < 2 or missing > allowed(len(records)) else dict(groups)
+    alike = len(set(map(event_name, groups))) < len(groups)
+    return {} if few or alike or len(groups) < 2 or missing > allowed(len(records)) else dict(groups)
 
 
 def _having_own(groups: Mapping[str, Records], field: str) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,7 +20,7 @@ from connectors.infer.names import event_name
 from connectors.infer.nested import nested_sample
 from connectors.infer.sample import RecordSample
 from connectors.infer.sensors import SENSORS, TIMED, recognised, sensor_options, sensor_records
-from connectors.infer.tables import table_sample
+from connectors.infer.tables import is_zeek, table_sample
 from connectors.inputs import COMPRESSED, FORMATS, INPUT_FORMATS, KNOWN
 from connectors.jsonfiles import in_lines, split
 from connectors.records import Twice, parse
@@ -34,7 +35,7 @@ _MOST_EVENTS = 50
 
 
 def samples(file: Path, limit: int, format: str | None = None) -> list[RecordSample]:
-    """The first `limit` records of a file, those of JSON by the event they name. CepError: it cannot be read, or has no
+    """The first `limit` records of a file, by the event that they name or are. CepError: it cannot be read, or has no
     records."""
     plain = file.with_suffix("") if file.suffix in COMPRESSED else file
     kind = format or FORMATS.get(plain.suffix.lower())
@@ -44,7 +45,8 @@ def samples(file: Path, limit: int, format: str | None = None) -> list[RecordSam
     try:
         if kind in ("jsonl", None) and format is None:
             with _opened(file) as stream:
-                kind = recognised(stream.read(_HEAD)) or kind
+                head = stream.read(_HEAD)
+            kind = recognised(head) or kind or ("tsv" if is_zeek(head) else None)
         if kind in SENSORS:
             with _opened(file) as stream:
                 return _of_sensors(stream.read(), kind, limit, file)
@@ -71,7 +73,7 @@ def samples(file: Path, limit: int, format: str | None = None) -> list[RecordSam
     found = [each for each in found if each.count]
     if not found:
         raise CepError(f"{file}: there is no record", hint="a declaration is inferred from some", code="input")
-    return found
+    return found if kind == "jsonl" else _by_test(found[0])
 
 
 def _opened(file: Path) -> BinaryIO:
@@ -132,16 +134,32 @@ def _by_event(records: list[Mapping[str, Any]]) -> list[RecordSample]:
     if len(said) == len(names) <= _MOST_EVENTS and (len(said) == 1 or all(event_name(name) == name for name in said)):
         return [nested_sample(name, [each for each in records if each["type"] == name]) for name in said]
     if kinds := alternatives(records):
-        return [_alternative(*kind) for kind in kinds]
+        return [_alternative(nested_sample(None, some), name, test) for name, test, some in kinds]
     sample = nested_sample(None, records)
     if any("type" in each for each in records):
         sample.bound = True
     return [sample]
 
 
-def _alternative(name: str, test: RecordTest, records: Sequence[Mapping[str, Any]]) -> RecordSample:
-    """A sample of the records that pass a test."""
-    sample = nested_sample(None, records)
+def _by_test(table: RecordSample) -> list[RecordSample]:
+    """A sample for each event that the rows of a table are; the table itself, where they seem to be one."""
+    if table.series is not None:
+        return [table]
+    rows = [
+        {source: value for source, value in zip(table.columns, row, strict=True) if value is not None}
+        for row in zip(*table.columns.values(), strict=True)
+    ]
+    events = []
+    for name, test, some in alternatives(rows):
+        there = {source for row in some for source in row}
+        columns = {source: [row.get(source) for row in some] for source in table.columns if source in there}
+        sample = replace(table, count=len(some), records=None, columns=columns, remarks=list(table.remarks))
+        events.append(_alternative(sample, name, test))
+    return events or [table]
+
+
+def _alternative(sample: RecordSample, name: str, test: RecordTest) -> RecordSample:
+    """The sample as that of the records that pass a test."""
     sample.name, sample.when = name, ((test,),)
     if test.values:
         sample.columns.pop(test.source, None)

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from cep.rules.keywords import RESERVED
-from connectors.paths import EACH, path
+from connectors.paths import EACH, path, place
 
 TAKEN = frozenset(("type", "time", "start", "end", "args"))
 """Names that no attribute has."""
@@ -22,8 +22,8 @@ def names(sources: Sequence[str]) -> dict[str, str]:
     last = [path(source)[-1] if path(source)[-1] != EACH else path(source)[-2] for source in sources]
     for source, step in zip(sources, last, strict=True):
         steps = [each for each in path(source) if each != EACH]
-        alone = len(steps) == 1 or (step.lower() not in _PLAIN and last.count(step) == 1)
-        name = base = identifier(step if alone else "_".join(steps[-2:]))
+        alone = len(steps) == 1 or (step.lower() not in _PLAIN and last.count(step) == 1 and place(step) is None)
+        name = base = identifier(step if alone else " ".join(steps[-2:]))
         number = 2
         while name in used:
             name, number = f"{base}_{number}", number + 1

@@ -22,7 +22,8 @@ _FEW = 3
 
 @dataclass(slots=True)
 class _Shape:
-    """What stands at each path, how often; of lists how many elements they have together, and the longest."""
+    """What stands at each path, how often; of lists the longest, and how many elements they have together where they
+    are not within another."""
 
     kinds: dict[Path, Counter[str]] = field(default_factory=dict)
     elements: Counter[Path] = field(default_factory=Counter)
@@ -35,8 +36,9 @@ class _Shape:
         if kind == OBJECT:
             for name, inner in value.items():
                 self.see(inner, (*steps, name))
-        elif kind == LIST and EACH not in steps:
-            self.elements[steps] += len(value)
+        elif kind == LIST:
+            if EACH not in steps:
+                self.elements[steps] += len(value)
             self.longest[steps] = max(self.longest[steps], len(value))
             for inner in value:
                 self.see(inner, (*steps, EACH))
@@ -107,6 +109,12 @@ def _homogeneous(shape: _Shape, steps: Path) -> bool:
     return kinds == {OBJECT} or (bool(kinds) and kinds <= _PLAIN)
 
 
+def _is_place(shape: _Shape, steps: Path) -> bool:
+    """Return True if a list holds a few numbers, as coordinates do, which are read by their places."""
+    inside = _mostly(shape.kinds.get((*steps, EACH), Counter()))
+    return inside == {NUMBER} and shape.longest[steps] <= _FEW
+
+
 def _series(shape: _Shape, count: int) -> Path | None:
     """The list of which each element is an event: one of objects that every record has, else one of many numbers; of
     several the one with the most elements. None: a record is an event."""
@@ -159,6 +167,10 @@ def _leaves(shape: _Shape, series: Path | None, left_out: dict[str, str], count:
             why = "no path has such a name"
         elif LIST in there and there != {LIST}:
             why = f"it is {' and '.join(sorted(_one(each) for each in there))}, {_of(kinds, LIST)}"
+        elif LIST in there and steps != series and _is_place(shape, steps):
+            closed.add(steps)
+            found += [(*steps, f"[{place}]") for place in range(shape.longest[steps])]
+            continue
         elif LIST in there and steps != series:
             why = _no_event(shape, steps, series, count)
             source += EACH
@@ -201,11 +213,13 @@ def _no_event(shape: _Shape, steps: Path, series: Path | None, count: int) -> st
     """Why a list makes no events."""
     inside = shape.kinds.get((*steps, EACH), Counter())
     if EACH in steps:
-        return "a list within a list: an event comes of each element of one list"
+        return f'a list within a list; `FROM "{written(steps)}[0]"` is its first element'
     if not inside:
         return "it is empty in all records"
     if set(inside) - {NULL} == {LIST}:
-        return "its elements are lists, which no path leads into"
+        return (
+            f'its elements are lists; `FROM "{written(steps)}[][0]"` makes an event of each, and is its first element'
+        )
     if not _homogeneous(shape, steps):
         return "some of its elements are objects, and others are not"
     key = next((key for *above, key in shape.kinds if tuple(above) == (*steps, EACH)), None)

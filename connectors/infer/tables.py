@@ -29,6 +29,7 @@ COMMENTS = ("//", "#", "%", "!")
 _SEPARATED = re.compile(r"sep=([;,|\t])")
 """What Excel writes above a table."""
 _VALUE = re.compile(r"[+-]?[.,]?\d[\d\s.,:/'TZeE+-]*([AaPp][Mm])?")
+_DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}\b(?!\1)|\d{4}-\d\d-\d\dT")
 _CAMPBELL = "TOA5"
 """What a table of a Campbell logger begins with, in a line of its own."""
 _UNIT_ROWS = 3
@@ -78,6 +79,11 @@ def table_sample(stream: Any, limit: int, kind: str) -> RecordSample:
     sample.remarks += layout.remarks
     sample.nameless = layout.nameless
     return sample
+
+
+def is_zeek(head: bytes) -> bool:
+    """Return True if a file begins as a log of Zeek in columns does."""
+    return head.startswith(b"#") and b"\n#fields\t" in head
 
 
 def _of_zeek(lines: Sequence[str], limit: int, sample: RecordSample) -> RecordSample:
@@ -175,20 +181,24 @@ def _is_value(text: str) -> bool:
 
 
 def _is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether a row names columns, and is no record: it has words where most of those below have values."""
+    """Whether a row names columns, and is no record: it has words above dates, or in most of the columns below which
+    there are values. Columns that are mostly empty do not count."""
     if not rows or not any(map(_is_value, first)):
         return True
-    below = [place for place in range(len(first)) if any(_is_value(row[place]) for row in rows if place < len(row))]
+    counts = [sum(place < len(row) and _is_value(row[place]) for row in rows) for place in range(len(first))]
+    below = [place for place, count in enumerate(counts) if count and 2 * count >= max(counts)]
     words = [place for place in below if not _is_value(first[place]) and first[place].strip().lower() not in ABSENT]
-    return 2 * len(words) >= len(below)
+    dated = any(place < len(row) and _DATE.match(row[place].strip()) for place in words for row in rows)
+    return dated or 2 * len(words) >= len(below)
 
 
 def _sized(rows: Sequence[Sequence[str]]) -> list[int]:
-    """The columns that have numbers or times in most rows."""
+    """The columns most of whose fields are numbers or times, where they are not empty."""
     later = rows[3:] or rows[1:] or rows
     width = max(map(len, later), default=0)
-    counts = [sum(place < len(row) and _is_value(row[place]) for row in later) for place in range(width)]
-    return [place for place, count in enumerate(counts) if count and count >= MOSTLY * len(later)]
+    fields = [[row[place] for row in later if place < len(row) and row[place].strip()] for place in range(width)]
+    counts = [sum(map(_is_value, column)) for column in fields]
+    return [place for place, count in enumerate(counts) if count and count >= MOSTLY * len(fields[place])]
 
 
 def _units(rows: Sequence[Sequence[str]], sized: Sequence[int]) -> int:

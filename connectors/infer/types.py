@@ -127,7 +127,8 @@ def guess(
     if set(kinds) <= {"int", "float"}:
         return _numbers(name, _plain(there), optional)
     if set(kinds) == {"string"}:
-        return _texts(name, there, optional)
+        found = _texts(name, there, optional)
+        return replace(found, note=_in_quotes(found.values)) if found.type == "string" else found
     if "bool" in kinds:
         return _bools(there, kinds, optional)
     return _mixed(name, there, kinds, optional)
@@ -211,6 +212,15 @@ def _mixed(name: str, there: Sequence[Any], kinds: Counter[str], optional: bool)
         found = _texts(name, [each for each in there if _kind(each) == "string"], True)
         return replace(found, missing=(*found.missing, *sorted(absent)), optional=True)
     return _unlike(kinds)
+
+
+def _in_quotes(texts: Sequence[str]) -> str:
+    """What to know of texts that are all numbers; nothing where one begins with a 0 that a number has not."""
+    plain = [text.strip(" \t").lstrip("+-") for text in texts]
+    if not all(map(is_number, plain)) or any(text[:1] == "0" and text[1:2].isdigit() for text in plain):
+        return ""
+    type = "int" if all(map(str.isdigit, plain)) else "float"
+    return f"numbers in quotes: `{type} QUOTED` reads them as numbers"
 
 
 def _quoted(name: str, numbers: Sequence[Any], texts: Sequence[str], quoted: Sequence[str]) -> Guess:
