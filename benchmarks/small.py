@@ -40,7 +40,7 @@ class Case:
     each: bool
     to_reach: float
     first: bool = True
-    """Whether a rule is of two events, not of one above a temperature."""
+    """True if the rules join two events, False if each compares one event with a temperature."""
 
     @property
     def text(self) -> str:

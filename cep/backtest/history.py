@@ -22,8 +22,8 @@ from connectors.dead_letters import DeadLetters
 
 @dataclass(slots=True)
 class History:
-    """What a pass over a history found: of each variant the times of detections by key; the ends of the first and the
-    last record; counts of records."""
+    """The result of a pass over a history: for each variant the times of detections by key; the ends of the first and
+    the last record; counts of records."""
 
     detections: list[dict[Key, Times]]
     since: int

@@ -49,7 +49,7 @@ class Scoring:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a set of detections is worth; None: undefined. Durations are in microseconds, loads in episodes a day."""
+    """The figures of a set of detections; None: undefined. Durations are in microseconds, loads in episodes a day."""
 
     labels: int
     hit: int

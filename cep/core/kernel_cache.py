@@ -203,7 +203,7 @@ def stamp(module: str) -> str:
 
 
 class Locator(_CacheLocator):
-    """Where the kernels of a file of ours are kept."""
+    """Find the kernels that are kept for one source file of ours."""
 
     def __init__(self, module: str, folder: Path) -> None:
         self._module, self._folder = module, folder

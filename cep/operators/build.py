@@ -105,7 +105,7 @@ class GoalBuilder:
         return relational.Project(width, heads, rules, own, self.equal.passing, self.lineage, distinct)
 
     def _own(self, name: str) -> relational.Own:
-        """What an event's own input is. Lineage always knows the numbers: explanations show every record."""
+        """Return the kind of input of an event. Lineage always knows the numbers: explanations show every record."""
         if name not in self.equal.several:
             return relational.Own.SET
         if name in self.plan.handed:

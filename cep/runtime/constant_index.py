@@ -24,7 +24,7 @@ ROOM = 1 << 22
 
 
 class ConstantIndex:
-    """Of readers by number, each with the bounds of what it asks of a row of the table."""
+    """The index of some readers, by number, each with the bounds that it sets to one row of the table."""
 
     def __init__(self, row: int, mask: int, bounds: Mapping[int, tuple[int, int]]) -> None:
         self.row, self.mask = row, mask

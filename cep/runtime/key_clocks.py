@@ -197,7 +197,7 @@ def _sift(heap, place, count):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _reached(keys, heap, state, apart):  # type: ignore[no-untyped-def]
-    """Where time is, less than which no key that is waited for has come to; forgets those that are not waited for.
+    """Return the least time that the keys that are waited for have come to; forget keys that are not waited for.
 
     The heap has each key once, by an end that it has passed, perhaps, since."""
     leader = state[LEADER]

@@ -1,4 +1,4 @@
-"""What a test finds: its expectations against what the program derived, and why the two differ."""
+"""Compare the expectations of a test with what the program derived, and say why the two differ."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Failure:
 
 @dataclass(slots=True)
 class Result:
-    """What a test found. `laws`: how many runs under laws gave the same result."""
+    """The result of a test. `laws`: how many runs under laws gave the same result."""
 
     test: RuleTest
     failures: list[Failure] = field(default_factory=list)

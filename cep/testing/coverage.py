@@ -29,7 +29,7 @@ LACKING = {
     FLUENT: ("never held", ""),
     ALERT: ("never fired", "was never resolved"),
 }
-"""What is said of a part that lacks the first or the second of the two things that cover it."""
+"""The remarks about a part of which the first or the second case was never tried."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class CoverageItem:
 
     @property
     def lacking(self) -> str:
-        """What the tests have not shown, empty: nothing lacks."""
+        """Return what the tests have not tried; an empty text if they have tried both cases."""
         told = zip(LACKING[self.kind], (self.first, self.second))
         return " and ".join(text for text, shown in told if text and not shown)
 

@@ -139,7 +139,7 @@ class ValueReader:
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """What is left over of one type: expectations without a row, and rows without an expectation."""
+    """The remainder of one type: expectations without a row, and rows without an expectation."""
 
     missing: tuple[Wanted, ...]
     unexpected: tuple[Row, ...]

@@ -56,7 +56,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a program derived: rows by event, fluent and table of alerts; and how many records were refused by code."""
+    """The results of a run: rows by event, fluent and table of alerts; and how many records were refused, by code."""
 
     rows: Mapping[str, Counter[Row]]
     dead: tuple[DeadLetter, ...]

@@ -75,7 +75,7 @@ class TakenBack(ABC):
 
 
 class Ahead(Generic[T]):
-    """What a step needs of a table, worked out for its checkpoint already."""
+    """Values computed from a table for a checkpoint, which the step itself uses again."""
 
     def __init__(self, work: Callable[[Table], T]) -> None:
         self.work = work

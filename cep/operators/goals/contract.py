@@ -123,7 +123,7 @@ class Goal(Protocol):
         ...
 
     def checkpoint(self, inputs: Sequence[Table], frontier: Frontier) -> Checkpoint:
-        """What a step over these inputs may change, as it is now."""
+        """Copy the state that a step over these inputs may change."""
         ...
 
     def whole_checkpoint(self) -> Checkpoint:

@@ -202,7 +202,7 @@ class UnionGoal(Memoryless):
 
 
 class Own(Enum):
-    """What an event's own input is."""
+    """The kinds of input of an event."""
 
     SET = "equal records are one"
     SEVERAL = "equal records are as many, and nobody asks for their numbers"

@@ -29,7 +29,7 @@ Fact = tuple[int, Row]
 Derived = tuple[int, Row, int | None]
 """The number of a derived predicate, its values, and its tick; None: it is true now."""
 Calculate = Callable[[int, Row], Value]
-"""What a calculation comes to, by its number; None: to nothing."""
+"""The result of each calculation, by its number; None: it has none."""
 
 CONFLICTS = 20_000
 """How long a better answer set is looked for, in conflicts of the search."""
