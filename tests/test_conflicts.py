@@ -87,7 +87,7 @@ def test_nor_does_one_on_spark(option: str, what: str) -> None:
     refused(*SPARK, *(part for pair in places.items() for part in pair), message=f"{option}: the folder `all` holds")
 
 
-@pytest.mark.parametrize("what", [*READS, "the file of the token"])
+@pytest.mark.parametrize("what", [*READS, "the file of tokens"])
 @pytest.mark.parametrize("option", ["--dead-letter", "--state"])
 def test_nor_does_a_server(option: str, what: str) -> None:
     name = READS.get(what, "token")

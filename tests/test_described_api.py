@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from connectors.serving.guard import Limits
+from connectors.serving.people import People, Person, Role
 from tests import http_served
 from tests.http_served import places
 from tests.page_server import Shown, shown
@@ -98,7 +99,7 @@ def test_what_is_described_is_what_is_answered(page: Shown, fridges: Served) -> 
 
 def test_a_token_is_part_of_the_description(tmp_path: Path) -> None:
     token = "a-secret-of-the-house"
-    with shown(tmp_path, limits=Limits(token, rate=0)) as one:
+    with shown(tmp_path, limits=Limits(People({Person("ann", Role.VIEWER): token}), rate=0)) as one:
         good = {"Authorization": f"Bearer {token}"}
         openapi = httpx.get(one.url + "/openapi.json", headers=good).json()
         assert set(openapi["components"]["securitySchemes"]) == {"bearer", "cookie", "address"}

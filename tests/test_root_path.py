@@ -15,7 +15,8 @@ from starlette.types import Message, Receive, Scope, Send
 from cep.core.errors import CepError
 from cep.server.options import ServerOptions
 from connectors.serving import root_path as path_of
-from connectors.serving.guard import MANY, Guard, Limits, cookie_value
+from connectors.serving.guard import MANY, Guard, Limits
+from connectors.serving.people import People, Person, Role, cookie_value
 from tests.page_server import shown
 from tests.proxy import below
 from tests.waiting import turn, until
@@ -45,13 +46,14 @@ def test_where_people_find_the_page() -> None:
 
 def test_a_path_of_a_proxy(tmp_path: Path) -> None:
     """With the path taken away, left, or never there, what is answered is found, and a cookie holds there alone."""
-    limits = Limits("a-secret-of-the-house", rate=0)
+    token = "a-secret-of-the-house"
+    limits = Limits(People({Person("ann", Role.VIEWER): token}), rate=0)
     with shown(tmp_path, limits=limits, root="/weather/storms") as one, below("/weather/storms", one.port) as outside:
         one.push((0, "vie", 20), (1, "vie", 35.5))
-        first = httpx.get(f"{outside}/?access_token={limits.token}")
+        first = httpx.get(f"{outside}/?access_token={token}")
         assert (first.status_code, first.headers["location"]) == (303, "./")
         assert "; Path=/weather/storms/" in first.headers["set-cookie"]
-        with httpx.Client(cookies={"semcep": cookie_value(str(limits.token))}) as client:
+        with httpx.Client(cookies={"semcep": cookie_value(token)}) as client:
             assert client.get(f"{outside}/").text.startswith("<!doctype html>")
             for server in (outside, one.url, f"{one.url}/weather/storms"):
                 (alert,) = client.get(f"{server}/api/state").json()["alerts"]

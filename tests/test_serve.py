@@ -141,7 +141,8 @@ def test_files_killed_and_served_again(tmp_path: Path) -> None:
 def test_live_input_goes_on_where_it_was(tmp_path: Path) -> None:
     (tmp_path / "pairs.cep").write_text(PAIRS)
     token = tmp_path / "token"
-    token.write_text("short")
+    token.write_text("ann editor short\n")
+    token.chmod(0o600)
     arguments = [str(tmp_path / "pairs.cep"), "--input", "-", "--state", str(tmp_path / "state")]
     refused = CliRunner().invoke(app, ["serve", *arguments, "--token-file", str(token)])
     assert refused.exit_code == 2 and "16 letters" in refused.stderr

@@ -19,8 +19,9 @@ from starlette.responses import PlainTextResponse
 
 from connectors.rdf.federation import refuse_federation
 from connectors.rdf.question import QueryRefused
-from connectors.serving.guard import Guard, Limits, cookie_value
+from connectors.serving.guard import Guard, Limits
 from connectors.serving.negotiation import negotiated
+from connectors.serving.people import People, Person, Role, cookie_value
 from tests import sparql_served
 from tests.serving import Served, served
 from tests.sparql_served import K
@@ -218,7 +219,7 @@ def test_accept_is_read_whatever_it_says() -> None:
 
 def test_only_who_may_asks_and_not_too_much(tmp_path_factory: pytest.TempPathFactory) -> None:
     token = "a-secret-of-the-house"
-    limits = Limits(token, rate=20, body=2000, hosts=frozenset(("127.0.0.1",)))
+    limits = Limits(People({Person("ann", Role.VIEWER): token}), rate=20, body=2000, hosts=frozenset(("127.0.0.1",)))
     with served(tmp_path_factory.mktemp("guarded"), limits) as one, httpx.Client(base_url=one.url) as client:
         ask = {"query": "ASK {}"}
         assert client.get("/health").status_code == client.get("/ready").status_code == 200

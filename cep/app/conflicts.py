@@ -30,7 +30,7 @@ READ: Mapping[str, str] = {
     "files": "knowledge",
     "updates": "a file of changes of the knowledge",
     "shapes": "a file of shapes",
-    "token_file": "the file of the token",
+    "token_file": "the file of tokens",
     "sparql": "the query",
     "labels": "the file of labels",
 }

@@ -40,6 +40,7 @@ from connectors.serving import feeds, ldes, page, sparql, subscribe, why
 from connectors.serving.app import application
 from connectors.serving.gazette import Gazette
 from connectors.serving.guard import Limits
+from connectors.serving.people import People
 from connectors.serving.scene import Scene
 from connectors.sources import Sources
 from connectors.time_format import number_size
@@ -76,8 +77,8 @@ class ServerParts:
             self.questions.close()
 
 
-def assembled(options: ServeOptions, program: ServedProgram, token: str | None, stack: ExitStack) -> ServerParts:
-    """Put the parts together; the knowledge is in the store when this returns. `token`: what requests have to bring.
+def assembled(options: ServeOptions, program: ServedProgram, people: People | None, stack: ExitStack) -> ServerParts:
+    """Put the parts together; the knowledge is in the store when this returns. `people`: those who may ask, None: all.
     Raises CepError."""
     engine, stats = program.engine, RunStats()
     service = _service(options, program, stats)
@@ -144,7 +145,7 @@ def assembled(options: ServeOptions, program: ServedProgram, token: str | None, 
     routers: list[APIRouter] = [
         sparql.router(store, query_options, options.log),
         subscribe.router(subscriptions, query_options),
-        feeds.router(outbox, origin, stream, token is not None or options.server.local),
+        feeds.router(outbox, origin, stream, people is None and options.server.local),
         page.router(scene, outbox, options.alerts.status, vocabulary),
         why.router(questions),
         ldes.router(history, lasting),
@@ -156,7 +157,7 @@ def assembled(options: ServeOptions, program: ServedProgram, token: str | None, 
     registry.register(ProgramMetrics(lambda: run.failed is None))
     app = application(
         routers,
-        Limits(token, options.server.rate, hosts=options.server.hosts, streams=options.server.streams),
+        Limits(people, options.server.rate, hosts=options.server.hosts, streams=options.server.streams),
         title=f"semcep: {options.name}",
         failed=lambda: run.failed,
         trouble=partial(_trouble, run, history, store, program.sources),

@@ -25,12 +25,12 @@ from cep.app.cli_options import (
 )
 from cep.app.command_line import option_values
 from cep.app.durations import duration, refuse, refuse_longer_lateness, revise_duration
-from cep.core.errors import reason_of
 from cep.core.logs import LOGS, Log
 from cep.core.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from connectors.feeds.targets import Target
+    from connectors.serving.people import People
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 """Hosts by which only this machine reaches a server."""
@@ -83,7 +83,10 @@ class ServerOptions:
         8000
     )
     token_file: Annotated[
-        Path | None, Option(metavar="FILE", help="A file with the token that requests have to bring.")
+        Path | None,
+        Option(
+            metavar="FILE", help="Who may ask: a line for each person, `name role token`; requests bring the token."
+        ),
     ] = None
     open: Annotated[bool, Option(help="Whoever reaches --host may ask, without a token; there is no HTTPS either.")] = (
         False
@@ -153,12 +156,15 @@ class ServerOptions:
         name = socket.gethostname() if self.host in ("0.0.0.0", "::") else self.host
         return f"http://{f'[{name}]' if ':' in name else name}:{self.port}{self.root}/"
 
-    def token(self) -> str | None:
-        """What requests have to bring. CepError: there is none, and the server is not for this machine alone."""
+    def people(self) -> People | None:
+        """Those whose token requests have to bring; None: everybody may ask. CepError: there is no file of tokens, and
+        the server is not for this machine alone."""
         if self.token_file is not None:
-            return _token(self.token_file)
+            from connectors.serving.people import read_people
+
+            return read_people(self.token_file)
         if not self.local and not self.open:
-            hint = "`--token-file FILE` asks for a token (`openssl rand -hex 32 > FILE`); `--open` does without"
+            hint = "`--token-file FILE` names who may ask, a line each: `name role token`; `--open` lets everybody ask"
             raise refuse(f"--host {self.host}: there is no token, so whoever reaches it could ask", hint)
         return None
 
@@ -344,15 +350,3 @@ class ServeOptions:
         if keep is not None and keep < revise:
             message = f"--keep {self.retention.keep} is less than --revise {self.source.revise}"
             raise refuse(message, "what may be put right has to be kept: as long, or longer")
-
-
-def _token(file: Path) -> str:
-    try:
-        token = file.read_text(encoding="utf-8").strip()
-    except UnicodeDecodeError:
-        raise refuse(f"--token-file: {file} is no text") from None
-    except OSError as error:
-        raise refuse(f"--token-file: {file}: {reason_of(error)}") from None
-    if len(token) < 16 or not token.isascii() or set(token) & set(' ";,\\\t\r\n'):
-        raise refuse(f"--token-file: {file} holds no good token", "16 letters or more: `openssl rand -hex 32 > token`")
-    return token

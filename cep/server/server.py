@@ -33,10 +33,10 @@ def run_server(options: ServeOptions) -> int:
     returns the exit status. Raises CepError."""
     with may_pass(), ExitStack() as stack:
         options.check()
-        token = options.server.token()
-        if token is None and not options.server.local:
+        people = options.server.people()
+        if people is None and not options.server.local:
             options.log("open", f"whoever reaches {options.server.host}:{options.server.port} may ask", "warning")
-        parts = assembled(options, open_program(options, stack), token, stack)
+        parts = assembled(options, open_program(options, stack), people, stack)
         server = _server(options, parts)
         stack.enter_context(sending(parts.outbox, options.alerts.receivers, parts.origin, _feed_log(options.log)))
         _forward_log(options.log, lambda: server.started)

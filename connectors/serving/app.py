@@ -59,7 +59,7 @@ def application(
     in_sentences(made, paths)
     for router in (own, *routers):
         made.include_router(router)
-    made.openapi = description(made, limits.token is not None)  # type: ignore[method-assign]
+    made.openapi = description(made, limits.people is not None)  # type: ignore[method-assign]
     made.add_middleware(Acceptable)
     made.add_middleware(Codings, most=limits.body)
     made.add_middleware(Methods, paths=paths)

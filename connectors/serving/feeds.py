@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 from typing import Annotated, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from fastapi import APIRouter, Header, HTTPException, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -17,6 +17,7 @@ from connectors.feeds.document import SCHEMA, Publisher, document
 from connectors.feeds.sse import Stream
 from connectors.serving.conditional import matches_etag
 from connectors.serving.openapi import TEXT, Responses, route_responses
+from connectors.serving.people import Role, person_of, refuse_other_pages, require
 
 _ALERT = r"^[0-9a-f]{32}$"
 _UNCHANGED, _NOBODY = "It has not changed: `If-None-Match` names it.", "There is no such receiver."
@@ -27,8 +28,8 @@ Limit = Annotated[int, Query(ge=1, le=10_000, description="At most so many.")]
 
 
 def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = True) -> APIRouter:
-    """`stream` is to be closed before the server waits for its clients to go. `may_send`: who may ask may also have
-    dead letters sent again."""
+    """`stream` is to be closed before the server waits for its clients to go. `may_send`: on a
+    server without tokens, those who may ask may have dead letters sent again."""
     made = APIRouter(prefix="/feeds", tags=["alerts"])
     feed, none = outbox.id.replace("-", "")[:12], "There is no such alert."
 
@@ -147,17 +148,15 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
         "/receivers/{name:path}/dead/retry",
         status_code=202,
         responses={
-            403: {"description": "It needs a token, or comes from another page.", "content": TEXT},
+            403: {"description": "It needs the role responder, or comes from another page.", "content": TEXT},
             404: {"description": _NOBODY, "content": TEXT},
         },
     )
     def retry(name: str, request: Request) -> dict[str, int]:
         """Have them sent again, once each; what is not taken now either stays."""
-        if not may_send:
-            raise HTTPException(403, "this needs a server with a token: `--token-file`")
-        origin = request.headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
-            raise HTTPException(403, "not from the page of another server")
+        refuse_other_pages(request)
+        if person_of(request) is not None or not may_send:
+            require(request, Role.RESPONDER, "sending again")
         if not outbox.serves(name):
             raise HTTPException(404, "nothing is sent to such a receiver; `feeds/receivers` names them")
         return {"sent": outbox.retry(name)}

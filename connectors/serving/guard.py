@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import time
 from collections import Counter, OrderedDict
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from connectors.ip import canonical_host, inner
+from connectors.serving.people import People, Person, cookie_value
 
 COOKIE = "semcep"
 _ALWAYS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
@@ -36,13 +36,13 @@ _HERE = "this machine"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`token`: what a request has to bring, None: nothing. `rate`: requests a second of one client (twice as many at
-    once), 0: any number. `body`: bytes of a request, `head`: of its first line and headers. `hosts`: the names
+    """`people`: those whose token a request has to bring, None: it needs none. `rate`: requests a second of one client
+    (twice as many at once), 0: any number. `body`: bytes of a request, `head`: of its first line and headers. `hosts`: the names
     under which it is asked, empty: any.
     `streams`: how many a client may have open, 0: any number; None: MANY, and any number from this machine itself,
     which may be a proxy that does not tell for whom it asks. `seconds`: in which the body of a request has to come."""
 
-    token: str | None = None
+    people: People | None = None
     rate: float = 100.0
     body: int = 1 << 20
     head: int = HEAD
@@ -55,7 +55,8 @@ class Guard:
     """Refuses with 401, 408, 413, 421, 429 or 431.
 
     The token comes as `Authorization: Bearer`. A browser brings a cookie, which `?access_token=` sets: a value made of
-    the token, from which nobody learns it. From the page itself the token then goes out of the address.
+    the token, from which nobody learns it. From the page itself the token then goes out of the address. Routes ask
+    `people.person_of` for the person who has the token.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
@@ -73,12 +74,14 @@ class Guard:
         root, client = scope.get("root_path", ""), client_of(scope)
         path = scope["path"].removeprefix(root)
         free, endless = path in OPEN, path in STREAMS
+        person = None if limits.people is None else self._person(limits.people, headers, token_in_address)
+        unknown = limits.people is not None and person is None
         refused = None
         if limits.hosts and _host(headers.get("host", "")) not in limits.hosts:
             refused = PlainTextResponse("this is not the name of this server; `--allow-host` names others\n", 421)
         elif not free and limits.rate and not self._may(client):
             refused = PlainTextResponse("too many requests\n", 429, {"Retry-After": "1"})
-        elif not free and limits.token and scope["method"] != "OPTIONS" and not self._knows(headers, token_in_address):
+        elif not free and unknown and scope["method"] != "OPTIONS":
             refused = PlainTextResponse("a token is needed\n", 401, {"WWW-Authenticate": 'Bearer realm="semcep"'})
         elif _head(scope) > limits.head:
             refused = PlainTextResponse(too_long(limits.head), 431, {"Connection": "close"})
@@ -91,8 +94,9 @@ class Guard:
             await refused(scope, receive, send)
             return
         cookie = None
-        if limits.token and token_in_address is not None and _same(token_in_address, limits.token):
-            cookie = f"{COOKIE}={cookie_value(limits.token)}; HttpOnly; SameSite=Strict; Path={root}/{_secure(scope)}"
+        if limits.people is not None and token_in_address is not None and limits.people.with_token(token_in_address):
+            value = cookie_value(token_in_address)
+            cookie = f"{COOKIE}={value}; HttpOnly; SameSite=Strict; Path={root}/{_secure(scope)}"
         if cookie is not None and path == "/":  # the token is not to stay in the address
             await Response(None, 303, {"Location": "./", "Set-Cookie": cookie, **_ALWAYS})(scope, receive, send)
             return
@@ -129,6 +133,7 @@ class Guard:
                     made.append("Set-Cookie", cookie)
             await send(message)
 
+        scope.setdefault("state", {})["person"] = person
         self._open[client] += endless
         try:
             await self.app(scope, measured, answered)
@@ -141,12 +146,14 @@ class Guard:
             if not self._open[client]:
                 del self._open[client]
 
-    def _knows(self, headers: Headers, token_in_address: str | None) -> bool:
-        token = self.limits.token or ""
+    def _person(self, people: People, headers: Headers, token_in_address: str | None) -> Person | None:
         kind, _, value = headers.get("authorization", "").partition(" ")
         bearer = value.strip() if kind.lower() == "bearer" else ""
-        pairs = ((token_in_address or "", token), (bearer, token), (_cookie(headers), cookie_value(token)))
-        return any(_same(*pair) for pair in pairs)
+        return (
+            people.with_token(bearer)
+            or people.with_token(token_in_address or "")
+            or people.with_cookie(_cookie(headers))
+        )
 
     def _streams(self, client: str) -> int:
         """How many a client may have open, 0: any number."""
@@ -175,17 +182,6 @@ def client_of(scope: Scope) -> str:
     if address.is_loopback:
         return _HERE
     return str(address if isinstance(address, IPv4Address) else ip_network((address, 64), strict=False))
-
-
-def _same(brought: str, wanted: str) -> bool:
-    """Return True if two texts are equal, in a time that does not tell how far they are."""
-    return hmac.compare_digest(brought.encode(), wanted.encode())
-
-
-def cookie_value(token: str) -> str:
-    """The value of the cookie of those who brought the token. It is the same after a restart, and another one with
-    another token."""
-    return hmac.digest(token.encode(), b"the cookie of semcep's page", "sha256").hex()
 
 
 def _secure(scope: Scope) -> str:

@@ -1,0 +1,165 @@
+"""The people who may use a server: a file of their names, roles and tokens."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import re
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from fastapi import HTTPException, Request
+
+from cep.core.errors import CepError, reason_of
+from cep.core.suggest import did_you_mean
+
+SHORTEST = 16
+"""Characters that a token has at least."""
+
+_NAME = re.compile(r"[^\s\x00-\x1f\x7f#]{1,64}")
+_BAD = frozenset(' ";,\\')  # cannot stand in a cookie, or in an address
+_FORM = "a line is `name role token`: `ann editor $(openssl rand -hex 32)`"
+
+
+class Role(IntEnum):
+    """The rights of a person; each role has those of the roles before it."""
+
+    VIEWER = 1
+    RESPONDER = 2
+    EDITOR = 3
+
+    @property
+    def title(self) -> str:
+        """The role as a file of tokens has it."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Someone who brought a token."""
+
+    name: str
+    role: Role
+
+
+class People:
+    """People and their tokens. Every token is compared with all, so that the time tells nothing of them."""
+
+    def __init__(self, tokens: Mapping[Person, str]) -> None:
+        self._tokens = [(person, token.encode(), cookie_value(token).encode()) for person, token in tokens.items()]
+
+    def with_token(self, token: str) -> Person | None:
+        """Return the person who has a token."""
+        brought, found = token.encode(), None
+        for person, own, _ in self._tokens:
+            if hmac.compare_digest(brought, own):
+                found = person
+        return found
+
+    def with_cookie(self, value: str) -> Person | None:
+        """Return the person for whose token a cookie was set."""
+        brought, found = value.encode(), None
+        for person, _, own in self._tokens:
+            if hmac.compare_digest(brought, own):
+                found = person
+        return found
+
+
+def cookie_value(token: str) -> str:
+    """The value of the cookie of those who brought the token. It is the same after a restart, and another one with
+    another token."""
+    return hmac.digest(token.encode(), b"the cookie of semcep's page", "sha256").hex()
+
+
+def read_people(file: Path) -> People:
+    """Read a file with a person a line: name, role, token. Raises CepError with the line, and never with a token."""
+    try:
+        with open(file, encoding="utf-8") as opened:
+            mode = os.fstat(opened.fileno()).st_mode
+            text = opened.read()
+    except UnicodeDecodeError:
+        raise CepError(f"--token-file {file}: this is not a text in UTF-8", hint=_FORM, code="option") from None
+    except OSError as error:
+        raise CepError(f"--token-file {file}: {reason_of(error)}", code="option") from None
+    if stat.S_ISREG(mode) and mode & (stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP):
+        message = f"--token-file {file}: others may read or change it (its mode is {stat.S_IMODE(mode):04o})"
+        raise CepError(message, hint=f"`chmod 600 {file}`", code="option")
+    tokens: dict[Person, str] = {}
+    lines: dict[str, int] = {}  # of names and tokens
+    for number, line in enumerate(text.splitlines(), 1):
+        fields = line.split()
+        if not fields or fields[0].startswith("#"):
+            continue
+        where = f"--token-file {file}, line {number}"
+        person, token = _person(where, fields)
+        if (first := lines.get(person.name)) is not None:
+            message = f"{where}: `{person.name}` has a token already, in line {first}"
+            raise CepError(message, hint="each person has one token", code="option")
+        if (first := lines.get(" " + token)) is not None:
+            message = f"{where}: `{person.name}` has the token of line {first}"
+            raise CepError(message, hint="each person has a token of their own: `openssl rand -hex 32`", code="option")
+        lines[person.name] = lines[" " + token] = number
+        tokens[person] = token
+    if not tokens:
+        raise CepError(f"--token-file {file}: there is nobody in it", hint=_FORM, code="option")
+    return People(tokens)
+
+
+def _person(where: str, fields: list[str]) -> tuple[Person, str]:
+    """A person and the token, of the fields of a line."""
+    if len(fields) != 3:
+        words = "is 1 word" if len(fields) == 1 else f"are {len(fields)} words"
+        raise CepError(f"{where}: there {words}, not 3", hint=_FORM, code="option")
+    name, role, token = fields
+    if not _NAME.fullmatch(name):
+        raise CepError(f"{where}: `{name[:40]}` is not a name of at most 64 characters", hint=_FORM, code="option")
+    roles = [each.title for each in Role]
+    if role not in roles:
+        hint = did_you_mean(role, roles) or f"a role is {', '.join(roles[:-1])} or {roles[-1]}"
+        raise CepError(f"{where}: `{role[:40]}` is not a role", hint=hint, code="option")
+    if len(token) < SHORTEST or not (token.isascii() and token.isprintable()) or _BAD & set(token):
+        message = f"{where}: the token of `{name}` is too short, or has characters that a token cannot have"
+        hint = f"{SHORTEST} letters and digits or more: `openssl rand -hex 32`"
+        raise CepError(message, hint=hint, code="option")
+    return Person(name, Role[role.upper()]), token
+
+
+def person_of(request: Request) -> Person | None:
+    """Return the person who sent a request; None if the server has no tokens."""
+    found = getattr(request.state, "person", None)
+    assert found is None or isinstance(found, Person), "the guard says who it is"
+    return found
+
+
+def require(request: Request, role: Role, what: str) -> Person:
+    """Return the person who sent a request that changes something (`what`). Raises HTTPException (403) if the person
+    does not have the role, if the server has no tokens, or if the page of another server sent the request."""
+    refuse_other_pages(request)
+    person = person_of(request)
+    if person is None:
+        raise HTTPException(403, f"{what} needs a server with tokens: `--token-file`")
+    if person.role < role:
+        raise HTTPException(403, f"{what} needs the role {role.title}; {person.name} is {person.role.title}")
+    return person
+
+
+def requires(role: Role, what: str) -> Callable[[Request], Person]:
+    """Return a dependency of routes that gives the person of a request, who has at least this role (`require`)."""
+
+    def required(request: Request) -> Person:
+        return require(request, role, what)
+
+    return required
+
+
+def refuse_other_pages(request: Request) -> None:
+    """Raise HTTPException (403) if a browser says that the page of another server sends the request."""
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site in ("same-origin", "none"):
+        return
+    if site is not None or (origin is not None and urlsplit(origin).netloc != request.headers.get("host")):
+        raise HTTPException(403, "not from the page of another server")

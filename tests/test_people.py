@@ -1,0 +1,131 @@
+"""The people who may use a server: their file, their roles, and what a route asks of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Annotated
+
+import httpx
+import pytest
+from fastapi import APIRouter, Depends
+from prometheus_client import CollectorRegistry
+from starlette.testclient import TestClient
+
+from cep.core.errors import CepError
+from connectors.serving.app import application
+from connectors.serving.guard import Limits
+from connectors.serving.people import Person, Role, cookie_value, read_people, requires
+
+ANN, BEN, WALL = "a" * 16, "b" * 20, "c" * 64
+FILE = f"# who may ask\nann editor {ANN}\n\n  ben\tresponder {BEN}  \nwall viewer {WALL}\n"
+
+
+def written(folder: Path, text: str, mode: int = 0o600) -> Path:
+    """A file of tokens."""
+    file = folder / "tokens"
+    file.write_text(text)
+    file.chmod(mode)
+    return file
+
+
+def test_people_are_known_by_their_tokens_and_cookies(tmp_path: Path) -> None:
+    people = read_people(written(tmp_path, FILE))
+    for token, person in (
+        (ANN, Person("ann", Role.EDITOR)), (BEN, Person("ben", Role.RESPONDER)), (WALL, Person("wall", Role.VIEWER))
+    ):  # fmt: skip
+        assert people.with_token(token) == people.with_cookie(cookie_value(token)) == person
+        assert people.with_token(token[:-1]) is people.with_token(cookie_value(token)) is None
+        assert people.with_cookie(token) is None
+    assert people.with_token("") is people.with_token("ä" * 16) is people.with_cookie("") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("", "there is nobody in it", "name role token"),
+        ("# nobody\n", "there is nobody in it", "name role token"),
+        (WALL, "line 1: there are 1 word, not 3", "name role token"),
+        (f"ann editor {ANN}\nben the responder {BEN}", "line 2: there are 4 words, not 3", "name role token"),
+        (f"ann edtor {ANN}", "line 1: `edtor` is not a role", "did you mean `editor`"),
+        (f"ann king {ANN}", "line 1: `king` is not a role", "viewer, responder or editor"),
+        ("ann editor short", "line 1: the token of `ann` is too short", "16 letters"),
+        (f'ann editor {"a" * 16};"', "line 1: the token of `ann`", "16 letters"),
+        (f"ann editor {'ä' * 16}", "line 1: the token of `ann`", "16 letters"),
+        (f"{'n' * 65} editor {ANN}", "line 1: `nnnn", "name role token"),
+        (f"ann editor {ANN}\nann viewer {BEN}", "line 2: `ann` has a token already, in line 1", "one token"),
+        (f"ann editor {ANN}\nben viewer {ANN}", "line 2: `ben` has the token of line 1", "of their own"),
+    ],
+)
+def test_a_file_with_a_mistake_says_where_and_keeps_the_tokens_secret(
+    tmp_path: Path, text: str, message: str, hint: str
+) -> None:
+    with pytest.raises(CepError) as caught:
+        read_people(written(tmp_path, text))
+    error = caught.value
+    assert message.replace("are 1", "is 1") in error.message and hint in (error.hint or ""), error
+    assert not any(token in f"{error.message} {error.hint}" for token in (ANN, BEN, WALL))
+
+
+@pytest.mark.parametrize(("mode", "refused"), [(0o600, False), (0o640, False), (0o644, True), (0o660, True)])
+def test_others_may_neither_read_nor_change_the_file(tmp_path: Path, mode: int, refused: bool) -> None:
+    file = written(tmp_path, FILE, mode)
+    if refused:
+        with pytest.raises(CepError, match=f"{mode:04o}") as caught:
+            read_people(file)
+        assert caught.value.hint == f"`chmod 600 {file}`"
+    else:
+        assert read_people(file).with_token(ANN)
+
+
+def test_a_pipe_has_no_mode(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["sh", "-c", f"printf '{FILE}' > {tmp_path}/pipe"]):
+        assert read_people(tmp_path / "pipe").with_token(BEN) == Person("ben", Role.RESPONDER)
+
+
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(CepError, match="no such file or directory"):
+        read_people(tmp_path / "none")
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+    with pytest.raises(CepError, match="not a text in UTF-8"):
+        read_people(tmp_path / "bytes")
+
+
+def asking(limits: Limits) -> TestClient:
+    """A client of a server with a path that a responder may use."""
+    router = APIRouter()
+
+    @router.post("/act")
+    def act(person: Annotated[Person, Depends(requires(Role.RESPONDER, "acting"))]) -> str:
+        return person.name
+
+    app = application([router], limits, title="t", trouble=lambda: None, registry=CollectorRegistry())
+    return TestClient(app, base_url="http://here")
+
+
+def said(answer: httpx.Response) -> tuple[int, str]:
+    return answer.status_code, answer.text.strip().strip('"')
+
+
+def test_a_route_asks_for_a_role(tmp_path: Path) -> None:
+    client = asking(Limits(read_people(written(tmp_path, FILE)), rate=0))
+    bearer = {token: {"Authorization": f"Bearer {token}"} for token in (ANN, BEN, WALL)}
+    assert said(client.post("/act", headers=bearer[ANN])) == (200, "ann")
+    assert said(client.post("/act", headers=bearer[BEN])) == (200, "ben")
+    assert said(client.post("/act", headers=bearer[WALL])) == (403, "acting needs the role responder; wall is viewer")
+    assert client.post("/act").status_code == 401
+    cookie = {"Cookie": f"semcep={cookie_value(BEN)}"}
+    assert said(client.post("/act", headers=cookie)) == (200, "ben")
+    for page, allowed in (
+        ({"Origin": "http://here"}, True), ({"Origin": "http://evil.example"}, False), ({"Origin": "null"}, False),
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "https://in.front.of.here"}, True),
+        ({"Sec-Fetch-Site": "same-site", "Origin": "http://here"}, False), ({"Sec-Fetch-Site": "cross-site"}, False),
+    ):  # fmt: skip
+        assert client.post("/act", headers={**cookie, **page}).status_code == (200 if allowed else 403), page
+
+
+def test_without_tokens_nobody_has_a_role() -> None:
+    client = asking(Limits(rate=0))
+    assert said(client.post("/act")) == (403, "acting needs a server with tokens: `--token-file`")
