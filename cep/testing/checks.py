@@ -9,18 +9,18 @@ from functools import cached_property
 import numpy as np
 
 from cep.core.errors import CepError
-from cep.core.fluents import HOLDS, SINCE_EVER
+from cep.core.fluents import HOLDS
 from cep.core.literals import write_duration
 from cep.core.schema import Attribute, Schema
 from cep.core.suggest import did_you_mean
-from cep.core.time import END_OF_TIME
+from cep.diff.reasons import why
+from cep.diff.rows import FIRST, Row, sorted_rows
 from cep.events import Value as EventValue
-from cep.explain.occurrences import Memory
 from cep.explain.question import BEGINNING, END, EventQuestion
 from cep.explain.revisions import InputRevisions
-from cep.testing.matching import FIRST, ValueReader, Wanted, match, nearest, sorted_rows
+from cep.testing.matching import ValueReader, Wanted, match, nearest
 from cep.testing.rule_files import AlertCheck, RuleTest
-from cep.testing.runs import Outcome, Prepared, Row
+from cep.testing.runs import Outcome, Prepared
 from cep.testing.yaml_tree import Value
 from connectors.alerts.lifecycle import AlertChange
 from connectors.times import ISO, time_text
@@ -208,16 +208,8 @@ class Checker:
         return Explainer(engine, facts, records.origins, self.times, revisions=revisions)
 
     def _why(self, name: str, row: Row) -> list[str]:
-        asked = EventQuestion(name, dict(enumerate(self._arguments(name, row))))
-        start, end = _ends(row)
-        memory = Memory(self.explainer.engine)
-        for one in asked.found(memory):
-            if (one.start, one.end) == (start, end) and not memory.is_input(one):
-                return _cut(["why", *(f"  {line}" for line in tree(self.explainer.why(one), 72))])
-        return []
-
-    def _arguments(self, name: str, row: Row) -> Row:
-        return row[FIRST : FIRST + len(self.engine.outputs[name].attributes)]
+        explained = why(self.explainer, name, row)
+        return [] if explained is None else _cut(["why", *(f"  {line}" for line in tree(explained, 72))])
 
     def _why_not(self, wanted: Wanted, schema: Schema) -> list[str]:
         fixed = {
@@ -373,10 +365,6 @@ def _quoted(text: str) -> str:
         except CepError:
             plain = False
     return text if plain else '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
-
-
-def _ends(row: Row) -> tuple[int, int]:
-    return SINCE_EVER if row[0] is None else row[0], END_OF_TIME if row[1] is None else row[1]
 
 
 def _cut(lines: list[str]) -> list[str]:

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from cep.core.errors import CepError
 from cep.core.schema import CHANGE
 from cep.core.suggest import did_you_mean
+from cep.diff.rows import Row
 from cep.testing.checks import Failure
 from cep.testing.matching import same_rows
 from cep.testing.records import Records
-from cep.testing.runs import Outcome, Prepared, Row, Schedule
+from cep.testing.runs import Outcome, Prepared, Schedule
 
 SEEDS = 3
 """How many schedules of a law are tried where nobody says how many."""

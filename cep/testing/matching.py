@@ -12,16 +12,14 @@ from cep.core.literals import read_instant
 from cep.core.prefixes import namespace
 from cep.core.schema import Attribute, Schema
 from cep.core.suggest import did_you_mean
+from cep.diff.rows import FIRST, Row, sorted_rows
 from cep.events import Iri
 from cep.events import Value as EventValue
 from cep.testing.rule_files import Expectation
-from cep.testing.runs import Row
 from cep.testing.yaml_tree import Value
 from connectors.times import of_duration
 
 TIMES = {"start": (0,), "end": (1,), "time": (0, 1)}
-FIRST = 2
-"""The place of the first attribute in a row, behind the start and the end."""
 HOLDS_TIMES = {"from": (0,), "until": (1,)}
 
 
@@ -178,25 +176,6 @@ def _augment(first: int, fits: Sequence[Sequence[int]], owner: dict[int, int]) -
             return True
         stack.append((owner[row], iter(fits[owner[row]])))
     return False
-
-
-def sorted_rows(counts: Counter[Row]) -> list[Row]:
-    """Return rows in the order of their ends, starts and values."""
-    return sorted(counts.elements(), key=_row_key)
-
-
-def _row_key(row: Row) -> tuple[object, ...]:
-    start, end, *values = row
-    early, late = -(2**63), 2**63
-    return (late if end is None else end, early if start is None else start, *map(_value_key, values))
-
-
-def _value_key(value: EventValue) -> tuple[int, float, str]:
-    if value is None:
-        return 0, 0.0, ""
-    if isinstance(value, int | float):
-        return 1, float(value), ""
-    return 2, 0.0, str(value)
 
 
 def same_rows(one: Counter[Row], other: Counter[Row], tolerance: float) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,10 +17,9 @@ from cep.app.cli_options import DialectOptions, KnowledgeOptions
 from cep.app.opening import ProgramSource
 from cep.compile import CompiledProgram
 from cep.core.errors import CepError
-from cep.core.identity import ID
 from cep.core.literals import read_instant
-from cep.core.schema import CHANGE
 from cep.core.time import BEGINNING
+from cep.diff.rows import DerivedRows, Row
 from cep.engine import Engine
 from cep.runtime.encode import RefusedRow
 from cep.runtime.fluent_records import inputs_of
@@ -33,8 +32,6 @@ from connectors.alerts.lifecycle import AlertChange, AlertLifecycle
 from connectors.batch import DeadLetter
 
 END = "end"
-Row = tuple[Any, ...]
-"""Start, end, the values of the attributes; of a fluent its bounds last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +98,7 @@ class Prepared:
         """Run the records by a schedule."""
         records = self.records if records is None else records
         asked = schedule or Schedule.plain(records)
-        engine, found = self._dealt(asked.workers), _Rows()
+        engine, found = self._dealt(asked.workers), DerivedRows()
         ends = records.ends[asked.order]
         edges = sorted({0, *asked.cuts, len(ends)}) if len(ends) else []
         remaining = np.minimum.accumulate(ends[::-1])[::-1] if len(ends) else ends
@@ -142,34 +139,6 @@ class Prepared:
 
 def _dead(row: RefusedRow) -> DeadLetter:
     return DeadLetter(None, row.row, f"{row.type}: {row.reason}", row.code, event=row.type)
-
-
-class _Rows:
-    """The rows that steps give, those that are withdrawn taken back."""
-
-    def __init__(self) -> None:
-        self._counts: dict[str, Counter[Row]] = {}
-
-    def add(self, tables: Mapping[str, pl.DataFrame]) -> None:
-        for name, table in tables.items():
-            own = self._counts.setdefault(name, Counter())
-            signs = table[CHANGE].to_list() if CHANGE in table.columns else [1] * table.height
-            for row, sign in zip(_rows(table), signs):
-                own[row] += sign
-
-    def hold(self, tables: Mapping[str, pl.DataFrame]) -> None:
-        """Add the intervals that nothing has ended; the end of the input gives them, too."""
-        for name, table in tables.items():
-            own = self._counts.setdefault(name, Counter())
-            for row in _rows(table):
-                own[row] = 1
-
-    def rows(self) -> dict[str, Counter[Row]]:
-        return {name: +counts for name, counts in self._counts.items() if +counts}
-
-
-def _rows(table: pl.DataFrame) -> Iterable[Row]:
-    return zip(*(table[name].to_list() for name in table.columns if name not in (CHANGE, ID)))
 
 
 def _table(schema: Any, rows: Counter[Row]) -> pl.DataFrame:

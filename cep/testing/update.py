@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 from typing import Any
 
+from cep.diff.rows import sorted_rows
 from cep.testing.checks import Checker
-from cep.testing.matching import sorted_rows
 from cep.testing.rule_files import RuleTestFile
 from cep.testing.runs import Outcome, Programs
 

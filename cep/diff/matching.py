@@ -1,0 +1,188 @@
+"""Two sets of occurrences of one event compared: what appeared, what is gone, and what moved.
+
+An occurrence *moved* if another one with its key overlaps it and has other times or values. Those are matched one to
+one, by the largest overlap, then by the earliest start. All others that only one side has appeared or are gone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from cep.core.interval_sets import INFINITE, code
+from cep.core.schema import Schema
+from cep.diff.rows import FIRST, Row, row_key, sorted_rows
+from cep.rules.alert import Alert
+
+Kind = Literal["appeared", "gone", "moved"]
+KINDS: tuple[Kind, ...] = ("appeared", "gone", "moved")
+TEXTS = ("string", "iri")
+"""The types whose attributes are the key where nothing else says it."""
+_WITHOUT = object()
+"""Stands for the value of an attribute that only the other side has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """An occurrence that is another in two runs. `old`, `new`: its rows, each with the attributes that its own program
+    has; None: there is none."""
+
+    kind: Kind
+    event: str
+    old: Row | None
+    new: Row | None
+
+    @property
+    def row(self) -> Row:
+        """The row that says when it is: the new one if there is one."""
+        row = self.old if self.new is None else self.new
+        assert row is not None, "a difference has a row at least"
+        return row
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedEvent:
+    """An event or fluent as two programs have it. `old`, `new`: its schemas, None: the program does not derive it;
+    `key`: the attributes that say which occurrences may be the same one."""
+
+    name: str
+    old: Schema | None
+    new: Schema | None
+    key: tuple[str, ...]
+
+    def compare(self, old: Counter[Row], new: Counter[Row]) -> list[Difference]:
+        """Return the differences between two bags of rows, by end, start and values."""
+        both = old.keys() & new.keys() if self._alike else ()
+        same = {row: min(old[row], new[row]) for row in both}
+        gone = sorted_rows(old - Counter(same))
+        appeared = sorted_rows(new - Counter(same))
+        if not self._alike:
+            gone, appeared = self._unequal(gone, appeared)
+        pairs = self._pairs(gone, appeared)
+        matched_old, matched_new = {place for place, _ in pairs}, {place for _, place in pairs}
+        found = [Difference("moved", self.name, gone[one], appeared[other]) for one, other in pairs]
+        found += [Difference("gone", self.name, row, None) for n, row in enumerate(gone) if n not in matched_old]
+        found += [
+            Difference("appeared", self.name, None, row) for n, row in enumerate(appeared) if n not in matched_new
+        ]
+        return sorted(found, key=lambda each: (row_key(each.row), KINDS.index(each.kind)))
+
+    @property
+    def _alike(self) -> bool:
+        """Return True if rows of both have the same columns."""
+        return self.old is None or self.new is None or names_of(self.old) == names_of(self.new)
+
+    def _unequal(self, old: list[Row], new: list[Row]) -> tuple[list[Row], list[Row]]:
+        """Return the rows without those that are equal by the names of their attributes."""
+        assert self.old is not None and self.new is not None, "only then rows have several forms"
+        columns = sorted({*names_of(self.old), *names_of(self.new)})
+        forms = [_named(row, names_of(self.old), columns) for row in old]
+        others = [_named(row, names_of(self.new), columns) for row in new]
+        same = Counter(forms) & Counter(others)
+        return _left(old, forms, same), _left(new, others, same)
+
+    def _pairs(self, old: Sequence[Row], new: Sequence[Row]) -> list[tuple[int, int]]:
+        """Return which rows moved, as places of the old and the new one."""
+        if self.old is None or self.new is None or (self.old.fluent is None) is not (self.new.fluent is None):
+            return []
+        places = [[FIRST + names_of(schema).index(name) for name in self.key] for schema in (self.old, self.new)]
+        by_key: dict[Row, tuple[list[int], list[int]]] = {}
+        for side, rows in enumerate((old, new)):
+            for number, row in enumerate(rows):
+                own = tuple(row[place] for place in places[side])
+                by_key.setdefault(own, ([], []))[side].append(number)
+        fluent = self.old.fluent is not None
+        pairs: list[tuple[int, int]] = []
+        for one, other in by_key.values():
+            spans = {n: codes_of(old[n], fluent) for n in one}, {n: codes_of(new[n], fluent) for n in other}
+            pairs += _matched(*spans, old, new)
+        return pairs
+
+
+def names_of(schema: Schema) -> list[str]:
+    """Return the names of the attributes."""
+    return [each.name for each in schema.attributes]
+
+
+def codes_of(row: Row, fluent: bool) -> tuple[int, int]:
+    """Return the first and the last of the times of a row (`cep.core.interval_sets`)."""
+    start, end = row[0], row[1]
+    if not fluent:
+        return 2 * start, 2 * end
+    first = -INFINITE if start is None else code(start, row[-1][0] == "[", False)
+    return first, INFINITE if end is None else code(end, row[-1][1] == "]", True)
+
+
+def _matched(
+    one: dict[int, tuple[int, int]], other: dict[int, tuple[int, int]], old: Sequence[Row], new: Sequence[Row]
+) -> list[tuple[int, int]]:
+    """Match rows of one key one to one: the largest overlap first, then the earliest start."""
+    candidates = []
+    ordered = sorted(other.items(), key=lambda each: each[1])
+    for number, (first, last) in one.items():
+        for place, (begin, end) in ordered:
+            if begin > last:
+                break
+            if (overlap := min(last, end) - max(first, begin)) >= 0:
+                candidates.append((-overlap, first, begin, row_key(old[number]), row_key(new[place]), number, place))
+    taken_old: set[int] = set()
+    taken_new: set[int] = set()
+    pairs = []
+    for *_, number, place in sorted(candidates):
+        if number not in taken_old and place not in taken_new:
+            taken_old.add(number)
+            taken_new.add(place)
+            pairs.append((number, place))
+    return pairs
+
+
+def _named(row: Row, names: Sequence[str], columns: Iterable[str]) -> Row:
+    """Return a row with its values in the order of columns."""
+    values = dict(zip(names, row[FIRST:]))
+    rest = row[FIRST + len(names) :]
+    return (*row[:FIRST], *(values.get(name, _WITHOUT) for name in columns), *rest)
+
+
+def _left(rows: Iterable[Row], forms: Iterable[Row], same: Counter[Row]) -> list[Row]:
+    """Return the rows without so many of each form."""
+    taken, left = Counter(same), []
+    for row, form in zip(rows, forms):
+        if taken[form]:
+            taken[form] -= 1
+        else:
+            left.append(row)
+    return left
+
+
+def compared_event(
+    name: str,
+    old: Schema | None,
+    new: Schema | None,
+    old_alerts: Iterable[Alert] = (),
+    new_alerts: Iterable[Alert] = (),
+    asked: Sequence[str] = (),
+) -> ComparedEvent:
+    """Return an event that is to be compared. The alerts are those of the two programs; `asked`: the attributes that
+    somebody named as the key.
+
+    The key are those, else the attributes that an alert on the event is keyed by, else its strings and IRIs.
+    """
+    sides = [(schema, alerts) for schema, alerts in ((new, new_alerts), (old, old_alerts)) if schema is not None]
+    first = sides[0][0]
+    known = [each for each in names_of(first) if all(each in names_of(schema) for schema, _ in sides)]
+    key = tuple(each for each in known if each in asked)
+    if not key:
+        own = (_keyed_by(alert, schema) for schema, alerts in sides for alert in alerts if alert.event == name)
+        key = next((each for each in own if each and all(word in known for word in each)), ())
+    if not key:
+        texts = {each.name for each in first.attributes if each.type in TEXTS}
+        key = tuple(each for each in known if each in texts)
+    return ComparedEvent(name, old, new, key)
+
+
+def _keyed_by(alert: Alert, schema: Schema) -> tuple[str, ...]:
+    """Return the attributes of its event that an alert is keyed by; none where it is keyed by something else."""
+    names = dict(zip(alert.arguments, names_of(schema)))
+    return tuple(names[each] for each in alert.keys) if all(each in names for each in alert.keys) else ()
