@@ -14,6 +14,7 @@ from typer import Argument, Option
 from cep.app import completions
 from cep.app.cli_completion import answering, completion
 from cep.app.cli_explain import explain
+from cep.app.cli_format import fmt
 from cep.app.cli_help import RULES, Commands, Sectioned, WithoutRecords
 from cep.app.cli_infer import infer
 from cep.app.cli_knowledge import knowing, validate_knowledge
@@ -260,8 +261,10 @@ def plan(options: PlanOptions) -> None:
     say(explained(engine.plan, engine.chained, answers=engine.answers, written=None if lars is None else lars.rules))
 
 
-for command in (infer, check, convert, plan, run, test, backtest, explain, serve, completion):
+for command in (infer, check, fmt, convert, plan, run, test, backtest, explain, serve, completion):
     shown = "Print a program of another dialect in our own language." if command is convert else None
-    app.command(cls=Sectioned if command not in (check, convert, plan) else WithoutRecords, short_help=shown)(command)
+    app.command(cls=Sectioned if command not in (check, convert, fmt, plan) else WithoutRecords, short_help=shown)(
+        command
+    )
 app.add_typer(knowing, name="knowledge", help="What knowledge holds.", short_help="What knowledge holds.")
 app.add_typer(demos, name="demo", help="Programs on real data.", short_help="Programs on real data.")

@@ -15,6 +15,7 @@ from cep.language.files import apart, blended
 from cep.language.merging import FileTree, one_program
 from cep.language.spelled import spelled
 from cep.language.syntax import ast
+from cep.language.syntax.formatter import formatted as _formatted
 from cep.language.syntax.parameters import collect
 from cep.language.syntax.parser import LONGEST as LONGEST
 from cep.language.syntax.parser import parse
@@ -100,6 +101,33 @@ def converted(text: str, name: str = "<program>", dialect: str | None = None, ti
     if lars is not None:
         return print_lars(lars)
     return print_program(spelled(read(text, name, dialect, tick)))
+
+
+def formatted(text: str, name: str = "<program>", beside: Mapping[str, str] | None = None) -> str:
+    """Return a program in our own language in its usual layout. `beside`: texts by name of files that may declare its
+    parameters. Raises CepError."""
+    found = dialect_of(name)
+    if found is not None:
+        hint = "`cep convert` prints it in the language of events and fluents, without its comments"
+        message = f"{name}: this is a program in {found}; only programs in our own language have a usual layout"
+        raise CepError(message, hint=None if found in LARS else hint, code="option")
+    source = Source(text, name)
+    try:
+        return _formatted(source)
+    except CepError:
+        parameters = Parameters()
+        collect(source, parameters)
+        for each, other in (beside or {}).items():
+            try:
+                if each != name and dialect_of(each) is None:
+                    collect(Source(other, each), parameters)
+            except CepError:
+                continue  # it is about that file
+        try:
+            return _formatted(source, parameters)
+        except CepError:
+            pass
+        raise
 
 
 def together(

@@ -99,6 +99,8 @@ a unit stands on the line of its number; a prefixed name and the parts of a PREF
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from cep.core.errors import CepError, Files, Source, Span
 from cep.core.suggest import did_you_mean, nearest
 from cep.language.syntax import ast, messages
@@ -135,21 +137,27 @@ def parse(
 
     Trees are at most HIGHEST high, so passes may recurse over them.
     """
-    if len(text) > LONGEST:
-        raise too_long(name)
     source = Source(text, name, files)
+    return ast.SyntaxTree(tuple(each for each, _, _ in placed(source, parameters) if each is not None), source)
+
+
+def placed(source: Source, parameters: Parameters | None = None) -> Iterator[tuple[ast.Statement | None, int, int]]:
+    """Read each statement, with the offsets of its beginning and of its end; None: a parameter. Raises CepError."""
+    if len(source.text) > LONGEST:
+        raise too_long(source.name)
     _refuse_unreadable(source)
     if parameters is None:
         parameters = Parameters()
         collect(source, parameters)
     cursor = Cursor(source, test, parameters=parameters)
-    statements: list[ast.Statement] = []
     while cursor.token.kind != "end":
+        begin = cursor.token.start
+        statement = None
         if begins_parameter(cursor):
             skip(cursor)
         else:
-            statements.append(_statement(cursor))
-    return ast.SyntaxTree(tuple(statements), source)
+            statement = _statement(cursor)
+        yield statement, begin, cursor.previous.end
 
 
 def _refuse_unreadable(source: Source) -> None:

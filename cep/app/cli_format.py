@@ -1,0 +1,120 @@
+"""The command `cep fmt`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from difflib import unified_diff
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from cep.app import completions
+from cep.app.command_line import takes
+from cep.app.durations import refuse
+from cep.app.terminal import CLEAN, REFUSED, complain, say, text_of
+from cep.core.errors import CepError, CepErrors
+
+DIFFERS = 1
+"""The exit status of `--check` where a layout differs."""
+_STDIN = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatOptions:
+    """The options of `cep fmt`."""
+
+    files: Annotated[
+        tuple[Path, ...],
+        Argument(
+            metavar="FILE",
+            help="Programs, `.cep`; of a folder all that are in it; `-`: standard input, to standard output.",
+            autocompletion=completions.rule_files,
+        ),
+    ]
+    check: Annotated[bool, Option(help="Write nothing; the exit status is 1 if a layout differs.")] = False
+    diff: Annotated[bool, Option(help="Write nothing; print what would change.")] = False
+
+
+@takes(FormatOptions)
+def fmt(options: FormatOptions) -> int:
+    """Lay programs out in the usual way.
+
+    \b
+      cep fmt rules.cep
+      cep fmt --check .
+      cep fmt --diff rules.cep
+      cep fmt - < rules.cep
+
+    Spaces, indentation and the case of keywords change; the meaning, comments, blank lines and line breaks stay. What
+    stands below each other in columns stays so. Each statement begins a line, and a line of more than 120 columns is
+    broken. Graph patterns stay as they are, and so does a program with a syntax error.
+    """
+    from cep.language.reading import formatted
+    from cep.runtime.run_stats import count
+
+    texts = _texts(options.files)
+    beside = {str(path): text for path, text in texts.items()}
+    refused, changed = False, 0
+    for path, text in texts.items():
+        name = "<stdin>" if str(path) == _STDIN else str(path)
+        try:
+            made = formatted(text, name, beside)
+        except CepError as error:
+            refused = True
+            complain(error)
+            say(f"{name}: {count(len(error.errors) if isinstance(error, CepErrors) else 1, 'error')}, left as it is")
+            continue
+        changed += made != text
+        if options.diff:
+            before, after = text.splitlines(keepends=True), made.splitlines(keepends=True)
+            lines = "".join(_whole(line) for line in unified_diff(before, after, name, f"{name}, formatted"))
+            if lines:
+                say(lines.rstrip("\n"))
+        elif options.check:
+            if made != text:
+                say(f"{name}: the layout differs")
+        elif str(path) == _STDIN:
+            say(made.removesuffix("\n"))
+        elif made != text:
+            _replace(path, made)
+            say(f"{name}: formatted")
+    if str(_STDIN) not in beside and not options.diff:
+        does = "would be formatted" if options.check else "formatted"
+        say(f"{count(len(texts), 'file')}, {changed} {does}")
+    if refused:
+        return REFUSED
+    return DIFFERS if options.check and changed else CLEAN
+
+
+def _texts(paths: tuple[Path, ...]) -> dict[Path, str]:
+    """Read what is named, of folders the programs below them."""
+    found: dict[Path, str] = {}
+    for path in paths:
+        if str(path) == _STDIN:
+            if len(paths) > 1:
+                raise refuse("`-` is standard input, and goes with no file", "name one or the other")
+            try:
+                found[path] = sys.stdin.buffer.read().decode("utf-8-sig")
+            except UnicodeDecodeError:
+                raise refuse("standard input is not UTF-8 text") from None
+        elif path.is_dir():
+            below = sorted(each for each in path.rglob("*.cep") if each.is_file())
+            if not below:
+                raise refuse(f"{path}: there is no `.cep` file in this folder", "name the programs")
+            found |= {each: text_of(each) for each in below}
+        else:
+            found[path] = text_of(path)
+    return found
+
+
+def _whole(line: str) -> str:
+    return line if line.endswith("\n") else f"{line}\n\\ no line break at the end of the file\n"
+
+
+def _replace(path: Path, text: str) -> None:
+    try:
+        path.write_bytes(text.encode())
+    except OSError as error:
+        raise CepError(f"cannot write {path}: {error.strerror}", code="option") from None

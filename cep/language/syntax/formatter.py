@@ -1,0 +1,411 @@
+"""Program text to the same program, written in the usual way.
+
+Line breaks are the author's, and so are blank lines, one at a time. Spaces, the columns in which lines begin and the
+case of reserved words are not, except that what an author has put below each other in columns stays in columns. A
+statement begins a line, and a line that is too long is broken. A graph pattern stays as it is, SPARQL of its author.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from cep.core.errors import Source
+from cep.language.syntax import ast
+from cep.language.syntax.parser import placed
+from cep.language.syntax.tokens import Token, line_starts, tokenise
+from cep.rules.keywords import ALERTING, BINARY_OPERATORS, POSTFIXES, RESERVED
+from cep.rules.parameters import Parameters
+from cep.rules.static.typed_facts import FactDeclaration
+from cep.rules.terms import StaticRule
+
+WIDTH = 120
+"""Columns of a line that is not broken."""
+INDENT = 4
+"""Columns before a line that goes on with a statement and stands below nothing."""
+_PASSES = 12
+"""How often a text is formatted until nothing changes: a broken line may move what stands below it."""
+_DECLARED = (ast.EventDeclaration, ast.FluentDeclaration, FactDeclaration)
+_ARROWED = (ast.EventRule, ast.FluentRule)
+_ARROWS = ("<-", ":-")
+_FIRST = {
+    **dict.fromkeys(("EVENT", "FLUENT", "FACT", "POLICY", "INITIATE", "TERMINATE", "INITIALLY"), str.lower),
+    **dict.fromkeys(("PREFIX", "PARAM", "ALERT"), str.upper),
+}
+"""How the first word of a statement is written."""
+_EITHER = frozenset(("AND", "OR", "NOT"))
+"""Reserved words whose case says where they stand: `a AND b` joins events, `X > 1 and Y > 1` conditions."""
+_CAPITALS = RESERVED - _EITHER
+_CLAUSES = frozenset((*POSTFIXES, *BINARY_OPERATORS, "UNLESS", "OVER", "WHILE"))
+"""Words before which a long line is broken."""
+_SIGNED = frozenset(("IN", "IS", "MOD", "BETWEEN", *RESERVED))
+"""Words behind which a minus is a sign."""
+_COMMENT = re.compile(r"[#%][^\n]*")
+
+
+@dataclass(slots=True, eq=False)
+class _Item:
+    """A token or a comment. `line`, `column`: where it was written; `breaks`: line breaks before it; `spaces`: before
+    it on its line; `gap`: the spaces that belong there. `align`: further spaces, of columns; `at`: its new column."""
+
+    kind: str
+    text: str
+    key: str
+    line: int
+    column: int
+    breaks: int
+    spaces: int
+    first: bool
+    alert: bool
+    gap: int = 1
+    depth: int = 0
+    before: _Item | None = None
+    align: int = 0
+    at: int = 1
+
+    @property
+    def end(self) -> int:
+        """The column behind it."""
+        *before, last = self.text.split("\n")
+        return len(last) + (1 if before else self.at)
+
+
+@dataclass(slots=True, eq=False)
+class _Line:
+    """Items of one line. `statement`: its number, None: a comment between statements; `fresh`: broken off a line that
+    was too long."""
+
+    items: list[_Item]
+    blank: bool
+    statement: int | None
+    fresh: bool = False
+    anchors: list[_Item] = field(default_factory=list)
+
+
+def formatted(source: Source, parameters: Parameters | None = None) -> str:
+    """Return a program in the usual layout. `parameters`: by default those that it declares. Raises CepError."""
+    crlf = "\r\n" in source.text
+    text = source.text.replace("\r\n", "\n").replace("\r", "\n")
+    statements = list(placed(Source(text, source.name), parameters))
+    tree, remarks = [each for each, _, _ in statements], _comments(text)
+    for _ in range(_PASSES):
+        made = _formatted(text, statements)
+        if made == text:
+            break
+        text = made
+        statements = list(placed(Source(text, source.name), parameters))
+        assert [each for each, _, _ in statements] == tree, "a layout changes no meaning"
+        assert _comments(text) == remarks, "a layout keeps all comments"
+    return text.replace("\n", "\r\n") if crlf else text
+
+
+def _formatted(text: str, statements: Sequence[tuple[ast.Statement | None, int, int]]) -> str:
+    lines = list(_lines(_items(text, statements)))
+    aligned = list(_columns(lines))
+    while True:
+        _lay_out(lines, aligned)
+        if not _broken(lines):
+            break
+    return "".join("\n" * line.blank + _text(line) + "\n" for line in lines)
+
+
+def _text(line: _Line) -> str:
+    text, at = "", 1
+    for item in line.items:
+        text += " " * (item.at - at) + item.text
+        at = item.end
+    return text
+
+
+# -- what there is
+
+
+def _gaps(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
+    begin = 0
+    for token in tokens[:-1]:
+        yield begin, token.start
+        begin = token.end
+    yield begin, len(text)
+
+
+def _comments(text: str) -> list[str]:
+    tokens = tokenise(text, line_starts(text))
+    return [
+        found.group().rstrip() for begin, end in _gaps(text, tokens) for found in _COMMENT.finditer(text, begin, end)
+    ]
+
+
+def _items(
+    text: str, statements: Sequence[tuple[ast.Statement | None, int, int]]
+) -> Iterator[tuple[int | None, _Item]]:
+    """All tokens and comments, each with the number of its statement; None: it stands between them."""
+    tokens = tokenise(text, line_starts(text))
+    lines = _Places(text)
+    at = 0
+    before = 0  # the offset behind the last item
+    last: _Item | None = None
+    previous: Token | None = None
+    depth = arrows = 0
+    for token, (begin, end) in zip(tokens, _gaps(text, tokens), strict=True):
+        while at < len(statements) and token.start >= statements[at][2]:
+            at += 1
+        inside = at < len(statements) and token.kind != "end" and token.start > statements[at][1]
+        for found in _COMMENT.finditer(text, begin, end):
+            breaks, spaces = lines.between(before, found.start())
+            line, column = lines.of(found.start())
+            last = _Item("comment", found.group().rstrip(), "", line, column, breaks, spaces, False, False, 2)
+            before = found.end()
+            yield at if inside else None, last
+        if token.kind == "end":
+            return
+        statement, start, _ = statements[at]
+        first = token.start == start
+        if first:
+            depth = arrows = 0
+            previous = None
+        breaks, spaces = lines.between(before, token.start)
+        line, column = lines.of(token.start)
+        arrows += token.key == "<-"
+        split = token.key == "<-" and (arrows > 1 or not isinstance(statement, _ARROWED))
+        depth -= token.key in (")", "]")
+        item = _Item(
+            token.kind,
+            "< -" if split else _written(token, previous, statement, first, text[token.end : token.end + 1]),
+            token.key,
+            line,
+            column,
+            breaks,
+            spaces,
+            first,
+            isinstance(statement, ast.AlertStatement),
+            _gap(previous, token, statement, last),
+            depth,
+            last if last is not None and last.kind != "comment" and not first else None,
+        )
+        depth += token.key in ("(", "[")
+        if split:  # `A <-1` in a condition compares with -1
+            item.key = "sign"
+        elif token.key == "-" and _is_sign(previous, token, text):
+            item.key = "sign"
+        before, previous, last = token.end, token, item
+        yield at, item
+
+
+class _Places:
+    """Lines and columns of offsets, where `\\n` alone ends a line."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._line, self._start = 1, 0
+
+    def of(self, offset: int) -> tuple[int, int]:
+        """The line and the column of an offset, none before the last one asked for."""
+        while (found := self._text.find("\n", self._start, offset)) >= 0:
+            self._line, self._start = self._line + 1, found + 1
+        return self._line, offset - self._start + 1
+
+    def between(self, begin: int, end: int) -> tuple[int, int]:
+        """Line breaks, and the spaces behind the last of them."""
+        stretch = self._text[begin:end]
+        return stretch.count("\n"), len(stretch) - stretch.rfind("\n") - 1
+
+
+def _written(token: Token, previous: Token | None, statement: ast.Statement | None, first: bool, after: str) -> str:
+    """The text of a token, in the case that is usual, a name apart from what follows its colon."""
+    text = token.text
+    declared = isinstance(statement, _DECLARED)
+    if (
+        first
+        and statement is not None
+        and isinstance(statement, ast.EventRule | StaticRule | ast.DeadlineStatement)
+    ):
+        labelled = isinstance(statement, ast.EventRule) and statement.label is not None
+        return text.replace(":", ": ", 1) if labelled and token.kind == "prefixed" else text
+    if first:
+        return _FIRST.get(token.key, str)(text) if not isinstance(statement, ast.WhileRule) else text
+    if declared and token.kind == "prefixed" and previous is not None:
+        if text[0] == ":" and previous.kind == "name":
+            return f": {text[1:]}"
+        if previous.key in ("(", ",", "="):
+            return text.replace(":", ": ", 1)
+    if not declared and token.key in _CAPITALS and token.kind in ("name", "variable") and after != ":":
+        return text.upper()
+    return text
+
+
+# -- spaces
+
+
+def _is_sign(previous: Token | None, token: Token, text: str) -> bool:
+    """Return True for a minus that belongs to the number, or the term, behind it."""
+    if previous is None:
+        return True
+    if previous.kind == "mark":
+        return previous.key not in (")", "]", "?")
+    if previous.kind not in ("name", "variable") or not previous.key:
+        return False
+    apart = previous.end < token.start and text[token.end : token.end + 1].strip() != ""
+    return previous.key in _SIGNED or apart
+
+
+def _gap(previous: Token | None, token: Token, statement: ast.Statement | None, last: _Item | None) -> int:
+    """How many spaces stand between two tokens of one line."""
+    if previous is None:
+        return 1
+    beside = 0 if previous.end == token.start else 1
+    declared = isinstance(statement, _DECLARED)
+    if last is not None and last.key == "sign":
+        return 0
+    if token.key in (",", ")", "]", "?", ".", ";"):
+        return 0
+    if isinstance(statement, ast.Prefix):
+        return 1 if previous.key == "PREFIX" or token.kind == "iri" else 0
+    if token.key == ":":
+        return 0
+    if previous.key in ("(", "["):
+        return 0
+    if previous.key == ".":
+        return beside
+    if declared and "/" in (token.key, previous.key):
+        return beside  # a path of properties
+    word = previous.kind in ("name", "variable")
+    match token.key:
+        case "..":
+            return 1 if previous.key == "IN" else 0
+        case "(" if word:
+            return beside if previous.key else 0
+        case "[" if previous.key == "IN":
+            return 1
+        case "[" if word or previous.key == "]":
+            return beside
+    if previous.key == "..":
+        return 1 if token.key and token.kind in ("name", "variable") else 0
+    if token.kind == "prefixed" and token.text[0] == ":":
+        return 0 if declared and previous.kind == "name" else beside
+    return 1
+
+
+# -- lines
+
+
+def _lines(items: Iterator[tuple[int | None, _Item]]) -> Iterator[_Line]:
+    line: _Line | None = None
+    for statement, item in items:
+        if line is None or item.breaks or item.first:
+            if line is not None:
+                yield line
+            line = _Line([], line is not None and item.breaks > 1, statement)
+        line.items.append(item)
+    if line is not None:
+        yield line
+
+
+def _columns(lines: Sequence[_Line]) -> Iterator[list[_Item]]:
+    """Items of one kind that stand below each other, at least one of them behind more than one space."""
+    runs: dict[tuple[str, str, int], list[_Item]] = {}
+    arrow: _Item | None = None  # the last one since a blank line
+    for line in lines:
+        arrow = None if line.blank else arrow
+        for item in line.items[1:]:
+            if not item.spaces or not item.gap:
+                continue
+            place = item.kind, item.key if item.kind == "mark" else "", item.column
+            run = runs.get(place)
+            if item.key in _ARROWS:
+                goes_on, arrow = run is not None and arrow is run[-1], item
+            else:
+                goes_on = run is not None and 0 < item.line - run[-1].line <= (3 if item.kind == "comment" else 1)
+            if run is not None and goes_on:
+                run.append(item)
+                continue
+            if run is not None:
+                yield from _aligned(run)
+            runs[place] = [item]
+    for run in runs.values():
+        yield from _aligned(run)
+
+
+def _aligned(run: list[_Item]) -> Iterator[list[_Item]]:
+    if len(run) > 1 and any(item.spaces > item.gap for item in run):
+        yield run
+
+
+def _lay_out(lines: Sequence[_Line], aligned: Sequence[list[_Item]]) -> None:
+    """Give every item its column."""
+    _place(lines)
+    for run in sorted(aligned, key=lambda run: run[0].column):
+        for item in run:
+            item.align = 0
+        _place(lines)
+        column = max(item.at for item in run)
+        for item in run:
+            item.align = column - item.at
+    _place(lines)
+
+
+def _place(lines: Sequence[_Line]) -> None:
+    anchors: list[_Item] = []
+    for line in lines:
+        head = line.items[0]
+        if head.first or line.statement is None:
+            anchors = []
+            head.at = 1
+        else:
+            head.at = _indentation(line, anchors)
+        for left, item in zip(line.items, line.items[1:]):
+            item.at = left.end + item.gap + item.align
+        for place, item in enumerate(line.items):
+            if item.kind != "comment" and ((place == 0 and not item.first) or (place and _opens(item.before))):
+                anchors.append(item)
+
+
+def _opens(item: _Item | None) -> bool:
+    """Return True if what stands below the next item may belong to it."""
+    if item is None:
+        return False
+    return item.key in ("<-", ":-", "(", "[") or (item.key != "" and item.kind in ("name", "variable"))
+
+
+def _indentation(line: _Line, anchors: Sequence[_Item]) -> int:
+    """The column of a line that goes on with a statement."""
+    head = line.items[0]
+    if head.key in (")", "]"):
+        return 1
+    if not line.fresh:
+        for anchor in reversed(anchors):
+            if anchor.column == head.column:
+                return anchor.at
+    return INDENT + 1
+
+
+def _broken(lines: list[_Line]) -> bool:
+    """Break the lines that are too long; return True if there was one."""
+    for place in range(len(lines) - 1, -1, -1):
+        line = lines[place]
+        if "\n" in "".join(item.text for item in line.items):
+            continue
+        code = [item for item in line.items if item.kind != "comment"]
+        if not code or code[-1].end - 1 <= WIDTH or (cut := _cut(line, code)) is None:
+            continue
+        rest = line.items[cut:]
+        line.items = line.items[:cut]
+        lines.insert(place + 1, _Line(rest, False, line.statement, True))
+        return True
+    return False
+
+
+def _cut(line: _Line, code: Sequence[_Item]) -> int | None:
+    """The place of the item that begins a line of its own; None: none can."""
+    best: tuple[bool, int, int, int] | None = None
+    for place, item in enumerate(code):
+        left = code[place - 1]
+        if place < 2 or item.at - code[0].at <= INDENT or left.key == "(":
+            continue
+        clause = item.kind in ("name", "variable") and (item.key in _CLAUSES or (item.alert and item.key in ALERTING))
+        if not clause and left.key != ",":
+            continue
+        fits = left.end - 1 <= WIDTH
+        found = (not fits, item.depth, 0 if clause else 1, -place if fits else place)
+        best = found if best is None or found < best else best
+    return None if best is None else abs(best[3])
