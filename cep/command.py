@@ -34,10 +34,10 @@ from cep.app.terminal import (
     say,
     text_of,
     undeclared,
-    warnings_of,
 )
 from cep.backtest.command import backtest
 from cep.core.errors import CepError, CepErrors
+from cep.editor.command import lsp
 from cep.server.command import serve
 from cep.testing.command import test
 from demos.command import demos
@@ -170,7 +170,6 @@ def check(options: CheckOptions) -> int:
     """
     from cep.app.lars_check import LarsCheck
     from cep.runtime.run_stats import count
-    from connectors.declared_formats import check_formats
 
     refused = False
     shapes = options.knowledge.shapes
@@ -188,14 +187,12 @@ def check(options: CheckOptions) -> int:
             if lars is not None:
                 lars.show_circles()
             tables = facts_of(options.knowledge.facts, source.text, path, source.options)
-            engine = source.knowing(tables, known).engine(alerts=True)
-            check_formats(engine.inputs)
+            engine, warnings = source.knowing(tables, known).checked(path)
         except CepError as error:
             refused = True
             complain(error)
             say(f"{path}: {count(len(error.errors) if isinstance(error, CepErrors) else 1, 'error')}")
             continue
-        warnings = warnings_of(engine, path, tables)
         if lars is not None:
             lars.conclude(path, warnings)
             continue
@@ -261,7 +258,7 @@ def plan(options: PlanOptions) -> None:
     say(explained(engine.plan, engine.chained, answers=engine.answers, written=None if lars is None else lars.rules))
 
 
-for command in (infer, check, fmt, convert, plan, run, test, backtest, explain, serve, completion):
+for command in (infer, check, fmt, convert, plan, run, test, backtest, explain, serve, lsp, completion):
     shown = "Print a program of another dialect in our own language." if command is convert else None
     app.command(cls=Sectioned if command not in (check, convert, fmt, plan) else WithoutRecords, short_help=shown)(
         command

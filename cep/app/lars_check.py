@@ -61,13 +61,16 @@ class LarsCheck:
         types = argument_types(self.program, name)
         return f"{name}({', '.join(types)})" if types else name
 
+    def warnings(self, compiled: Sequence[Warning]) -> list[Warning]:
+        """The warnings of what was compiled, and those of LARS."""
+        known = {each.span for each in compiled}
+        return [*compiled, *(each for each in advice(self.program, self.source) if each.span not in known)]
+
     def conclude(self, path: str, compiled: Sequence[Warning]) -> None:
         """The warnings, those of what was compiled too, and how much there is of what."""
         from cep.runtime.run_stats import count
 
-        known = {each.span for each in compiled}
-        own = [each for each in advice(self.program, self.source) if each.span not in known]
-        warnings = [*compiled, *own]
+        warnings = self.warnings(compiled)
         for number, warning in enumerate(warnings):
             if number:
                 typer.echo(err=True)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cep.app.cli_options import DialectOptions, InputOptions, KnowledgeOptions, ParameterOptions
-from cep.app.terminal import facts_of, knowledge_of, text_of
+from cep.app.terminal import facts_of, knowledge_of, text_of, warnings_of
+from cep.core.errors import Warning
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -63,10 +64,21 @@ class ProgramSource:
         parameters: ParameterOptions | None = None,
     ) -> ProgramSource:
         """The same without facts and knowledge."""
+        return cls.of([(str(path), text_of(path)) for path in rules], dialect, policy, parameters)
+
+    @classmethod
+    def of(
+        cls,
+        texts: Sequence[tuple[str, str]],
+        dialect: DialectOptions | None = None,
+        policy: str | None = None,
+        parameters: ParameterOptions | None = None,
+    ) -> ProgramSource:
+        """The same of files, (name, text), that have been read."""
         from cep.compile import CompileOptions
         from cep.language.files import joined
 
-        text, name, files = joined([(str(path), text_of(path)) for path in rules])
+        text, name, files = joined(texts)
         params = None if parameters is None else parameters.values
         options = CompileOptions(policy=policy, files=files, params=params)
         if dialect is not None:
@@ -84,6 +96,14 @@ class ProgramSource:
         from cep.engine import Engine
 
         return Engine(self.compiled(alerts), options)
+
+    def checked(self, name: str) -> tuple[Engine, tuple[Warning, ...]]:
+        """An engine, and the warnings of the program, which they call by `name`. CepError: it is wrong."""
+        from connectors.declared_formats import check_formats
+
+        engine = self.engine(alerts=True)
+        check_formats(engine.inputs)
+        return engine, warnings_of(engine, name, self.options.facts or ())
 
     def compiled(self, alerts: bool = False) -> CompiledProgram:
         """The compiled program, from which engines are made. CepError: the program is wrong."""

@@ -215,11 +215,7 @@ def _written(token: Token, previous: Token | None, statement: ast.Statement | No
     """The text of a token, in the case that is usual, a name apart from what follows its colon."""
     text = token.text
     declared = isinstance(statement, _DECLARED)
-    if (
-        first
-        and statement is not None
-        and isinstance(statement, ast.EventRule | StaticRule | ast.DeadlineStatement)
-    ):
+    if first and statement is not None and isinstance(statement, ast.EventRule | StaticRule | ast.DeadlineStatement):
         labelled = isinstance(statement, ast.EventRule) and statement.label is not None
         return text.replace(":", ": ", 1) if labelled and token.kind == "prefixed" else text
     if first:

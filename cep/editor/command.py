@@ -1,0 +1,43 @@
+"""The command `cep lsp`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from cep.app.cli_help import KNOWLEDGE
+from cep.app.cli_options import KnowledgeFiles, ReasoningName
+from cep.app.command_line import takes
+from cep.app.durations import refuse
+from cep.core.extras import install_command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditorOptions:
+    """The options of `cep lsp`."""
+
+    PANEL: ClassVar = KNOWLEDGE
+
+    files: KnowledgeFiles = ()
+    reasoning: ReasoningName = None
+
+
+@takes(EditorOptions)
+def lsp(options: EditorOptions) -> None:
+    """Help editors: a server of the Language Server Protocol.
+
+    \b
+      cep lsp
+      cep lsp --knowledge stations.ttl
+
+    Editors start it and talk to it on standard input and output. It shows what `cep check` says while a program is
+    written, what names mean and where they stand, completes and renames them, and lays programs out. A program is a
+    file, or all those that a test file beside it names, with the knowledge that it names.
+    """
+    try:
+        from cep.editor.server import rule_server
+    except ModuleNotFoundError as error:
+        if error.name not in ("pygls", "lsprotocol"):
+            raise
+        raise refuse("`cep lsp` needs a library for the protocol", install_command("editor")) from None
+    rule_server(options.files, options.reasoning).start_io()

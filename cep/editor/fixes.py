@@ -1,0 +1,110 @@
+"""Changes that follow from hints: "write X instead", "did you mean X?"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cep.core.errors import CepError
+from cep.core.suggest import nearest
+from cep.editor.checking import Finding
+from cep.editor.symbols import Index
+from cep.language.reading import read
+
+_INSTEAD = re.compile(
+    r"(?:did you mean `(?P<meant>[^`]+)`\?"
+    r"|^write `(?P<write>[^`]+)`"
+    r"|starts? with an upper-case letter: `(?P<upper>\w+)`$"
+    r"|variables with an upper-case one: `(?P<lower>\w+)`$"
+    r"|is written without `\?`: `(?P<plain>\w+)`$"
+    r"|another name is free: `(?P<free>\w+)`$)"
+)
+_DECLARE = re.compile(r"declare it, `(event [^`]+\.)`")
+_DOT = re.compile(r"expected `\.` at the end|a statement ends with `\.`|is a `\.` missing before")
+_COMMA = re.compile(r"^conditions are separated by `,`")
+_QUOTED = re.compile(r"`([^`]+)`")
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A change of a text: what to put in the place of `text[start:end]`."""
+
+    title: str
+    start: int
+    end: int
+    new: str
+
+
+def fixes(index: Index, finding: Finding, name: str) -> list[Fix]:
+    """Changes that a hint proposes, those that leave the mistake where it is left out."""
+    if finding.hint is None:
+        return []
+    begin, end = extent(index, finding)
+    found = list(_proposed(index, finding, begin, end))
+    return [each for each in found if _helps(index.text, each, finding, name)]
+
+
+def extent(index: Index, finding: Finding) -> tuple[int, int]:
+    """Where a finding begins and ends, as offsets."""
+    starts, span = index.line_starts, finding.span
+
+    def offset(line: int, column: int) -> int:
+        if line > len(starts):
+            return len(index.text)
+        return min(starts[line - 1] + column - 1, len(index.text))
+
+    begin = offset(span.line, span.column)
+    return begin, max(begin, offset(span.end_line, span.end_column))
+
+
+def _proposed(index: Index, finding: Finding, begin: int, end: int) -> Iterator[Fix]:
+    hint = finding.hint or ""
+    before = [each for each in index.tokens if each.end <= begin]
+    if match := _INSTEAD.search(hint):
+        instead = next(each for each in match.groups() if each is not None)
+        place = _wrong_word(index, finding, instead, begin, end)
+        if place is not None and index.text[place[0] : place[1]] != instead:
+            yield Fix(f"write `{instead}`", *place, instead)
+    if match := _DECLARE.search(hint):
+        statement = index.statement_at(begin)
+        at = 0 if statement is None else index.line_starts[statement.tokens[0].line - 1]
+        yield Fix(f"declare it: `{match[1]}`", at, at, f"{match[1]}\n")
+    if _DOT.search(f"{finding.message}; {hint}"):
+        if index.text[begin:end] == ";":
+            yield Fix("write `.`", begin, end, ".")
+        elif before:
+            yield Fix("write `.`", before[-1].end, before[-1].end, ".")
+    if _COMMA.search(hint) and before and index.text[begin:end].upper() in ("AND", "&", "&&", ";"):
+        yield Fix("write `,`", before[-1].end, end, ",")
+
+
+def _wrong_word(index: Index, finding: Finding, instead: str, begin: int, end: int) -> tuple[int, int] | None:
+    """The word that a hint replaces: what is marked, or near it what the message quotes and is like the new word."""
+    quoted = nearest(instead, [each for each in _QUOTED.findall(finding.message) if each != instead])
+    if quoted is None or index.text[begin:end] == quoted:
+        first = instead.split()[0]
+        before = [each for each in index.tokens if each.end <= begin]
+        if before and before[-1].text == first:  # `3 hours`: of `write 3 h` the number stands before
+            begin = before[-1].start
+        return (begin, end) if end > begin else None
+    named = [each for each in index.tokens if each.text == quoted]
+    statement = index.statement_at(begin)
+    if statement is not None:
+        named = [each for each in named if each in statement.tokens] or named
+    found = min(named, key=lambda each: abs(each.start - begin), default=None)
+    return None if found is None else (found.start, found.end)
+
+
+def _helps(text: str, fix: Fix, finding: Finding, name: str) -> bool:
+    """Return True unless the changed text is refused for the same reason, or for an earlier one."""
+    changed = text[: fix.start] + fix.new + text[fix.end :]
+    try:
+        read(changed, name)
+    except CepError as error:
+        if finding.code != "syntax" or error.span is None:
+            return False
+        moved = fix.new.count("\n") - text[fix.start : fix.end].count("\n")
+        at = error.span.line - moved, error.span.column
+        return at > (finding.span.line, finding.span.column)
+    return True

@@ -1,0 +1,83 @@
+"""IRIs that the knowledge has, by their prefixes, with what it says of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from cep.core.errors import CepError
+from cep.core.prefixes import namespace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from knowledge.graph import Knowledge
+
+MOST = 2000
+"""How many IRIs of a prefix are proposed."""
+_USED = """SELECT DISTINCT ?x WHERE {{ {{ ?x ?p ?o }} UNION {{ ?s ?x ?o }} UNION {{ ?s ?p ?x }}
+    FILTER(isIRI(?x) && STRSTARTS(STR(?x), "{0}")) }} ORDER BY ?x LIMIT {1}"""
+_SAID = """PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#> PREFIX qudt: <http://qudt.org/schema/qudt/>
+PREFIX skos: <http://www.w3.org/2004/02/skos/core#>
+SELECT ?kind ?said WHERE {{
+    {{ <{0}> rdfs:label|skos:prefLabel ?said BIND("label" AS ?kind) }}
+    UNION {{ <{0}> rdfs:comment|skos:definition ?said BIND("comment" AS ?kind) }}
+    UNION {{ <{0}> qudt:unit|qudt:hasUnit|qudt:applicableUnit ?said BIND("unit" AS ?kind) }}
+    UNION {{ <{0}> a ?said BIND("type" AS ?kind) FILTER(isIRI(?said)) }} }}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the knowledge says of an IRI."""
+
+    label: str = ""
+    comment: str = ""
+    unit: str = ""
+    type: str = ""
+
+
+class Prefixed:
+    """Answers of one knowledge, kept as long as it is the same."""
+
+    def __init__(self) -> None:
+        self._known: Knowledge | None = None
+        self._names: dict[str, list[str]] = {}
+        self._said: dict[str, Said] = {}
+
+    def _renew(self, known: Knowledge | None) -> None:
+        if known is not self._known:
+            self._known, self._names, self._said = known, {}, {}
+
+    def names(self, known: Knowledge | None, prefix: str, declared: Mapping[str, str]) -> list[str]:
+        """The names behind a prefix."""
+        self._renew(known)
+        space = namespace(prefix, declared)
+        if known is None or space is None or any(each in space for each in '"\\\n'):
+            return []
+        if space not in self._names:
+            found = _rows(known, _USED.format(space, MOST))
+            names = [str(row[0])[len(space) :] for row in found]
+            self._names[space] = [name for name in names if name and name.replace("_", "").replace("-", "").isalnum()]
+        return self._names[space]
+
+    def said(self, known: Knowledge | None, iri: str) -> Said:
+        """What is said of an IRI."""
+        self._renew(known)
+        if known is None or any(each in iri for each in '<>"{}|^`\\ \n'):
+            return Said()
+        if iri not in self._said:
+            found: dict[str, str] = {}
+            for kind, said in _rows(known, _SAID.format(iri)):
+                found.setdefault(str(kind), str(said))
+            self._said[iri] = Said(*(found.get(kind, "") for kind in ("label", "comment", "unit", "type")))
+        return self._said[iri]
+
+
+def _rows(known: Knowledge, query: str) -> list[tuple[object, ...]]:
+    try:
+        found = known.query(query)
+    except CepError:
+        return []
+    return found.rows() if isinstance(found, pl.DataFrame) else []

@@ -1,0 +1,368 @@
+"""The names in a program's text: which there are, what each names, and where.
+
+Found from tokens alone, statement by statement, so that a text that is half written loses no more than the part that
+is wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from cep.core.temporal_operators import TEMPORAL
+from cep.language.syntax.tokens import Token, line_starts, tokenise
+from cep.rules.expressions.aggregates import AGGREGATES
+from cep.rules.expressions.functions import FUNCTIONS
+from cep.rules.graph_text import pieces
+from cep.rules.keywords import RESERVED
+
+BUILT_IN = {
+    "start": "`start()`: when what the WHERE belongs to began",
+    "end": "`end()`: when it ended",
+    "duration": "`duration()`: how long it lasted",
+    "near": "`near(Lat, Long, Radius, Feature, Metres)`: each thing that is known within so many metres",
+    "triple": "`triple(S, P, O)`: a triple of the knowledge",
+    "is_a": "`is_a(Thing, Class)`: what belongs to a class",
+    "held": "`held(fluent(X), T)`: that a fluent held at a time",
+}
+"""What conditions may ask besides the functions."""
+_BEGINNINGS = frozenset(("EVENT", "FLUENT", "FACT", "PARAM", "ALERT", "PREFIX", "INITIATE", "TERMINATE", "INITIALLY"))
+_DECLARING = {"EVENT": "event", "FLUENT": "fluent", "FACT": "predicate"}
+_ACTING = ("INITIATE", "TERMINATE", "INITIALLY")
+_NO_STATEMENT = ("(", "<-", ":-", ".", ":")
+"""What stands behind a name that begins no statement of its own."""
+_VALUE = frozenset(("=", "==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "//", "**"))
+_IN_TEXT = re.compile(r"\{([A-Z_]\w*)\}")
+_PREFIXED = re.compile(r"(?<![\w:<?$])((?:[^\W\d_][\w-]*)?):([\w][\w.-]*\w|\w)")
+_COMMENT = re.compile(r"^\s*[#%]+ ?(.*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """A name in a text. `kind`: event, fluent, predicate, name (one that nothing defines), attribute, parameter,
+    variable, prefix, iri, function, keyword, type or label; `scope`: the event of an attribute, the number of the
+    statement of a variable, the prefix of an IRI. `defines`: it is declared, or derived, here."""
+
+    kind: str
+    name: str
+    start: int
+    end: int
+    scope: str = ""
+    defines: bool = False
+
+
+@dataclass(slots=True)
+class Statement:
+    """A stretch of tokens up to the end of a statement. `kind`: event, fluent, fact, prefix, parameter, policy, alert,
+    rule, static or while; `name`: the token with its name, that of the head of a rule."""
+
+    number: int
+    tokens: Sequence[Token]
+    kind: str = "rule"
+    name: Token | None = None
+    declares: str | None = None
+
+    @property
+    def start(self) -> int:
+        return self.tokens[0].start
+
+    @property
+    def end(self) -> int:
+        return self.tokens[-1].end
+
+
+@dataclass(eq=False)
+class Index:
+    """The statements of a text and the names in it, sorted by place. `others`: those of the program's other files."""
+
+    text: str
+    others: Sequence[Index] = ()
+    statements: list[Statement] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.statements = [_described(each) for each in _statements(self.tokens)]
+
+    @cached_property
+    def line_starts(self) -> list[int]:
+        return line_starts(self.text)
+
+    @cached_property
+    def tokens(self) -> list[Token]:
+        """All tokens. Where a brace is not closed they go on behind it."""
+        found: list[Token] = []
+        begin = 0
+        while True:
+            more = tokenise(self.text, self.line_starts, begin)[:-1]
+            found += more
+            if not more or more[-1].kind != "brace":
+                return found
+            begin = more[-1].end
+
+    @cached_property
+    def own_names(self) -> dict[str, str]:
+        """Kinds of the names that this text declares or derives."""
+        found: dict[str, str] = {}
+        for each in self.statements:
+            if each.name is None or each.declares not in ("event", "fluent", "predicate"):
+                continue
+            if each.kind in ("event", "fluent", "fact") or each.name.text not in found:
+                found[each.name.text] = each.declares
+        return found
+
+    @cached_property
+    def own_parameters(self) -> frozenset[str]:
+        return frozenset(each.name.text for each in self.statements if each.kind == "parameter" and each.name)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Kinds of the names of the program."""
+        return {name: kind for each in (*self.others, self) for name, kind in each.own_names.items()}
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        return self.own_parameters.union(*(each.own_parameters for each in self.others))
+
+    @cached_property
+    def prefixes(self) -> dict[str, str]:
+        """Declared prefixes with their IRIs."""
+        found = {}
+        for each in self.statements:
+            if each.kind == "prefix":
+                iri = next((token for token in each.tokens if token.kind == "iri"), None)
+                colon = next((token for token in each.tokens[1:] if token.text.startswith(":")), None)
+                if iri is not None and colon is not None:
+                    found[self.text[each.tokens[0].end : colon.start].strip()] = iri.text[1:-1]
+        return found
+
+    @cached_property
+    def occurrences(self) -> list[Occurrence]:
+        names, parameters = self.names, self.parameters
+        found = [one for each in self.statements for one in _Reader(self.text, each, names, parameters).read()]
+        return sorted(found, key=lambda one: (one.start, one.end))
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [each.start for each in self.occurrences]
+
+    def at(self, offset: int) -> Occurrence | None:
+        """The name at an offset, or just before it; None: there is none."""
+        place = bisect_right(self._starts, offset)
+        near = self.occurrences[max(0, place - 3) : place]
+        return next((each for each in reversed(near) if each.start <= offset <= each.end), None)
+
+    def statement_at(self, offset: int) -> Statement | None:
+        """The statement that an offset is in, or the last one before it; None: there is none before."""
+        place = bisect_right([each.start for each in self.statements], offset)
+        return self.statements[place - 1] if place else None
+
+    def same(self, one: Occurrence) -> list[Occurrence]:
+        """All occurrences in this text of what an occurrence of the program names."""
+        kinds = ("event", "fluent", "predicate", "name")
+        return [
+            each
+            for each in self.occurrences
+            if each.name == one.name
+            and each.scope == one.scope
+            and (each.kind == one.kind or (each.kind in kinds and one.kind in kinds))
+        ]
+
+    def comment_of(self, statement: Statement) -> str:
+        """The lines of comments directly above a statement."""
+        lines = self.text.splitlines()
+        at = statement.tokens[0].line - 2
+        found: list[str] = []
+        while 0 <= at < len(lines) and (match := _COMMENT.match(lines[at])):
+            found.insert(0, match[1])
+            at -= 1
+        return "\n".join(found)
+
+    def comment_behind(self, offset: int) -> str:
+        """The comment at the end of the line of an offset, and those that go on with it."""
+        end = self.text.find("\n", offset)
+        line = self.text[offset : len(self.text) if end < 0 else end]
+        match = re.search(
+            r"(?:^|\s)[#%]+ ?(.*)$", re.sub(r'"[^"]*"|<[A-Za-z][^<>\s]*>', lambda m: "_" * len(m[0]), line)
+        )
+        return line[match.start(1) :].strip() if match else ""
+
+
+def _statements(tokens: Sequence[Token]) -> Iterator[Statement]:
+    begin = 0
+    number = 0
+    for at, token in enumerate(tokens):
+        after = tokens[at + 1] if at + 1 < len(tokens) else None
+        ends = token.key == "." and (after is None or after.start > token.end)
+        prefix = tokens[begin].key == "PREFIX" and token.kind == "iri"
+        begins = after is not None and after.column == 1 and after.key in _BEGINNINGS and after.line > token.line
+        if ends or prefix or begins or after is None:
+            yield Statement(number, tokens[begin : at + 1])
+            begin, number = at + 1, number + 1
+
+
+def _described(statement: Statement) -> Statement:
+    """A statement with its kind and its name."""
+    tokens = statement.tokens
+    first, after = tokens[0], tokens[1] if len(tokens) > 1 else None
+    if after is not None and after.key not in _NO_STATEMENT:
+        named = after if after.kind in ("name", "variable") else None
+        if first.key == "PREFIX":
+            statement.kind = "prefix"
+        elif first.key in _DECLARING:
+            statement.kind, statement.name = first.key.lower(), named
+            statement.declares = _DECLARING[first.key]
+        elif first.key == "PARAM":
+            statement.kind, statement.name, statement.declares = "parameter", named, "parameter"
+        elif first.key == "ALERT":
+            statement.kind, statement.name, statement.declares = "alert", named, "alert"
+        elif first.key == "POLICY":
+            statement.kind = "policy"
+        elif first.key in _ACTING:
+            statement.kind, statement.name = "rule", named
+        if statement.kind != "rule" or first.key in _ACTING:
+            return statement
+    elif first.key == "PREFIX" and after is not None and after.key == ":":
+        statement.kind = "prefix"
+        return statement
+    head = 2 if after is not None and after.key == ":" and len(tokens) > 2 else 0
+    while head < len(tokens) and tokens[head].key in TEMPORAL:  # ALWAYS[0, 3 h] before the head
+        head += 1
+        while head < len(tokens) and (tokens[head - 1].key not in ("]", ")") or tokens[head].kind == "mark"):
+            head += 1
+    if head < len(tokens) and tokens[head].kind == "name":
+        statement.name = tokens[head]
+    keys = {token.key for token in tokens}
+    if "<-" in keys:
+        statement.kind, statement.declares = "rule", "event"
+    elif "WHILE" in keys:
+        statement.kind, statement.declares = "while", "fluent"
+    elif not keys.isdisjoint(("ENDS", "BECOMES")):
+        statement.kind = "while"
+    else:
+        statement.kind, statement.declares = "static", "predicate" if ":-" in keys or ends(statement) else None
+    return statement
+
+
+def ends(statement: Statement) -> bool:
+    """Return True if a statement has its dot."""
+    return statement.tokens[-1].key == "."
+
+
+class _Reader:
+    """Reads the names of one statement."""
+
+    def __init__(self, text: str, statement: Statement, names: dict[str, str], parameters: frozenset[str]) -> None:
+        self.text = text
+        self.statement = statement
+        self.names = names
+        self.parameters = parameters
+        self.scope = str(statement.number)
+        self.called: list[str | None] = []
+        """What is called, by the parentheses that are open."""
+
+    def read(self) -> Iterator[Occurrence]:
+        tokens = self.statement.tokens
+        for at, token in enumerate(tokens):
+            before = tokens[at - 1] if at else None
+            after = tokens[at + 1] if at + 1 < len(tokens) else None
+            yield from self._read(token, before, after)
+            if token.key in ("(", "["):
+                called = token.key == "(" and before is not None and before.kind == "name" and before.end == token.start
+                self.called.append(before.text if called and before is not None else None)
+            elif token.key in (")", "]") and self.called:
+                self.called.pop()
+
+    def _read(self, token: Token, before: Token | None, after: Token | None) -> Iterator[Occurrence]:
+        match token.kind:
+            case "graph" | "brace":
+                yield from self._graph(token)
+            case "string" if self.statement.kind == "alert":
+                for match in _IN_TEXT.finditer(token.text):
+                    yield self._variable(match[1], token.start + match.start(1))
+            case "prefixed":
+                yield from self._prefixed(token, before)
+            case "variable" if self._is_variable(token):
+                yield self._variable(token.text, token.start)
+            case "name" | "variable":
+                yield from self._name(token, before, after)
+            case "mark" if token.key == ":" and self.statement.kind == "prefix" and before is not None:
+                begin = self.statement.tokens[0].end
+                name = self.text[begin : token.start].strip()
+                start = self.text.find(name, begin) if name else token.start
+                yield Occurrence("prefix", name, start, start + len(name), "", True)
+
+    def _is_variable(self, token: Token) -> bool:
+        return not token.key or (token.key not in RESERVED and token.text != token.text.upper()) or len(token.text) == 1
+
+    def _variable(self, name: str, start: int) -> Occurrence:
+        end = start + len(name)
+        if name in self.parameters:
+            defined = self.statement.kind == "parameter" and self.statement.name is not None
+            return Occurrence(
+                "parameter", name, start, end, "", defined and self.statement.name is not None
+                and self.statement.name.start == start,
+            )  # fmt: skip
+        return Occurrence("variable", name, start, end, self.scope)
+
+    def _prefixed(self, token: Token, before: Token | None) -> Iterator[Occurrence]:
+        prefix, _, local = token.text.partition(":")
+        declares = self.statement.kind in ("event", "fluent", "fact")
+        if declares and before is not None and before.key in ("(", ","):
+            yield Occurrence("attribute", prefix, token.start, token.start + len(prefix), self._declared(), True)
+            return
+        if self.called and self.called[-1] in self.names and prefix and local[:1].isupper():
+            yield Occurrence("attribute", prefix, token.start, token.start + len(prefix), self.called[-1] or "")
+            yield self._variable(local, token.start + len(prefix) + 1)
+            return
+        yield Occurrence("prefix", prefix, token.start, token.start + len(prefix))
+        yield Occurrence("iri", local, token.start + len(prefix) + 1, token.end, prefix)
+
+    def _declared(self) -> str:
+        return self.statement.name.text if self.statement.name is not None else ""
+
+    def _graph(self, token: Token) -> Iterator[Occurrence]:
+        for piece in pieces(token.text):
+            start = token.start + piece.start
+            if piece.kind == "variable" and piece.text[1:2].isupper():
+                yield self._variable(piece.text[1:], start + 1)
+            elif piece.kind == "other":
+                for match in _PREFIXED.finditer(piece.text):
+                    at = start + match.start()
+                    yield Occurrence("prefix", match[1], at, at + len(match[1]))
+                    yield Occurrence("iri", match[2], start + match.start(2), start + match.end(2), match[1])
+
+    def _name(self, token: Token, before: Token | None, after: Token | None) -> Iterator[Occurrence]:
+        name, start, end = token.text, token.start, token.end
+        statement = self.statement
+        named = statement.name is not None and statement.name.start == start
+        if named and statement.kind in ("event", "fluent", "fact", "rule", "static", "while"):
+            defines = statement.declares is not None
+            yield Occurrence(self.names.get(name, "name"), name, start, end, "", defines)
+            return
+        if named and statement.kind in ("alert", "parameter"):
+            yield Occurrence(statement.kind, name, start, end, "", True)
+            return
+        if after is not None and after.key == ":" and statement.kind != "prefix":
+            if not self.called:
+                yield Occurrence("label", name, start, end, self.scope, True)
+            elif statement.kind in ("event", "fluent", "fact") and len(self.called) == 1:
+                yield Occurrence("attribute", name, start, end, self._declared(), self.called[0] is not None)
+            elif self.called[-1] in self.names:
+                yield Occurrence("attribute", name, start, end, self.called[-1] or "")
+            return
+        if before is not None and before.key == ":" and statement.kind in ("event", "fluent", "fact") and self.called:
+            yield Occurrence("type", name, start, end)
+            return
+        calls = after is not None and after.key == "(" and after.start == end
+        if calls and name in self.names:
+            yield Occurrence(self.names[name], name, start, end)
+        elif calls and (name in FUNCTIONS or name in BUILT_IN or name in AGGREGATES):
+            yield Occurrence("function", name, start, end)
+        elif token.key and not calls:
+            yield Occurrence("keyword", token.key, start, end)
+        elif calls:
+            yield Occurrence("name", name, start, end)
+        elif name in self.names and not any(self.called) and (before is None or before.key not in _VALUE):
+            yield Occurrence(self.names[name], name, start, end)
