@@ -37,6 +37,7 @@ from cep.app.terminal import (
 )
 from cep.backtest.command import backtest
 from cep.core.errors import CepError, CepErrors
+from cep.diff.command import diff
 from cep.editor.command import lsp
 from cep.server.command import serve
 from cep.testing.command import test
@@ -258,7 +259,7 @@ def plan(options: PlanOptions) -> None:
     say(explained(engine.plan, engine.chained, answers=engine.answers, written=None if lars is None else lars.rules))
 
 
-for command in (infer, check, fmt, convert, plan, run, test, backtest, explain, serve, lsp, completion):
+for command in (infer, check, fmt, convert, plan, run, test, backtest, diff, explain, serve, lsp, completion):
     shown = "Print a program of another dialect in our own language." if command is convert else None
     app.command(cls=Sectioned if command not in (check, convert, fmt, plan) else WithoutRecords, short_help=shown)(
         command

@@ -260,10 +260,10 @@ def test_a_reader_that_has_gone_is_no_error() -> None:
 def test_help_fits_a_terminal_and_its_examples_work() -> None:
     groups = {"demo": [[each] for each in ("blizzard", "fire", "heat", "jetstream", "runways", "traffic")]}
     groups["knowledge"] = [[each] for each in ("explain", "query", "stats", "verify")]
-    own = ("infer", "check", "fmt", "convert", "plan", "run", "test", "backtest", "explain", "serve", "lsp", "completion")
+    own = ("infer", "check", "fmt", "convert", "plan", "run", "test", "backtest", "diff", "explain", "serve", "lsp")
     commands = [
         [],
-        *([each] for each in own),
+        *([each] for each in (*own, "completion")),
         *([name, *more] for name, each in groups.items() for more in [[], *each]),
     ]
     for command in commands:

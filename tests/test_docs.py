@@ -72,6 +72,7 @@ PAGES = (
     DOCS / "lars.md",
     DOCS / "testing.md",
     DOCS / "backtest.md",
+    DOCS / "diff.md",
 )
 ALL_PAGES = (
     README,

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-import typer
 from typer import Argument, Option
 
 from cep.app import completions
@@ -25,18 +24,10 @@ from cep.app.opening import ProgramSource
 from cep.app.terminal import announce_compiling, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Sequence
 
-    from polars import DataFrame
-
-    from cep.engine import Engine
     from cep.explain.question import EventQuestion
-    from cep.explain.revisions import InputRevisions
-    from connectors.batch import Batch
     from connectors.why.text import Explainer
-
-ALWAYS = 2**62
-"""A time that is longer than any input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +155,7 @@ def explain(options: ExplainOptions) -> int:
     was made of. The exit status is 1 where no such event was derived; with --not, where it was.
     """
     from cep.app.durations import duration, revise_duration
+    from cep.app.explained_run import ALWAYS, StoredRecords, is_corrected, knowing
     from cep.app.knowledge_updates import is_stream
     from cep.engine import Engine
     from cep.explain.question import interval, read_question
@@ -193,15 +185,16 @@ def explain(options: ExplainOptions) -> int:
     announce_compiling()
     revise = None if options.records.revise is None else revise_duration(options.records.revise)
     first = None
-    if revise is not None or any(schema.key is not None for schema in engine.inputs.values()):
-        running = replace(options.evaluation.engine, revise=revise, explain=True)
-        first = Engine(program, running)
-    explainer = _run(engine, first, options, None if asked is None else asked.event)
-    if source.known is not None:
-        from knowledge.provenance import Provenance
-        from knowledge.report import prefixes
-
-        explainer = replace(explainer, facts=Provenance(source.known, prefixes(knowledge_options.files)))
+    if revise is not None or is_corrected(engine):
+        first = Engine(program, replace(options.evaluation.engine, revise=revise, explain=True))
+    records = StoredRecords(
+        inputs=options.records.inputs,
+        format=options.records.input_format,
+        as_they_stand=revise is not None,
+        updates=knowledge_options.updates,
+    )
+    explainer = records.explained(engine, first, None if asked is None else asked.event)
+    explainer = knowing(explainer, source.known, knowledge_options.files)
     if question.absent is None:
         return _why(explainer, asked, options)
     if asked is None:
@@ -281,57 +274,3 @@ def _say_json(answer: Any) -> None:
     import json
 
     say(json.dumps(answer, ensure_ascii=False, indent=2))
-
-
-def _run(engine: Engine, first: Engine | None, options: ExplainOptions, asked: str | None) -> Explainer:
-    """Run the program over files to their end. `first`: where input is corrected, an engine that revises, which takes
-    it before; `asked`: the event whose changes are told, None: all."""
-    from contextlib import closing
-
-    from cep.app.knowledge_updates import knowledge_updates
-    from cep.app.pipeline import Interrupt, flow
-    from cep.core.time import END_OF_TIME
-    from cep.explain.revisions import InputRevisions
-    from cep.runtime.run_stats import RunStats
-    from connectors.dead_letters import DeadLetters
-    from connectors.files import read, replay
-    from connectors.inputs import inputs as find
-    from connectors.revised import changes_of, with_changes
-    from connectors.time_format import form
-    from connectors.times import ISO
-    from connectors.why.origins import Origins
-    from connectors.why.text import Explainer
-
-    records, origins, interrupt = options.records, Origins(), Interrupt()
-    schemas = engine.inputs if first is None else with_changes(engine.inputs)
-    reading = replay if records.revise is None else read
-    batches: Iterator[Batch] = origins.noted(reading(records.inputs, schemas, format=records.input_format))
-    revisions = None
-    if first is not None:
-        revisions = InputRevisions(first, asked)
-        batches = _pieces(revisions, changes_of(batches))
-
-    def take(_: Batch | None, tables: Mapping[str, DataFrame]) -> None:
-        if revisions is not None:
-            revisions.take(tables)
-
-    with closing(DeadLetters(None)) as dead_letters, interrupt.listening():
-        found = find(records.inputs, engine.inputs, records.input_format)
-        times = interrupt.next(form(found, engine.inputs) for _ in range(1))
-        updates = knowledge_updates(first or engine, options.knowledge.updates, None)
-        flow(first or engine, batches, RunStats(), take, dead_letters, interrupt, updates=updates)
-        if revisions is not None:
-            engine.advance_only()  # they are all there
-            engine.receive(revisions.corrected())
-            for _ in knowledge_updates(engine, options.knowledge.updates, None).bring(engine, END_OF_TIME, interrupt):
-                pass
-    if interrupt.signal:
-        raise typer.Exit(128 + interrupt.signal)
-    return Explainer(engine, None, origins, times or origins.times or ISO, revisions=revisions)
-
-
-def _pieces(revisions: InputRevisions, batches: Iterator[Batch]) -> Iterator[Batch]:
-    """Batches in which what changes something earlier stands alone."""
-    for batch in batches:
-        for tables in revisions.pieces(batch.tables):
-            yield replace(batch, tables=tables, dead=[])

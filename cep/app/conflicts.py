@@ -21,6 +21,7 @@ from connectors.table_names import is_table, table_name
 
 READ: Mapping[str, str] = {
     "rules": "the program",
+    "programs": "a program",
     "paths": "a test file",
     "inputs": "an input",
     "file": "the records",

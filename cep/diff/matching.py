@@ -54,11 +54,11 @@ class ComparedEvent:
 
     def compare(self, old: Counter[Row], new: Counter[Row]) -> list[Difference]:
         """Return the differences between two bags of rows, by end, start and values."""
-        both = old.keys() & new.keys() if self._alike else ()
+        both = old.keys() & new.keys() if self.alike else ()
         same = {row: min(old[row], new[row]) for row in both}
         gone = sorted_rows(old - Counter(same))
         appeared = sorted_rows(new - Counter(same))
-        if not self._alike:
+        if not self.alike:
             gone, appeared = self._unequal(gone, appeared)
         pairs = self._pairs(gone, appeared)
         matched_old, matched_new = {place for place, _ in pairs}, {place for _, place in pairs}
@@ -70,7 +70,7 @@ class ComparedEvent:
         return sorted(found, key=lambda each: (row_key(each.row), KINDS.index(each.kind)))
 
     @property
-    def _alike(self) -> bool:
+    def alike(self) -> bool:
         """Return True if rows of both have the same columns."""
         return self.old is None or self.new is None or names_of(self.old) == names_of(self.new)
 

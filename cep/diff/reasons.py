@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +10,10 @@ from cep.core.schema import Schema
 from cep.core.time import END_OF_TIME
 from cep.diff.matching import Difference, names_of
 from cep.diff.rows import FIRST, Row
-from cep.events import Value
-from cep.explain.occurrences import Memory
+from cep.explain.absence import DEEPEST
+from cep.explain.derivation import derivation
+from cep.explain.judging import Judge
+from cep.explain.occurrences import Memory, Occurrence
 from cep.explain.question import BEGINNING, END, EventQuestion
 from connectors.why.lines import refusals, tree
 from connectors.why.text import Explainer
@@ -43,22 +44,23 @@ class Reasons:
 
         Of what moved, the new program says why it derives the new occurrence, the old one why it did not.
         """
-        name = difference.event
-        if difference.new is None:
-            assert difference.old is not None, "a difference has a row at least"
-            values = self._values(self.old, name, difference.old)
-            return Reason(why(self.old, name, difference.old), absent(self.new, name, difference.old, values))
-        values = self._values(self.new, name, difference.new)
-        return Reason(absent(self.old, name, difference.new, values), why(self.new, name, difference.new))
-
-    @staticmethod
-    def _values(explainer: Explainer, name: str, row: Row) -> dict[str, Value]:
-        schema = explainer.engine.plan.schemas[name]
-        return dict(zip(names_of(schema), row[FIRST:]))
+        name, row = difference.event, difference.row
+        deriving, other = (self.old, self.new) if difference.new is None else (self.new, self.old)
+        found = occurrence_of(deriving, name, row)
+        told = None if found is None else deriving.why(found)
+        back = () if found is None else _reach(deriving, found)
+        refused = absent(other, row, deriving.engine.outputs[name], back)
+        return Reason(told, refused) if difference.new is None else Reason(refused, told)
 
 
 def why(explainer: Explainer, name: str, row: Row) -> Explained | None:
     """Return the tree of a derived row; None: there is no such row."""
+    found = occurrence_of(explainer, name, row)
+    return None if found is None else explainer.why(found)
+
+
+def occurrence_of(explainer: Explainer, name: str, row: Row) -> Occurrence | None:
+    """Return the occurrence that a derived row is; None: there is no such row."""
     schema = explainer.engine.plan.schemas[name]
     asked = EventQuestion(name, dict(enumerate(row[FIRST : FIRST + len(schema.attributes)])))
     start = SINCE_EVER if row[0] is None else row[0]
@@ -66,24 +68,48 @@ def why(explainer: Explainer, name: str, row: Row) -> Explained | None:
     memory = Memory(explainer.engine)
     for one in asked.found(memory):
         if (one.start, one.end) == (start, end) and not memory.is_input(one):
-            return explainer.why(one)
+            return one
     return None
 
 
-def absent(explainer: Explainer, name: str, row: Row, values: Mapping[str, Value]) -> Explained | None:
-    """Return why a program did not derive a row of another one with these values, at the time of the row; None: it
-    does not derive such an event.
+def _reach(explainer: Explainer, one: Occurrence) -> tuple[int, ...]:
+    """Return how long before its end the constituents of an occurrence ended, for those of each depth."""
+    nodes, reach = [derivation(Memory(explainer.engine), Judge(explainer.engine), one, depth=DEEPEST + 1)], []
+    while nodes:
+        nodes = [part for node in nodes for link in (node, *node.chain) for part in (*link.parts, *link.chain)]
+        if nodes:
+            reach.append(max(max(0, one.end - part.occurrence.end) for part in nodes))
+    return tuple(reach)
 
-    It may say that the occurrence `exists`: then it is there with other times.
+
+def absent(explainer: Explainer, row: Row, schema: Schema, back: tuple[int, ...] = ()) -> Explained | None:
+    """Return why a program did not derive a row of another one, which has this schema there; None: it does not derive
+    such an event.
+
+    `back`: how long before its end the constituents of the row ended, for each depth. An attempt of older ones may
+    come nearer and say little, so it is told only where all that came since is not enough for any attempt. The answer
+    may say that the occurrence `exists`: it is there with other times.
     """
-    schema = explainer.engine.outputs.get(name)
-    if schema is None:
+    own = explainer.engine.outputs.get(schema.name)
+    if own is None:
         return None
-    time = time_within(row, schema)
-    places = {each: place for place, each in enumerate(names_of(schema))}
-    fixed = {places[each]: value for each, value in values.items() if each in places and value is not None}
+    time = time_within(row, own)
+    places = {each: place for place, each in enumerate(names_of(own))}
+    values = zip(names_of(schema), row[FIRST:])
+    fixed = {places[each]: value for each, value in values if each in places and value is not None}
     since, until = (BEGINNING, END) if time is None else (time, time)
-    return explainer.why_not(EventQuestion(name, fixed, since, until))
+    asked = EventQuestion(own.name, fixed, since, until)
+    if back and own.fluent is None:
+        answer = explainer.why_not(asked, back)
+        kinds = [_told(each) for each in answer.get("rules", ())]
+        if answer["exists"] or ("whole" not in kinds and set(kinds) - {"apart", "missing"}):
+            return answer
+    return explainer.why_not(asked)
+
+
+def _told(refusal: Explained) -> str:
+    """Return the kind of what a rule lacks; `because`: something that another rule did not derive, for a reason."""
+    return "because" if "because" in refusal else str(refusal["failure"]["kind"])
 
 
 def time_within(row: Row, schema: Schema) -> int | None:

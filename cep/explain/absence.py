@@ -47,9 +47,13 @@ class Absence:
     answers: tuple[AnswerRefusal, ...] = ()
 
 
-def absence(memory: Memory, judge: Judge, wanted: EventQuestion, back: int | None = None) -> Absence:
-    """Why there is no such event at the time asked for. `back`: how long before occurrences count (microseconds); by
-    default a day, or the longest duration that the rule names."""
+Back = int | tuple[int, ...] | None
+"""How long before the time asked for occurrences count (microseconds), of several numbers each for those that are so
+deep; None: a day, or the longest duration that the rule names."""
+
+
+def absence(memory: Memory, judge: Judge, wanted: EventQuestion, back: Back = None) -> Absence:
+    """Why there is no such event at the time asked for."""
     found = tuple(wanted.found(memory))
     until = wanted.until
     if found:
@@ -69,7 +73,7 @@ def absence(memory: Memory, judge: Judge, wanted: EventQuestion, back: int | Non
 
 
 class _Refusing:
-    def __init__(self, memory: Memory, judge: Judge, until: int, back: int | None) -> None:
+    def __init__(self, memory: Memory, judge: Judge, until: int, back: Back) -> None:
         self.memory = memory
         self.judge = judge
         self.until = until
@@ -81,7 +85,7 @@ class _Refusing:
         return [self.refusal(rule, wanted, path) for rule in rules]
 
     def refusal(self, rule: Rule, wanted: EventQuestion, path: tuple[str, ...]) -> Refusal:
-        since = self.since(rule, wanted)
+        since = self.since(rule, wanted, len(path) - 1)
         bound = unified(rule, wanted.fixed, self.memory.engine)
         if bound is None:
             nothing = Attempt({}, 0, 0)
@@ -140,12 +144,14 @@ class _Refusing:
         known = all(name in attempt.bound for name in expression_variables(argument))
         return self.judge.value(argument, attempt.bound) if known else None
 
-    def since(self, rule: Rule, wanted: EventQuestion) -> int:
+    def since(self, rule: Rule, wanted: EventQuestion, depth: int) -> int:
         if wanted.since == BEGINNING:
             return BEGINNING
+        if isinstance(self.back, tuple) and 0 <= depth < len(self.back):
+            return wanted.since - self.back[depth]
         lengths = [part.within or 0 for part in patterns(rule.body)]
         lengths += [part.properties().duration or 0 for part in patterns(rule.body)]
-        return wanted.since - (max(DAY, *lengths) if self.back is None else self.back)
+        return wanted.since - (self.back if isinstance(self.back, int) else max(DAY, *lengths))
 
 
 def _twice(pattern: Pattern) -> tuple[tuple[int, int], ...]:

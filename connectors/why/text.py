@@ -20,7 +20,7 @@ from cep.core.identity import identity
 from cep.core.literals import say_duration, write_duration
 from cep.engine import Engine
 from cep.events import Value
-from cep.explain.absence import Absence, absence
+from cep.explain.absence import Absence, Back, absence
 from cep.explain.derivation import DEEPEST, MOST, derivation
 from cep.explain.judging import BoundValues, Fact, Judge, Judged, SupportingTriples, TypedValue
 from cep.explain.matching import Failure
@@ -82,7 +82,7 @@ class Explainer:
         changes = revised.of_event(self, answer["id"])
         return answer | {"changes": changes} if changes else answer
 
-    def why_not(self, wanted: EventQuestion, back: int | None = None) -> dict[str, Any]:
+    def why_not(self, wanted: EventQuestion, back: Back = None) -> dict[str, Any]:
         """Why there is no such event, for each rule; or that there is."""
         judge = Judge(self.engine, self.facts, check_limit=self.check_limit)
         return self.absence(absence(Memory(self.engine), judge, wanted, back))

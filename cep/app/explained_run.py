@@ -1,0 +1,123 @@
+"""A program run over files with its memory kept, so that what it derived, and what it did not, can be explained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import typer
+from polars import DataFrame
+
+from cep.app.knowledge_updates import knowledge_updates
+from cep.app.pipeline import Interrupt, Take, flow
+from cep.core.schema import Schema
+from cep.core.time import END_OF_TIME
+from cep.engine import Engine
+from cep.explain.revisions import InputRevisions
+from cep.runtime.run_stats import RunStats
+from connectors.batch import Batch
+from connectors.dead_letters import DeadLetters
+from connectors.files import read, replay
+from connectors.inputs import inputs as find
+from connectors.revised import changes_of, with_changes
+from connectors.time_format import form
+from connectors.times import ISO
+from connectors.why.origins import Origins
+from connectors.why.text import Explainer
+
+if TYPE_CHECKING:
+    from knowledge.graph import Knowledge
+
+ALWAYS = 2**62
+"""A time that is longer than any input."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRecords:
+    """The files that a program is run over. `as_they_stand`: they are not sorted by time before; `updates`: files of
+    changes of the knowledge."""
+
+    inputs: Sequence[str]
+    format: str | None
+    as_they_stand: bool = False
+    updates: Sequence[str] = ()
+
+    def batches(self, schemas: Mapping[str, Schema], changes: bool) -> Iterator[Batch]:
+        """Return the records of the files. `changes`: they may withdraw and correct others."""
+        schemas = with_changes(schemas) if changes else schemas
+        found: Iterator[Batch] = (read if self.as_they_stand else replay)(self.inputs, schemas, format=self.format)
+        return found
+
+    def times(self, schemas: Mapping[str, Schema], interrupt: Interrupt) -> str | None:
+        """Return the form of the times of records; None: no file says it."""
+        found = find(self.inputs, schemas, self.format)
+        return interrupt.next(form(found, schemas) for _ in range(1))
+
+    def run(self, engine: Engine, take: Take) -> RunStats:
+        """Run an engine over the records to their end; what it derives goes to `take`."""
+        batches, interrupt, stats = self.batches(engine.inputs, engine.revises), Interrupt(), RunStats()
+        if engine.revises:
+            batches = changes_of(batches)
+        with closing(DeadLetters(None)) as dead_letters, interrupt.listening():
+            updates = knowledge_updates(engine, self.updates, None)
+            flow(engine, batches, stats, take, dead_letters, interrupt, updates=updates)
+        _stop(interrupt)
+        return stats
+
+    def explained(self, engine: Engine, first: Engine | None, asked: str | None = None) -> Explainer:
+        """Run an engine that remembers over the records to their end.
+
+        `first`: where input is corrected, an engine that revises, which takes it before; `asked`: the event whose
+        changes are told, None: all.
+        """
+        origins, interrupt = Origins(), Interrupt()
+        batches = origins.noted(self.batches(engine.inputs, first is not None))
+        revisions = None
+        if first is not None:
+            revisions = InputRevisions(first, asked)
+            batches = _pieces(revisions, changes_of(batches))
+
+        def take(_: Batch | None, tables: Mapping[str, DataFrame]) -> None:
+            if revisions is not None:
+                revisions.take(tables)
+
+        with closing(DeadLetters(None)) as dead_letters, interrupt.listening():
+            times = self.times(engine.inputs, interrupt)
+            updates = knowledge_updates(first or engine, self.updates, None)
+            flow(first or engine, batches, RunStats(), take, dead_letters, interrupt, updates=updates)
+            if revisions is not None:
+                engine.advance_only()  # they are all there
+                engine.receive(revisions.corrected())
+                for _ in knowledge_updates(engine, self.updates, None).bring(engine, END_OF_TIME, interrupt):
+                    pass
+        _stop(interrupt)
+        return Explainer(engine, None, origins, times or origins.times or ISO, revisions=revisions)
+
+
+def knowing(explainer: Explainer, known: Knowledge | None, files: Sequence[str]) -> Explainer:
+    """Return the explainer with what the answers of graph patterns rest on."""
+    if known is None:
+        return explainer
+    from knowledge.provenance import Provenance
+    from knowledge.report import prefixes
+
+    return replace(explainer, facts=Provenance(known, prefixes(files)))
+
+
+def is_corrected(engine: Engine) -> bool:
+    """Return True if later records may replace earlier ones."""
+    return any(schema.key is not None for schema in engine.inputs.values())
+
+
+def _stop(interrupt: Interrupt) -> None:
+    if interrupt.signal:
+        raise typer.Exit(128 + interrupt.signal)
+
+
+def _pieces(revisions: InputRevisions, batches: Iterator[Batch]) -> Iterator[Batch]:
+    """Batches in which what changes something earlier stands alone."""
+    for batch in batches:
+        for tables in revisions.pieces(batch.tables):
+            yield replace(batch, tables=tables, dead=[])

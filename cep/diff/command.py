@@ -1,0 +1,227 @@
+"""The command `cep diff`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from typer import Argument, Option
+
+from cep.app import completions
+from cep.app.cli_help import INPUT, OUTPUT, RULES
+from cep.app.cli_options import (
+    ChangingKnowledgeOptions,
+    DialectOptions,
+    EvaluationOptions,
+    InputFormat,
+    Inputs,
+    ParameterOptions,
+)
+from cep.app.command_line import takes
+from cep.app.durations import duration, refuse, refuse_longer_lateness, revise_duration
+from cep.app.terminal import announce_compiling, say
+from cep.core.errors import reason_of
+
+if TYPE_CHECKING:
+    from cep.diff.comparison import Comparison
+    from cep.diff.programs import Compared
+
+FOUND = 1
+"""The exit status where more differs than is allowed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SidedParameterOptions(ParameterOptions):
+    """Values of the parameters of rules, of both programs and of one of them."""
+
+    old_param: Annotated[
+        tuple[str, ...], Option(metavar="NAME=VALUE", help="Set a parameter of the old program alone. Repeatable.")
+    ] = ()
+    new_param: Annotated[
+        tuple[str, ...], Option(metavar="NAME=VALUE", help="Set a parameter of the new program alone. Repeatable.")
+    ] = ()
+
+    @property
+    def sides(self) -> tuple[dict[str, object], dict[str, object]]:
+        """The values of the old and of the new program. CepError: they cannot be read."""
+        both = self.values
+        old, new = (ParameterOptions(param=each).values for each in (self.old_param, self.new_param))
+        return {**both, **old}, {**both, **new}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordOptions:
+    """The records that both programs are run over."""
+
+    PANEL: ClassVar = INPUT
+
+    inputs: Inputs = ()
+    format: InputFormat = None
+    lateness: Annotated[
+        str | None,
+        Option(metavar="DURATION", help="Take records as they stand, so much out of order; what comes later is left."),
+    ] = None
+    revise: Annotated[
+        str | None,
+        Option(
+            metavar="DURATION",
+            help="As `cep run` has it: what comes late, is corrected or withdrawn within it is put right.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """How differences are told."""
+
+    PANEL: ClassVar = OUTPUT
+
+    key: Annotated[
+        tuple[str, ...],
+        Option(
+            metavar="ATTRIBUTE",
+            help="What makes two events the same one at another time. Default: the key of an alert on the event, else "
+            "all its strings and IRIs. Repeatable.",
+        ),
+    ] = ()
+    allow: Annotated[
+        str | None,
+        Option(
+            metavar="LIMITS",
+            help="Exit with 1 if there are more: `gone 0, appeared 10`, or of one event `warming gone 0`.",
+        ),
+    ] = None
+    show: Annotated[int, Option(metavar="N", min=0, help="How many differences of each kind are printed.")] = 3
+    output: Annotated[
+        str | None, Option(metavar="FILE", help="Write all differences with their reasons there, JSON Lines.")
+    ] = None
+    markdown: Annotated[bool, Option("--markdown", help="Print Markdown, for a pull request.")] = False
+    json: Annotated[bool, Option("--json", help="Print JSON.")] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffOptions:
+    """The options of `cep diff`."""
+
+    programs: Annotated[
+        tuple[str, ...],
+        Argument(
+            metavar="OLD NEW",
+            help="Two programs: files, or versions in Git, `git:main:rules.cep`; several files of one with commas "
+            "between them. One alone is compared with itself under other parameters.",
+            autocompletion=completions.rule_files,
+        ),
+    ]
+    records: RecordOptions
+    report: ReportOptions
+    dialect: DialectOptions
+    parameters: SidedParameterOptions
+    evaluation: EvaluationOptions
+    knowledge: ChangingKnowledgeOptions
+
+    PANEL: ClassVar = RULES
+
+    def check(self) -> None:
+        """CepError: options do not go together."""
+        report = self.report
+        if report.json and report.markdown:
+            raise refuse("--json and --markdown", "one of them")
+        refuse_longer_lateness(self.records.lateness, self.records.revise)
+        if not self.records.inputs:
+            for option, value in (
+                ("--allow", report.allow),
+                ("--output", report.output),
+                ("--key", report.key),
+                ("--lateness", self.records.lateness),
+                ("--revise", self.records.revise),
+                ("--knowledge-updates", self.knowledge.updates),
+            ):
+                if value:
+                    raise refuse(f"{option} is for --input", "name the records: `--input history.parquet`")
+        if report.output is not None and Path(report.output).suffix not in (".jsonl", ".ndjson"):
+            raise refuse(f"--output {report.output}: differences are written as JSON Lines", "`--output diff.jsonl`")
+
+
+@takes(DiffOptions)
+def diff(options: DiffOptions) -> int:
+    """Compare two programs: rules, and what they derive.
+
+    \b
+      cep diff old.cep new.cep
+      cep diff git:main:rules.cep rules.cep --input history.parquet
+      cep diff rules.cep --new-param Hot=8 --input reading=history.csv
+      cep diff git:main:rules.cep rules.cep -i history.parquet \\
+          --allow 'gone 0, appeared 10' --markdown
+
+    It says which rules changed in meaning and what they reach; with --input also which events appeared, are gone or
+    moved, and why. The exit status is 1 where more differs than --allow says.
+    """
+    from cep.diff.allowed import exceeded, read_limits
+    from cep.diff.meaning import program_diff
+    from cep.diff.programs import read_programs
+    from cep.diff.report import as_json, lines, markdown
+
+    options.check()
+    old, new = read_programs(
+        options.programs, options.parameters.sides, options.dialect, options.evaluation, options.knowledge
+    )
+    changes = program_diff(old.program, new.program)
+    comparison, found = None, []
+    if options.records.inputs:
+        outputs = dict.fromkeys(rule.event for each in (new, old) for rule in each.program.rules.rules)
+        limits = [] if options.report.allow is None else read_limits(options.report.allow, list(outputs))
+        announce_compiling()
+        comparison = _compared(old, new, options)
+        found = exceeded(limits, comparison.counts)
+        if options.report.output is not None:
+            _write(comparison, options.report.output)
+    told = changes, comparison, options.report.show, found
+    if options.report.json:
+        say(as_json(*told))
+    else:
+        say("\n".join((markdown if options.report.markdown else lines)(*told)).rstrip("\n"))
+    return FOUND if found else 0
+
+
+def _compared(old: Compared, new: Compared, options: DiffOptions) -> Comparison:
+    """Run both programs over the records. CepError: these cannot be read twice, or a program cannot be run."""
+    from cep.app.explained_run import StoredRecords
+    from cep.app.knowledge_updates import is_stream
+    from cep.diff.comparison import Comparison
+    from cep.runtime.fluent_records import inputs_of
+    from connectors.inputs import inputs as find
+
+    records = options.records
+    for each in (old, new):
+        for one in find(records.inputs, inputs_of(each.program.plan), records.format):
+            if one.size is None:
+                raise refuse(f"--input {one.path}: a history is files", "save what comes live, then name the files")
+    for name in options.knowledge.updates:
+        if is_stream(name) and not Path(name).is_file():
+            raise refuse(f"--knowledge-updates {name}: `cep diff` reads changes from files")
+    running = replace(
+        options.evaluation.engine,
+        lateness=duration(records.lateness or "0", "--lateness"),
+        revise=None if records.revise is None else revise_duration(records.revise),
+    )
+    stored = StoredRecords(
+        inputs=records.inputs,
+        format=records.format,
+        as_they_stand=records.lateness is not None or records.revise is not None,
+        updates=options.knowledge.updates,
+    )
+    return Comparison(old, new, stored, running, options.knowledge.files, options.report.key)
+
+
+def _write(comparison: Comparison, path: str) -> None:
+    import json
+
+    from cep.diff.report import difference_json
+
+    try:
+        with Path(path).open("w", encoding="utf-8") as file:
+            for each in comparison.differences:
+                file.write(json.dumps(difference_json(comparison, each), ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise refuse(f"--output {path}: {reason_of(error)}") from None

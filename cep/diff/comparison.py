@@ -1,0 +1,115 @@
+"""Two programs run over the same records: what each derived, the differences, and their reasons."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from polars import DataFrame
+
+from cep.app.durations import refuse
+from cep.app.explained_run import ALWAYS, StoredRecords, is_corrected, knowing
+from cep.core.suggest import did_you_mean
+from cep.diff.matching import KINDS, ComparedEvent, Difference, Kind, compared_event, names_of
+from cep.diff.programs import Compared
+from cep.diff.reasons import Reasons
+from cep.diff.rows import DerivedRows, Row
+from cep.engine import Engine
+from cep.runtime.options import EngineOptions
+from cep.runtime.run_stats import RunStats
+from connectors.batch import Batch
+from connectors.why.text import Explainer
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedRun:
+    """What a program derived from the records: rows by event, and counts of records."""
+
+    rows: Mapping[str, Counter[Row]]
+    stats: RunStats
+
+
+class Comparison:
+    """The runs of two programs over the same records, and how they differ.
+
+    `options`: those of both engines; `asked`: the attributes of the key. CepError: a program cannot be run, or no event
+    has an attribute that was asked for.
+    """
+
+    def __init__(
+        self,
+        old: Compared,
+        new: Compared,
+        records: StoredRecords,
+        options: EngineOptions,
+        knowledge: Sequence[str] = (),
+        asked: Sequence[str] = (),
+    ) -> None:
+        self.old, self.new = old, new
+        self.records, self.options, self._knowledge = records, options, knowledge
+        outputs = [Engine(each.program, options).outputs for each in (old, new)]
+        alerts = old.program.alerts, new.program.alerts
+        self.events: dict[str, ComparedEvent] = {
+            name: compared_event(name, outputs[0].get(name), outputs[1].get(name), *alerts, asked)
+            for name in dict.fromkeys((*outputs[1], *outputs[0]))
+        }
+        known = {name: None for own in outputs for schema in own.values() for name in names_of(schema)}
+        for name in asked:
+            if name not in known:
+                hint = did_you_mean(name, list(known)) or f"they have {', '.join(f'`{each}`' for each in known)}"
+                raise refuse(f"--key: no event that is derived has an attribute `{name}`", hint)
+        self.runs = self._run(old), self._run(new)
+
+    @cached_property
+    def differences(self) -> list[Difference]:
+        """All differences, event by event, in the order of time."""
+        none: Counter[Row] = Counter()
+        rows = [run.rows for run in self.runs]
+        return [
+            each
+            for name, event in self.events.items()
+            for each in event.compare(rows[0].get(name, none), rows[1].get(name, none))
+        ]
+
+    @cached_property
+    def counts(self) -> dict[str, Counter[Kind]]:
+        """The numbers of differences of each kind, by event; an event without one has zeros."""
+        found: dict[str, Counter[Kind]] = {name: Counter() for name in self.events}
+        for each in self.differences:
+            found[each.event][each.kind] += 1
+        return found
+
+    def first(self, number: int) -> list[Difference]:
+        """Return the first differences of each kind of each event, in the order of kinds."""
+        found: dict[tuple[str, Kind], list[Difference]] = {(n, kind): [] for n in self.events for kind in KINDS}
+        for each in self.differences:
+            own = found[each.event, each.kind]
+            if len(own) < number:
+                own.append(each)
+        return [each for own in found.values() for each in own]
+
+    @cached_property
+    def reasons(self) -> Reasons:
+        """What explains the differences: both programs run again, with their memory kept."""
+        return Reasons(self._explainer(self.old), self._explainer(self.new))
+
+    def _run(self, compared: Compared) -> DerivedRun:
+        engine, found = Engine(compared.program, self.options), DerivedRows()
+        engine.refuse_boundless(None, None)
+
+        def take(_: Batch | None, tables: Mapping[str, DataFrame]) -> None:
+            found.add(tables)
+
+        stats = self.records.run(engine, take)
+        found.hold(engine.held_now())
+        return DerivedRun({name: rows for name, rows in found.rows().items() if name in engine.outputs}, stats)
+
+    def _explainer(self, compared: Compared) -> Explainer:
+        remembering = replace(self.options, remember=ALWAYS, corrected=True, revise=None)
+        engine, first = Engine(compared.program, remembering), None
+        if self.options.revise is not None or is_corrected(engine):
+            first = Engine(compared.program, replace(self.options, explain=True))
+        explainer = self.records.explained(engine, first)
+        return knowing(explainer, compared.source.known, self._knowledge)

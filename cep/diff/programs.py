@@ -1,0 +1,84 @@
+"""The two programs of a comparison: files, versions of files in Git, or one program with other parameters."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cep.app.cli_options import DialectOptions, EvaluationOptions, KnowledgeOptions
+from cep.app.durations import refuse
+from cep.app.opening import ProgramSource
+from cep.app.terminal import facts_of, knowledge_of, text_of
+from cep.compile import CompiledProgram, CompileOptions, policy_choice
+from cep.language.files import joined
+
+GIT = "git:"
+_EXAMPLE = "`git:main:rules.cep`"
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A program of a comparison, compiled with its alerts. `name`: as it was named."""
+
+    name: str
+    source: ProgramSource
+    program: CompiledProgram
+
+
+def read_programs(
+    names: Sequence[str],
+    params: tuple[Mapping[str, object], Mapping[str, object]],
+    dialect: DialectOptions,
+    evaluation: EvaluationOptions,
+    knowledge: KnowledgeOptions,
+) -> tuple[Compared, Compared]:
+    """Read and compile two programs; one name stands for both. CepError: one of them cannot be read, or is wrong.
+
+    `params`: the values of parameters of the old and the new one.
+    """
+    if len(names) > 2:
+        hint = "several files of one program stand together: `old/a.cep,old/b.lars new/a.cep,new/b.lars`"
+        raise refuse(f"{len(names)} programs cannot be compared", hint)
+    if len(names) == 1 and params[0] == params[1]:
+        raise refuse("there is only one program", "a second one, or other parameters for it: `--new-param Hot=8`")
+    policy_choice(evaluation.policy, "--policy")
+    known = knowledge_of(knowledge.files, knowledge.reasoning)
+    found = []
+    for name, values in zip((names[0], names[-1]), params):
+        text, called, files = joined(read_files(name))
+        compiling = CompileOptions(policy=evaluation.policy, files=files, params=values, distinct=evaluation.distinct)
+        models, limit = dialect.answer_sets
+        compiling = replace(compiling, dialect=dialect.dialect, tick=dialect.ticks, models=models, solve_limit=limit)
+        source = ProgramSource(called, text, replace(compiling, first=dialect.first))
+        source = source.knowing(facts_of(knowledge.facts, text, called, source.options), known)
+        found.append(Compared(name, source, source.compiled(alerts=True)))
+    return found[0], found[1]
+
+
+def read_files(name: str) -> list[tuple[str, str]]:
+    """Return the files of a program with their texts: a path, `git:REF:path`, or several with commas between them.
+    CepError: one cannot be read."""
+    paths = [name] if not name.startswith(GIT) and Path(name).exists() else name.split(",")
+    return [(path, _of_git(path) if path.startswith(GIT) else text_of(Path(path))) for path in paths]
+
+
+def _of_git(name: str) -> str:
+    """Return the text of a file in Git. The path is that from the top of the repository, or begins with `./`."""
+    ref, colon, path = name.removeprefix(GIT).partition(":")
+    if not colon or not ref or not path or ref.startswith("-"):
+        raise refuse(f"`{name}` is not a version of a file", f"a revision, then a path: {_EXAMPLE}")
+    try:
+        shown = subprocess.run(["git", "show", f"{ref}:{path}"], capture_output=True, check=False)
+    except OSError as error:
+        raise refuse(f"{name}: git cannot be run: {error.strerror}", "install Git, or name a file") from None
+    if shown.returncode:
+        told = shown.stderr.decode(errors="replace").strip().splitlines()
+        reason = told[0].removeprefix("fatal: ") if told else f"git ended with {shown.returncode}"
+        hint = "the path begins at the top of the repository; from the current folder it is `./rules.cep`"
+        raise refuse(f"{name}: {reason}", hint)
+    try:
+        return shown.stdout.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise refuse(f"{name}: this is not UTF-8 text", "save the rules as UTF-8") from None

@@ -1,0 +1,262 @@
+"""A comparison as text for a terminal of 80 columns, as Markdown for a pull request, and as JSON."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from cep.core.fluents import author_name
+from cep.diff.comparison import Comparison
+from cep.diff.matching import KINDS, Difference, names_of
+from cep.diff.meaning import Place, ProgramDiff, RuleChange
+from cep.diff.reasons import Explained, Reason, reason_lines
+from cep.diff.rows import FIRST, Row
+from cep.runtime.run_stats import RunStats, count
+from connectors.times import time_text
+from connectors.why.text import Explainer
+
+WIDTH = 80
+LINES = 16
+"""How many lines of what one program says of a difference are printed."""
+SAME = "the programs mean the same"
+
+
+def lines(diff: ProgramDiff, comparison: Comparison | None, shown: int, exceeded: Sequence[str]) -> Iterator[str]:
+    """Yield the report, line by line. `shown`: how many differences of each kind of each event."""
+    yield from _program_lines(diff)
+    if comparison is None:
+        return
+    yield ""
+    yield from _counts(comparison)
+    for each in comparison.first(shown):
+        yield ""
+        yield from _difference(comparison, each)
+    if exceeded:
+        yield ""
+    yield from (f"not allowed: {text}" for text in exceeded)
+
+
+# --- programs ---
+
+
+def _program_lines(diff: ProgramDiff) -> Iterator[str]:
+    for name, old, new in diff.parameters:
+        yield f"parameter {name}: {_value(old)} -> {_value(new)}"
+    if not diff:
+        yield SAME
+    for rule in diff.rules:
+        yield f"{rule.change} {rule.of}: {_places(rule)}"
+        yield from _texts(rule)
+    for each in diff.declarations:
+        yield from textwrap.wrap(
+            f"{each.change} declaration of {each.of}: {each.told}", WIDTH, subsequent_indent="    "
+        )
+    if diff.reached:
+        yield "and what they reach:"
+    for reached in diff.reached:
+        yield f"  {reached.of}: {_place(reached.place)}"
+
+
+def _value(text: str | None) -> str:
+    return "none" if text is None else text
+
+
+def _place(place: Place) -> str:
+    return f"{place.file}:{place.line}"
+
+
+def _places(rule: RuleChange) -> str:
+    places = list(dict.fromkeys(_place(each) for each in (rule.old, rule.new) if each is not None))
+    return " -> ".join(places)
+
+
+def _texts(rule: RuleChange) -> Iterator[str]:
+    """Yield the text of a rule that changed, or both texts where they differ."""
+    if rule.old is not None and rule.new is not None and rule.old.text == rule.new.text:
+        yield from _wrapped("    ", rule.new.text)
+        return
+    for sign, place in (("  - ", rule.old), ("  + ", rule.new)):
+        if place is not None:
+            yield from _wrapped(sign, place.text)
+
+
+def _wrapped(sign: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=sign, subsequent_indent="        ", break_long_words=False, break_on_hyphens=False
+    )
+
+
+# --- what they derive ---
+
+
+def _counts(comparison: Comparison) -> Iterator[str]:
+    stats = [run.stats for run in comparison.runs]
+    told = list(dict.fromkeys(_records(each) for each in stats))
+    yield f"history   {told[0]}" if len(told) == 1 else f"history   old: {told[0]}; new: {told[1]}"
+    rows = [
+        [_shown(comparison, name), *(f"{own[kind]:,}" for kind in KINDS)] for name, own in comparison.counts.items()
+    ]
+    if not comparison.differences:
+        yield "          both derive the same events"
+        return
+    table = [["", *KINDS], *rows]
+    widths = [max(len(row[place]) for row in table) for place in range(len(table[0]))]
+    for first, *numbers in table:
+        yield f"{first:{widths[0]}}  " + "  ".join(f"{each:>{width}}" for each, width in zip(numbers, widths[1:]))
+
+
+def _shown(comparison: Comparison, name: str) -> str:
+    event = comparison.events[name]
+    schema = event.old if event.new is None else event.new
+    return name if schema is None or schema.fluent is None else author_name(schema.fluent.name)
+
+
+def _records(stats: RunStats) -> str:
+    return f"{count(stats.records, 'record')}, {count(stats.dead.total(), 'dead letter')}"
+
+
+def _difference(comparison: Comparison, difference: Difference) -> Iterator[str]:
+    reasons = comparison.reasons
+    reason = reasons.of(difference)
+    sides = [(reasons.old, difference.old), (reasons.new, difference.new)]
+    alike = comparison.events[difference.event].alike
+    words = ("moved: was ", "       is  ") if difference.kind == "moved" else (f"{difference.kind}: ",) * 2
+    for (explainer, row), word in zip(sides, words):
+        if row is not None:
+            yield from _wrapped(word, row_text(explainer, difference.event, row, not alike))
+    yield from _side("old", reason.old, reason.new, difference, alike)
+    yield from _side("new", reason.new, reason.old, difference, alike)
+
+
+def _side(
+    name: str, explained: Explained | None, other: Explained | None, difference: Difference, alike: bool
+) -> Iterator[str]:
+    own = reason_lines(explained, difference.event, WIDTH - 2)
+    if explained is None:
+        yield f"  {name}: {own[0]}"
+        return
+    if "exists" in explained:
+        told = _there(explained, other, alike) if explained["exists"] else "why not"
+        own = own[1:]
+    else:
+        told = "why"
+        own = own[next(number for number, line in enumerate(own) if line.startswith("  @")) + 1 :]
+    yield f"  {name}: {told}"
+    yield from (f"  {line}" for line in own[:LINES])
+    if len(own) > LINES:
+        yield f"    {len(own) - LINES} more lines: `--json` has all"
+
+
+def _there(explained: Explained, other: Explained | None, alike: bool) -> str:
+    """Say how an occurrence is there that is not the one of the `other` program."""
+    if not alike:
+        return "it is there, with other attributes"
+    times = () if other is None else (other.get("start"), other.get("end"), other.get("bounds"))
+    if any((each["start"], each["end"], each.get("bounds")) == times for each in explained["found"]):
+        return "it is there, but not so often"
+    return "it is there, with other times"
+
+
+def row_text(explainer: Explainer, name: str, row: Row, named: bool = False) -> str:
+    """Return an occurrence as a rule writes it, with its time. `named`: with the names of its attributes."""
+    schema = explainer.engine.plan.schemas[name]
+    text = explainer.event_text(name, dict(enumerate(row[FIRST : FIRST + len(schema.attributes)])))
+    if named and schema.fluent is None:
+        values = zip(schema.attributes, row[FIRST:])
+        told = [f"{each.name}: {explainer.value_text((value, each.type))}" for each, value in values]
+        text = f"{name}({', '.join(told)})"
+    start, end = (None if each is None else time_text(each, explainer.times) for each in row[:2])
+    if schema.fluent is None:
+        return f"{text} at {end}" if start == end else f"{text} from {start} to {end}"
+    if end is None:
+        return f"{text} {'always' if start is None else f'from {start} on'}"
+    return f"{text} over {row[-1][0]}{'...' if start is None else start}, {end}{row[-1][1]}"
+
+
+# --- Markdown ---
+
+
+def markdown(diff: ProgramDiff, comparison: Comparison | None, shown: int, exceeded: Sequence[str]) -> Iterator[str]:
+    """Yield the report as Markdown."""
+    yield from (f"**Not allowed:** {text}\n" for text in exceeded)
+    if comparison is not None:
+        yield "| event | appeared | gone | moved |"
+        yield "|---|---:|---:|---:|"
+        for name, counts in comparison.counts.items():
+            yield f"| `{_shown(comparison, name)}` | {' | '.join(f'{counts[kind]:,}' for kind in KINDS)} |"
+        stats = list(dict.fromkeys(_records(run.stats) for run in comparison.runs))
+        yield f"\nOver {' (old) and '.join(stats)}{' (new)' if len(stats) > 1 else ''}.\n"
+    yield from _folded("What changed in the rules", list(_program_lines(diff)))
+    first = [] if comparison is None else comparison.first(shown)
+    if comparison is not None and first:
+        own = [line for each in first for line in (*_difference(comparison, each), "")]
+        yield from _folded(f"The first {shown} of each kind, with reasons", own[:-1])
+
+
+def _folded(title: str, own: Sequence[str]) -> Iterator[str]:
+    fence = "```"
+    while any(fence in line for line in own):
+        fence += "`"
+    yield f"<details><summary>{title}</summary>\n\n{fence}text"
+    yield from own
+    yield f"{fence}\n\n</details>\n"
+
+
+# --- JSON ---
+
+
+def as_json(diff: ProgramDiff, comparison: Comparison | None, shown: int, exceeded: Sequence[str]) -> str:
+    """Return the whole report as JSON, with the first differences of each kind."""
+    told: dict[str, Any] = {
+        "same": not diff,
+        "parameters": {name: {"old": old, "new": new} for name, old, new in diff.parameters},
+        "rules": [
+            {"change": each.change, "of": each.of, "old": _json_place(each.old), "new": _json_place(each.new)}
+            for each in diff.rules
+        ],
+        "declarations": [{"change": each.change, "of": each.of, "told": each.told} for each in diff.declarations],
+        "reached": [{"of": each.of, **_json_place(each.place)} for each in diff.reached],
+    }
+    if comparison is not None:
+        runs = {"old": comparison.runs[0].stats, "new": comparison.runs[1].stats}
+        told["records"] = {name: stats.records for name, stats in runs.items()}
+        told["dead"] = {name: stats.dead.total() for name, stats in runs.items()}
+        told["counts"] = {
+            _shown(comparison, name): {kind: own[kind] for kind in KINDS} for name, own in comparison.counts.items()
+        }
+        told["differences"] = [difference_json(comparison, each) for each in comparison.first(shown)]
+        told["not_allowed"] = list(exceeded)
+    return json.dumps(told, ensure_ascii=False, indent=2)
+
+
+def _json_place(place: Place | None) -> Any:
+    return None if place is None else {"file": place.file, "line": place.line, "text": place.text}
+
+
+def difference_json(comparison: Comparison, difference: Difference) -> dict[str, Any]:
+    """Return a difference with its reasons, as JSON has them."""
+    reasons = comparison.reasons
+    reason: Reason = reasons.of(difference)
+    rows = [
+        None if row is None else row_json(explainer, difference.event, row)
+        for explainer, row in ((reasons.old, difference.old), (reasons.new, difference.new))
+    ]
+    return {
+        "event": _shown(comparison, difference.event),
+        "kind": difference.kind,
+        "old": rows[0],
+        "new": rows[1],
+        "reasons": {"old": reason.old, "new": reason.new},
+    }
+
+
+def row_json(explainer: Explainer, name: str, row: Row) -> dict[str, Any]:
+    """Return an occurrence with the names of its attributes."""
+    schema = explainer.engine.plan.schemas[name]
+    start, end = (None if each is None else explainer.time(each) for each in row[:2])
+    types = [each.type for each in schema.attributes]
+    values = zip(names_of(schema), zip(row[FIRST:], types))
+    found = {"start": start, "end": end, **{each: explainer.json_value(typed) for each, typed in values}}
+    return found if schema.fluent is None else found | {"bounds": row[-1]}
