@@ -34,13 +34,14 @@ def _inside(kind: Any, step: str) -> Any:
     if kind is None:
         return None
     if step == EACH or place(step) is not None:
-        return kind.value_type if _is_list(kind) else None
+        return kind.value_type if is_list(kind) else None
     if not pa.types.is_struct(kind) or kind.get_field_index(step) < 0:
         return None
     return kind.field(step).type
 
 
-def _is_list(kind: Any) -> bool:
+def is_list(kind: Any) -> bool:
+    """Return True if a column of the type holds lists."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
@@ -52,7 +53,7 @@ def leaves(schema: pa.Schema, name: str) -> list[Path]:
         steps, kind = waiting.pop(0)
         if pa.types.is_struct(kind):
             waiting += [((*steps, kind.field(i).name), kind.field(i).type) for i in range(kind.num_fields)]
-        elif _is_list(kind) and EACH not in steps:
+        elif is_list(kind) and EACH not in steps:
             waiting.append(((*steps, EACH), kind.value_type))
         else:
             found.append(steps)
@@ -84,7 +85,7 @@ def flattened(
         columns = {name: _taken(column, pa.array(rows)) for name, column in columns.items()}
         for source, steps in nested.items():
             if EACH in steps:
-                columns[source] = _taken(_inner(elements, steps[steps.index(EACH) + 1 :]), index)
+                columns[source] = _taken(inner(elements, steps[steps.index(EACH) + 1 :]), index)
     return pa.RecordBatch.from_pydict(columns), rows
 
 
@@ -97,10 +98,11 @@ def _taken(column: pa.Array, index: pa.Array) -> pa.Array:
 
 def reached(batch: pa.RecordBatch, steps: Path) -> pa.Array:
     """What stands at the end of a path through structs and elements of lists."""
-    return _inner(batch.column(steps[0]), steps[1:])
+    return inner(batch.column(steps[0]), steps[1:])
 
 
-def _inner(column: pa.Array, steps: Path) -> pa.Array:
+def inner(column: pa.Array, steps: Path) -> pa.Array:
+    """What stands at the end of a path within the values of a column."""
     for step in steps:
         if (at := place(step)) is None:
             column = pc.struct_field(column, [step])

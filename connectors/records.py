@@ -43,6 +43,8 @@ _CP1252 = re.compile(rb"[\x80-\x9f]")
 """Letters of Windows where ISO 8859-1 has control characters."""
 _CLOCK = re.compile("%[HIMSf]")
 NO_EVENT = "the record is no event of the program: it passes no WHEN"
+_NAME = r'\s*"?[^\W\d][^,;\t"{}\[\]]*"?\s*'
+_HEADER = re.compile(rf"\ufeff?{_NAME}([,;\t]){_NAME}(?:\1{_NAME})*")
 _ONE_A_LINE = "a file of JSON Lines holds one object a line, as `jq -c '.[]'` makes of a list"
 _DTYPES: Mapping[str, str] = {
     "int": "Int64",
@@ -309,12 +311,20 @@ def parse(line: bytes) -> Any:
     try:
         return decoder.decode(text)
     except json.JSONDecodeError as error:
-        hint = f"; {_ONE_A_LINE}" if text[0] == "[" or text == "{" else ""
+        hint = f"; {_ONE_A_LINE}" if text[0] == "[" or text == "{" else table_hint(text)
         raise Unreadable("json", f"bad JSON at character {error.pos + 1}: {error.msg.lower()}{hint}") from None
     except RecursionError:
         raise Unreadable("json", "bad JSON: nested too deeply") from None
     except ValueError:
         raise Unreadable("json", "bad JSON: a number of more than 4300 digits") from None
+
+
+def table_hint(line: str) -> str:
+    """The remedy for a line that looks like the header of a table where JSON is read; empty for any other line."""
+    found = _HEADER.fullmatch(line)
+    if found is None:
+        return ""
+    return f"; this looks like the header of a table: `--format {'tsv' if found[1] == chr(9) else 'csv'}`"
 
 
 def decode(raw: bytes, table: bool = False) -> str:

@@ -31,7 +31,6 @@ REFUSED: dict[Pair, str] = {
     pair("changes", "serve"): "either `changes`, when fluents begin and end",
     pair("explain", "Spark"): "--explain is not for Spark",
     pair("workers", "Spark"): "--workers is for one machine",
-    pair("by key", "Spark"): "--lateness-by is not for Spark",
     pair("workers", "serve"): "workers: what is remembered for explanations is in one process",
     pair("workers", "before"): "workers: the state of another program is taken over in one process",
     frozenset(("workers", "explain", "revise")): "workers: these rules",
@@ -60,7 +59,6 @@ NAMED = {
 COMMANDS = {
     pair("explain", "Spark"): ("--on", "spark", "--explain"),
     pair("workers", "Spark"): ("--on", "spark", "--workers", "2"),
-    pair("by key", "Spark"): ("--on", "spark", "--lateness-by", "k"),
 }
 """Options that are refused before there is a program."""
 

@@ -152,6 +152,19 @@ def test_events_in_one_table_are_told_apart(tmp_path: Path) -> None:
     assert result.stdout == text, result.stderr
 
 
+@pytest.mark.parametrize("nothing", ["-", "NA", "null", "n/a", "None"])
+def test_texts_that_stand_for_nothing_tell_no_events_apart(nothing: str) -> None:
+    """They are no values of the others' columns, nor of the field that says which event a record is."""
+    text = printed("d.csv", MIXED.replace(",,", f",{nothing},").replace(",\n", f",{nothing}\n"))
+    assert text == printed("e.csv", MIXED).replace("e.csv", "d.csv")
+    table = pl.read_csv(io.StringIO(MIXED)).with_columns(pl.all().cast(pl.String).fill_null(nothing))
+    text = printed("d.jsonl", table.write_ndjson())
+    assert "path" not in text.split("\n\n")[0] and text.count("WHEN") == 2
+    odd = "".join(f"2024-05-01T09:00:{n:02d}Z,{nothing},,,,\n" for n in range(2))
+    many = MIXED + "".join(f"2024-05-01T08:01:{n:02d}Z,login,ann,true,,\n" for n in range(60))
+    assert printed("f.csv", many + odd[: len(odd) // 2]).count("WHEN") == 2
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -186,6 +199,33 @@ def test_few_numbers_in_a_list_are_read_by_their_places() -> None:
     assert lines_read("d.jsonl", text) == 2
     text = printed("e.jsonl", json.dumps({"time": 1714550400, "list": [{"v": 1, "p": [1, 2, 3, 4]}]}) + "\n")
     assert '`FROM "list[].p[0]"` is its first element' in " ".join(text.replace("%", "").split())
+
+
+def test_few_numbers_in_a_list_of_parquet_are_read_by_their_places() -> None:
+    at = [[8.5, 47.3], [8.5], None]
+    rows = {
+        "time": [1714550400 + n for n in range(3)],
+        "at": at,
+        "axes": pl.Series([[1, 2, 3]] * 3, dtype=pl.Array(pl.Int64, 3)),
+        "place": [{"kind": "p", "coordinates": each} for each in at],
+        "many": [[1, 2, 3, 4], None, []],
+    }
+    pl.DataFrame(rows).write_parquet("d.parquet")
+    text = cep("infer", "d.parquet").stdout
+    for source, type in (
+        ("at[0]", "float?"),
+        ("at[1]", "float?"),
+        ("axes[2]", "int"),
+        ("place.coordinates[1]", "float?"),
+    ):
+        assert f'{type} FROM "{source}"' in text
+    assert '`FROM "many[]"` makes an event of each element' in " ".join(text.replace("%", "").split())
+    assert lines_read("d.parquet", text) == 3
+    features = [[{"n": 1, "at": [1.0, 2.0]}, {"n": 2, "at": [3.0, 4.0]}]] * 2
+    pl.DataFrame({"time": [1714550400, 1714550401], "features": features}).write_parquet("e.parquet")
+    text = cep("infer", "e.parquet").stdout
+    assert 'at_0: float FROM "features[].at[0]"' in text
+    assert lines_read("e.parquet", text) == 2, "those of one record are one instant"
 
 
 def test_a_log_of_zeek_is_known_by_its_first_lines() -> None:

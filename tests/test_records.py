@@ -122,6 +122,23 @@ def test_an_unreadable_record_says_why(code: str, text: str, reason: str) -> Non
     assert [(record.code, record.reason, record.line) for record in dead] == [(code, caught.value.reason, 1)]
 
 
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("time,sensor,value", "; this looks like the header of a table: `--format csv`"),
+        ('"Datum";"Zeit";"Temp. (C)"', "; this looks like the header of a table: `--format csv`"),
+        ("ts\tid\tv", "; this looks like the header of a table: `--format tsv`"),
+        ("2024-05-01,a,3", ""),
+        ("value", ""),
+        ("true, {1}", ""),
+    ],
+)
+def test_a_table_that_is_read_as_json_is_told(text: str, remedy: str) -> None:
+    with pytest.raises(Unreadable) as caught:
+        line(text)
+    assert caught.value.reason.partition(";")[2] == remedy.removeprefix(";")
+
+
 def test_an_undeclared_event_comes_by_its_own_names() -> None:
     for values in ('"arg2": null, "arg1": 1, "x": 2', '"args": [1, null], "x": 2'):
         text = f'{{"type": "a", "time": 4, {values}}}'

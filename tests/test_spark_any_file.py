@@ -178,9 +178,7 @@ class Story:
             assert changed.full, "else nothing keeps it from its files"
             done = None
         changed.left = None
-        for known in (stage_task._engines, ways_task._known, tasks._known):
-            known.clear()
-        gc.collect()  # files that are still open
+        forget()
         return done
 
     def killed(self, changed: Files, *more: str) -> bool:
@@ -188,6 +186,13 @@ class Story:
         done = self.ended(changed, *more)
         assert done is None or done.exit_code == 0, done.stderr
         return done is None
+
+
+def forget() -> None:
+    """What a process knew is gone with it."""
+    for known in (stage_task._engines, ways_task._known, tasks._known):
+        known.clear()
+    gc.collect()  # files that are still open
 
 
 @pytest.fixture

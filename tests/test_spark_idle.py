@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,13 +50,21 @@ def run_until(there: Callable[[], bool], wanted: Job) -> None:
         finish_batches(Path(wanted.output))  # as the command does
 
 
-def test_time_goes_on_while_nothing_comes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", [None, "room"])
+def test_time_goes_on_while_nothing_comes(by: str | None, tmp_path: Path) -> None:
+    """`by`: the attribute by whose own latest time lateness is judged."""
     days = tmp_path / "days"
     days.mkdir()
     first = [reading("a", 1000), reading("b", 1000.2), reading("c", 1000.4), reading("a", 1000.7)]
     second = [reading("b", 5000), reading("c", 5000.1)]
-    options = {"lateness": 300_000, "dead_letters": str(tmp_path / "dead"), "every": 200_000, "idle": 400_000}
+    options: dict[str, Any] = {
+        "lateness": 300_000,
+        "dead_letters": str(tmp_path / "dead"),
+        "every": 200_000,
+        "idle": 400_000,
+    }
     wanted = job(PROGRAM, [str(days)], tmp_path, closing=False, **options)
+    wanted = replace(wanted, program=replace(wanted.program, lateness_by=by))
 
     def rested(number: int) -> bool:
         return sum(event.type == "rest" for event in derived(wanted)) == number

@@ -31,6 +31,7 @@ from cep.spark.driver.session import PACKAGES, connector_artifact, has_kafka_con
 from cep.spark.source import kafka_connector
 from cep.spark.source.control_messages import IdleWatermark
 from cep.spark.source.data_source import alive
+from cep.spark.spark_files import next_watermark
 from connectors.addresses import address
 from connectors.kafka import Topic
 from tests import spark_runs
@@ -199,7 +200,7 @@ def test_a_busy_topic_is_no_silence(tmp_path: Path) -> None:
         (tmp_path / f"offsets/{batch}").write_text(f'v1\n{{}}\n{{"readings":{{"0":{offset}}}}}\n{{"files":0,"end":0}}')
 
     planned(0, 5)
-    hush = IdleWatermark(5 * SECOND, 0, tmp_path, lambda: now[0])
+    hush = IdleWatermark(5 * SECOND, 0, tmp_path, lambda: next_watermark(tmp_path), lambda: now[0])
     hush.reset()
     now[0] = 6.0
     planned(1, 9)

@@ -45,6 +45,8 @@ class BatchWatcher:
 def run_on_spark(options: RunOptions) -> int:
     """Run the query to its end; the exit status. CepError: it cannot start, or it failed."""
     options = _of_folders(options)
+    if options.source.lateness_by is not None:
+        options = replace(options, source=options.source.as_they_stand)
     options.checked()  # before anything is loaded, which takes a second
     try:
         from cep.app.spark_mirror import mirrored

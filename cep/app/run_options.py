@@ -300,9 +300,6 @@ class RunOptions:
         """The inputs and the checkpoint. CepError: an option is missing, or Spark cannot do what it asks for."""
         if self.sink.explain:
             raise refuse("--explain is not for Spark", "run it in one process, without `--on spark`")
-        if self.source.lateness_by is not None:
-            hint = "`--lateness` of all records together; or run it in one process, or with `--workers`"
-            raise refuse("--lateness-by is not for Spark, whose watermark follows the latest record", hint)
         self._revisable()
         if self.output_mode in (ALL, NEW):
             hint = "`--output-mode changes`, or `intervals`, which say the same of all ticks"

@@ -95,6 +95,7 @@ class JobRequest:
             raise refuse(f"{options.name} has no rules, so it derives nothing", hint)
         buckets = _buckets(options, checkpoint, settings)
         program = ShippedProgram.of(engine, source.text, source.name, shipped, buckets)
+        _judgeable(program)
         session.needs_java()
         if options.spark.packages and session.submitted():
             raise refuse("--packages: Java runs already", "name them to spark-submit, which has started it")
@@ -182,6 +183,9 @@ class JobInputs:
 def planned(request: JobRequest, reads: JobInputs) -> Job:
     """The query, before its checkpoint is opened. CepError: an option is wrong."""
     options = request.options
+    if request.mirror is not None and request.mirror.apart and request.program.lateness_by is not None:
+        hint = "a folder as --checkpoint, which all workers share; or `--lateness` of all records together"
+        raise refuse("--lateness-by: the keys of records go through a folder, and workers share none", hint)
 
     def lasting(text: str | None, option: str) -> int | None:
         return None if text is None else duration(text, option)
@@ -294,6 +298,7 @@ def _checkpoint_info(request: JobRequest, query: Job, times: str) -> checkpoints
         final=request.options.sink.final,
         keys={event: list(schema.key) for event, schema in engine.inputs.items() if schema.key is not None},
         params=engine.written.parameters.used_values(),
+        lateness_by=request.options.source.lateness_by,
     )
 
 
@@ -374,7 +379,7 @@ def _earlier(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path)
     """The program of a checkpoint, with the facts and the knowledge of another one. CepError: its own were others."""
     files = now.options.compiling.files if was.text == now.text else ()
     compiling = replace(now.options.compiling, policy=was.policy, files=files, params=was.params)
-    running = replace(now.options.running, revise=was.revise, final=was.final)
+    running = replace(now.options.running, revise=was.revise, final=was.final, lateness_by=was.lateness_by)
     options = replace(now.options, compiling=compiling, running=running)
     with suppress(CepError):
         engine = Engine(compiled(was.text, now.name, options.unpacked), running)
@@ -386,6 +391,19 @@ def _earlier(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path)
         hint="go on as it was begun, with `--once`; then with what is to be now",
         code="checkpoint",
     )
+
+
+def _judgeable(program: ShippedProgram) -> None:
+    """CepError: lateness cannot be judged by keys, as it is to be."""
+    if program.lateness_by is None:
+        return
+    program.clocks(0)
+    hint = "`--lateness` of all records together; or run it in one process, or with `--workers`"
+    if program.records:
+        named = " and ".join(f"`{each}`" for each in program.records)
+        raise refuse(f"--lateness-by: what ends an interval of {named} is not late on Spark", hint)
+    if program.beginning:
+        raise refuse("--lateness-by: a cycle through NOT or AGGREGATE begins with a record that may be late", hint)
 
 
 def _stretch(options: RunOptions, schemas: Mapping[str, Schema]) -> tuple[int | None, int | None]:
@@ -401,7 +419,13 @@ def _engine(options: RunOptions, source: ProgramSource) -> tuple[ProgramOptions,
     pickled = None if source.known is None else pickle.dumps(source.known)
     program = source.compiled()
     until = _stretch(options, inputs_of(program.plan))[1]
-    running = replace(options.evaluation.engine, until=until, revise=options.revised, final=options.sink.final)
+    running = replace(
+        options.evaluation.engine,
+        until=until,
+        revise=options.revised,
+        final=options.sink.final,
+        lateness_by=options.source.lateness_by,
+    )
     engine = Engine(program, replace(running, changes=options.output_mode == CHANGES))
     engine.refuse_endless("what goes from batch to batch on Spark")
     if options.spark.migrate and engine.beginning:

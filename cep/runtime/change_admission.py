@@ -119,7 +119,7 @@ def _changes(parts: EngineParts, schema: Schema, frame: pl.DataFrame, withdraws:
     if ARRIVAL not in frame.columns:
         frame = frame.with_columns(pl.int_range(position, position + frame.height, eager=True).alias(ARRIVAL))
     parts_ = []
-    for mask, kind in ((~withdraws, schema), (withdraws, _named_by_key(schema))):
+    for mask, kind in ((~withdraws, schema), (withdraws, named_by_key(schema))):
         if not mask.any() and len(mask):
             continue
         places = np.flatnonzero(mask)
@@ -133,7 +133,7 @@ def _changes(parts: EngineParts, schema: Schema, frame: pl.DataFrame, withdraws:
     return Pushed(table[:, order], withdraws[own[order]], own[order])
 
 
-def _named_by_key(schema: Schema) -> Schema:
+def named_by_key(schema: Schema) -> Schema:
     """What a record that withdraws one has to have: of an event with a KEY no more than that."""
     if schema.key_places is None:
         return schema

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from cep.spark import handover
 from cep.spark.awake import keep_awake
 from cep.spark.disk import FILES, HANDED, OUTGOING, holder
+from cep.spark.key_lateness import KeyRule
 from cep.spark.micro_batch import MicroBatches
 from cep.spark.mirror import OUTPUT, Mirror, spark_address
 from cep.spark.program import ShippedProgram
@@ -76,6 +77,15 @@ class Job:
         return self.mirror is not None and self.mirror.apart
 
     @property
+    def rule(self) -> KeyRule | None:
+        """How lateness is judged by keys; None: it is not."""
+        if self.program.lateness_by is None:
+            return None
+        running, behind = self.program.options.running, self.lateness or 0
+        own = behind - (running.revise or 0) if running.final else behind
+        return KeyRule(self.program.bare(), own, behind, self.program.window or 0)
+
+    @property
     def dead(self) -> str | None:
         """The prefix of the paths of files of dead letters."""
         return None if self.dead_letters is None else os.path.join(self.dead_letters, self.mark)
@@ -114,7 +124,7 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     stream = records.withWatermark("time", f"{late} milliseconds")
     own, states = job.generation.spark(folder), job.generation.states(folder)
     begin(states, job.mark)
-    notes = BatchNotes(states)
+    notes = BatchNotes(states, job.generation.clocks(folder))
     batches = MicroBatches(spark, _work(job, states, handed), own, notes, job.mirror)
     writer = stream.writeStream.foreachBatch(batches)
     writer = writer.option("checkpointLocation", f"file://{own}")  # whatever the cluster's own file system is
@@ -146,4 +156,4 @@ def _work(job: Job, states: Path, handed: str | None) -> QueryWork:
     places = job.checkpoint, holder(folder), passing, generation.spark(folder).name, generation.first
     address = None if job.mirror is None else spark_address(job.mirror.places[OUTPUT])
     sink = FileSinkOptions(job.output, job.format, schemas, merged, job.keep, *places, job.times, meanings, address)
-    return QueryWork(stages, ways, sink, handed)
+    return QueryWork(stages, ways, sink, handed, job.rule)

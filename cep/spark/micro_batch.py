@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock, Thread
 from time import monotonic
@@ -16,12 +17,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cep.core.errors import CepError
+from cep.core.time import BEGINNING
 from cep.runtime.report import Report
 from cep.spark import handover
 from cep.spark.claims import Claims
 from cep.spark.driver.reports import tell
 from cep.spark.handed_blocks import HandedBlock, HandedBlocks, of_rows
-from cep.spark.shuffle_blocks import REPORT, WORLD
+from cep.spark.key_lateness import KeyRule, KeyVerdict
+from cep.spark.shuffle_blocks import REPORT, TIMES, WORLD
 from cep.spark.shuffled_batch import Place, ShuffledBatch
 from cep.spark.sink.file_sink import FileWriter, TaskFiles
 from cep.spark.slots import Slots, drained
@@ -112,7 +115,11 @@ class MicroBatches:
         self.load()
         done = self._shuffled(stream, batch) if self.work.handed is None else self._handed(stream, batch)
         note = self.notes.after(batch - 1).after(done.versions, done.calls, done.reports)
-        self.notes.write(batch, note)
+        clocks = None
+        if isinstance(done, MicroBatch) and done.judged is not None:
+            note = replace(note, watermark=done.watermark, reached=max(done.watermark, done.judged.reached))
+            clocks = done.judged.clocks
+        self.notes.write(batch, note, clocks)
         self.writer.commit(done.files, batch)
         self._tell(batch, done.reports)
         if self.work.handed is not None:
@@ -122,7 +129,8 @@ class MicroBatches:
     def _handed(self, stream: DataFrame, batch: int) -> MicroBatch:
         """One whose tasks hand on files."""
         rows = of_rows(row[0] for row in stream.select("blocks").collect())
-        done = MicroBatch(self, batch, planned_at(self.spark, batch), rows)
+        planned = max(planned_at(self.spark, batch), self.notes.after(batch - 1).reached)
+        done = MicroBatch(self, batch, planned, rows)
         done.run()
         return done
 
@@ -151,17 +159,30 @@ class MicroBatches:
 
 
 class MicroBatch:
-    """One micro-batch: what came for each stage, and what its jobs have made so far."""
+    """One micro-batch: what came for each stage, and what its jobs have made so far. `judged`: what of it is late by
+    its keys; None: lateness is not judged by them."""
 
     def __init__(self, query: MicroBatches, batch: int, watermark: int, rows: HandedBlocks) -> None:
-        self._query, self._batch, self._watermark = query, batch, watermark
+        self._query, self._batch, self.watermark = query, batch, watermark
         self._before = query.notes.after(batch - 1)
         self._waiting: dict[int, list[HandedBlocks]] = {}
         self.versions: dict[str, int] = {}
         self.calls: dict[str, int | None] = {}
         self.reports: list[str] = []
         self.files: list[TaskFiles] = []
+        self.judged: KeyVerdict | None = None
         self._take(rows)
+        if query.work.rule is not None:
+            self._judge(query.work.rule)
+
+    def _judge(self, rule: KeyRule) -> None:
+        """Judge by their keys what is late, and tell the buckets to which something came."""
+        passed = self.watermark * 1000 - 1 if self.watermark > 0 else BEGINNING
+        clocks = self._query.notes.clocks(self._batch - 1)
+        self.judged = rule.judge(self._came(TIMES), clocks, passed)
+        for stage, blocks in self._waiting.items() if self.judged.until else ():
+            buckets = distinct(HandedBlocks.joined(blocks)) if stage > WORLD else ()
+            blocks.append(HandedBlocks.of(self.judged.block(stage, bucket) for bucket in buckets))
 
     def run(self) -> None:
         """Its jobs. CepError: see `run_task`; Spark's errors: a job has failed."""
@@ -190,7 +211,7 @@ class MicroBatch:
         came = self._came(stage)
         found: dict[int, Sequence[HandedBlock]] = {**came.by(came.buckets)}
         for bucket in range(count):
-            if self._before.calls.get(state_name(stage, bucket), self._watermark + 1) <= self._watermark:
+            if self._before.calls.get(state_name(stage, bucket), self.watermark + 1) <= self.watermark:
                 found.setdefault(bucket, ())
         versions = self._before.versions
         return {
@@ -213,7 +234,7 @@ class MicroBatch:
             steps[place[bucket]][bucket] = one
         sent = world.by(np.searchsorted(wanted, world.buckets) % count)
         tasks = [
-            TaskInput(number, self._batch, stage, self._watermark, steps[number], sent.get(number, ()), writes)
+            TaskInput(number, self._batch, stage, self.watermark, steps[number], sent.get(number, ()), writes)
             for number in range(count)
         ]
         for done in every(tasks, self._tasks):

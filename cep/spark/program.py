@@ -19,6 +19,7 @@ from cep.plan.partition import Stage, dealt_by_keys, owner, partition
 from cep.plan.staged import needed
 from cep.runtime.buckets import KeyCounter
 from cep.runtime.fluent_records import tables_of
+from cep.runtime.key_clocks import KeyClocks
 from cep.runtime.knowledge_source import KnowledgeSource
 from cep.runtime.options import EngineOptions
 from cep.runtime.prior_state import PriorState
@@ -59,7 +60,8 @@ class ShippedProgram:
     something may go on by itself, to the latest time in the input; `beginning`: those in which something begins
     with the first. `revises`: whether records may withdraw or replace others; `window`: how far behind the
     watermark what was derived may be withdrawn (microseconds), None: never; `known`: how far behind it changes of
-    the knowledge may come; `meanings`: what each event means, by which the `@id` of its rows is made."""
+    the knowledge may come; `meanings`: what each event means, by which the `@id` of its rows is made. `lateness_by`:
+    the attribute by whose values' own latest times lateness is judged, None: by that of all."""
 
     text: str
     name: str
@@ -79,6 +81,7 @@ class ShippedProgram:
     known: int = 0
     meanings: Mapping[str, str] = field(default_factory=dict)
     beginning: frozenset[int] = frozenset()
+    lateness_by: str | None = None
 
     @classmethod
     def of(cls, engine: Engine, text: str, name: str, options: ProgramOptions, buckets: int) -> ShippedProgram:
@@ -107,12 +110,18 @@ class ShippedProgram:
             (options.running.revise or 0) if engine.withdraws else 0,
             engine.meanings() if engine.withdraws else {},
             frozenset(s.number for s in stages if engine.beginning.intersection(needed(engine.plan, s))),
+            options.running.lateness_by,
         )
 
     def engine(self, stage: int, before: PriorState | None = None) -> Engine:
         """A new engine of a stage, whose time only `advance` moves; with the state `before` of another program."""
-        running = replace(self.options.running, lateness=None, stage=stage, before=before)
+        running = replace(self.options.running, lateness=None, lateness_by=None, stage=stage, before=before)
         return Engine(_compiled(self), running)
+
+    def clocks(self, lateness: int) -> KeyClocks:
+        """The clocks of the keys by which lateness is judged. CepError: see `KeyClocks`."""
+        assert self.lateness_by is not None, "lateness is judged by keys"
+        return KeyClocks(self.lateness_by, lateness, {name: self.inputs[name] for name in sorted(self.inputs)})
 
     def load(self) -> None:
         """Compile it, once, so that the first engine does not have to."""

@@ -28,6 +28,9 @@ DEAD = -3
 """The `stage` of a piece of a file of dead letters, of which `event` is the name and `place` the offset, where workers
 share no folder."""
 
+TIMES = -4
+"""The `stage` of the keys and ends of records on their way to the driver, where lateness is judged by keys."""
+
 TIME = -1
 """The `stage` of what only moves the watermark."""
 
@@ -42,6 +45,9 @@ LATEST = "#latest"
 
 FIRST = "#first"
 """The `event` of blocks that say when input begins."""
+
+LATE = "#late"
+"""The `event` of blocks that say which keys have late records."""
 
 FIRSTS = 1024
 """Of the input of a file so many times are told in which it may begin: those of late records are none."""
@@ -189,11 +195,13 @@ def _dealt(
     for bucket, dealt in enumerate(program.dealt(stage, tables, keys)):
         for event, table in dealt.items():
             if table.height:
-                yield _block(stage.number, bucket, event, place, source, table)
+                yield _block(stage.number, bucket, event, place, source, table, program.lateness_by is None)
 
 
-def _block(stage: int, bucket: int, event: str, place: int, source: str | None, table: pl.DataFrame) -> ShuffleBlock:
-    latest = table["end"].max() if "end" in table.columns else None
+def _block(
+    stage: int, bucket: int, event: str, place: int, source: str | None, table: pl.DataFrame, timed: bool = True
+) -> ShuffleBlock:
+    latest = table["end"].max() if timed and "end" in table.columns else None
     return ShuffleBlock(
         stage, bucket, event, place, source, pack(table, narrow=True), latest if isinstance(latest, int) else 0
     )

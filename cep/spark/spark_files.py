@@ -78,10 +78,14 @@ def last(log: Path) -> int:
 
 def moved(folder: Path) -> int | None:
     """The last micro-batch that has ended, if it has moved the watermark: what waits for that is yet to be stepped."""
+    done = last_ended(folder)
+    return None if done is None or watermark(folder, done) == planned_at(folder, done) else done
+
+
+def last_ended(folder: Path) -> int | None:
+    """The last micro-batch that has ended, if no other was begun."""
     done = last(folder / "commits")
-    if done < 0 or last(folder / "offsets") > done or watermark(folder, done) == planned_at(folder, done):
-        return None
-    return done
+    return None if done < 0 or last(folder / "offsets") > done else done
 
 
 def input_ended(folder: Path) -> bool:

@@ -25,11 +25,13 @@ from cep.runtime.report import Report
 from cep.runtime.run_stats import RevisionStats
 from cep.runtime.state_by_key import gather_groups
 from cep.spark.dead_letters import file_of, line_of, record_lines, stage_letters, write_dead_letters
+from cep.spark.key_lateness import LateKeys
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import (
     CHANGE,
     FIRST,
     FIRSTS,
+    LATE,
     LATEST,
     ShuffleBlock,
     Stretch,
@@ -284,24 +286,28 @@ class StageTask:
         return dead_letters if (self.stage.number, bucket) == (1, 0) else [], taken
 
     def split_late(
-        self, rows: Iterable[ShuffleBlock], bucket: int, stable: int
+        self, rows: Sequence[ShuffleBlock], bucket: int, stable: int
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter]]:
         """The tables of the blocks by event, without late rows, and the dead letters of these."""
         parts: dict[str, list[pl.DataFrame]] = {}
         dead: list[DeadLetter] = []
+        keys = LateKeys(self.program, rows)
         for row in sorted(rows, key=lambda row: (row.event, row.place, row.source or "")):
-            if not row.event:
-                continue  # a call
+            if row.event in ("", LATE):
+                continue  # a call, or of none
             table = unpack(row.rows)
             if row.event in self.stage.outside and row.event not in self.recorded:
-                late = table["end"].to_numpy() <= stable
+                ends, until = table["end"].to_numpy(), keys.until(row.event, table, stable)
+                late = ends <= until
                 if late.any():
                     if self.reports(row.event, bucket):
                         these = table.filter(late)
                         dead += [
-                            DeadLetter(row.source, line_of(order), self.late(stable + 1 - end), "late", text, row.event)
-                            for order, end, text in zip(
-                                these[ARRIVAL].to_list(), these["end"].to_list(), self.records(these, row.event)
+                            DeadLetter(row.source, line_of(order), self.late(by), "late", text, row.event)
+                            for order, by, text in zip(
+                                these[ARRIVAL].to_list(),
+                                (until + 1 - ends)[late].tolist(),
+                                self.records(these, row.event),
                             )
                         ]
                     table = table.filter(~late)
@@ -314,7 +320,7 @@ class StageTask:
 
     def late(self, by: int) -> str:
         """Why a row that is late by so many microseconds is refused."""
-        return late_reason(by, self.program.window is not None)
+        return late_reason(by, self.program.window is not None, self.program.lateness_by)
 
     def reports(self, event: str, bucket: int) -> bool:
         """Whether this bucket reports the rows of the event that are refused."""

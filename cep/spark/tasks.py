@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from cep.core import checksum
 from cep.spark.handed_blocks import HandedBlock, rows_of
 from cep.spark.handover import FEW
+from cep.spark.key_lateness import KeyRule
 from cep.spark.outbox import Outbox
 from cep.spark.shuffle_blocks import WORLD, ShuffleBlock, WorldRows
 from cep.spark.sink.file_sink import FileSinkOptions, FileWriter, TaskFiles
@@ -26,12 +27,14 @@ _known: dict[bytes, QueryWork] = {}
 @dataclass(frozen=True, slots=True)
 class QueryWork:
     """All that the tasks of a query need: its `stages`; the `ways` that are counted behind them, None: they are not;
-    where its `sink` is; and the folder of what tasks hand on (`handed`), None: they share none."""
+    where its `sink` is; the folder of what tasks hand on (`handed`), None: they share none; and the `rule` by which
+    lateness is judged by keys, None: it is not."""
 
     stages: Sequence[StageWork]
     ways: WaysWork | None
     sink: FileSinkOptions
     handed: str | None
+    rule: KeyRule | None = None
 
     def load(self) -> None:
         """Have this worker ready for the first task."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from cep.core.schema import RecordTest
 from connectors.infer.names import event_name
-from connectors.infer.types import allowed
+from connectors.infer.types import NOTHING, allowed
 from connectors.paths import path
 from connectors.values import FALSE_WORDS, TRUE_WORDS
 
@@ -24,8 +24,23 @@ def alternatives(records: Records) -> list[tuple[str, RecordTest, Records]]:
     """Events that records are, each with a name, its test and its records; nothing where they seem to be one event.
 
     A field says which where it has few values, and most of these have keys of their own; so do objects of which each
-    record has one.
+    record has one. A text that stands for a missing value is none; keys that have nothing else are left out.
     """
+    return [(name, test, _without_empty(some)) for name, test, some in _alternatives(records)]
+
+
+def _without_empty(records: Records) -> Records:
+    """The records without keys of which none has a value."""
+    there = {key for each in records for key in each if says(each[key])}
+    return [{key: value for key, value in each.items() if key in there} for each in records]
+
+
+def says(value: Any) -> bool:
+    """Return True if a value is there, and no text that stands for a missing one."""
+    return value is not None and not (type(value) is str and value.strip(" \t").lower() in NOTHING)
+
+
+def _alternatives(records: Records) -> list[tuple[str, RecordTest, Records]]:
     if len(records) < _LEAST:
         return []
     keys = [key for key in dict.fromkeys(key for each in records for key in each) if path(key) == (key,)]
@@ -47,7 +62,7 @@ def _groups(records: Records, key: str) -> dict[str, Records]:
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for each in records:
         value = each.get(key)
-        if type(value) is str and value:
+        if type(value) is str and says(value):
             if not value[0].isalpha() or value.lower() in _BOOLEANS:
                 return {}
             groups.setdefault(value, []).append(each)
@@ -61,9 +76,7 @@ def _groups(records: Records, key: str) -> dict[str, Records]:
 
 def _having_own(groups: Mapping[str, Records], field: str) -> int:
     """How many groups have a key in almost all of their records that no other group has."""
-    counts = {
-        name: Counter(key for each in some for key in each if each[key] is not None) for name, some in groups.items()
-    }
+    counts = {name: Counter(key for each in some for key in each if says(each[key])) for name, some in groups.items()}
     found = 0
     for name, some in groups.items():
         own = [key for key, count in counts[name].items() if count >= len(some) - allowed(len(some)) and key != field]

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from connectors.columnar import Reasons, flattened, leaves, reached
+from connectors.columnar import Reasons, flattened, inner, is_list, leaves, reached
 from connectors.infer.sample import RecordSample
-from connectors.paths import EACH, Path, level, path, written
+from connectors.paths import EACH, Path, level, path, place, written
 
 _FEW = 3
 """Numbers in a list of that many at most are rather one place than several measurements."""
@@ -32,7 +32,7 @@ def parquet_sample(file: File, limit: int) -> RecordSample:
         return sample
     sample.records = batch.num_rows
     series = _series(batch)
-    plain, nested = _chosen(schema, series, sample)
+    plain, nested = _chosen(schema, series, sample, batch)
     if nested:
         reasons: Reasons = {}
         batch, _ = flattened(batch, plain, nested, reasons)
@@ -43,15 +43,17 @@ def parquet_sample(file: File, limit: int) -> RecordSample:
     return sample
 
 
-def _chosen(schema: pa.Schema, series: Path | None, sample: RecordSample) -> tuple[list[str], dict[str, Path]]:
-    """The plain columns, and the paths into others, that a declaration can have."""
+def _chosen(
+    schema: pa.Schema, series: Path | None, sample: RecordSample, batch: pa.RecordBatch
+) -> tuple[list[str], dict[str, Path]]:
+    """The plain columns, and the paths into others, that a declaration can have. `batch`: the first rows."""
     plain: list[str] = []
     nested: dict[str, Path] = {}
     for name in dict.fromkeys(schema.names):
         if schema.names.count(name) > 1:
             sample.left_out[name] = f"{schema.names.count(name)} columns are called so"
             continue
-        for steps in leaves(schema, name):
+        for steps in (each for leaf in leaves(schema, name) for each in _places(batch, leaf, series)):
             source = written(steps)
             kind = _type(schema, steps)
             if (why := _no_value(steps, kind, series)) is not None:
@@ -63,10 +65,29 @@ def _chosen(schema: pa.Schema, series: Path | None, sample: RecordSample) -> tup
     return plain, nested
 
 
+def _places(batch: pa.RecordBatch, steps: Path, series: Path | None) -> list[Path]:
+    """The places of a list that holds a few numbers, as coordinates do; the path itself, where it is of no such."""
+    whole = steps[:-1] if steps[-1] == EACH else steps
+    kind = _type(batch.schema, whole)
+    if whole == series or len(steps) == 1 or not is_list(kind) or not _numeric(kind.value_type):
+        return [steps]
+    if EACH in whole:
+        series = whole[: whole.index(EACH)]
+        lists = inner(pc.list_flatten(reached(batch, series)), whole[len(series) + 1 :])
+    else:
+        lists = reached(batch, whole)
+    longest = pc.max(pc.list_value_length(lists)).as_py() or 0
+    return [(*whole, f"[{at}]") for at in range(longest)] if 0 < longest <= _FEW else [steps]
+
+
+def _numeric(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
 def _type(schema: pa.Schema, steps: Path) -> pa.DataType:
     kind = schema.field(steps[0]).type
     for step in steps[1:]:
-        kind = kind.value_type if step == EACH else kind.field(step).type
+        kind = kind.value_type if step == EACH or place(step) is not None else kind.field(step).type
     return kind
 
 
@@ -82,8 +103,8 @@ def _no_value(steps: Path, kind: pa.DataType, series: Path | None) -> str | None
         return f'`FROM "{source}"` makes an event of each element {where}'
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return "a list within a list: an event comes of each element of one list"
+    if is_list(kind):
+        return f'a list within a list; `FROM "{source}[0]"` is its first element'
     return None if any(fits(kind) for fits in _READ) else f"values of type {kind} are not read"
 
 
@@ -104,8 +125,7 @@ def _series(batch: pa.RecordBatch) -> Path | None:
             lengths = pc.list_value_length(column)
             most, total = pc.max(lengths).as_py() or 0, pc.sum(lengths).as_py() or 0
             inside = column.type.value_type
-            numeric = pa.types.is_integer(inside) or pa.types.is_floating(inside) or pa.types.is_decimal(inside)
-            if not total or not (pa.types.is_struct(inside) or (numeric and most > _FEW)):
+            if not total or not (pa.types.is_struct(inside) or (_numeric(inside) and most > _FEW)):
                 continue
             rank = (pa.types.is_struct(inside), total)
             if best is None or rank > best:

@@ -21,26 +21,9 @@ from connectors.time_hint import TIMELY
 from connectors.times import LARGEST, is_number, of_iso_clock
 from connectors.values import FALSE_WORDS, NOT_IRI, TRUE_WORDS, Real, with_point
 
-ABSENT = frozenset(
-    (
-        "",
-        "-",
-        "--",
-        "?",
-        "na",
-        "n/a",
-        "nan",
-        "null",
-        "none",
-        "nil",
-        "missing",
-        "unknown",
-        "unavailable",
-        "#n/a",
-        "m",
-        "mm",
-    )
-)
+NOTHING = frozenset(("", "-", "--", "?", "na", "n/a", "nan", "null", "none", "nil", "#n/a"))
+"""Texts, in lower case, that stand for a missing value anywhere."""
+ABSENT = NOTHING | {"missing", "unknown", "unavailable", "m", "mm"}
 """Texts, in lower case, that stand for a missing value among numbers and times."""
 SHARE = 0.5
 """So much of a column has a type at least, if what else it holds is to stand for missing values."""

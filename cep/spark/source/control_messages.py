@@ -67,14 +67,22 @@ class TimeReached(ControlMessage):
 
 
 class IdleWatermark:
-    """The watermark while nothing comes: it goes on from Spark's last one as fast as the clock. Before there is one it
+    """The watermark while nothing comes: it goes on from the last one as fast as the clock. Before there is one it
     stands still."""
 
-    def __init__(self, idle: int, lateness: int, checkpoint: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        """`idle` and `lateness` in microseconds; `checkpoint`: Spark's own folder."""
+    def __init__(
+        self,
+        idle: int,
+        lateness: int,
+        checkpoint: Path,
+        watermark: Callable[[], int | None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`idle` and `lateness` in microseconds; `checkpoint`: Spark's own folder; `watermark`: that of the next
+        micro-batch, in microseconds."""
         self._timer = IdleTimer(idle / SECOND, clock)
         self._lateness = lateness
-        self._checkpoint = checkpoint
+        self._checkpoint, self._watermark = checkpoint, watermark
         self._from: int | None = None
         self._others = spark_files.other_sources(checkpoint)
 
@@ -91,5 +99,5 @@ class IdleWatermark:
         if not self._timer.due():
             return None
         if self._from is None:
-            self._from = spark_files.next_watermark(self._checkpoint)
+            self._from = self._watermark()
         return None if self._from is None else self._from + self._timer.length + self._lateness

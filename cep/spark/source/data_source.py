@@ -22,7 +22,8 @@ from cep.spark.handover import COLUMNS, FEW, as_row, share, with_dead_letters
 from cep.spark.source.control_messages import ControlMessage, IdleWatermark, TimeReached, WaitingEvents, WakeUp
 from cep.spark.source.file_list import FILE_BITS, SPECS, FileList, ListedFile
 from cep.spark.source.knowledge_changes import ChangesMessage, FileChangeLog
-from cep.spark.spark_files import ends_sent, moved
+from cep.spark.spark_files import ends_sent, last_ended, moved, next_watermark
+from cep.spark.state.batch_notes import BatchNotes
 from cep.spark.state.migration import FIRST, Generation
 from connectors.ahead_limits import LIVE, AheadLimits
 from connectors.inputs import Input, inputs, is_live
@@ -45,7 +46,7 @@ class SparkSourceOptions:
     are read. `dead_letters`: the prefix of the paths of dead letters. `idle`: the time without input after which the
     watermark goes on by itself, None: it never does; `lateness`: that of the watermark (both microseconds).
     `updates`: where changes of the knowledge are. `generation`: of the checkpoint. `apart`: workers share no folder.
-    `ahead`: how far records may be ahead of the clock.
+    `ahead`: how far records may be ahead of the clock. `by_key`: the clocks of keys move the watermark, too.
     """
 
     program: bytes
@@ -66,6 +67,7 @@ class SparkSourceOptions:
     generation: Generation = FIRST
     apart: bool = False
     ahead: AheadLimits = LIVE
+    by_key: bool = False
 
     @classmethod
     def of(
@@ -97,7 +99,8 @@ class SparkSourceOptions:
         each = {place: one for place, spec in mine for one in alive(schemas, spec, format)}
         changing = tuple(map(os.path.abspath, updates))
         options = journal, limit, closing, dead_letters, each, most, idle, lateness, changing, generation, apart, ahead
-        return cls(carried, ticking, schemas, specs, here, format, *options)
+        by_key = program.lateness_by is not None
+        return cls(carried, ticking, schemas, specs, here, format, *options, by_key)
 
 
 def shared(items: list[InputPartition]) -> list[InputPartition]:
@@ -282,8 +285,22 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _moved(self) -> dict[str, Any]:
         """The number of the last micro-batch, if it has moved the watermark."""
-        done = moved(self.files.generation.spark(self._folder))
+        own = self.files.generation.spark(self._folder)
+        done = moved(own)
+        if done is None and self.files.by_key and (ended := last_ended(own)) is not None and self._notes.moved(ended):
+            done = ended
         return {} if done is None else {"moved": done}
+
+    @property
+    def _notes(self) -> BatchNotes:
+        return BatchNotes(self.files.generation.states(self._folder))
+
+    def _watermark(self) -> int | None:
+        """The watermark of the next micro-batch (microseconds); None: there is none."""
+        own = self.files.generation.spark(self._folder)
+        ended = last_ended(own) if self.files.by_key else None
+        reached = 0 if ended is None else self._notes.after(ended).reached * 1000
+        return max(next_watermark(own) or 0, reached) or None
 
     def _begins(self, start: dict[str, Any]) -> bool:
         """Whether the generation has yet to take over the state of the one before."""
@@ -307,7 +324,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return {}
         if self._idle_watermark is None:
             self._idle_watermark = IdleWatermark(
-                self.files.idle, self.files.lateness, self.files.generation.spark(self._folder)
+                self.files.idle, self.files.lateness, self.files.generation.spark(self._folder), self._watermark
             )
         if something_came:
             self._idle_watermark.reset()

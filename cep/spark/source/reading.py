@@ -24,6 +24,7 @@ from cep.runtime.fluent_records import as_records
 from cep.runtime.prior_state import PriorState, SnapshotParts
 from cep.runtime.report import Report
 from cep.spark.dead_letters import LINE_BITS, dead_letter_file, write_dead_letters
+from cep.spark.key_lateness import key_times
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import (
     END,
@@ -154,6 +155,8 @@ def _packed(
             if program.revises:
                 tables = {event: with_change(table) for event, table in tables.items()}
             yield from from_outside(program, tables, number, source, keys)
+            if program.lateness_by is not None:
+                yield from key_times(program, tables, number)
             if program.unending and (far := furthest(program, tables)) is not None:
                 reached = far if reached is None else max(far, reached)
             if program.beginning:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from cep.core import checksum
 from cep.core.durable_names import sync_names
@@ -23,29 +24,42 @@ KEPT = 3
 
 PREFIX = "batch-"
 
+CLOCKS = "clocks-"
+"""The prefix of files with the clocks of keys, of which lateness is judged."""
+
 
 @dataclass(frozen=True, slots=True)
 class BatchNote:
     """The `versions` of the states of buckets, by names as `1-0003`; from which watermark on a bucket is to be stepped
-    though nothing comes for it (`calls`, milliseconds; those that sleep are not there); and the lines of `reports`."""
+    though nothing comes for it (`calls`, milliseconds; those that sleep are not there); and the lines of `reports`.
+    Where lateness is judged by keys, the `watermark` that it had, and the one that their clocks allow since (`reached`,
+    milliseconds)."""
 
     versions: Mapping[str, int] = field(default_factory=dict)
     calls: Mapping[str, int] = field(default_factory=dict)
     reports: Sequence[str] = ()
+    watermark: int = 0
+    reached: int = 0
 
-    def after(self, versions: Mapping[str, int], calls: Mapping[str, int | None], reports: Sequence[str]) -> BatchNote:
+    def after(
+        self,
+        versions: Mapping[str, int],
+        calls: Mapping[str, int | None],
+        reports: Sequence[str],
+        watermark: int = 0,
+        reached: int = 0,
+    ) -> BatchNote:
         """The note of the next micro-batch, which has stepped these buckets."""
         waiting = {**self.calls, **calls}
-        return BatchNote(
-            {**self.versions, **versions}, {name: call for name, call in waiting.items() if call is not None}, reports
-        )
+        calling = {name: call for name, call in waiting.items() if call is not None}
+        return BatchNote({**self.versions, **versions}, calling, reports, watermark, reached)
 
 
 class BatchNotes:
-    """The notes in the folder of the states, which exists."""
+    """The notes in the folder of the states, which exists. `begins`: the clocks of keys before the first."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, begins: Mapping[str, Any] | None = None) -> None:
+        self._folder, self.begins = folder, begins
         self._last: tuple[int, BatchNote] = (-1, BatchNote())
 
     def after(self, batch: int) -> BatchNote:
@@ -56,11 +70,17 @@ class BatchNotes:
             self._last = batch, self._read(batch)
         return self._last[1]
 
-    def write(self, batch: int, note: BatchNote) -> None:
-        """Write the note of a micro-batch; it is on disk when this returns. CepError: it cannot be written."""
+    def write(self, batch: int, note: BatchNote, clocks: Mapping[str, Any] | None = None) -> None:
+        """Write the note of a micro-batch, and the clocks of its keys; it is on disk when this returns.
+        CepError: it cannot be written."""
         path = self._path(batch)
-        content = {"versions": note.versions, "calls": note.calls, "reports": note.reports}
+        content: dict[str, object] = {"versions": note.versions, "calls": note.calls, "reports": note.reports}
+        content |= {"watermark": note.watermark, "reached": note.reached}
         with writing_to("--checkpoint", self._folder):
+            if clocks is not None:
+                kept = self._path(batch, CLOCKS)
+                put(kept, checksum.seal(json.dumps(clocks, separators=(",", ":")).encode(), of=of_run(kept)))
+                self._path(batch - KEPT, CLOCKS).unlink(missing_ok=True)
             put(path, checksum.seal(json.dumps(content, separators=(",", ":")).encode(), of=of_run(path)))
             sync_names(self._folder)
             self._path(batch - KEPT).unlink(missing_ok=True)
@@ -68,13 +88,29 @@ class BatchNotes:
 
     def _read(self, batch: int) -> BatchNote:
         path = self._path(batch)
+        found = self._content(path)
         try:
-            found = json.loads(bytes(checksum.content(path.read_bytes(), of_run(path))))
-            return BatchNote(found["versions"], found["calls"], found["reports"])
+            return BatchNote(found["versions"], found["calls"], found["reports"], found["watermark"], found["reached"])
+        except (LookupError, TypeError):
+            raise damaged_file(path) from None
+
+    def clocks(self, batch: int) -> Mapping[str, Any] | None:
+        """The clocks of keys after a micro-batch; None: there is none. CepError: they are missing or damaged."""
+        return self.begins if batch < 0 else self._content(self._path(batch, CLOCKS))
+
+    def moved(self, batch: int) -> bool:
+        """Return True if the clocks of keys have moved the watermark since that micro-batch. CepError: see `after`."""
+        note = self.after(batch)
+        return note.reached > note.watermark
+
+    def _content(self, path: Path) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads(bytes(checksum.content(path.read_bytes(), of_run(path))))
+            return found
         except FileNotFoundError:
             raise missing_file(path) from None
         except (ValueError, LookupError, TypeError):
             raise damaged_file(path) from None
 
-    def _path(self, batch: int) -> Path:
-        return self._folder / f"{PREFIX}{batch:08}"
+    def _path(self, batch: int, prefix: str = PREFIX) -> Path:
+        return self._folder / f"{prefix}{batch:08}"

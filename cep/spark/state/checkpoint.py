@@ -42,7 +42,8 @@ class CheckpointInfo:
     their form (`connectors.times`), as in the input when the run began. `changes`: of fluents it is written
     when they begin and end. `replaces`: records may withdraw or replace others; `revise`: those so old (microseconds),
     and what was derived is put right, None: it is not; `final`: only what is final is written; `keys`: the KEY of each
-    event that has one; `params`: the values of the parameters that rules use; `grouped`:
+    event that has one; `params`: the values of the parameters that rules use; `lateness_by`: the
+    attribute by whose own latest time lateness is judged; `grouped`:
     keys are dealt to buckets by their groups, else by their hash alone."""
 
     program: str
@@ -64,6 +65,7 @@ class CheckpointInfo:
     final: bool = False
     keys: dict[str, list[str]] = field(default_factory=dict, compare=False)
     params: dict[str, int | float | str | bool] = field(default_factory=dict)
+    lateness_by: str | None = None
 
     @classmethod
     def read(cls, file: Path) -> CheckpointInfo:
@@ -158,9 +160,13 @@ def _migrated(
 ) -> tuple[CheckpointInfo, Migration]:
     """The checkpoint migrated to another program, whose generation begins where the one before ended."""
     output = Path(before.output)
-    generation = next_generation(folder, before.generation, before.laid, before.buckets, output, lateness, settle)
+    generation = next_generation(
+        folder, before.generation, before.laid, before.buckets, output, lateness, settle, before.lateness_by is not None
+    )
     start = generation.start
     reasons = [*unsplit, *output_changes(before, now, folder / OUTGOING)]
+    if before.lateness_by != now.lateness_by:
+        reasons += _judged(before, now)
     if before.knowledge != now.knowledge and (folder / CHANGES).exists():
         reasons.append("knowledge: another one, and changes of the one before were applied")
     for event in sorted(before.laid.events.keys() & now.laid.events.keys()):
@@ -217,7 +223,7 @@ def difference(before: CheckpointInfo, now: CheckpointInfo) -> str:
             lines.append(f"facts {name}: other rows")
     if before.knowledge != now.knowledge:
         lines.append("knowledge: another one")
-    lines += [*fixed(before, now), *_fluents(before, now), *_revised(before, now)]
+    lines += [*fixed(before, now), *_fluents(before, now), *_revised(before, now), *_judged(before, now)]
     if before.only != now.only:
         lines.append(f"events written: {', '.join(before.only)} before, {', '.join(now.only)} now")
     return "\n".join(lines or ["it was made by another version"])
@@ -268,6 +274,12 @@ def _revised(before: CheckpointInfo, now: CheckpointInfo) -> list[str]:
     found = [] if before.revise == now.revise else ["{} before, {} now".format(*ways)]
     ways = ["`--final`" if one.final else "no `--final`" for one in (before, now)]
     return found + ([] if before.final == now.final else ["{} before, {} now".format(*ways)])
+
+
+def _judged(before: CheckpointInfo, now: CheckpointInfo) -> list[str]:
+    """How the judgement of lateness differs."""
+    ways = [f"--lateness-by {one.lateness_by}" if one.lateness_by else "no --lateness-by" for one in (before, now)]
+    return [] if before.lateness_by == now.lateness_by else ["{} before, {} now".format(*ways)]
 
 
 def _listed(events: list[str]) -> str:

@@ -67,7 +67,8 @@ class StartingPoint:
     """Where the generation `number` ended, and where the state of its program was (`laid`): `offset` of the source,
     `watermark` of its next micro-batch (milliseconds, 0: none), `time` of its buckets (microseconds), their `versions`,
     by names as `1-0003`; `latest`: the bucket with the latest time, None: there are no buckets. `sources`: for each
-    stage now the one whose state it takes over, 0: none. `buckets`: how many a keyed stage had."""
+    stage now the one whose state it takes over, 0: none. `buckets`: how many a keyed stage had. `last`: its last
+    micro-batch."""
 
     number: int
     laid: StateLayout
@@ -78,6 +79,7 @@ class StartingPoint:
     latest: str | None
     sources: list[int]
     buckets: int
+    last: int
 
     def state(self, folder: str, stage: int, bucket: int) -> PriorState | None:
         """The state that a bucket begins with: its own, or only the time of others; None: there was none. `folder`: of
@@ -139,6 +141,12 @@ class Generation:
         """The folder of the states of buckets."""
         return checkpoint / _numbered(BUCKETS, self.number)
 
+    def clocks(self, checkpoint: Path) -> Mapping[str, Any] | None:
+        """The clocks of keys that it takes over; None: there are none. CepError: they are damaged."""
+        if self.start is None or self.begun(checkpoint):
+            return None
+        return BatchNotes(Path(self.before(checkpoint))).clocks(self.start.last)
+
     def before(self, checkpoint: Path) -> str:
         """The folder of the states that it takes over."""
         assert self.start is not None, "it began with something"
@@ -177,10 +185,11 @@ def next_generation(
     output: Path,
     lateness: int,
     settle: Settle,
+    by_key: bool = False,
 ) -> Generation:
     """The next generation, in which no stage takes anything over yet. `laid`, `buckets`, `output`: of the
-    program until now; `lateness` in microseconds; `settle` writes states whole. Not while a query runs. CepError:
-    nothing can follow, since the input has ended, or as `settle` raises it."""
+    program until now; `lateness` in microseconds; `settle` writes states whole; `by_key`: lateness is judged by keys.
+    Not while a query runs. CepError: nothing can follow, since the input has ended, or as `settle` raises it."""
     from cep.core.time import BEGINNING
 
     spark = before.spark(checkpoint)
@@ -203,18 +212,21 @@ def next_generation(
         raise CepError(message, hint=hint, code="checkpoint")
     folder = before.states(checkpoint)
     notes = BatchNotes(folder)
-    every, stages = notes.after(last).versions, len(laid.stages)
+    note = notes.after(last)
+    every, stages = note.versions, len(laid.stages)
     versions = {name: version for name, version in every.items() if int(name.partition("-")[0]) <= stages}  # of engines
     settle(folder, versions)
     heads = {name: bucket_states.state_header(folder / f"{name}-{version:08}") for name, version in versions.items()}
     latest = max(heads, key=lambda name: int(heads[name]["watermark"]), default=None)
     time = BEGINNING if latest is None else int(heads[latest]["watermark"])
-    if last == done:
+    if by_key:
+        watermark = max(note.reached, spark_files.watermark(spark, last) if last == done else 0)
+    elif last == done:
         watermark = spark_files.watermark(spark, last)
     else:
         seen = max((int(head["latest"]) for head in heads.values()), default=BEGINNING)
         watermark = max(spark_files.planned_at(spark, last), (seen - lateness) // 1000)
-    start = StartingPoint(before.number, laid, offset, watermark, time, versions, latest, [], buckets)
+    start = StartingPoint(before.number, laid, offset, watermark, time, versions, latest, [], buckets, last)
     return Generation(made.number, made.first, start)
 
 

@@ -1,0 +1,112 @@
+"""Lateness by each key's own latest time (`--lateness-by`): judged once in a micro-batch, where its jobs are begun.
+
+A task that reads sends each record's key, end and order. The driver judges them in that order by the clocks after the
+micro-batch before, tells the buckets until when records of late keys are late, and keeps the clocks beside its note. So
+neither the number of buckets nor a micro-batch that is done again makes a difference.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from cep.core.relation import END, FIRST, ORDER
+from cep.core.schema import CHANGE
+from cep.core.time import BEGINNING
+from cep.core.values import Ints, Pool
+from cep.runtime.change_admission import named_by_key
+from cep.runtime.encode import PushedColumns, admit
+from cep.runtime.key_clocks import KeyClocks
+from cep.spark.handed_blocks import HandedBlock
+from cep.spark.program import ShippedProgram
+from cep.spark.shuffle_blocks import LATE, TIMES, ShuffleBlock
+from connectors.arrow_bytes import pack, unpack
+
+_WORD, _END, _ORDER = "word", "end", "order"
+
+
+def key_times(program: ShippedProgram, tables: Mapping[str, pl.DataFrame], place: int) -> Iterator[ShuffleBlock]:
+    """The keys and ends of the records that an engine takes, for the driver."""
+    clocks, pool = program.clocks(0), Pool()
+    for event, table in tables.items():
+        goes = table[CHANGE] == -1 if CHANGE in table.columns else pl.repeat(False, table.height, eager=True)
+        for rows, schema in ((table.filter(~goes), program.schemas[event]), (table.filter(goes), None)):
+            if not rows.height:
+                continue
+            taken = admit(PushedColumns.of(rows), schema or named_by_key(program.schemas[event]), pool, 0)
+            words = clocks.words(event, {event: rows}, taken.pushed(slice(None)))
+            found = pl.DataFrame({_WORD: words, _END: taken.table[END], _ORDER: taken.table[ORDER]})
+            yield ShuffleBlock(TIMES, 0, event, place, None, pack(found, narrow=True), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRule:
+    """How lateness is judged, in microseconds: `lateness` of a key; `behind` its time is the watermark, and `window`
+    behind the watermark what is final."""
+
+    program: ShippedProgram
+    lateness: int
+    behind: int
+    window: int
+
+    def judge(self, came: Iterable[HandedBlock], clocks: Mapping[str, Any] | None, passed: int) -> KeyVerdict:
+        """Judge the records of a micro-batch by the clocks before it. `passed`: what ends then or before is late in any
+        case. CepError: a block is lost."""
+        known = self.program.clocks(self.lateness)
+        if clocks is not None:
+            known.restore(clocks)
+        blocks = sorted((one.block() for one in came), key=lambda one: (one.place, one.event))
+        if not blocks:
+            return KeyVerdict({}, known.save(), self._reached(known))
+        columns = pl.concat([unpack(one.rows) for one in blocks])
+        table = np.zeros((FIRST, columns.height), np.int64)
+        table[END], table[ORDER] = columns[_END].to_numpy(), columns[_ORDER].to_numpy()
+        words = columns[_WORD].to_numpy()
+        back = 1 + self.behind + self.window
+        late = known.judge({"": table}, {"": words}, passed - self.window, back, False)[""]
+        wrong = late > 0
+        until = dict(zip(words[wrong].tolist(), (table[END] + late - 1)[wrong].tolist(), strict=True))
+        return KeyVerdict(until, known.save(), self._reached(known))
+
+    def _reached(self, clocks: KeyClocks) -> int:
+        time = clocks.time
+        return 0 if time == BEGINNING else max((time - self.behind) // 1000, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyVerdict:
+    """`until`: by the word of a key with late records the last end (microseconds) that is late; `clocks`: saved, as
+    they are afterwards; `reached`: the watermark that they allow (milliseconds, 0: none)."""
+
+    until: Mapping[int, int]
+    clocks: Mapping[str, Any]
+    reached: int
+
+    def block(self, stage: int, bucket: int) -> HandedBlock:
+        """It on its way to a bucket."""
+        rows = json.dumps([*self.until.items()], separators=(",", ":")).encode()
+        return HandedBlock(stage, bucket, LATE, 0, None, rows)
+
+
+class LateKeys:
+    """Until when records of some keys are late, as the blocks of a bucket say it."""
+
+    def __init__(self, program: ShippedProgram, rows: Iterable[ShuffleBlock]) -> None:
+        found = sorted((word, until) for row in rows if row.event == LATE for word, until in json.loads(row.rows))
+        self._clocks = program.clocks(0) if found else None
+        self._words = np.array([word for word, _ in found], np.int64)
+        self._until = np.array([until for _, until in found], np.int64)
+
+    def until(self, event: str, table: pl.DataFrame, stable: int) -> Ints:
+        """For each row of an event the last end that is late: at least what is `stable`."""
+        found = np.full(table.height, stable)
+        if self._clocks is not None:
+            words = self._clocks.words(event, {event: table}, np.arange(table.height))
+            places = np.minimum(np.searchsorted(self._words, words), len(self._words) - 1)
+            found = np.where(self._words[places] == words, np.maximum(self._until[places], stable), found)
+        return found
