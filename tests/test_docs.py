@@ -376,7 +376,13 @@ def test_every_option_of_the_command_line_is_explained() -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    for page in (*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "docs" / "architecture.md"):
+    for page in (
+        *PAGES,
+        DOCS / "editors" / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "CHANGELOG.md",
+        ROOT / "docs" / "architecture.md",
+    ):
         text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
         for target in re.findall(r"\]\(([^)]+)\)", text):
             path, _, part = target.partition("#")
