@@ -32,5 +32,10 @@ def __getattr__(name: str) -> object:
     return found
 
 
+def load_ipython_extension(shell: object) -> None:
+    """`%load_ext cep`: from then on `%%cep` runs the rules of a cell."""
+    import_module("cep.cells").load(shell)
+
+
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})

@@ -19,6 +19,7 @@ from cep.core.schema import Schema
 from cep.core.suggest import did_you_mean
 from cep.core.time import BEGINNING
 from cep.derived import Derived
+from cep.derived_page import engine_page
 from cep.engine import Engine as Running
 from cep.engine import Frames
 from cep.events import Event, types_of
@@ -218,6 +219,16 @@ class Engine:
             return None if ticks == BEGINNING else _EPOCH + timedelta(microseconds=ticks)
         except OverflowError:  # after the end of the input
             return datetime.max.replace(tzinfo=UTC)
+
+    def __repr__(self) -> str:
+        rules = self.inner.written.rules
+        text = f"{rules} rule{'' if rules == 1 else 's'}: {', '.join(self.inputs) or 'nothing'} in, "
+        text += f"{', '.join(self.outputs) or 'nothing'} out"
+        return f"<{text}; {'no data yet' if self.watermark is None else f'up to {self.watermark.isoformat()}'}>"
+
+    def _repr_html_(self) -> str:
+        """The events that it reads and derives, and its warnings, as notebooks show them."""
+        return engine_page(repr(self)[1:-1], self.inputs, self.outputs, [str(each) for each in self.warnings])
 
     def _derived(self, tables: Frames) -> Derived:
         found = _Found(self.inner)

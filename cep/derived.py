@@ -13,6 +13,7 @@ from cep.core.errors import CepError
 from cep.core.extras import install_command
 from cep.core.schema import Schema
 from cep.core.suggest import nearest
+from cep.derived_page import page
 from cep.events import Event
 from cep.runtime.decode import events_of
 from cep.runtime.encode import RefusedRow
@@ -160,6 +161,12 @@ class Derived:
             text += f"\n{len(self._dead)} row{'' if len(self._dead) == 1 else 's'} became no event, the first is row "
             text += f"{first.row}: {first.reason}"
         return f"<{text}>"
+
+    def _repr_html_(self) -> str:
+        """A timeline and the first rows of each table, as notebooks show them."""
+        counts = ", ".join(f"{name} {count:,}" for name, count in self.counts.items())
+        dead = [f"row {one.row}: {one.reason}" for one in self._dead]
+        return page(f"derived: {counts or 'nothing'}", self.tables, dead)
 
 
 def _table(table: pl.DataFrame | None, schema: Schema) -> pl.DataFrame:

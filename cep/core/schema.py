@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cep.core.fluents import FluentTable
 
@@ -126,6 +126,11 @@ class Schema:
     def tested(self) -> tuple[str, ...]:
         """The sources that WHEN tests, each once."""
         return tuple(dict.fromkeys(test.source for tests in self.when or () for test in tests))
+
+    @property
+    def shown(self) -> tuple[Attribute, ...]:
+        """The attributes as people read them: of an event that nobody declared none is said to be missing."""
+        return self.attributes if self.declared else tuple(replace(each, optional=False) for each in self.attributes)
 
     @property
     def key_places(self) -> tuple[int, ...] | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cep.core.prefixes import PREFIXES, namespace
-from cep.core.schema import Attribute, Schema
+from cep.core.schema import Schema
 from cep.editor.checking import Understood
 from cep.editor.prefixed import Prefixed
 from cep.editor.symbols import BUILT_IN, Index, Occurrence, Statement
@@ -130,7 +130,7 @@ class Program:
     def _attributes(self, event: str) -> dict[str, str]:
         """Attributes of an event with their declarations, written now or understood last."""
         schema = self.understood.schemas.get(event)
-        found = {} if schema is None else {each.name: print_attribute(each) for each in _attributes_of(schema)}
+        found = {} if schema is None else {each.name: print_attribute(each) for each in schema.shown}
         for index in self.indexes.values():
             for each in index.occurrences:
                 if each.kind == "attribute" and each.scope == event and each.defines:
@@ -187,7 +187,7 @@ class Program:
             index, statement = made[0]
             shown = index.text[statement.start : statement.end]
         elif (schema := self.understood.schemas.get(one.name)) is not None:
-            shown = f"event {declaration(schema.name, _attributes_of(schema))}"
+            shown = f"event {declaration(schema.name, schema.shown)}"
         elif made:
             shown = made[0][0].text[made[0][1].start : made[0][1].end]
         if not shown:
@@ -331,11 +331,6 @@ def _declares_prefix(each: Occurrence, prefix: str) -> bool:
 
 def _article(kind: str) -> str:
     return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
-
-
-def _attributes_of(schema: Schema) -> list[Attribute]:
-    """The attributes of an event; of one that rules derive nobody has said which may be missing."""
-    return [each if schema.declared else replace(each, optional=False) for each in schema.attributes]
 
 
 def _code(text: str) -> str:

@@ -1,0 +1,126 @@
+"""Cells of notebooks that hold rules: `%load_ext cep`, then `%%cep`."""
+
+from __future__ import annotations
+
+import shlex
+from argparse import ArgumentParser, Namespace
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from IPython.core.error import UsageError
+
+from cep.api import Engine, detect
+from cep.core.errors import CepError
+from cep.core.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from cep.derived import Derived
+
+
+class _Words(ArgumentParser):
+    """The words behind `%%cep`."""
+
+    def __init__(self) -> None:
+        super().__init__("%%cep", add_help=False, allow_abbrev=False)
+        self.add_argument("data", nargs="*")
+        self.add_argument("-o", "--output")
+        self.add_argument("--rules")
+        self.add_argument("--param", action="append", default=[])
+        self.add_argument("--policy")
+        self.add_argument("--knowledge", action="append", default=[])
+        self.add_argument("--lateness")
+
+    def error(self, message: str) -> NoReturn:
+        raise CepError(f"%%cep: {message}", hint="`%%cep?` lists what may stand there")
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCells:
+    """The cells of one shell. `names`: its variables."""
+
+    names: dict[str, Any]
+
+    def run(self, line: str, cell: str) -> Derived | Engine:
+        """Run the rules of a cell over data, `%%cep readings -o found`; without data check them.
+
+        \b
+        DATA                    a variable with data as `cep.detect` takes them, or `event=variable`, one or several
+        -o, --output NAME       keep what is derived in this variable
+        --rules NAME            keep the text of the rules in this variable
+        --param NAME=VALUE      set a parameter; repeatable
+        --policy POLICY         the default policy: unrestricted, recent, chronological
+        --knowledge FILE        a file of RDF, or a variable with a graph; repeatable
+        --lateness DURATION     take the data as they stand, none later than so much: "10 min"
+        """
+        try:
+            return self._run(_Words().parse_args(shlex.split(line)), cell)
+        except ValueError as error:  # of quotes that are not closed
+            raise UsageError(f"%%cep {line}: {error}") from None
+        except CepError as error:
+            raise UsageError(str(error)) from None
+
+    def _run(self, given: Namespace, cell: str) -> Derived | Engine:
+        params: dict[str, object] = dict(_pair(each, "--param Hot=8") for each in given.param)
+        knowledge = self._knowledge(given.knowledge)
+        if given.rules:
+            self._keep(given.rules, cell, "--rules")
+        if not given.data:
+            if given.output:
+                raise CepError("-o: without data nothing is derived", hint="`%%cep readings -o found`")
+            return Engine.from_text(cell, "<cell>", policy=given.policy, knowledge=knowledge, params=params)
+        found = detect(
+            cell,
+            self._data(given.data),
+            policy=given.policy,
+            knowledge=knowledge,
+            lateness=given.lateness,
+            params=params,
+        )
+        if given.output:
+            self._keep(given.output, found, "-o")
+        return found
+
+    def _keep(self, name: str, value: object, option: str) -> None:
+        if not name.isidentifier():
+            raise CepError(f"{option}: `{name}` is not the name of a variable", hint=f"`{option} found`")
+        self.names[name] = value
+
+    def _data(self, named: list[str]) -> Any:
+        if len(named) == 1 and "=" not in named[0]:
+            return self._variable(named[0])
+        pairs = [_pair(each, "%%cep reading=readings door=doors") for each in named]
+        return {event: self._variable(name) for event, name in pairs}
+
+    def _variable(self, name: str) -> Any:
+        if name not in self.names:
+            known = [each for each in self.names if not each.startswith("_")]
+            hint = did_you_mean(name, known) or "data stand in a variable of the notebook"
+            raise CepError(f"there is no variable `{name}`", hint=hint)
+        return self.names[name]
+
+    def _knowledge(self, named: list[str]) -> Any:
+        if not named:
+            return None
+        if len(named) == 1 and named[0] in self.names:
+            return self.names[named[0]]
+        from knowledge.graph import Knowledge
+
+        return Knowledge.load(named, "owlrl")
+
+
+def _pair(text: str, example: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise CepError(f"`{text}` is not a name and a value", hint=f"`{example}`")
+    return name, value
+
+
+def load(shell: Any) -> None:
+    """Give a shell of IPython the magic `%%cep`."""
+    cells = RuleCells(shell.user_ns)
+
+    def cep(line: str, cell: str) -> Derived | Engine:
+        return cells.run(line, cell)
+
+    cep.__doc__ = (RuleCells.run.__doc__ or "").replace("\b\n", "")
+    shell.register_magic_function(cep, magic_kind="cell", magic_name="cep")
