@@ -108,6 +108,13 @@ SEQ_LOOPS = {
 listed: tuple[Workload, ...] = (
     *(Workload(f"seq2 {policy}", seq(policy), mixed(AB), loop, rate=5 * M) for policy, loop in SEQ_LOOPS.items()),
     Workload(
+        "seq2 by a condition",
+        rule(declared(AB), "ab(I, X, Y)", "(a(I, X) SEQ b(J, Y) WHERE J = I)", pairs),
+        mixed(AB),
+        SEQ_LOOPS["unrestricted"],
+        rate=5 * M,
+    ),
+    Workload(
         "seq3",
         rule(declared(ABC), "abc(I, X, Y, Z)", "(a(I, X) SEQ b(I, Y) SEQ c(I, Z))", triples),
         mixed(ABC),

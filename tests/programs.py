@@ -351,3 +351,43 @@ def loops() -> st.SearchStrategy[Program]:
 def recursions() -> st.SearchStrategy[Program]:
     """Recursion in general."""
     return drawn(recursion, {})
+
+
+CONDITIONS = (
+    "X = Y", "Y = X", "Y = X + 1", "X * 2 = Y - 1", "X / 2 = Y", "0 - X = Y", "coalesce(X, 1) = Y", "S = T",
+    "upper(S) = upper(T)", "X = length(T)", "X = Y + 0.5", "X + I = Y", "X = Y + J", "I = J",
+)  # fmt: skip
+"""Each side of the equation is of one event."""
+OTHER_CONDITIONS = ("X < Y", "Y >= X + 1", "X + Y = 2", "X = 1", "duration() = 3 s", "(X = Y or S = T)", "not (X = Y)")
+RELATIONS = ("SEQ", "SEQ", "AND", "AND", "SEQ[0, 2]", "PAR", "OVERLAPS", "EQUALS", "STARTS", "MEETS")
+CHOICES = ("", "", "chronological", "chronological(shortest)", "chronological(by X)", "recent", "recent(by X)")
+
+
+def matching(random: Random) -> Program:
+    """One rule over two events whose conditions ask for equal values."""
+    declared = random.random() < 0.6
+    kinds = []
+    for name in "abc":
+        optional = declared and random.choice((False, True))
+        types = ("int", random.choice(("int", "float")), "string")
+        kinds.append(Kind(name, types, (False, optional, optional), declared, False))
+    key = random.choice(("", "", "K"))
+    both = [each for each in (*CONDITIONS, *OTHER_CONDITIONS) if not (key and {"I", "J"} & set(each.split()))]
+    conditions = [
+        random.choice([each for each in both if each in CONDITIONS]),
+        *random.sample(both, random.randint(0, 2)),
+    ]
+    left, right = f"a({key or 'I'}, X, S)", f"b({key or 'J'}, Y, T)"
+    pattern = f"{left} {random.choice(RELATIONS)} {right}"
+    if negative := random.random() < 0.3:
+        absent = random.choice((key or "J", "_")), random.choice("XY_"), random.choice("ST_")
+        pattern = f"NOT(c({', '.join(absent)})).[{left}, {right}]"
+    policy, within = random.choice(CHOICES), random.choice(("", " WITHIN 4"))
+    lines = [f"o(X, Y, S, T) <- ({pattern} WHERE {', '.join(conditions)}{within}){policy and f' POLICY {policy}'}."]
+    events = with_equal(random, stream(random, kinds, random.choice((True, False)), random.choice((8, 14, 40)), lines))
+    declarations = [kind.declaration() for kind in kinds if declared or "(by" in policy]
+    return Program("\n".join([*declarations, *lines]), events, bool(policy), False, negative)
+
+
+def matchings() -> st.SearchStrategy[Program]:
+    return st.randoms(use_true_random=False).map(matching)

@@ -19,9 +19,9 @@ from tests import reference
 from tests.cases_format import difference, same
 from tests.long import examples
 from tests.program_maker import SECOND
-from tests.programs import Program, contests, iterations, loops, programs, recursions, windows
+from tests.programs import Program, contests, iterations, loops, matchings, programs, recursions, windows
 
-ANY = st.one_of(programs(), contests(), windows(), iterations(), loops(), recursions())
+ANY = st.one_of(programs(), contests(), windows(), iterations(), loops(), recursions(), matchings())
 LONG = 20 * SECOND  # a lateness that lets any order pass
 
 
@@ -105,6 +105,12 @@ def test_contests(program: Program) -> None:
 @examples(300)
 @given(windows())
 def test_windows(program: Program) -> None:
+    check_reference(program)
+
+
+@examples(400)
+@given(matchings())
+def test_matchings(program: Program) -> None:
     check_reference(program)
 
 

@@ -296,6 +296,28 @@ def test_fluents_have_the_names_of_their_author() -> None:
         assert line in flat, (line, page)
 
 
+CONDITION_KEYS = """\
+event a(k: int, x: int, s: string) TIME t.
+event b(k: int, y: float, s: string) TIME t.
+"""
+
+
+@pytest.mark.parametrize(
+    ("rule", "key"),
+    [
+        ("a(K, X, _) SEQ b(K, Y, _) WHERE Y = X + 1, Y > 0", "K, Y = X + 1"),
+        ("a(_, X, S) AND b(_, Y, T) WHERE lower(S) = lower(T), X < Y", "lower(S) = lower(T)"),
+        ("a(_, X, _) SEQ b(_, Y, _) WHERE X = Y POLICY chronological", "X = Y"),
+        ("a(_, X, _) SEQ b(_, Y, _) WHERE X = Y POLICY recent", "none: every pair is tried"),
+        ("a(K, X, _) SEQ b(K, Y, _) WHERE (X = Y or X > 9)", "K"),
+        ("a(K, X, _) SEQ b(K, Y, _) WHERE X = Y + K, X + Y = 2", "K"),
+    ],
+)
+def test_conditions_that_work_as_a_key_are_shown(rule: str, key: str) -> None:
+    page = explain(Engine.from_text(f"{CONDITION_KEYS}o(X, Y) <- {rule}.").plan)
+    assert re.findall(r"^ +key +(.*)$", page, re.MULTILINE) == [key]
+
+
 def test_answers_are_counted() -> None:
     text = (
         PREFIX

@@ -138,7 +138,7 @@ def _chain_of(builder: GoalBuilder, event: str) -> tuple[LinearRecursion, int, i
         return None
     if builder.users[head.child] > 1:
         return None
-    spec, decided, widenings = spec_of(node, builder)
+    spec, decided, widenings = spec_of(node, builder, matching=False)  # a key stays what it is around the cycle
     if not decided or any(widenings):
         return None
     places = places_of(node, builder)

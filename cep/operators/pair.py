@@ -14,7 +14,7 @@ from cep.core.intervals import LEFT_INSTANT, RIGHT_INSTANT, UNBOUNDED, IntervalR
 from cep.core.suggest import did_you_mean
 from cep.operators.unless import GOING_ON
 from cep.operators.where import of_parts
-from cep.plan.binarise import Component, canonical
+from cep.plan.binarise import Component, canonical, timed
 from cep.plan.horizon import Horizon
 from cep.plan.lint.ranges import Ranges, Searcher, both
 from cep.plan.names import author_names
@@ -23,7 +23,8 @@ from cep.plan.pattern import Pattern, PatternProperties, rechosen, variables
 from cep.plan.render import listed, restricted
 from cep.rules import pattern_text
 from cep.rules.pattern_text import Text
-from cep.rules.terms import Condition, PolicyChoice
+from cep.rules.printing import print_condition
+from cep.rules.terms import Comparison, Condition, Expression, PolicyChoice, expression_variables, rename_condition
 
 if TYPE_CHECKING:
     from cep.events import Value
@@ -222,6 +223,28 @@ class Join(Node):
         """The right side's columns that it has besides its left side's."""
         return own_columns(self.key, self.right_width)
 
+    @property
+    def matched(self) -> dict[Condition, tuple[Expression, Expression]]:
+        """The conditions `A = B` of which one side is the left's and the other the right's, with the left's first: they
+        work as a key. Under `recent` none does, as its conditions are asked of the chosen pair alone."""
+        found: dict[Condition, tuple[Expression, Expression]] = {}
+        for condition in () if self.policy == "recent" else self.decide:
+            if not isinstance(condition, Comparison) or condition.operator != "=" or timed(condition):
+                continue
+            one, other = (self._side(each) for each in (condition.left, condition.right))
+            if {one, other} == {0, 1}:
+                both = (condition.left, condition.right)
+                found[condition] = both if one == 0 else both[::-1]
+        return found
+
+    def _side(self, expression: Expression) -> int | None:
+        """The side whose columns alone an expression reads; None: those of both, of neither, or others."""
+        names = expression_variables(expression)
+        if not names or any(name[0] != "v" for name in names):
+            return None
+        sides = {int(int(name[1:]) >= self.left_width) for name in names}
+        return sides.pop() if len(sides) == 1 else None
+
     def describe(self) -> NodeProperties:
         relation = self.interval_relation
         completing = relation.completing
@@ -335,7 +358,9 @@ class Join(Node):
 
     def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
         names = rendering.names[number]
-        key = ", ".join(names[left] for left, _ in self.key)
+        written = author_names(self.decide, names, rendering.source)
+        matched = [rename_condition(condition, written) for condition in self.matched]
+        key = ", ".join([*(names[left] for left, _ in self.key), *map(print_condition, matched)])
         said = [("key", key or "none: every pair is tried")]
         if self.absent is not None:
             common = ", ".join(names[mine] for _, mine in self.absent_key)

@@ -124,18 +124,19 @@ def components_of(conditions: Sequence[Condition], bound: frozenset[str]) -> lis
     for members in groups.values():
         mine = tuple(conditions[m] for m in members)
         used = set[str]().union(*(names[m] for m in members))
-        made.append(Component(mine, frozenset(used & bound), any(map(_timed, mine)), not used <= bound))
+        made.append(Component(mine, frozenset(used & bound), any(map(timed, mine)), not used <= bound))
     return made
 
 
-def _timed(condition: Condition) -> bool:
+def timed(condition: Condition) -> bool:
+    """Return True if a condition asks the times of the pattern that it stands behind."""
     match condition:
         case Comparison(_, left, right):
             return _times(left) or _times(right)
         case Predicate(_, arguments):
             return any(_times(a) for a in arguments)
         case Disjunction(alternatives):
-            return any(_timed(each) for inside in alternatives for each in inside)
+            return any(timed(each) for inside in alternatives for each in inside)
 
 
 def _times(expression: Expression) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,9 @@ from cep.operators.goals.pairs.pairing import bounds_of
 from cep.operators.goals.store import FOREVER
 from cep.plan.types import TIMES, ColumnType
 from cep.rules.expressions.checking import check
-from cep.rules.expressions.evaluate import Evaluation
-from cep.rules.terms import Comparison, as_expression, each_condition, expression_variables
+from cep.rules.expressions.evaluate import Evaluation, compile_expression
+from cep.rules.expressions.typed import Typed, TypedVariable, common_type, fitted
+from cep.rules.terms import Comparison, as_expression, each_condition, expression_variables, rename_expression
 
 Ints = NDArray[np.int64]
 
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 class JoinSpec:
     """A join with everything resolved to columns.
 
-    `left_key`, `right_key`: argument columns, already of one representation. `absent_key`: columns of the absent side;
+    `left_key`, `right_key`: argument columns, already of one representation; of shared variables, then of the
+    conditions that work as a key. `absent_key`: columns of the absent side;
     `absent_from`: for each, (0, left column) or (1, right column). `within` None: unbounded. `point`: every right side
     is an instant. `gap`: of a `SEQ[g, h]`. `by`: columns of `recent(by V)`, -1 for none. `stack`: what decides, as
     bytecode; `test`: the same on tables, where the machine cannot run it, or where the choice comes first.
@@ -113,14 +115,36 @@ def places_of(node: pair.Join, builder: GoalBuilder) -> dict[str, tuple[int, int
     return places | {f"v{left + i}": (RIGHT, column) for i, column in enumerate(node.own)}
 
 
-def spec_of(node: pair.Join, builder: GoalBuilder) -> tuple[JoinSpec, bool, tuple[tuple[Evaluation, ...], ...]]:
+def _matched(
+    node: pair.Join, builder: GoalBuilder, left: Sequence[str], right: Sequence[str]
+) -> list[tuple[Typed, Typed]]:
+    """Of each condition that works as a key both sides, over the columns of their inputs and of one type."""
+    theirs = {f"v{len(left) + i}": f"v{column}" for i, column in enumerate(node.own)}
+    types = [{f"v{i}": type for i, type in enumerate(side)} for side in (left, right)]
+    found = []
+    for one, other in node.matched.values():
+        both = one, rename_expression(other, theirs)
+        sides = [check(each, known, builder.plan.source) for each, known in zip(both, types, strict=True)]
+        common = common_type(sides[0].type, sides[1].type)
+        assert common is not None, "what never compares was refused"
+        mine, other_side = (fitted(each, common) for each in sides)
+        assert mine is not None and other_side is not None, "what has a common type fits it"
+        found.append((mine, other_side))
+    return found
+
+
+def spec_of(
+    node: pair.Join, builder: GoalBuilder, matching: bool = True
+) -> tuple[JoinSpec, bool, tuple[tuple[Evaluation, ...], ...]]:
     """The join resolved, whether its conditions are the stack machine's (or it has none), and the converted key
-    columns that its left, right and absent inputs get appended."""
+    columns that its left, right and absent inputs get appended. `matching`: conditions that can are part of the key."""
     plan = builder.plan
     left, right = builder.types(node.left), builder.types(node.right)
     mine, theirs = builder.keys(node.key, left, right)
     left_key, left_added = builder.widened_key(mine, left)
     right_key, right_added = builder.widened_key(theirs, right)
+    keys = [*left_key], [*right_key]
+    matched = _matched(node, builder, left, right) if matching else []
     places = places_of(node, builder)
     out = [*left, *(right[column] for column in node.own)]
     absent_key: tuple[int, ...] = ()
@@ -128,6 +152,14 @@ def spec_of(node: pair.Join, builder: GoalBuilder) -> tuple[JoinSpec, bool, tupl
     absent_from: list[tuple[int, int]] = []
     extra: tuple[list[Evaluation], list[Evaluation]] = ([], [])
     further: tuple[list[str], list[str]] = ([], [])
+    for side, types, added in ((LEFT, left, left_added), (RIGHT, right, right_added)):
+        for typed in (each[side] for each in matched):
+            if isinstance(typed, TypedVariable):
+                keys[side].append(int(typed.name[1:]))
+                continue
+            keys[side].append(len(types) + len(added) + len(extra[side]))
+            extra[side].append(compile_expression(typed, builder.pool))
+            further[side].append(typed.type)
     if node.absent is not None:
         absent = builder.types(node.absent)
         wanted, _ = builder.keys(node.absent_key, absent, out)
@@ -141,9 +173,10 @@ def spec_of(node: pair.Join, builder: GoalBuilder) -> tuple[JoinSpec, bool, tupl
                 place = len(types) + len(added) + len(extra[side]) - 1
             absent_from.append((side, place))
     stack, test, decided = None, None, True
-    if node.decide:
-        compiled = builder.conditions(node.decide, [ColumnType(type, True) for type in out])
-        if all(isinstance(c, Comparison) for c in each_condition(node.decide)) and not compiled.binds:
+    tested = [each for each in node.decide if not (matching and each in node.matched)]
+    if tested:
+        compiled = builder.conditions(tested, [ColumnType(type, True) for type in out])
+        if all(isinstance(c, Comparison) for c in each_condition(tested)) and not compiled.binds:
             types_out = {f"v{i}": type for i, type in enumerate(out)} | TIMES
             calls = [call for c in compiled.order if (call := as_expression(c)) is not None]
             if all(name in types_out for call in calls for name in expression_variables(call)):
@@ -166,8 +199,8 @@ def spec_of(node: pair.Join, builder: GoalBuilder) -> tuple[JoinSpec, bool, tupl
         point=plan.points[node.right],
         left_width=len(left) + len(left_added) + len(extra[0]),
         right_width=len(right) + len(right_added) + len(extra[1]),
-        left_key=left_key,
-        right_key=right_key,
+        left_key=tuple(keys[0]),
+        right_key=tuple(keys[1]),
         take_left=tuple(range(len(left))),
         take_right=tuple(node.own),
         left_codes=codes_of([*left, *others(mine, left), *further[0]]),
