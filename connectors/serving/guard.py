@@ -37,10 +37,10 @@ _HERE = "this machine"
 @dataclass(frozen=True, slots=True)
 class Limits:
     """`people`: those whose token a request has to bring, None: it needs none. `rate`: requests a second of one client
-    (twice as many at once), 0: any number. `body`: bytes of a request, `head`: of its first line and headers. `hosts`: the names
-    under which it is asked, empty: any.
-    `streams`: how many a client may have open, 0: any number; None: MANY, and any number from this machine itself,
-    which may be a proxy that does not tell for whom it asks. `seconds`: in which the body of a request has to come."""
+    (twice as many at once), 0: any number. `body`: bytes of a request, `head`: of its first line and headers. `hosts`:
+    the names under which it is asked, empty: any. `streams`: how many a client may have open, 0: any number; None:
+    MANY, and any number from this machine itself, which may be a proxy that does not tell for whom it asks. `seconds`:
+    in which the body of a request has to come."""
 
     people: People | None = None
     rate: float = 100.0
