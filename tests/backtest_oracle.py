@@ -86,3 +86,28 @@ def cut(detections: Detections, labels: Labels, at: int) -> tuple[tuple[Detectio
     early = [each for each in detections if each[1] < at], [each for each in labels if each[0] < at]
     late = [each for each in detections if each[1] >= at], [each for each in labels if each[0] >= at]
     return early, late
+
+
+def nab(detections: Detections, labels: Labels, tp: float, fp: float, fn: float) -> float:
+    """The score of NAB, one detection at a time, from the text of its publication."""
+
+    def sigmoid(position: float) -> float:
+        return 2 / (1 + math.exp(5 * position)) - 1
+
+    total = 0.0
+    for start, end, whose in labels:
+        own = [time for key, time in detections if whose in (None, key) and start <= time <= end]
+        if not own:
+            total -= fn
+            continue
+        position = -1.0 if start == end else (min(own) - end) / (end - start)
+        total += tp * sigmoid(position) / sigmoid(-1)
+    for key, time in detections:
+        windows = [(end, start) for start, end, whose in labels if whose in (None, key)]
+        if any(start <= time <= end for end, start in windows):
+            continue
+        before = max(((end, end - start) for end, start in windows if end <= time), default=None)
+        far = before is None or before[1] == 0 or (time - before[0]) / before[1] >= 3
+        total += fp * (-1 if far or before is None else sigmoid((time - before[0]) / before[1]))
+    nothing, perfect = -fn * len(labels), tp * len(labels)
+    return 100 * (total - nothing) / (perfect - nothing)

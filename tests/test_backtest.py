@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import polars as pl
 import pytest
 
 from cep.backtest.grid import front
+from cep.backtest.nab import PROFILES, nab_scores
 from cep.backtest.scoring import Figures, Label, Scoring, halves, holdout_of, score, wilson
+from cep.backtest.search import Search
 from cep.compile import CompileOptions
 from cep.engine import Engine
 from cep.variants import compiled_variants
 from tests import reference
-from tests.backtest_oracle import DAY, cut, figures
+from tests.backtest_oracle import DAY, cut, figures, nab
 from tests.cli_runs import cep
 from tests.long import seeds
 
@@ -352,6 +356,9 @@ def test_detections_come_later_by_the_lateness() -> None:
         ("--labels=none.csv", "--labels none.csv: no such file"),
         ("--labels=rules.cep", "`.cep` is not a format of labels"),
         ("--key=box --points=2 --grid=Hot", "--grid: 5 points are more than 2"),
+        ("--key=box --grid=Hot --picture=a.png", "--picture a.png: pictures are SVG"),
+        ("--key=box --picture=a.svg", "--picture draws the points of a --grid"),
+        ("--key=box --score=nabb", "--score: `nabb` is not a score"),
     ],
 )
 def test_wrong_options_are_refused(arguments: str, told: str) -> None:
@@ -422,3 +429,90 @@ def test_the_holdout_is_the_label_at_two_thirds() -> None:
     assert holdout_of(labels) == 5
     assert holdout_of(labels[:2]) is None
     assert DAY == 86_400_000_000
+
+
+@pytest.mark.parametrize("seed", seeds(300))
+def test_the_score_of_nab_is_the_published_one(seed: int) -> None:
+    random = Random(f"nab {seed}")
+    for _ in range(10):
+        until = random.choice([10, 60, 600])
+        detections = [(random.choice("abc"), random.randrange(until)) for _ in range(random.randrange(20))]
+        labels: list[tuple[int, int, str | None]] = []
+        for _ in range(random.randrange(1, 7)):
+            start = random.randrange(until)
+            labels.append((start, start + random.randrange(until // 5), random.choice(["a", "b", None])))
+        by_key: dict[tuple[object, ...], Any] = {
+            (key,): np.array(sorted(time for own, time in detections if own == key), np.int64) for key in "abc"
+        }
+        found = nab_scores(by_key, [(None if key is None else (key,), start, end) for start, end, key in labels])
+        for name, weights in PROFILES.items():
+            assert getattr(found, name) == pytest.approx(nab(detections, labels, *weights)), name
+
+
+def test_nab_is_nothing_without_detections_and_a_hundred_for_perfect_ones() -> None:
+    assert nab_scores({}, [(None, 5, 9)]).standard == 0
+    assert nab_scores({("a",): np.array([5])}, [(("a",), 5, 9)]).low_fn == pytest.approx(100)
+    assert nab_scores({("a",): np.array([5, 400])}, [(("a",), 5, 9)]).standard == pytest.approx(100 - 11 / 2)
+
+
+GRID = ("--detect", "warming", "--key", "box", "--grid", "Hot", "--grid", "Patience", "--choose", "recall")
+
+
+def test_processes_give_the_same_and_a_picture_shows_the_points() -> None:
+    random = Random(5)
+    write(readings(random, 300), labels_of(random, 300))
+    one = run(*GRID, "--score", "nab", "--picture", "front.svg")
+    assert run(*GRID, "--score", "nab", "--workers", "2") == one
+    picture = ElementTree.parse("front.svg").getroot()
+    texts = ["".join(each.itertext()) for each in picture.iter("{http://www.w3.org/2000/svg}text")]
+    chosen = next(each["params"] for each in one["points"] if each.get("chosen"))
+    assert f"chosen: Hot {chosen['Hot']}, Patience" in " ".join(texts)
+    assert "warming: recall and load of 15 points, before the holdout" in texts
+    titles = ["".join(each.itertext()) for each in picture.iter("{http://www.w3.org/2000/svg}title")]
+    assert titles and all(each.startswith("Hot ") for each in titles)
+    assert all(each["all"]["nab"]["standard"] <= 100 for each in one["points"])
+
+
+def test_a_stopped_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = Random(6)
+    write(readings(random, 200), labels_of(random, 200))
+    wanted = run(*GRID)
+    monkeypatch.setattr("cep.backtest.search.KEPT_AT_ONCE", 4)
+    done: list[Sequence[Any]] = []
+
+    def stopping(self: Search, points: Sequence[Any], seen: Any) -> Any:
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(points)
+        return running(self, points, seen)
+
+    running = Search.run_points
+    monkeypatch.setattr(Search, "run_points", stopping)
+    arguments = ("backtest", "rules.cep", "-i", "reading=history.csv", "--labels", "labels.csv", *GRID)
+    result = cep(*arguments, "--state", "state.jsonl")
+    assert result.exit_code == 130
+    assert "stopped: 8 of 15 points are kept in state.jsonl; the same command goes on" in result.stderr
+    with Path("state.jsonl").open("ab") as file:
+        file.write(b'{"points": {"Hot=')  # it was killed as it wrote
+    again: list[int] = []
+
+    def counting(self: Search, points: Sequence[Any], seen: Any) -> Any:
+        again.append(len(points))
+        return running(self, points, seen)
+
+    monkeypatch.setattr(Search, "run_points", counting)
+    assert run(*GRID, "--state", "state.jsonl") == wanted and again == [4, 3]
+    assert run(*GRID, "--state", "state.jsonl") == wanted and again == [4, 3], "nothing is left to do"
+    for more, message in ((("--merge", "1 h"), "is the state of another backtest"), (("--param", "Hot=8"), "--grid")):
+        assert message in cep(*arguments, *more, "--state", "state.jsonl").stderr
+    Path("state.jsonl").write_text("no state\n")
+    assert "this is not the state of a backtest" in cep(*arguments, "--state", "state.jsonl").stderr
+
+
+def test_progress_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = Random(7)
+    write(readings(random, 100), labels_of(random, 100))
+    monkeypatch.setattr("cep.backtest.progress.SELDOM", 0.0)
+    arguments = ("backtest", "rules.cep", "-i", "reading=history.csv", "--labels", "labels.csv", *GRID)
+    lines = cep(*arguments).stderr.splitlines()
+    assert any(line.startswith("100 % of 15 points") for line in lines)

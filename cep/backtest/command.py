@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, ClassVar
 
 from typer import Option
@@ -20,6 +21,7 @@ from cep.app.cli_options import (
 from cep.app.command_line import takes
 from cep.app.durations import refuse
 from cep.app.terminal import announce_compiling, say
+from cep.core.errors import reason_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,9 @@ class ScoreOptions:
     flapping: Annotated[
         str | None, Option(metavar="DURATION", help="Report the share of episodes that are shorter.")
     ] = None
+    score: Annotated[
+        str | None, Option(metavar="nab", help="Add the score of the Numenta Anomaly Benchmark, up to 100.")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +106,12 @@ class GridOptions:
             help="Choose by what is before it, and report both parts. Default: the start of the label at two thirds.",
         ),
     ] = None
+    state: Annotated[
+        str | None, Option(metavar="FILE", help="Keep what is done there; after Ctrl-C the same command goes on.")
+    ] = None
+    workers: Annotated[
+        int, Option(metavar="N", min=1, help="Deal the points to so many processes, each of which reads the history.")
+    ] = 1
     write: Annotated[bool, Option(help="Write the chosen values into the PARAM lines of the program.")] = False
 
 
@@ -110,6 +121,9 @@ class FormOptions:
 
     PANEL: ClassVar = OUTPUT
 
+    picture: Annotated[
+        str | None, Option(metavar="FILE", help="Draw the points of a grid, a figure over the load, as SVG.")
+    ] = None
     json: Annotated[bool, Option("--json", help="Print all figures as JSON.")] = False
 
 
@@ -135,6 +149,13 @@ class BacktestOptions:
             raise refuse("there are no --labels", "name a file of incidents: `--labels labels.csv`")
         if self.scores.detect is None:
             raise refuse("there is no --detect", "name the event or alert that detects: `--detect warming`")
+        if self.scores.score not in (None, "nab"):
+            raise refuse(f"--score: `{self.scores.score}` is not a score", "`--score nab`")
+        if self.form.picture is not None:
+            if Path(self.form.picture).suffix != ".svg":
+                raise refuse(f"--picture {self.form.picture}: pictures are SVG", "`--picture front.svg`")
+            if not self.grids.grid:
+                raise refuse("--picture draws the points of a --grid", "`--grid Hot`")
         if self.grids.choose is None:
             for option, value in (
                 ("--subject-to", self.grids.subject_to),
@@ -168,6 +189,13 @@ def backtest(options: BacktestOptions) -> int:
     search = Search.of(options)
     result = search.run()
     say(as_json(result) if options.form.json else "\n".join(lines(result)))
+    if options.form.picture is not None:
+        from cep.backtest.picture import svg
+
+        try:
+            Path(options.form.picture).write_text(svg(result), encoding="utf-8")
+        except OSError as error:
+            raise refuse(f"--picture {options.form.picture}: {reason_of(error)}") from None
     if options.grids.write and result.chosen is not None:
         for path in search.write(result.chosen):
             say(f"{path}: updated")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from cep.app.pipeline import Interrupt, flow
-from cep.backtest.scoring import Key, Times
+from cep.backtest.nab import Key, Times
 from cep.engine import Engine
 from cep.runtime.options import EngineOptions
 from cep.runtime.run_stats import RunStats
@@ -33,19 +33,24 @@ class History:
 
 @dataclass(slots=True)
 class _Collected:
-    """The detections of variants that share a name."""
+    """The detections of variants that share a name: tables of keys and times."""
 
-    keys: dict[Key, list[Times]] = field(default_factory=dict)
+    key: Sequence[str]
+    tables: list[pl.DataFrame] = field(default_factory=list)
 
-    def add(self, table: pl.DataFrame, key: Sequence[str], lateness: int) -> None:
-        if not key:
-            self.keys.setdefault((), []).append(table["end"].to_numpy() + lateness)
-            return
-        for own, part in table.group_by(*key, maintain_order=True):
-            self.keys.setdefault(tuple(own), []).append(part["end"].to_numpy() + lateness)
+    def add(self, table: pl.DataFrame, lateness: int) -> None:
+        self.tables.append(table.select(*self.key, pl.col("end") + lateness))
 
     def times(self) -> dict[Key, Times]:
-        return {key: np.sort(np.concatenate(parts)) for key, parts in self.keys.items()}
+        if not self.tables:
+            return {}
+        table = pl.concat(self.tables, how="vertical_relaxed").sort("end")
+        if not self.key:
+            return {(): table["end"].to_numpy()}
+        groups = table.group_by(*self.key, maintain_order=True).agg(pl.col("end"))
+        ends = groups["end"].explode().to_numpy()
+        cuts = np.cumsum(groups["end"].list.len().to_numpy())[:-1]
+        return dict(zip(groups.select(self.key).rows(), np.split(ends, cuts)))
 
 
 def detections_of(
@@ -55,18 +60,24 @@ def detections_of(
     batches: Iterator[Batch],
     interrupt: Interrupt,
     options: EngineOptions,
+    seen: Callable[[float], None],
 ) -> History:
     """Run a history through variants. `detect`: the event, or the alert whose firing is a detection; `key`: the
-    attributes that tell keys apart. A detection's time is when it is known: its end, and the lateness later."""
+    attributes that tell keys apart; `seen` is told which part of the history is done.
+
+    A detection's time is when it is known: its end, and the lateness later.
+    """
     engine = Engine(variants.program, options)
     lateness = options.lateness or 0
     alert = bool(variants.alerts[0])
     names = [alerts[detect].name if alert else own[detect] for alerts, own in variants.both]
-    found = {name: _Collected() for name in names}
+    found = {name: _Collected(key) for name in names}
     lifecycle = _lifecycle(engine) if alert else None
     ends: list[tuple[int, int]] = []
+    stats = RunStats()
 
     def take(batch: Batch | None, tables: Mapping[str, pl.DataFrame]) -> None:
+        seen(stats.done or 0.0 if batch is not None else 1.0)
         for table in () if batch is None else batch.tables.values():
             if table.height:
                 column = table["end"].to_numpy()
@@ -74,15 +85,14 @@ def detections_of(
         if lifecycle is None:
             for name in found.keys() & tables.keys():
                 if tables[name].height:
-                    found[name].add(tables[name], key, lateness)
+                    found[name].add(tables[name], lateness)
             return
         until = engine.watermark if batch is not None else max([engine.latest, *_ends(tables)])
         for change in lifecycle.take(tables, until):
             if change.state == "firing":
                 own = pl.DataFrame({"end": [change.time], **{each: [change.values.get(each)] for each in key}})
-                found[change.name].add(own, key, lateness)
+                found[change.name].add(own, lateness)
 
-    stats = RunStats()
     with closing(DeadLetters(None)) as dead_letters:
         flow(engine, batches, stats, take, dead_letters, interrupt)
     times = {name: each.times() for name, each in found.items()}

@@ -11,7 +11,8 @@ from typing import Any
 
 import polars as pl
 
-from cep.backtest.scoring import Key, Label
+from cep.backtest.nab import Key
+from cep.backtest.scoring import Label
 from cep.core.errors import CepError, reason_of
 from cep.core.literals import read_instant
 from cep.core.schema import Attribute
@@ -43,17 +44,23 @@ def read_labels(path: Path, keys: Sequence[Attribute], unit: Fraction | None) ->
     if not labels:
         raise CepError(f"{path}: there are no labels", hint="a row for each incident: `start,end`", code="labels")
     labels.sort(key=lambda each: (each[0].start, each[0].end, each[1]))
-    _refuse_overlaps(path, labels)
+    _refuse_overlaps(path, labels, _further(rows, keys))
     return [label for label, _ in labels]
 
 
-def _refuse_overlaps(path: Path, labels: Sequence[tuple[Label, int]]) -> None:
+def _further(rows: Sequence[Mapping[str, Any]], keys: Sequence[Attribute]) -> str:
+    """Return what to do about labels of one key that may be of several: name the column that tells them apart."""
+    columns = [name for row in rows[:1] for name in row if name not in ("start", "end")]
+    return f", or tell them apart: `--key {columns[0]}`" if columns and not keys else ""
+
+
+def _refuse_overlaps(path: Path, labels: Sequence[tuple[Label, int]], further: str) -> None:
     latest: dict[Key | None, tuple[Label, int]] = {}
     for label, number in labels:
         before = latest.get(label.key)
         if before is not None and label.start <= before[0].end:
             message = f"labels {before[1]} and {number} overlap, and are of one key"
-            raise CepError(f"{path}: {message}", hint="write them as one label", code="labels")
+            raise CepError(f"{path}: {message}", hint=f"write them as one label{further}", code="labels")
         if before is None or label.end > before[0].end:
             latest[label.key] = (label, number)
 

@@ -8,15 +8,30 @@ from dataclasses import asdict
 from typing import Any
 
 from cep.backtest.grid import HIGHER, Axis, at_edge, front, rank
+from cep.backtest.passes import Parts
 from cep.backtest.scoring import Figures
-from cep.backtest.search import BacktestResult, Parts
+from cep.backtest.search import BacktestResult
 from cep.core.literals import say_duration, write_time
 from cep.rules.parameters import Value
 from cep.runtime.run_stats import count
 
 SHOWN = 20
 """How many points of a grid are printed."""
-ROWS = ("recall", "precision", "lead", "lead_worst", "load", "load_busiest", "quiet", "flapping")
+ROWS = (
+    "recall",
+    "precision",
+    "lead",
+    "lead_worst",
+    "load",
+    "load_busiest",
+    "quiet",
+    "flapping",
+    "nab",
+    "nab_low_fp",
+    "nab_low_fn",
+)
+ASKED = ROWS[7:]
+"""Figures that are printed only where somebody asked for them."""
 TITLES = {
     "recall": "recall",
     "precision": "precision",
@@ -26,15 +41,18 @@ TITLES = {
     "load_busiest": "load, busiest key",
     "quiet": "longest quiet",
     "flapping": "flapping",
+    "nab": "NAB, standard",
+    "nab_low_fp": "NAB, low FP rate",
+    "nab_low_fn": "NAB, low FN rate",
 }
 
 
 def lines(result: BacktestResult) -> Iterator[str]:
     """Yield the report, line by line."""
-    stats = result.history.stats
+    history = result.history
     days = f"{write_time(result.history.since)} to {write_time(result.history.until)}"
     yield f"history   {days}"
-    yield f"          {count(stats.records, 'record')}, {count(stats.dead.total(), 'dead letter')}"
+    yield f"          {count(history.records, 'record')}, {count(history.dead, 'dead letter')}"
     yield f"labels    {len(result.labels)}" + _divided(result)
     apart = "the longest window of their rule" if result.merge is None else say_duration(result.merge)
     yield f"episodes  detections of `{result.detect}` at most {apart} apart"
@@ -61,20 +79,30 @@ def _figures(parts: Parts) -> Iterator[str]:
         columns += [("before", parts.before), ("from the holdout on", parts.after)]
         yield f"{'':23}" + "".join(f"{title:19}" for title, _ in columns).rstrip()
     for name in ROWS:
-        if all(name == "flapping" and figures.flapping is None for _, figures in columns):
+        if name in ASKED and all(_figure(figures, name) is None for _, figures in columns):
             continue
         texts = [_text(name, figures, len(columns) == 1) for _, figures in columns]
         yield f"{TITLES[name]:23}" + "".join(f"{text:19}" for text in texts).rstrip()
 
 
+def _figure(figures: Figures, name: str) -> Any:
+    if name.startswith("nab"):
+        return (
+            None if figures.nab is None else getattr(figures.nab, name.removeprefix("nab_").replace("nab", "standard"))
+        )
+    return getattr(figures, name)
+
+
 def _text(name: str, figures: Figures, long: bool) -> str:
-    own = getattr(figures, name)
+    own = _figure(figures, name)
     if own is None:
         return "undefined" + (" (no episodes)" if long and name == "precision" and not figures.episodes else "")
     if name in ("lead", "lead_worst", "quiet"):
         return say_duration(round(own))
     if name in ("load", "load_busiest"):
         return f"{own:.3g}/d"
+    if name.startswith("nab"):
+        return f"{own:.1f}"
     if name == "flapping":
         return f"{100 * own:.0f} %"
     hits, of = (figures.hit, figures.labels) if name == "recall" else (figures.hitting, figures.episodes)
@@ -87,7 +115,7 @@ def _text(name: str, figures: Figures, long: bool) -> str:
 
 def _points(result: BacktestResult) -> Iterator[str]:
     """A table of the best points: by the figure that is chosen by, or in their order."""
-    judged = _judged(result)
+    judged = result.judged
     order = list(range(len(result.points)))
     if result.figure is not None:
         figure = result.figure
@@ -109,10 +137,7 @@ def _points(result: BacktestResult) -> Iterator[str]:
     if (rest := len(order) - SHOWN) > 0:
         yield f"{count(rest, 'more point')}: `--json` has all"
     best = front(judged, result.figure if result.figure in HIGHER[:2] else "recall")
-    told = [
-        ", ".join(f"{name} {text}" for name, text in zip(names, _values(result.axes, result.points[each])))
-        for each in best
-    ]
+    told = [point_text(result, each) for each in best]
     yield ""
     yield (
         "no other point has more recall and less load than"
@@ -125,8 +150,10 @@ def _points(result: BacktestResult) -> Iterator[str]:
         yield f"  and {rest} more"
 
 
-def _judged(result: BacktestResult) -> list[Figures]:
-    return [each.whole if each.before is None else each.before for each in result.parts]
+def point_text(result: BacktestResult, number: int) -> str:
+    """Return the values of a point: `Hot 7.0, Patience 20 min`."""
+    names = [axis.parameter.name for axis in result.axes]
+    return ", ".join(f"{name} {text}" for name, text in zip(names, _values(result.axes, result.points[number])))
 
 
 def _values(axes: Sequence[Axis], point: Sequence[Value]) -> list[str]:
@@ -153,7 +180,7 @@ def warnings(result: BacktestResult) -> list[str]:
     if result.chosen is None:
         return []
     found = []
-    before = _judged(result)[result.chosen]
+    before = result.judged[result.chosen]
     if before.hit == 1:
         found.append("the choice rests on a single incident")
     for name in at_edge(result.axes, result.points[result.chosen]):
@@ -171,12 +198,11 @@ def as_json(result: BacktestResult) -> str:
         if parts.before is not None and parts.after is not None:
             own |= {"before": _json(parts.before), "after": _json(parts.after)}
         points.append(own | ({"chosen": True} if number == result.chosen else {}))
-    stats = result.history.stats
     told: dict[str, Any] = {
         "from": write_time(result.history.since),
         "to": write_time(result.history.until),
-        "records": stats.records,
-        "dead": stats.dead.total(),
+        "records": result.history.records,
+        "dead": result.history.dead,
         "labels": len(result.labels),
         "merge": None if result.merge is None else result.merge / 1_000_000,
         "holdout": None if result.holdout is None else write_time(result.holdout),

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Key = tuple[object, ...]
-Times = NDArray[np.int64]
+from cep.backtest.nab import Key, NabScores, Times, nab_scores
+
 DAY = 86_400_000_000
+_NONE = np.empty(0, np.int64)
+_NEVER = np.iinfo(np.int64).max
 FEW = 10
 """Labels below which intervals stand beside rates."""
 Z = 1.959963984540054
@@ -28,23 +29,25 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
-class Episode:
-    """Detections of one key that belong together, from the first to the last."""
+class Episodes:
+    """Detections of one key that belong together, from the first to the last: their times by key, in order. `places`:
+    where those of each key begin and end."""
 
-    key: Key
-    first: int
-    last: int
+    firsts: Times
+    lasts: Times
+    places: Mapping[Key, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
     """How detections are scored; durations in microseconds. `flapping`: episodes shorter than it flap, None: that is
-    not asked."""
+    not asked; `nab`: the score of NAB is asked."""
 
     merge: int
     before: int = 0
     after: int = 0
     flapping: int | None = None
+    nab: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ class Figures:
     load_busiest: float | None
     quiet: int
     flapping: float | None
+    nab: NabScores | None = None
 
     @property
     def recall_interval(self) -> tuple[float, float] | None:
@@ -85,17 +89,18 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
     return max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale)
 
 
-def episodes_of(detections: Mapping[Key, Times], merge: int) -> list[Episode]:
+def episodes_of(detections: Mapping[Key, Times], merge: int) -> Episodes:
     """Return the episodes of detections (sorted times by key): those of a key no further apart than `merge` are one."""
-    found = []
+    firsts, lasts, places, count = [_NONE], [_NONE], dict[Key, tuple[int, int]](), 0
     for key, times in detections.items():
         if not len(times):
             continue
-        cuts = np.flatnonzero(np.diff(times) > merge)
-        firsts = times[np.concatenate([[0], cuts + 1])].tolist()
-        lasts = times[np.concatenate([cuts, [len(times) - 1]])].tolist()
-        found += [Episode(key, first, last) for first, last in zip(firsts, lasts)]
-    return sorted(found, key=lambda each: (each.first, each.last, str(each.key)))
+        cuts = np.flatnonzero(times[1:] - times[:-1] > merge)
+        firsts.append(times[np.append(0, cuts + 1)])
+        lasts.append(times[np.append(cuts, len(times) - 1)])
+        places[key] = (count, count + len(cuts) + 1)
+        count += len(cuts) + 1
+    return Episodes(np.concatenate(firsts), np.concatenate(lasts), places)
 
 
 def score(
@@ -103,37 +108,57 @@ def score(
 ) -> Figures:
     """Score the detections of a history from `since` to `until` (microseconds)."""
     episodes = episodes_of(detections, scoring.merge)
-    by_key: dict[Key, list[tuple[int, Episode]]] = {}
-    for number, each in enumerate(episodes):
-        by_key.setdefault(each.key, []).append((number, each))
-    hitting: set[int] = set()
-    leads: list[int] = []
-    for label in labels:
-        low, high = label.start - scoring.before, label.end + scoring.after
-        own = enumerate(episodes) if label.key is None else by_key.get(label.key, ())
-        hits = [(number, each) for number, each in own if each.first <= high and each.last >= low]
-        hitting.update(number for number, _ in hits)
-        if hits:
-            leads.append(label.start - min(each.first for _, each in hits))
-    leads.sort()
+    number = len(episodes.firsts)
+    hitting, leads = _hits(episodes, labels, scoring)
     days = (until - since) / DAY
-    busiest = max(map(len, by_key.values()), default=0)
-    short = sum(each.last - each.first < (scoring.flapping or 0) for each in episodes)
+    busiest = max((end - begin for begin, end in episodes.places.values()), default=0)
+    short = int((episodes.lasts - episodes.firsts < (scoring.flapping or 0)).sum())
     return Figures(
         labels=len(labels),
         hit=len(leads),
-        episodes=len(episodes),
-        hitting=len(hitting),
+        episodes=number,
+        hitting=hitting,
         days=days,
         recall=len(leads) / len(labels) if labels else None,
-        precision=len(hitting) / len(episodes) if episodes else None,
+        precision=hitting / number if number else None,
         lead=_median(leads) if leads else None,
         lead_worst=leads[math.ceil(len(leads) / 10) - 1] if leads else None,
-        load=len(episodes) / days if days > 0 else None,
+        load=number / days if days > 0 else None,
         load_busiest=busiest / days if days > 0 else None,
         quiet=_quiet(episodes, since, until),
-        flapping=short / len(episodes) if scoring.flapping is not None and episodes else None,
+        flapping=short / number if scoring.flapping is not None and number else None,
+        nab=nab_scores(detections, _windows(labels, scoring)) if scoring.nab and labels else None,
     )
+
+
+def _windows(labels: Sequence[Label], scoring: Scoring) -> list[tuple[Key | None, int, int]]:
+    return [(each.key, each.start - scoring.before, each.end + scoring.after) for each in labels]
+
+
+def _hits(episodes: Episodes, labels: Sequence[Label], scoring: Scoring) -> tuple[int, list[int]]:
+    """Return how many episodes hit a label, and the lead times of the labels that are hit, in order."""
+    by_key: dict[Key | None, list[Label]] = {}
+    for label in labels:
+        by_key.setdefault(label.key, []).append(label)
+    marked = np.zeros(len(episodes.firsts) + 1, np.int64)  # where stretches of hits begin and end
+    found = []
+    for key, own in by_key.items():
+        if key is not None:
+            pieces = [episodes.places[key]] if key in episodes.places else []
+        else:
+            pieces = list(episodes.places.values())
+        starts = np.array([each.start for each in own], np.int64)
+        ends = np.array([each.end for each in own], np.int64)
+        earliest = np.full(len(own), _NEVER)
+        for begin, end in pieces:
+            first = begin + np.searchsorted(episodes.lasts[begin:end], starts - scoring.before)
+            last = begin + np.searchsorted(episodes.firsts[begin:end], ends + scoring.after, side="right")
+            hit = first < last
+            np.add.at(marked, first[hit], 1)
+            np.add.at(marked, last[hit], -1)
+            earliest[hit] = np.minimum(earliest[hit], episodes.firsts[first[hit]])
+        found += (starts - earliest)[earliest < _NEVER].tolist()
+    return int(np.count_nonzero(np.cumsum(marked) > 0)), sorted(found)
 
 
 def _median(values: Sequence[int]) -> float:
@@ -141,13 +166,11 @@ def _median(values: Sequence[int]) -> float:
     return float(values[middle]) if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
 
 
-def _quiet(episodes: Iterable[Episode], since: int, until: int) -> int:
+def _quiet(episodes: Episodes, since: int, until: int) -> int:
     """Return the longest stretch of the history without an episode of any key."""
-    longest, reached = 0, since
-    for each in episodes:
-        longest = max(longest, min(each.first, until) - reached)
-        reached = max(reached, each.last)
-    return max(longest, until - reached, 0)
+    order = np.argsort(episodes.firsts, kind="stable")
+    reached = np.maximum.accumulate(np.append(since, episodes.lasts[order]))
+    return max(0, int((np.append(np.minimum(episodes.firsts[order], until), until) - reached).max()))
 
 
 def halves(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from math import prod
 from pathlib import Path
 from time import process_time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import typer
 
 from cep.app.cli_options import InputOptions
 from cep.app.durations import duration, instant, refuse
@@ -16,7 +19,11 @@ from cep.app.pipeline import Interrupt
 from cep.backtest.grid import MOST_POINTS, Axis, Bound, choose, points_of, read_axis, read_bound, read_figure
 from cep.backtest.history import History, detections_of
 from cep.backtest.labels import read_labels
-from cep.backtest.scoring import Figures, Key, Label, Scoring, Times, halves, holdout_of, score
+from cep.backtest.nab import Key, Times
+from cep.backtest.passes import HistorySummary, Parts, PassResult, Point, Seen, passes
+from cep.backtest.progress import SearchProgress
+from cep.backtest.scoring import Figures, Label, Scoring, halves, holdout_of, score
+from cep.backtest.state import SearchState
 from cep.compile import CompiledProgram
 from cep.core.errors import CepError
 from cep.core.literals import say_duration
@@ -27,6 +34,7 @@ from cep.plan.algebra import Rule
 from cep.plan.pattern import events, patterns
 from cep.rules.parameters import Parameters, Value
 from cep.runtime.fluent_records import inputs_of
+from cep.runtime.run_stats import count
 from cep.variants import compiled_variants
 from connectors.inputs import inputs
 from connectors.sources import Sources
@@ -35,20 +43,10 @@ from connectors.time_format import number_size
 if TYPE_CHECKING:
     from cep.backtest.command import BacktestOptions
 
-AT_ONCE = 500
-"""How many points are run in one pass."""
+AT_ONCE, KEPT_AT_ONCE = 500, 100
+"""How many points are run in one pass, and how many where what is done is kept."""
 ROWS = 1 << 18
 """How many records are taken at a time."""
-Point = tuple[Value, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """The figures of a point: of the whole history, and before and after the holdout, where there is one."""
-
-    whole: Figures
-    before: Figures | None = None
-    after: Figures | None = None
 
 
 @dataclass(slots=True)
@@ -61,11 +59,16 @@ class BacktestResult:
     parts: Sequence[Parts]
     labels: Sequence[Label]
     merge: int | None
-    history: History
+    history: HistorySummary
     figure: str | None = None
     bounds: Sequence[Bound] = ()
     holdout: int | None = None
     chosen: int | None = None
+
+    @property
+    def judged(self) -> list[Figures]:
+        """The figures by which points are chosen: before the holdout, where there is one."""
+        return [each.whole if each.before is None else each.before for each in self.parts]
 
 
 class Search:
@@ -93,7 +96,11 @@ class Search:
             hint = "how far apart detections of one episode may be: `--merge 1h`"
             raise refuse(f"--merge is missing: the rules of `{self.detect}` have no window", hint)
         self.scoring = Scoring(
-            merge or 0, duration(scores.before, "--before"), duration(scores.after, "--after"), flapping
+            merge or 0,
+            duration(scores.before, "--before"),
+            duration(scores.after, "--after"),
+            flapping,
+            scores.score == "nab",
         )
         self.axes = [read_axis(each, parameters) for each in options.grids.grid]
         names = [axis.parameter.name for axis in self.axes]
@@ -106,6 +113,7 @@ class Search:
         self.figure = None if grids.choose is None else read_figure(grids.choose, "--choose")
         self.bounds = [read_bound(each) for each in grids.subject_to]
         self.lateness = duration(options.history.lateness or "0", "--lateness")
+        self.holdout = self._holdout()
 
     @classmethod
     def of(cls, options: BacktestOptions) -> Search:
@@ -128,21 +136,97 @@ class Search:
         most = self.options.grids.points or MOST_POINTS
         if number > most:
             self._refuse(number)
+        if number > MOST_POINTS:
+            self._warn(number)
         points = points_of(self.axes)
-        parts: list[Parts] = []
-        holdout, history = self._holdout(), None
-        for begin in range(0, len(points), AT_ONCE):
-            history, merges = self._pass(points[begin : begin + AT_ONCE])
-            scorings = [replace(self.scoring, merge=merge) for merge in merges]
-            parts += [self._score(*own, history, holdout) for own in zip(history.detections, scorings)]
-        assert history is not None, "there is a point at least"
+        state = None if self.options.grids.state is None else SearchState(Path(self.options.grids.state), self._of())
+        try:
+            parts, history = self._all(points, state)
+        finally:
+            if state is not None:
+                state.close()
         result = BacktestResult(
-            self.detect, self.axes, points, parts, self.labels, self.merge, history, self.figure, self.bounds, holdout
+            self.detect,
+            self.axes,
+            points,
+            parts,
+            self.labels,
+            self.merge,
+            history,
+            self.figure,
+            self.bounds,
+            self.holdout,
         )
         if self.figure is not None:
-            judged = [each.whole if each.before is None else each.before for each in parts]
-            result.chosen = choose(self.axes, points, judged, self.figure, self.bounds)
+            result.chosen = choose(self.axes, points, result.judged, self.figure, self.bounds)
         return result
+
+    def _all(self, points: Sequence[Point], state: SearchState | None) -> tuple[list[Parts], HistorySummary]:
+        """Run the points that are not in the state; return the figures of all."""
+        names = [self._name(point) for point in points]
+        found = {} if state is None else dict(state.found)
+        history = None if state is None else state.history
+        waiting = [place for place, name in enumerate(names) if name not in found]
+        workers = self.options.grids.workers
+        most = AT_ONCE if state is None else KEPT_AT_ONCE
+        size = max(1, min(most, -(-len(waiting) // workers)))
+        pieces = [waiting[begin : begin + size] for begin in range(0, len(waiting), size)]
+        progress = SearchProgress(len(waiting))
+        try:
+            own = [[points[place] for place in piece] for piece in pieces]
+            for number, result in passes(self, own, workers, progress.seen):
+                finished = [names[place] for place in pieces[number]]
+                found |= dict(zip(finished, result.parts))
+                history = result.history
+                if state is not None:
+                    state.add(finished, result)
+        except KeyboardInterrupt:
+            progress.close()
+            if state is not None:
+                done = sum(name in found for name in names)
+                text = f"stopped: {done:,} of {count(len(points), 'point')} are kept in {state.path}"
+                typer.echo(f"{text}; the same command goes on", err=True)
+            raise
+        finally:
+            progress.close()
+        assert history is not None, "there is a point at least"
+        return [found[name] for name in names], history
+
+    def _name(self, point: Point) -> str:
+        """Return the values of a point as a text."""
+        told = (f"{axis.parameter.name}={axis.parameter.written(value)}" for axis, value in zip(self.axes, point))
+        return ", ".join(sorted(told))
+
+    def _of(self) -> dict[str, Any]:
+        """Return what figures depend on besides the values of the grid."""
+        scores, history = self.options.scores, self.options.history
+        found = inputs(history.inputs, self.schemas, history.format)
+        names = [axis.parameter.name for axis in self.axes]
+        values = {each.name: each.written(each.value.value) for each in self.parameters if each.name not in names}
+        labels = hashlib.sha256(Path(scores.labels or "").read_bytes()).hexdigest()
+        evaluation = self.options.evaluation
+        return {
+            "program": self.source.text,
+            "values": values,
+            "compiled": self.program.fingerprint if not self.axes else None,
+            "inputs": [(each.path, each.size) for each in found],
+            "labels": labels,
+            "scores": asdict(replace(scores, labels=None)),
+            "lateness": history.lateness,
+            "evaluation": asdict(evaluation),
+            "facts": self.options.knowledge.facts,
+            "knowledge": self.options.knowledge.files,
+            "holdout": self.holdout,
+        }
+
+    def run_points(self, points: Sequence[Point], seen: Seen) -> PassResult:
+        """Run points together, and score each. KeyboardInterrupt: a signal came."""
+        history, merges = self._pass(points, seen)
+        scorings = [replace(self.scoring, merge=merge) for merge in merges]
+        parts = [self._score(*own, history) for own in zip(history.detections, scorings)]
+        stats = history.stats
+        summary = HistorySummary(history.since, history.until, stats.records, stats.dead.total())
+        return PassResult(parts, summary)
 
     def write(self, chosen: int) -> list[Path]:
         """Write the values of a point into the PARAM lines of the program; return the files that changed."""
@@ -166,7 +250,7 @@ class Search:
         target = next((each.event for each in program.alerts if self.is_alert and each.name == name), name)
         return window_of(program.rules.rules, target)
 
-    def _pass(self, points: Sequence[Point]) -> tuple[History, list[int]]:
+    def _pass(self, points: Sequence[Point], seen: Seen) -> tuple[History, list[int]]:
         """Run points together; return what they found, and how far apart detections of an episode may be for each."""
         params = [{axis.parameter.name: value for axis, value in zip(self.axes, point)} for point in points]
         named = [self._texts(each) for each in params]
@@ -181,7 +265,8 @@ class Search:
         interrupt = Interrupt()
         with interrupt.listening():
             batches = open_batches(reading, ROWS, inputs_of(variants.program.plan), None, Sources(_say_nothing))
-            found = detections_of(variants, self.detect, [each.name for each in self.key], batches, interrupt, running)
+            key = [each.name for each in self.key]
+            found = detections_of(variants, self.detect, key, batches, interrupt, running, seen)
         if interrupt.signal:
             raise KeyboardInterrupt
         if self.merge is not None:
@@ -193,7 +278,8 @@ class Search:
         """Return values in a form that `params` takes."""
         return {name: self.parameters.by_name[name].of(value).given for name, value in values.items()}
 
-    def _score(self, own: Mapping[Key, Times], scoring: Scoring, history: History, holdout: int | None) -> Parts:
+    def _score(self, own: Mapping[Key, Times], scoring: Scoring, history: History) -> Parts:
+        holdout = self.holdout
         whole = score(own, self.labels, scoring, history.since, history.until)
         if holdout is None:
             return Parts(whole)
@@ -217,16 +303,23 @@ class Search:
             raise refuse(f"--choose: {len(self.labels)} labels cannot be divided into two parts", hint)
         return found
 
-    def _refuse(self, number: int) -> None:
-        """Refuse too many points, with how long they would take by a run of the first one."""
+    def _estimate(self, number: int) -> str:
+        """Return how long so many points take at most, by a run of the first one."""
         first = tuple(axis.values[0] for axis in self.axes)
         began = process_time()
-        self._pass([first])
-        took = (process_time() - began) * number
-        told = say_duration(max(round(took), 1) * 1_000_000)
+        self._pass([first], lambda part: None)
+        return say_duration(max(round((process_time() - began) * number), 1) * 1_000_000)
+
+    def _refuse(self, number: int) -> None:
+        """Refuse too many points, with how long they would take."""
+        told = self._estimate(number)
         hint = f"fewer values, or `--points {number}`: by a run of one point they take up to {told}"
         most = self.options.grids.points or MOST_POINTS
         raise CepError(f"--grid: {number:,} points are more than {most:,}", hint=hint, code="option")
+
+    def _warn(self, number: int) -> None:
+        """Say how long many points take."""
+        typer.echo(f"{number:,} points: by a run of one point they take up to {self._estimate(number)}", err=True)
 
 
 def window_of(rules: Iterable[Rule], event: str) -> int | None:

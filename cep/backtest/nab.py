@@ -1,0 +1,83 @@
+"""The score of the Numenta Anomaly Benchmark (Lavin and Ahmad 2015, arXiv:1510.03336), over times instead of rows.
+
+The earliest detection in a window earns up to `tp`, the more the earlier: s(y) = 2 / (1 + exp(5 y)) - 1 over s(-1),
+where y goes from -1 at the start of the window to 0 at its end. A window without a detection costs `fn`. Each detection
+outside of windows costs up to `fp`: by s(y), where y is the distance from the end of the last window in lengths of that
+window, and all of it beyond three lengths, or where there is no window before. The sum is scaled so that no detection
+at all is 0, and the earliest one in each window alone is 100. There is no probationary period.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Key = tuple[object, ...]
+Times = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Window = tuple[Key | None, int, int]
+"""Its key (None: all keys), its start and its end."""
+PROFILES = {"standard": (1.0, 0.11, 1.0), "low_fp": (1.0, 0.22, 1.0), "low_fn": (1.0, 0.11, 2.0)}
+"""The weights of NAB's profiles: of true positives, false positives and false negatives."""
+_FAR = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class NabScores:
+    """Scores by profile: the standard one, and those that punish false positives or false negatives more."""
+
+    standard: float
+    low_fp: float
+    low_fn: float
+
+
+def nab_scores(detections: Mapping[Key, Times], windows: Sequence[Window]) -> NabScores:
+    """Return the scores of detections (sorted times by key). There is a window at least."""
+    earned, missed, false = _parts(detections, windows)
+    count = len(windows)
+    scores = {}
+    for name, (tp, fp, fn) in PROFILES.items():
+        nothing, perfect = -fn * count, tp * count
+        scores[name] = 100 * (tp * earned + fp * false - fn * missed - nothing) / (perfect - nothing)
+    return NabScores(**scores)
+
+
+def _parts(detections: Mapping[Key, Times], windows: Sequence[Window]) -> tuple[float, int, float]:
+    """Return what windows earn, how many have no detection, and the (negative) sum of false positives."""
+    first = [int(end) + 1 for _, _, end in windows]
+    false = 0.0
+    for key, times in detections.items():
+        own = sorted((start, end, place) for place, (of, start, end) in enumerate(windows) if of is None or of == key)
+        inside = np.zeros(len(times), np.bool_)
+        for start, end, place in own:
+            begin, beyond = np.searchsorted(times, start), np.searchsorted(times, end, side="right")
+            inside[begin:beyond] = True
+            if begin < beyond:
+                first[place] = min(first[place], int(times[begin]))
+        false += _false(times[~inside], own)
+    hit = [(time, start, end) for time, (_, start, end) in zip(first, windows) if time <= end]
+    positions = np.array([-(end - time) / (end - start) if end > start else -1.0 for time, start, end in hit])
+    earned = float((_sigmoid(positions) / _sigmoid(np.array([-1.0]))).sum())
+    return earned, len(windows) - len(hit), false
+
+
+def _false(times: Times, windows: Sequence[tuple[int, int, int]]) -> float:
+    """Return the sum of false positives, each by how far it is from the end of the last window."""
+    by_end = sorted((end, end - start) for start, end, _ in windows)
+    if not by_end:
+        return -float(len(times))
+    ends, lengths = (np.array(each, np.float64) for each in zip(*by_end))
+    last = np.searchsorted(ends, times) - 1
+    after = last >= 0
+    apart = times[after] - ends[last[after]]
+    position = np.full(int(after.sum()), _FAR)
+    np.divide(apart, lengths[last[after]], out=position, where=lengths[last[after]] > 0)
+    scores = np.where(position >= _FAR, -1.0, _sigmoid(np.minimum(position, _FAR)))
+    return float(scores.sum()) - float((~after).sum())
+
+
+def _sigmoid(position: Floats) -> Floats:
+    return 2 / (1 + np.exp(5 * position)) - 1

@@ -1,0 +1,127 @@
+"""The points of a grid as a picture (SVG): a figure over the load, the Pareto front, and the point that is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from math import ceil, floor, log10
+
+from cep.backtest.grid import HIGHER, front
+from cep.backtest.report import TITLES, point_text
+from cep.backtest.search import BacktestResult
+
+WIDTH, HEIGHT = 720, 440
+LEFT, RIGHT, TOP, BOTTOM = 72, 24, 62, 56
+Places = dict[int, tuple[float, float]]
+"""The load and the figure of points, by their numbers."""
+TICKS = 6
+"""About how many numbers stand at an axis."""
+ROOM = 1.6
+"""How many times as far as the front the picture goes: points with more load are left out."""
+GREY, BLUE, RED = "#9aa0a6", "#1a5fb4", "#c01c28"
+
+
+def svg(result: BacktestResult) -> str:
+    """Return the picture of a grid: what is chosen by, or recall, over the episodes a day."""
+    figure = result.figure if result.figure in HIGHER[:2] else "recall"
+    judged = result.judged
+    places = {
+        number: (each.load, value)
+        for number, each in enumerate(judged)
+        if each.load is not None and (value := getattr(each, figure)) is not None
+    }
+    best = [number for number in front(judged, figure) if number in places]
+    chosen = () if result.chosen is None else (result.chosen,)
+    reach = ROOM * max((places[each][0] for each in (*best, *chosen) if each in places), default=0.0)
+    most = min(reach, max((load for load, _ in places.values()), default=0.0)) or 1.0
+    left_out = sum(load > most for load, _ in places.values())
+    places = {number: (load, value) for number, (load, value) in places.items() if load <= most}
+    across = Axis(0.0, most, LEFT, WIDTH - RIGHT)
+    up = Axis(0.0, 1.0, HEIGHT - BOTTOM, TOP)
+    beyond = f"; {left_out:,} have more" if left_out else ""
+    return "\n".join(_lines(result, figure, places, best, across, up, beyond)) + "\n"
+
+
+class Axis:
+    """A scale from values to places of a picture, over whole steps that end at round numbers."""
+
+    def __init__(self, low: float, high: float, first: float, last: float) -> None:
+        size = 10.0 ** floor(log10((high - low) / TICKS))
+        step = next(size * each for each in (1, 2, 5, 10) if (high - low) / (size * each) <= TICKS)
+        self.step, self.low, self.high = step, low, low + step * ceil((high - low) / step - 1e-9)
+        self._first, self._last = first, last
+
+    def place(self, value: float) -> float:
+        part = (value - self.low) / (self.high - self.low)
+        return float(round(self._first + part * (self._last - self._first), 1))
+
+    @property
+    def ticks(self) -> list[float]:
+        return [self.low + self.step * each for each in range(round((self.high - self.low) / self.step) + 1)]
+
+
+def _lines(
+    result: BacktestResult,
+    figure: str,
+    places: Places,
+    best: Sequence[int],
+    across: Axis,
+    up: Axis,
+    beyond: str,
+) -> Iterator[str]:
+    yield (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
+        'font-family="sans-serif" font-size="13" fill="#222">'
+    )
+    yield f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>'
+    part = "" if result.holdout is None else ", before the holdout"
+    title = f"{result.detect}: {TITLES[figure]} and load of {len(result.points):,} points{part}"
+    yield f'<text x="{LEFT}" y="24" font-size="15">{escape(title)}</text>'
+    for value in across.ticks:
+        x = across.place(value)
+        yield f'<line x1="{x}" y1="{TOP}" x2="{x}" y2="{HEIGHT - BOTTOM}" stroke="#e6e6e6"/>'
+        yield f'<text x="{x}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{value:g}</text>'
+    for value in up.ticks:
+        y = up.place(value)
+        yield f'<line x1="{LEFT}" y1="{y}" x2="{WIDTH - RIGHT}" y2="{y}" stroke="#e6e6e6"/>'
+        yield f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{100 * value:.0f} %</text>'
+    yield f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 14}" text-anchor="middle">episodes a day{beyond}</text>'
+    yield from _dots(result, places, across, up)
+    yield from _front(result, best, places, across, up)
+    if result.chosen is not None and result.chosen in places:
+        yield from _chosen(result, result.chosen, places, across, up)
+    yield "</svg>"
+
+
+def _dots(result: BacktestResult, places: Places, across: Axis, up: Axis) -> Iterator[str]:
+    """Yield the points, those at one place once."""
+    found: dict[tuple[float, float], list[int]] = {}
+    for number, (load, value) in places.items():
+        found.setdefault((across.place(load), up.place(value)), []).append(number)
+    for (x, y), numbers in found.items():
+        rest = f" and {len(numbers) - 1:,} more" if len(numbers) > 1 else ""
+        told = escape(point_text(result, numbers[0]) + rest)
+        yield f'<circle cx="{x}" cy="{y}" r="3" fill="{GREY}" fill-opacity="0.6"><title>{told}</title></circle>'
+
+
+def _front(result: BacktestResult, best: Sequence[int], places: Places, across: Axis, up: Axis) -> Iterator[str]:
+    """Yield the Pareto front as steps: from each point on, no more load is needed for its figure."""
+    path = []
+    for place, number in enumerate(best):
+        x, y = across.place(places[number][0]), up.place(places[number][1])
+        path.append(f"M{x} {y}" if not place else f"H{x}V{y}")
+    if path:
+        yield f'<path d="{"".join(path)}" fill="none" stroke="{BLUE}" stroke-width="1.5"/>'
+    for number in best:
+        x, y = across.place(places[number][0]), up.place(places[number][1])
+        told = escape(point_text(result, number))
+        yield f'<circle cx="{x}" cy="{y}" r="4" fill="{BLUE}"><title>{told}</title></circle>'
+
+
+def _chosen(result: BacktestResult, chosen: int, places: Places, across: Axis, up: Axis) -> Iterator[str]:
+    """Yield a ring around the chosen point, and its values below the title."""
+    x, y = across.place(places[chosen][0]), up.place(places[chosen][1])
+    yield f'<circle cx="{x}" cy="{y}" r="7" fill="none" stroke="{RED}" stroke-width="2.5"/>'
+    told = escape(f"chosen: {point_text(result, chosen)}")
+    yield f'<circle cx="{LEFT + 6}" cy="40" r="5" fill="none" stroke="{RED}" stroke-width="2"/>'
+    yield f'<text x="{LEFT + 18}" y="44" fill="{RED}">{told}</text>'

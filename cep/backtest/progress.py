@@ -1,0 +1,46 @@
+"""How far a backtest is: a bar on a terminal, else a line now and then."""
+
+from __future__ import annotations
+
+import sys
+from time import monotonic
+
+import typer
+
+from cep.core.literals import say_duration
+
+OFTEN, SELDOM = 0.2, 30.0
+"""Seconds between two looks of a bar, and between two lines."""
+WIDTH = 24
+
+
+class SearchProgress:
+    """Tells on standard error how far the points of a grid are; `points`: how many there are to be run."""
+
+    def __init__(self, points: int) -> None:
+        self.points = points
+        self._terminal = sys.stderr is not None and sys.stderr.isatty()
+        self._began = self._told = monotonic()
+        self._shown = False
+
+    def seen(self, part: float) -> None:
+        """Take which part is done, from 0 to 1."""
+        now = monotonic()
+        if now - self._told < (OFTEN if self._terminal else SELDOM):
+            return
+        self._told = now
+        spent = now - self._began
+        left = "" if part < 0.01 else f", about {say_duration(round(spent * (1 - part) / part) * 1_000_000)} left"
+        text = f"{100 * part:3.0f} % of {self.points:,} points{left}"
+        if not self._terminal:
+            typer.echo(text, err=True)
+            return
+        full = round(WIDTH * part)
+        typer.echo(f"\r{'█' * full}{'░' * (WIDTH - full)} {text}\x1b[K", err=True, nl=False)
+        self._shown = True
+
+    def close(self) -> None:
+        """Leave nothing behind on a terminal."""
+        if self._shown:
+            typer.echo("\r\x1b[K", err=True, nl=False)
+            self._shown = False
