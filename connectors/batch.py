@@ -148,7 +148,8 @@ class Batch:
     `bytes_read` of `total_bytes` are read; 0: not known. `place`: how far its `source` has come with it, where that is
     said of it or asked for what follows (`connectors.messages`). `remarks`: what looks wrong with an input, at its end.
     `held`: intervals of fluents that were derived elsewhere, which no engine takes. `together`: its rows have no order
-    among each other, so none is late for another.
+    among each other, so none is late for another. `handover`: another program goes on from here; the triples are the
+    last ones of the one before, and `held` has what begins now.
     """
 
     tables: dict[str, pl.DataFrame]
@@ -163,6 +164,7 @@ class Batch:
     remarks: tuple[str, ...] = ()
     held: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     together: bool = False
+    handover: str | None = None
     _firsts: list[int] = field(default_factory=list)
 
     def origin(self, type: str, row: int) -> tuple[str, int, str | None]:

@@ -20,50 +20,76 @@ import polars as pl
 
 from cep.core import checksum
 from cep.core.append_log import RecordBytes, RecordLog
-from cep.core.checksum import Broken
 from cep.core.durable_names import sync_names
 from cep.core.errors import FULL, CepError, reason_of
 from cep.core.private_files import private_opener
 from cep.core.schema import Schema
+from cep.core.time import BEGINNING
 from connectors.arrow_bytes import pack, unpack
 from connectors.batch import Batch, Block, DeadLetter
+from connectors.input_history import InputHistory, JournalRecord, read_records
 
 SourcePosition = Mapping[int, int]
 """How far a source was read, by numbers of its own: from here on it goes on."""
 
 _WHOLE = "what was written is whole, and what was read goes on from there"
 
-_Record = tuple[dict[str, Any], bytes]
-"""An object of JSON, and the tables or numbers of sources behind it."""
+
+_NOTHING: dict[str, Any] = {
+    "tables": [], "rows": [], "dead": [], "blocks": [], "silence": 0, "source": "", "place": []
+}  # fmt: skip
 
 
 @dataclass(slots=True)
 class JournalMark:
     """A place in the journal: the batches before it are in a snapshot that may be saved later; `since`: those behind
-    it, each as a head, its tables, and how long the silence lasted that it is part of."""
+    it, each as a head, its tables, and how long the silence lasted that it is part of. `latest`: the latest
+    end of a record."""
 
     first: int
     places: dict[str, dict[int, int]]
     silence: int
+    latest: int = BEGINNING
     since: list[tuple[dict[str, Any], bytes, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """Another program goes on: the number of its version, the last triples of the one before, and what the new one
+    says holds from here on, by event."""
+
+    version: int
+    triples: str
+    held: Mapping[str, pl.DataFrame]
+
+    @property
+    def batch(self) -> Batch:
+        """The batch by which the program begins."""
+        return Batch({}, [], [], handover=self.triples, held=self.held)
 
 
 class Journal:
     """The snapshot of a program in a folder, and what came since.
 
     `behind`: how many records the journal has; `first`: the number of the next record of the input; `places`: of each
-    source. `whole`: all batches that were there at the start are replayed.
+    source. `whole`: all batches that were there at the start are replayed. `version`: the number of the program that
+    the snapshot is of.
+
+    With `keeps` the batches that a snapshot replaces stay in files of their own, for `history`.
     """
 
-    def __init__(self, folder: Path, schemas: Mapping[str, Schema]) -> None:
+    def __init__(self, folder: Path, schemas: Mapping[str, Schema], keeps: bool = False) -> None:
         """`schemas`: of the events that the program reads; others are left out. CepError: it cannot be read, or it and
         the snapshot are damaged, or not of one time."""
+        self.version = 1
+        self._input = InputHistory(folder / "input") if keeps else None
+        self._base = 0  # so many batches came before this journal
         self._saved, self._path, self._part = folder / "snapshot", folder / "journal", folder / "journal.part"
         self._schemas = {name: _fields(schema) for name, schema in schemas.items()}
         self.places: dict[str, dict[int, int]] = {}
         self.first = self.behind = 0
         self._silence = self._before = 0  # that of the last batch, and of the last one in the snapshot
-        self._left: list[_Record] = []
+        self._left: list[JournalRecord] = []
         self._given = self._passed = 0  # so many of them are given out, and are processed
         self._replay = JournalMark(0, {}, 0)
         self._closed = False
@@ -122,22 +148,45 @@ class Journal:
             self._replay.silence = head["silence"]
         self._passed = self._given
 
-    def point(self) -> JournalMark:
+    def read_by(self, schemas: Mapping[str, Schema]) -> None:
+        """From now on the program reads these events."""
+        self._schemas = {name: _fields(schema) for name, schema in schemas.items()}
+
+    def history(self, since: int, schemas: Mapping[str, Schema], from_time: int) -> Iterator[tuple[int, Batch]]:
+        """Yield the batches that were processed, as far back as they are kept, each with the number of the next one.
+        They begin behind the batch `since`, without files of batches from before `from_time`; `schemas`: of the events
+        that are wanted."""
+        if self._input is None:
+            return
+        wanted = {name: _fields(schema) for name, schema in schemas.items()}
+        for number, (head, tables) in self._input.records(since, from_time, self._path):
+            yield number + 1, _batch(head, tables, wanted)
+
+    def forget_input(self, before: int) -> None:
+        """Remove the batches from before a time, as far as they are in files of their own."""
+        if self._input is not None:
+            self._input.forget(before)
+
+    def point(self, latest: int = BEGINNING) -> JournalMark:
         """Where a snapshot is taken that is saved later; until then, or until there is another, all batches that come
         are also kept in memory. During the replay those that are not processed yet come behind it."""
         reached, silence = (self, self._silence) if self.whole else (self._replay, self._replay.silence)
         places = {source: dict(place) for source, place in reached.places.items()}
         left = [(head, tables, head["silence"]) for head, tables in self._left[self._passed :]]
-        self._point = JournalMark(reached.first, places, silence, left)
+        self._point = JournalMark(reached.first, places, silence, latest, left)
         return self._point
 
-    def save(self, blob: bytes, point: JournalMark | None = None) -> None:
+    def save(self, blob: bytes, point: JournalMark | None = None, handover: Handover | None = None) -> None:
         """Replace the last snapshot by one that includes all of the journal, or all up to a point, the last that was
-        taken: what came since stays in the journal. CepError: it cannot be written."""
+        taken: what came since stays in the journal. `handover`: the snapshot is that of another program, which goes on
+        from here; both become so in one step. CepError: it cannot be written."""
         point = point or self.point()
         assert point is self._point, "what came between two points is not with the older one"
+        passed = len(self._log) - 1 - len(point.since)
         try:
-            log = self._begun(checksum.name(blob).hex(), point)
+            log = self._begun(checksum.name(blob).hex(), point, passed, handover)
+            if self._input is not None:
+                self._input.keep(self._path, self._base, passed, point.latest)
             part = self._saved.with_suffix(".part")
             with open(part, "wb", opener=private_opener) as out:
                 out.write(blob)
@@ -150,6 +199,9 @@ class Journal:
             raise _failed(self._saved, error) from None
         self._log.close()
         self._log, self._point = log, None
+        self._base += passed
+        if handover is not None:
+            self.version = handover.version
         self._before = point.silence if all(silence for *_, silence in point.since) else 0
 
     def close(self) -> None:
@@ -170,19 +222,20 @@ class Journal:
     def _opened(self, name: str) -> RecordLog:
         """The journal that belongs to the snapshot of that name, read; a new one where there is none."""
         for path in (self._path, self._part):
-            log, records, damaged = _read(path)
+            log, records, damaged = read_records(path)
             if records and records[0][0].get("follows") == name:
                 if damaged:
                     raise _damaged(path, len(records))
                 break
         else:
             if self._path.is_file():  # it is put there with its first record
-                raise _apart(self._path, self._saved) if _read(self._path)[1] else _damaged(self._path, 0)
-            log = self._begun(name, JournalMark(self.first, self.places, 0))
+                raise _apart(self._path, self._saved) if read_records(self._path)[1] else _damaged(self._path, 0)
+            self._base = 0 if self._input is None else self._input.beyond
+            log = self._begun(name, JournalMark(self.first, self.places, 0), 0, None)
             log.move(self._path)
             return log
         begun, known = records[0]
-        self.first = begun["first"]
+        self.first, self.version, self._base = begun["first"], begun["version"], begun["base"]
         numbers: Iterator[Any] = iter(np.frombuffer(known, np.int64).reshape(-1, 2).tolist())
         self.places = {source: dict(islice(numbers, count)) for source, count in begun["places"]}
         self._replay = JournalMark(self.first, {source: dict(place) for source, place in self.places.items()}, 0)
@@ -197,12 +250,16 @@ class Journal:
         log.append([])  # cuts off what is torn
         return log
 
-    def _begun(self, name: str, point: JournalMark) -> RecordLog:
-        """A journal that follows a snapshot taken at a point, on disk, not yet in its place."""
+    def _begun(self, name: str, point: JournalMark, passed: int, handover: Handover | None) -> RecordLog:
+        """A journal that follows a snapshot taken at a point, `passed` batches behind the last one, on disk, not yet in
+        its place."""
         places = [(source, len(place)) for source, place in point.places.items()]
         numbers = np.array([pair for place in point.places.values() for pair in place.items()], np.int64)
-        begun = _encoded({"follows": name, "first": point.first, "places": places}, numbers.tobytes())
-        return self._written([begun, *_since(point)])
+        version = self.version if handover is None else handover.version
+        head = {"follows": name, "first": point.first, "places": places, "version": version}
+        begun = _encoded({**head, "base": self._base + passed}, numbers.tobytes())
+        taken = [] if handover is None else [_handed(handover)]
+        return self._written([begun, *taken, *_since(point)])
 
     def _written(self, records: Sequence[RecordBytes]) -> RecordLog:
         self._part.unlink(missing_ok=True)
@@ -211,15 +268,42 @@ class Journal:
         return log
 
     def _batch(self, head: Mapping[str, Any], data: bytes) -> Batch:
-        tables: dict[str, pl.DataFrame] = {}
-        start = 0
-        for name, fields, size in head["tables"]:
-            if self._schemas.get(name) == fields:
-                tables[name] = unpack(data[start : start + size])
-            start += size
-        dead = [DeadLetter(*each) for each in head["dead"]]
-        blocks = [_block(each) for each in head["blocks"]]
-        return Batch(tables, dead, blocks, silence=head["silence"], source=head["source"], place=dict(head["place"]))
+        if "handover" in head and data:
+            return _handover(head, data)
+        return _batch(head, data, self._schemas)
+
+
+def _batch(head: Mapping[str, Any], data: bytes, schemas: Mapping[str, list[list[str]]]) -> Batch:
+    """A batch as it was written, with the tables that fit the schemas."""
+    tables: dict[str, pl.DataFrame] = {}
+    start = 0
+    for name, fields, size in head["tables"]:
+        if schemas.get(name) == fields:
+            tables[name] = unpack(data[start : start + size])
+        start += size
+    dead = [DeadLetter(*each) for each in head["dead"]]
+    blocks = [_block(each) for each in head["blocks"]]
+    return Batch(tables, dead, blocks, silence=head["silence"], source=head["source"], place=dict(head["place"]))
+
+
+def _handed(handover: Handover) -> RecordBytes:
+    """A handover as a record among batches."""
+    packed = {name: pack(table) for name, table in handover.held.items()}
+    head = {
+        **_NOTHING,
+        "handover": [len(handover.triples.encode()), [(name, len(rows)) for name, rows in packed.items()]],
+    }
+    return _encoded(head, handover.triples.encode() + b"".join(packed.values()))
+
+
+def _handover(head: Mapping[str, Any], data: bytes) -> Batch:
+    """The batch of a handover."""
+    start, tables = head["handover"]
+    triples, held = data[:start].decode(), {}
+    for name, size in tables:
+        held[name] = unpack(data[start : start + size])
+        start += size
+    return Batch({}, [], [], handover=triples, held=held)
 
 
 def _note(reached: Journal | JournalMark, batch: Batch) -> None:
@@ -248,23 +332,6 @@ def _since(point: JournalMark) -> Iterator[RecordBytes]:
 
 def _encoded(head: Mapping[str, Any], tables: bytes) -> RecordBytes:
     return json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"), tables
-
-
-def _decoded(text: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(text.decode("utf-8", "surrogatepass"))
-    return found
-
-
-def _read(path: Path) -> tuple[RecordLog, list[_Record], bool]:
-    """The log of a file, its records up to what is torn or damaged, and whether it is damaged."""
-    found: list[_Record] = []
-    log = RecordLog(path)
-    try:
-        for text, tables in log.unread():
-            found.append((_decoded(text), tables))
-    except Broken:
-        return log, found, True
-    return log, found, False
 
 
 def _placed(block: Block) -> Sequence[Any]:

@@ -31,7 +31,8 @@ class Round:
     round has the same watermark and position, and a later round later ones. `late`: which of the records pushed may
     have changed what was derived before. `observed`: where that is asked for (`Service.observe`) the records that are
     there now, and `unobserved` those that are no more, as they were; else there are none.
-    `read`: how many records were pushed, by event, also those that withdraw others.
+    `read`: how many records were pushed, by event, also those that withdraw others. `handover`: the last triples of the
+    program before this one, in its first round.
     `records` and `dead`: so many so far. `counts`: what each goal did in this round. `alerts`: the occurrences that
     ALERT statements tell of, by `Alert.table`, and `recalled` those that are no more. `ended`: no more will come,
     whatever the watermark says.
@@ -54,6 +55,7 @@ class Round:
     observed: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     unobserved: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     read: Mapping[str, int] = field(default_factory=dict)
+    handover: str | None = None
 
 
 RoundListener = Callable[[Round], None]
@@ -66,7 +68,12 @@ class Service:
     `written`: of listeners that write later, a future that is done when all until now is written.
     """
 
-    def __init__(self, engine: Engine, text: str, name: str, stats: RunStats) -> None:
+    def __init__(
+        self, engine: Engine, text: str, name: str, stats: RunStats, cuts: Mapping[str, int] | None = None
+    ) -> None:
+        """`cuts`: the fluents, and the tables of alerts on fluents, that another program had until a time: what began
+        before begins then."""
+        self.cuts = dict(cuts or {})
         self.engine = engine
         self.text = text
         self.name = name
@@ -101,20 +108,32 @@ class Service:
     def take(self, batch: Batch | None, derived: Mapping[str, pl.DataFrame]) -> None:
         """A batch just pushed, None: the end of the input; and what it derived."""
         new = {} if batch is None or batch is self._batch else batch.tables
+        if batch is not None and batch is not self._batch and batch.handover is not None:
+            both = {name: pl.concat([table, derived[name]]) for name, table in batch.held.items() if name in derived}
+            derived = {**derived, **batch.held, **both}
         self._notify(batch, self._new(batch), derived, {name: table.height for name, table in new.items()})
 
     def identified(self, derived: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
         """Those of the tables that are of derived events and have rows, with `@id`."""
         return {
-            name: table if ID in table.columns else identified(table, self.outputs[name], self.meanings[name])
+            name: table
+            if ID in table.columns
+            else identified(self._cut(name, table), self.outputs[name], self.meanings[name])
             for name, table in derived.items()
             if table.height and name in self.outputs
         }
 
+    def _cut(self, name: str, table: pl.DataFrame) -> pl.DataFrame:
+        """The rows of a table, none of which begins before the program did."""
+        time = self.cuts.get(name)
+        if time is None or not (table["start"] < time).any():
+            return table
+        return table.with_columns(pl.col("start").clip(time), pl.col("end").clip(time))
+
     def _apart(self, derived: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
         """Those of the tables that are of no derived event; what they come from is asked of the events."""
         return {
-            name: _without(table, BECAUSE, CONSTITUENTS)
+            name: _without(self._cut(name, table), BECAUSE, CONSTITUENTS)
             for name, table in derived.items()
             if table.height and name not in self.outputs
         }
@@ -156,6 +175,7 @@ class Service:
             observed=observed,
             unobserved=unobserved,
             read=read,
+            handover=None if batch is None or batch is self._batch else batch.handover,
         )
         for listener in self._listeners:
             listener(one)

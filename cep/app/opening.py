@@ -45,15 +45,18 @@ class ProgramSource:
         parameters: ParameterOptions | None = None,
         strict_types: bool = False,
         distinct: bool = False,
+        texts: Mapping[Path, str] | None = None,
+        known: Knowledge | None = None,
     ) -> ProgramSource:
-        """Read what options name. CepError: something cannot be read, or there is no such policy."""
+        """Read what options name. `texts`: those of some files that are not read; `known`: the knowledge, where it has
+        been read. CepError: something cannot be read, or there is no such policy."""
         from cep.compile import policy_choice
 
         policy_choice(policy, "--policy")
-        found = cls.written(rules, dialect, policy, parameters)
+        found = cls.written(rules, dialect, policy, parameters, texts)
         found = replace(found, options=replace(found.options, strict_types=strict_types, distinct=distinct))
         facts = facts_of(knowledge.facts, found.text, found.name, found.options)
-        return found.knowing(facts, knowledge_of(knowledge.files, knowledge.reasoning))
+        return found.knowing(facts, known or knowledge_of(knowledge.files, knowledge.reasoning))
 
     @classmethod
     def written(
@@ -62,9 +65,10 @@ class ProgramSource:
         dialect: DialectOptions | None,
         policy: str | None = None,
         parameters: ParameterOptions | None = None,
+        texts: Mapping[Path, str] | None = None,
     ) -> ProgramSource:
         """The same without facts and knowledge."""
-        return cls.of([(str(path), text_of(path)) for path in rules], dialect, policy, parameters)
+        return cls.of([(str(path), _text(path, texts or {})) for path in rules], dialect, policy, parameters)
 
     @classmethod
     def of(
@@ -110,6 +114,10 @@ class ProgramSource:
         from cep.compile import compiled
 
         return compiled(self.text, self.name, replace(self.options, alerts=alerts))
+
+
+def _text(path: Path, texts: Mapping[Path, str]) -> str:
+    return texts[path] if path in texts else text_of(path)
 
 
 def open_batches(

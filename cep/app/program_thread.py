@@ -6,9 +6,9 @@ import gc
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any
 
@@ -29,6 +29,7 @@ OFTEN, SELDOM = 1.0, 10.0
 _SHARE = 20  # times as long as a snapshot takes there is none
 _ENDING = 5.0  # seconds that a batch may take to end
 _WARM = 20  # rounds after which all that a program needs is loaded
+_HANDED = -1  # the signal by which the run of a program ends when another one goes on
 _WRITTEN = 5.0  # seconds in which what was derived is mostly written
 
 
@@ -40,21 +41,52 @@ class JournaledBatches:
         self._batches, self._journal = batches, journal
         self.lock = FairLock()
         self.stopping = False
+        self._first: list[Batch] = []  # for the next consumer
+        self._ends = False  # the consumer gets nothing more
+        self._silence = self._before = 0
+        self._events: frozenset[str] | None = None  # those that the program reads, None: all that come
 
     def __iter__(self) -> Iterator[Batch]:
         return self
 
     def __next__(self) -> Batch:
+        if self._first and not self._ends:
+            return self._taken(self._first.pop(0))
         self.lock.release()
         try:
             batch = next(self._batches)
         finally:
             self.lock.acquire()
-        if self._journal is not None:
-            self._journal.add(batch)
+        if self._ends:
+            self._first.append(batch)
+            raise StopIteration
+        return self._taken(batch)
+
+    def _taken(self, batch: Batch) -> Batch:
+        """A batch, in the journal; a silence counts from the handover, if that came in between."""
+        self._silence = batch.silence
+        if batch.handover is None:
+            if not batch.silence:
+                self._before = 0
+            elif self._before:
+                batch = replace(batch, silence=max(1, batch.silence - self._before))
+            if self._events is not None and not batch.tables.keys() <= self._events:
+                tables = {name: table for name, table in batch.tables.items() if name in self._events}
+                batch = replace(batch, tables=tables)
+            if self._journal is not None:
+                self._journal.add(batch)
         if self.stopping:
             raise StopIteration
         return batch
+
+    def hand_over(self, events: Iterable[str]) -> None:
+        """Give nothing more to the consumer of now; the next one reads these events. Called with the `lock`."""
+        self._before, self._ends, self._events = self._silence, True, frozenset(events)
+
+    def go_on(self) -> bool:
+        """Return True if another consumer was given its turn (`hand_over`)."""
+        ended, self._ends = self._ends, False
+        return ended
 
     def close(self) -> None:
         """Close the source, once all batches given out are processed. Not to be called with the `lock`."""
@@ -95,7 +127,7 @@ class _Snapshot:
 class ProgramThread(threading.Thread):
     """A program in a thread of its own. `failed`: why it ended early, of which `on_failure` is notified; `may_pass`:
     a restart may help; `journal`: where its state is kept, if it is; `rest`: acknowledges messages to
-    brokers, if there are any."""
+    brokers, if there are any. `keep_input`: how long before the watermark input is kept, where a journal keeps it."""
 
     def __init__(
         self,
@@ -118,6 +150,7 @@ class ProgramThread(threading.Thread):
         self.error: BaseException | None = None
         self.may_pass = False
         self.on_failure: Callable[[], None] = lambda: None
+        self.keep_input: int | None = None
         self._told: set[str] = set()
         self._left = False  # at work still when all else had to end
         self._due = monotonic() + OFTEN
@@ -129,7 +162,18 @@ class ProgramThread(threading.Thread):
     def run(self) -> None:
         with self.batches.lock:
             self._flow()
+            while self.batches.go_on() and self.error is None:
+                self._flow()
         self.batches.close()
+
+    def adopt(self, engine: Engine, service: Service, first: Batch) -> None:
+        """Go on with another program, which begins with a batch that is in the journal. Called with the lock of the
+        batches."""
+        if not self.interrupt.signal:  # else the run ends
+            self.interrupt.signal, self.interrupt = _HANDED, Interrupt()
+        self.engine, self.service, self._taken = engine, service, None
+        self.batches.hand_over(engine.inputs)
+        service.take(first, {})
 
     def _flow(self) -> None:
         def take(batch: Batch | None, derived: Any) -> None:
@@ -143,13 +187,14 @@ class ProgramThread(threading.Thread):
 
         if self.journal is not None:
             self.engine.snapshot()  # the first one loads kernels, for which nothing is to wait later
+        interrupt = self.interrupt
         try:
-            flow(self.engine, self.batches, self.stats, take, self.dead_letters, self.interrupt, updates=self.updates)
+            flow(self.engine, self.batches, self.stats, take, self.dead_letters, interrupt, updates=self.updates)
         except BaseException as error:
             if not self._left:  # else what it works with is closed
                 self.fail(error)
         else:
-            if not self.interrupt.signal:
+            if not interrupt.signal:
                 self._tell_remarks()
                 text = f"the input has ended: {self.stats.closing()}; what there is is served until Ctrl-C"
                 self.log("input_ended", text, **self.stats.numbers())
@@ -202,12 +247,15 @@ class ProgramThread(threading.Thread):
         if taken is None:
             if began > self._due:
                 written = [each() for each in self.service.written]
-                self._taken = _Snapshot(self.engine.snapshot(), journal.point(), written, monotonic() - began)
+                point = journal.point(self.engine.latest)
+                self._taken = _Snapshot(self.engine.snapshot(), point, written, monotonic() - began)
             return
         if all(each.done() for each in taken.written):
             self._taken = None
             if all(each.exception() is None for each in taken.written):
                 journal.save(taken.blob, taken.point)
+                if self.keep_input is not None:
+                    journal.forget_input(taken.point.latest - self.keep_input)
             cost = taken.cost + monotonic() - began
             self._due = monotonic() + min(SELDOM, max(OFTEN, _SHARE * cost))
 
@@ -221,4 +269,4 @@ class ProgramThread(threading.Thread):
                 each.result(_WRITTEN)
         except Exception:  # the store has failed, or takes too long
             return
-        self.journal.save(self.engine.snapshot())
+        self.journal.save(self.engine.snapshot(), self.journal.point(self.engine.latest))

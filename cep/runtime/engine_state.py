@@ -206,18 +206,24 @@ def check_restored(parts: EngineParts) -> None:
         parts.history.fits(schemas, parts.names())
 
 
-def carry(parts: EngineParts, state: SnapshotParts, goals: Sequence[str], knowledge: str | None) -> frozenset[str]:
-    """Go on where another program was; gives the names of the goals that do."""
+def carry(
+    parts: EngineParts,
+    state: SnapshotParts,
+    goals: Sequence[str],
+    knowledge: str | None,
+    warm: SnapshotParts | None = None,
+) -> frozenset[str]:
+    """Go on where another program was; gives the names of the goals that do. The others start from `warm`."""
     if parts.history is not None:
         raise CepError("lineage cannot be carried over", hint="an engine without `explain`", code="snapshot")
     schemas, header = parts.plan.schemas, state.header
-    moved = translation(
-        pl.Series([], dtype=pl.Int64).to_numpy() if state.values is None else parts.pool.load(state.values)
-    )
+    moved = _moved(parts, state)
     waiting = state.waits({name: schemas[name] for name in schemas if name in parts.plan.inputs})
     recode(waiting, moved, coded(schemas))
     parts.buffer.restore(waiting if parts.revision is None else {}, header)
-    taken = parts.machine.carry(goals, state.goals, moved, Frontier.at(parts.buffer.watermark))
+    states = [(state.goals, moved), *([] if warm is None else [(warm.goals, _moved(parts, warm))])]
+    parts.machine.carry(goals, states, Frontier.at(parts.buffer.watermark))
+    taken = frozenset(state.goals.keys() & set(goals))
     if parts.changes is not None and state.changes is not None and header["knowledge"] == knowledge:
         parts.changes.restore(state.changes)
     if parts.revision is not None:
@@ -225,6 +231,13 @@ def carry(parts: EngineParts, state: SnapshotParts, goals: Sequence[str], knowle
     parts.position = header["position"]
     check_restored(parts)
     return taken
+
+
+def _moved(parts: EngineParts, state: SnapshotParts) -> Translation:
+    """Take in the values of another snapshot; gives what its codes are here."""
+    return translation(
+        pl.Series([], dtype=pl.Int64).to_numpy() if state.values is None else parts.pool.load(state.values)
+    )
 
 
 def _table(batches: Sequence[pa.RecordBatch]) -> pl.DataFrame:

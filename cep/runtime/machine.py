@@ -35,6 +35,10 @@ from cep.runtime.schedule import Schedule
 SLICE = 131_072
 
 
+NamedStates = tuple[Mapping[str, pa.RecordBatch], Translation]
+"""States by the names of goals, and the codes that their values have here."""
+
+
 def slices(inputs: Mapping[str, Table], watermark: int) -> list[tuple[dict[str, Table], int]]:
     """Sorted inputs cut at instants into slices of about SLICE rows, each with its watermark."""
     total = sum(rows(table) for table in inputs.values())
@@ -289,17 +293,15 @@ class Machine:
         """Names of units as names of goals: how a recursion is run makes another goal of it."""
         return {**names, **{unit: name for part in self.parts for unit, name in part.goal_names(names).items()}}
 
-    def carry(
-        self, names: Sequence[str], states: Mapping[str, pa.RecordBatch], codes: Translation, frontier: Frontier
-    ) -> frozenset[str]:
-        """Take on states by the names of goals, with the codes that their values have here; gives those found. The
-        others begin at `frontier`."""
+    def carry(self, names: Sequence[str], states: Sequence[NamedStates], frontier: Frontier) -> None:
+        """Take on the state of each goal from the first of `states` that has it. The others begin at `frontier`."""
         for name, (_, goal) in zip(names, self.goals(), strict=True):
-            if name in states:
-                goal.restore(goal.recoded(states[name], codes))
+            for by_name, codes in states:
+                if name in by_name:
+                    goal.restore(goal.recoded(by_name[name], codes))
+                    break
             else:
                 goal.begin(frontier)
-        return frozenset(states.keys() & set(names))
 
     def codes(self) -> list[Ints]:
         """All pool codes that any goal holds."""

@@ -26,13 +26,15 @@ from cep.runtime.snapshot import Fetch
 class PriorState:
     """A snapshot of another program. `goals`: the names of those whose state may be taken over (None: all); `waits`:
     so may what waits for the watermark; `watermark`: time has come so far at least (microseconds). `segments`: the
-    names of its segments, and how they are read, where it has some."""
+    names of its segments, and how they are read, where it has some. `warm`: a snapshot of the program that goes on,
+    after input of before alone, from which goals start that are not in `state`; None: they start empty."""
 
     state: bytes
     goals: frozenset[str] | None = None
     waits: bool = True
     watermark: int = BEGINNING
     segments: tuple[Sequence[str], Fetch] | None = None
+    warm: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import Future, wait
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 
+import polars as pl
 from fastapi import APIRouter, FastAPI
 from prometheus_client import CollectorRegistry
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cep.app.meter import Meter, charts
 from cep.app.metrics import MetricsCollector
@@ -21,9 +25,11 @@ from cep.core.errors import NO_ROOM, CepError
 from cep.core.prefixes import PREFIXES
 from cep.core.time import FARTHEST
 from cep.engine import Engine
+from cep.plan.input_horizon import InputHorizon
 from cep.runtime.report import Report
 from cep.runtime.run_stats import RunStats
 from cep.server.dead_letters import LoggedDeadLetters
+from cep.server.live_change import LiveProgram
 from cep.server.options import ServeOptions
 from cep.server.program import ServedProgram
 from connectors.alerts.listener import AlertListener
@@ -36,7 +42,7 @@ from connectors.rdf.history import StoreListener
 from connectors.rdf.store_process import StoreProcess, damaged, is_damage
 from connectors.rdf.vocabulary import EventVocabulary
 from connectors.service import Relay, Round, Service
-from connectors.serving import feeds, ldes, page, sparql, subscribe, why
+from connectors.serving import feeds, ldes, page, programs, sparql, subscribe, why
 from connectors.serving.app import application
 from connectors.serving.gazette import Gazette
 from connectors.serving.guard import Limits
@@ -51,18 +57,24 @@ from knowledge.report import prefixes
 _VERIFYING = 3.0  # seconds in which a store of some gigabytes is held against its hashes before it is asked
 
 
+class CurrentApp:
+    """The application of the program that runs now; another one takes its place between two requests."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.loop = asyncio.get_running_loop()
+        await self.app(scope, receive, send)
+
+
 @dataclass(frozen=True, slots=True)
-class ServerParts:
-    """`app` answers requests; `run` is the program, not started yet; `outbox` holds the changes of alerts, which are
-    sent in the name of `origin`. The rest is closed before the server waits for its clients to disconnect."""
+class Answers:
+    """The parts that answer for one program."""
 
     app: FastAPI
-    run: ProgramThread
-    stats: RunStats
-    outbox: Outbox
-    origin: Publisher
     stream: Stream
-    store: StoreProcess
     scene: Scene
     subscriptions: subscribe.Subscriptions
     questions: why.Questions | None
@@ -70,104 +82,154 @@ class ServerParts:
     async def close(self) -> None:
         """End the responses that have no end of their own."""
         self.stream.close()
-        self.store.refuse_questions()
         self.scene.close()
         await self.subscriptions.close()
         if self.questions is not None:
             self.questions.close()
 
 
-def assembled(options: ServeOptions, program: ServedProgram, people: People | None, stack: ExitStack) -> ServerParts:
-    """Put the parts together; the knowledge is in the store when this returns. `people`: those who may ask, None: all.
-    Raises CepError."""
-    engine, stats = program.engine, RunStats()
-    service = _service(options, program, stats)
-    outbox = stack.enter_context(
-        closing(Outbox(None if options.retention.state is None else program.folder / "alerts.db"))
-    )
-    threading.Thread(target=outbox.verify, args=[partial(_damaged, options)], name="outbox", daemon=True).start()
-    alerting = AlertListener(engine, outbox, lambda text, /, **more: options.log("alert", text, "warning", **more))
-    service.listen(alerting)  # before the store: alerts do not wait for it
-    vocabulary = EventVocabulary(options.retention.base)
-    store = stack.enter_context(
-        closing(
-            StoreProcess(
-                program.folder / "events", vocabulary, options.queries.query_memory, partial(_not_rebuilt, options)
+class ServerParts:
+    """The parts of a server: those that stay while programs change, and the `answers` of the program that runs.
+
+    `app` answers requests; `run` is the program, not started yet; `outbox` holds the changes of alerts, which are sent
+    in the name of `origin`. The knowledge is in the store when it is made. Raises CepError.
+    """
+
+    def __init__(self, options: ServeOptions, program: ServedProgram, people: People | None, stack: ExitStack) -> None:
+        """`people`: those who may ask, None: all."""
+        self.options, self.people, self.stats = options, people, RunStats()
+        self.outbox = stack.enter_context(
+            closing(Outbox(None if options.retention.state is None else program.folder / "alerts.db"))
+        )
+        threading.Thread(
+            target=self.outbox.verify, args=[partial(_damaged, options)], name="outbox", daemon=True
+        ).start()
+        self.vocabulary = EventVocabulary(options.retention.base)
+        self.store = stack.enter_context(
+            closing(
+                StoreProcess(
+                    program.folder / "events",
+                    self.vocabulary,
+                    options.queries.query_memory,
+                    partial(_not_rebuilt, options),
+                )
             )
         )
-    )
-    verified = store.verify()
-    wait([verified], _VERIFYING)
-    if verified.done() and (error := verified.exception()) is not None:
-        raise _unstored(program, str(error))
-    history = StoreListener(
-        service, store, vocabulary, options.retention.keep_for, options.retention.readings,
-        again=not program.live, keep_history=options.retention.keep_history,
-    )  # fmt: skip
-    name, sender = document.parse_sender(
-        options.alerts.sender or outbox.remembered("sender", document.own_name(options.retention.base))
-    )
-    origin = Publisher(
-        options.name, options.retention.base, sender, options.alerts.status, name, options.server.address
-    )
-    stream = Stream(outbox, options.alerts.status)
-    scene = Scene(service, Gazette.of(program.known))
-    scene.begin(service.identified(engine.held_now()))
-    program.sources.listen(partial(_lost, program.sources, outbox, scene))
-    meter = Meter(charts(engine.plan))
-    dead_letters = stack.enter_context(closing(LoggedDeadLetters(options.source.dead_letter, options.log)))
-    service.listen(lambda one: _measure(meter, engine, one, dead_letters, stats))
-    run = ProgramThread(
-        program.alert_engine or engine,
-        program.batches,
-        stats,
-        service,
-        dead_letters,
-        Interrupt(),
-        program.journal,
-        options.log,
-        program.changes,
-        program.rest,
-    )
-    history.troubled = lambda text: run.fail(_unstored(program, text))
-    verified.add_done_callback(partial(_verified, run, program))
-    history.begin(program.known)
-    subscriptions = subscribe.Subscriptions(history, engine.outputs, subscribe.PollingRate())
-    questions = (
-        _questions(options, program, why.ended(scene, store, vocabulary), vocabulary, service)
-        if options.retention.explain
-        else None
-    )
-    query_options = sparql.SparqlOptions(
-        options.queries.query_seconds, options.queries.query_bytes, PREFIXES, options.queries.log_queries
-    )
-    lasting = None if options.retention.keep_for is None else f"PT{options.retention.keep_for // 1_000_000}S"
-    routers: list[APIRouter] = [
-        sparql.router(store, query_options, options.log),
-        subscribe.router(subscriptions, query_options),
-        feeds.router(outbox, origin, stream, people is None and options.server.local),
-        page.router(scene, outbox, options.alerts.status, vocabulary),
-        why.router(questions),
-        ldes.router(history, lasting),
-    ]
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(MetricsCollector(meter))
-    registry.register(SourceMetrics(program.sources))
-    registry.register(AlertMetrics(outbox, stream, alerting.lifecycle.unplaced))
-    registry.register(ProgramMetrics(lambda: run.failed is None))
-    app = application(
-        routers,
-        Limits(people, options.server.rate, hosts=options.server.hosts, streams=options.server.streams),
-        title=f"semcep: {options.name}",
-        failed=lambda: run.failed,
-        trouble=partial(_trouble, run, history, store, program.sources),
-        lost=lambda: program.sources.lost,
-        ahead=lambda: stats.dead["ahead"],
-        registry=registry,
-        origins=options.server.allow_origin,
-        root=options.server.root,
-    )
-    return ServerParts(app, run, stats, outbox, origin, stream, store, scene, subscriptions, questions)
+        verified = self.store.verify()
+        wait([verified], _VERIFYING)
+        if verified.done() and (error := verified.exception()) is not None:
+            raise _unstored(program, str(error))
+        name, sender = document.parse_sender(
+            options.alerts.sender or self.outbox.remembered("sender", document.own_name(options.retention.base))
+        )
+        self.origin = Publisher(
+            options.name, options.retention.base, sender, options.alerts.status, name, options.server.address
+        )
+        self.dead_letters = stack.enter_context(closing(LoggedDeadLetters(options.source.dead_letter, options.log)))
+        service = _service(options, program, self.stats)
+        self.run = ProgramThread(
+            program.alert_engine or program.engine,
+            program.batches,
+            self.stats,
+            service,
+            self.dead_letters,
+            Interrupt(),
+            program.journal,
+            options.log,
+            program.changes,
+            program.rest,
+        )
+        if program.keeps_input:
+            self.run.keep_input = _kept_input(options, program.engine)
+        self.live = LiveProgram(options, program, self.run, self._begin)
+        self.answers = self._answers(program, service)
+        self.app = CurrentApp(self.answers.app)
+        program.sources.listen(lambda: _lost(program.sources, self.outbox, self.answers.scene))
+        verified.add_done_callback(partial(_verified, self.run, program))
+
+    async def close(self) -> None:
+        """End the responses that have no end of their own."""
+        self.store.refuse_questions()
+        await self.answers.close()
+
+    def _begin(self, program: ServedProgram, closing: Mapping[str, pl.DataFrame]) -> Service:
+        """Have another program answer from now on; returns its service. `closing`: what ends with the one before."""
+        before = self.answers
+        before.scene.begin(closing)
+        service = _service(self.options, program, self.stats)
+        answers = self._answers(program, service)
+        answers.scene.go_on(before.scene)
+        if program.meant is not None:
+            program.meant.note(program.engine.meanings())
+        self.answers, self.app.app = answers, answers.app
+        if program.keeps_input:
+            self.run.keep_input = _kept_input(self.options, program.engine)
+        if self.app.loop is not None:
+            asyncio.run_coroutine_threadsafe(before.close(), self.app.loop)
+        return service
+
+    def _answers(self, program: ServedProgram, service: Service) -> Answers:
+        """The parts that answer for a program."""
+        options, engine, store, run = self.options, program.engine, self.store, self.run
+        log = options.log
+        alerting = AlertListener(engine, self.outbox, lambda text, /, **more: log("alert", text, "warning", **more))
+        service.listen(alerting)  # before the store: alerts do not wait for it
+        history = StoreListener(
+            service, store, self.vocabulary, options.retention.keep_for, options.retention.readings,
+            again=not program.live, keep_history=options.retention.keep_history,
+        )  # fmt: skip
+        stream = Stream(self.outbox, options.alerts.status)
+        scene = Scene(service, Gazette.of(program.known))
+        scene.begin(service.identified(engine.held_now()))
+        meter = Meter(charts(engine.plan))
+        service.listen(lambda one: _measure(meter, engine, one, self.dead_letters, self.stats))
+        history.troubled = lambda text: run.fail(_unstored(program, text))
+        history.begin(program.known)
+        subscriptions = subscribe.Subscriptions(history, engine.outputs, subscribe.PollingRate())
+        questions = (
+            _questions(options, program, why.ended(scene, store, self.vocabulary), self.vocabulary, service)
+            if options.retention.explain
+            else None
+        )
+        query_options = sparql.SparqlOptions(
+            options.queries.query_seconds, options.queries.query_bytes, PREFIXES, options.queries.log_queries
+        )
+        lasting = None if options.retention.keep_for is None else f"PT{options.retention.keep_for // 1_000_000}S"
+        routers: list[APIRouter] = [
+            sparql.router(store, query_options, log),
+            subscribe.router(subscriptions, query_options),
+            feeds.router(self.outbox, self.origin, stream, self.people is None and options.server.local),
+            page.router(scene, self.outbox, options.alerts.status, self.vocabulary, program.version.number),
+            why.router(questions),
+            ldes.router(history, lasting),
+            programs.router(self.live),
+        ]
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(MetricsCollector(meter))
+        registry.register(SourceMetrics(program.sources))
+        registry.register(AlertMetrics(self.outbox, stream, alerting.lifecycle.unplaced))
+        registry.register(ProgramMetrics(lambda: run.failed is None))
+        app = application(
+            routers,
+            Limits(self.people, options.server.rate, hosts=options.server.hosts, streams=options.server.streams),
+            title=f"semcep: {options.name}",
+            failed=lambda: run.failed,
+            trouble=partial(_trouble, run, history, store, program.sources),
+            lost=lambda: program.sources.lost,
+            ahead=lambda: self.stats.dead["ahead"],
+            registry=registry,
+            origins=options.server.allow_origin,
+            root=options.server.root,
+        )
+        return Answers(app, stream, scene, subscriptions, questions)
+
+
+def _kept_input(options: ServeOptions, engine: Engine) -> int | None:
+    """How long input is kept for new rules, microseconds, None: for good. With --readings as long as events are, else
+    as long as the rules of now need it."""
+    if options.retention.readings:
+        return options.retention.keep_for
+    return InputHorizon.of(engine.plan).length
 
 
 def _measure(meter: Meter, engine: Engine, one: Round, dead_letters: LoggedDeadLetters, stats: RunStats) -> None:
@@ -204,7 +266,7 @@ def _measure(meter: Meter, engine: Engine, one: Round, dead_letters: LoggedDeadL
 def _service(options: ServeOptions, program: ServedProgram, stats: RunStats) -> Service:
     engine, alert_engine = program.engine, program.alert_engine
     if alert_engine is None:
-        return Service(engine, program.text, options.name, stats)
+        return Service(engine, program.text, options.name, stats, program.version.cuts)
     for name in sorted({alert.name for alert in engine.alerts if alert.event not in engine.outputs}):
         text = f"alert {name}: its event is read, not derived, so it is not in the folder"
         options.log("alert", text, "warning")

@@ -106,6 +106,10 @@ class ServerOptions:
             help="Event streams that one client may have open, 0: any number. Else 200, and any from this machine.",
         ),
     ] = None
+    watch: Annotated[
+        bool,
+        Option(help="When a file of the program changes, and it has no mistakes, it takes over. For live input."),
+    ] = False
     stay: Annotated[
         bool, Option(help="Go on answering when the program has failed; else the process ends with status 3 or 2.")
     ] = False
@@ -298,6 +302,23 @@ class ServeOptions:
     def name(self) -> str:
         """What the program is called: its files."""
         return ", ".join(path.name for path in self.rules)
+
+    @property
+    def file_names(self) -> tuple[str, ...]:
+        """The names of the program's files: without their folders, unless two would be the same."""
+        names = tuple(path.name for path in self.rules)
+        return names if len({*names}) == len(names) else tuple(map(str, self.rules))
+
+    def files_texts(self) -> dict[str, str]:
+        """The texts of the program's files as they are now, by their names. CepError: one cannot be read."""
+        from cep.app.terminal import text_of
+
+        return dict(zip(self.file_names, map(text_of, self.rules)))
+
+    @property
+    def changeable(self) -> bool:
+        """Whether another program may take over while the server runs."""
+        return (self.server.token_file is not None or self.server.watch) and not self.knowledge.updates
 
     @property
     def log(self) -> Log:

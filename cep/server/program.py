@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,6 +14,7 @@ from cep.app.knowledge_updates import KnowledgeUpdates, knowledge_updates
 from cep.app.opening import ProgramSource, open_batches
 from cep.app.program_thread import Acknowledgements, JournaledBatches
 from cep.app.terminal import announce_compiling, source_log, warn, warnings_of
+from cep.core import checksum
 from cep.core.errors import CepError, reason_of
 from cep.core.fluents import EDGES
 from cep.core.private_files import private_folder
@@ -28,6 +30,7 @@ from connectors.inputs import inputs as find
 from connectors.journal import Journal
 from connectors.revised import changes_of, unrevised, with_changes
 from connectors.serving.state_folder import StateFolder
+from connectors.serving.versions import FILES, Version, Versions, files_hash, running_version
 from connectors.sources import Sources
 from connectors.why.origins import MOST, Origins
 from knowledge.graph import Knowledge
@@ -41,7 +44,8 @@ class ServedProgram:
     """`alert_engine`: for a program that runs on Spark, an engine of its ALERT statements, over what was derived.
     `found`: the inputs, none on Spark; `live`: they have no end of their own. `folder`: where the server keeps its
     state; `journal`: where it keeps the program's, if it does. `sources`: which sources are lost. `origins`: where
-    records came from."""
+    records came from. `running`: the options of its engine. `version`: that of the program which runs, among
+    `versions`, None: they are not kept. `meant`: what its events mean, in the folder of --state, if there is one."""
 
     text: str
     known: Knowledge | None
@@ -56,16 +60,41 @@ class ServedProgram:
     origins: Origins
     folder: Path
     journal: Journal | None
+    running: EngineOptions
+    version: Version
+    versions: Versions | None
+    meant: StateFolder | None
+
+    @property
+    def keeps_input(self) -> bool:
+        """Whether input is kept, so that another program may take over."""
+        return self.journal is not None and self.versions is not None and self.live
+
+
+def program_source(
+    options: ServeOptions, texts: Mapping[Path, str] | None = None, known: Knowledge | None = None
+) -> ProgramSource:
+    """The program that options name. `texts`: those of files that are not read; `known`: the knowledge, if it has been
+    read. CepError: it cannot be read, or is wrong."""
+    evaluation = options.evaluation
+    return ProgramSource.read(
+        options.rules, options.knowledge, evaluation.policy, options.dialect, options.parameters,
+        options.source.strict_types, evaluation.distinct, texts, known,
+    )  # fmt: skip
 
 
 def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
     """Compile the program and open its input; only the knowledge is read. `stack` closes what was opened. Raises
     CepError."""
-    strict_types = options.source.strict_types
-    policy, parameters = options.evaluation.policy, options.parameters
-    source = ProgramSource.read(
-        options.rules, options.knowledge, policy, options.dialect, parameters, strict_types, options.evaluation.distinct
-    )
+    files = options.files_texts()
+    versions = version = None
+    state = options.retention.state
+    if state is not None and (options.changeable or (state / "versions").is_dir()):
+        _make_folder(state)
+        versions = Versions(state / "versions")
+        version = _version(options, versions, state, files)
+    texts = files if version is None else version.texts
+    source = program_source(options, dict(zip(options.rules, (texts[name] for name in options.file_names))))
     running = replace(
         options.evaluation.engine,
         lateness=duration(options.source.lateness or "0", "--lateness"),
@@ -85,14 +114,22 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
     silence = _silence(options, live)
     warn(warnings_of(engine, source.name, options.knowledge.predicates), options.rules, options.log)
     announce_compiling(options.log)
-    folder = _folder(options, engine, stack)
-    journaled_input = options.retention.state is not None and live
+    folder, meant = _folder(options, engine, stack)
+    changeable = options.changeable and live
+    journaled_input = (options.retention.state is not None or changeable) and live
+    if changeable and versions is None:
+        versions = Versions(folder / "versions")
+    version = version or _first_version(files, 1)
+    if versions is not None:
+        versions.write(version)
     if journaled_input and options.knowledge.updates:
         hint = "without --state, or with input from files"
         raise refuse("--knowledge-updates: live input that goes on from a snapshot cannot have them", hint)
-    journal = stack.enter_context(closing(Journal(folder, engine.inputs))) if journaled_input else None
-    if journal is not None and (blob := journal.snapshot()):
-        engine = _restored(options, engine, source, running, blob)
+    journal = stack.enter_context(closing(Journal(folder, engine.inputs, changeable))) if journaled_input else None
+    if journal is not None:
+        if blob := journal.snapshot():
+            engine = _restored(options, engine, source, running, blob)
+        journal.version = version.number
     changes = knowledge_updates(engine, options.knowledge.updates, silence)
     rest = (
         Acknowledgements(journal) if any(one.address is not None and one.format != "nquads" for one in found) else None
@@ -108,8 +145,42 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
     journaled = JournaledBatches(batches, journal)
     text, known = source.text, source.known
     return ServedProgram(
-        text, known, engine, alert_engine, found, live, journaled, changes, rest, sources, origins, folder, journal
-    )
+        text, known, engine, alert_engine, found, live, journaled, changes, rest, sources, origins, folder, journal,
+        running, version, versions, meant,
+    )  # fmt: skip
+
+
+def _version(options: ServeOptions, versions: Versions, folder: Path, files: Mapping[str, str]) -> Version:
+    """The version that goes on: the one that ran last, unless somebody has changed the files since; then the files."""
+    blob = folder / "snapshot"
+    name = checksum.name(blob.read_bytes() if blob.is_file() else b"").hex()
+    number = running_version(folder, name)
+    _remove_not_taken(versions, number, files)
+    last = None if number is None else versions.read(number)
+    if last is not None and (last.files == files_hash(files) or last.texts == files):
+        if last.texts != files:
+            text = f"version {last.number} of {last.author} goes on; the files are those of before it took over"
+            options.log("program", text, version=last.number, author=last.author)
+        return last
+    newest = max(versions.numbers(), default=0)
+    made = versions.read(newest)
+    if made is None or made.author != FILES or made.texts != files:
+        made = _first_version(files, newest + 1)
+    return made
+
+
+def _remove_not_taken(versions: Versions, running: int | None, files: Mapping[str, str]) -> None:
+    """Remove versions that were about to take over when the server was killed."""
+    for number in versions.numbers() if running is not None else ():
+        version = versions.read(number) if running is not None and number > running else None
+        if version is not None and (version.author != FILES or version.texts != files):
+            versions.remove(number)
+
+
+def _first_version(files: Mapping[str, str], number: int) -> Version:
+    """The files as a version, which nothing was before."""
+    time = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return Version(number, files, FILES, time, files_hash(files))
 
 
 def _derived(options: ServeOptions, engine: Engine, alert_engine: Engine) -> SinkReader:
@@ -150,21 +221,26 @@ def _silence(options: ServeOptions, live: bool) -> float | None:
     return IDLE
 
 
-def _folder(options: ServeOptions, engine: Engine, stack: ExitStack) -> Path:
-    """The folder of the server's state, which no other server may use; logs which events changed their meaning."""
+def _folder(options: ServeOptions, engine: Engine, stack: ExitStack) -> tuple[Path, StateFolder | None]:
+    """The folder of the server's state, which no other server may use, and what events mean in it; logs which events
+    changed their meaning."""
     if options.retention.state is None:
-        return Path(stack.enter_context(TemporaryDirectory(prefix="semcep-")))
-    try:
-        private_folder(options.retention.state)
-    except FileExistsError:
-        reason = astray(options.retention.state) or "this is a file, not a folder"
-        raise refuse(f"--state {options.retention.state}: {reason}") from None
-    except OSError as error:
-        raise refuse(f"--state {options.retention.state}: {reason_of(error)}") from None
-    changed = stack.enter_context(closing(StateFolder(options.retention.state, engine.meanings()))).changed
-    if changed:
+        return Path(stack.enter_context(TemporaryDirectory(prefix="semcep-"))), None
+    _make_folder(options.retention.state)
+    meant = stack.enter_context(closing(StateFolder(options.retention.state, engine.meanings())))
+    if changed := meant.changed:
         options.log("changed", f"{', '.join(changed)}: changed since the last start, or gone", events=changed)
-    return options.retention.state
+    return options.retention.state, meant
+
+
+def _make_folder(folder: Path) -> None:
+    """Make the folder of the server's state. CepError: it cannot be made."""
+    try:
+        private_folder(folder)
+    except FileExistsError:
+        raise refuse(f"--state {folder}: {astray(folder) or 'this is a file, not a folder'}") from None
+    except OSError as error:
+        raise refuse(f"--state {folder}: {reason_of(error)}") from None
 
 
 def _restored(

@@ -18,9 +18,10 @@ from cep.app.durations import refuse
 from cep.app.terminal import CLEAN, FAILED, REFUSED
 from cep.core.errors import NO_ROOM, CepError, lacks_room, reason_of
 from cep.core.logs import Log
-from cep.server.answers import ServerParts, assembled
+from cep.server.answers import ServerParts
 from cep.server.options import ServeOptions, ServerOptions
 from cep.server.program import open_program
+from cep.server.watch import FileWatch
 from connectors.feeds.senders import sending
 from connectors.serving import header_timeout
 from connectors.serving.guard import HEAD
@@ -36,9 +37,13 @@ def run_server(options: ServeOptions) -> int:
         people = options.server.people()
         if people is None and not options.server.local:
             options.log("open", f"whoever reaches {options.server.host}:{options.server.port} may ask", "warning")
-        parts = assembled(options, open_program(options, stack), people, stack)
+        parts = ServerParts(options, open_program(options, stack), people, stack)
         server = _server(options, parts)
         stack.enter_context(sending(parts.outbox, options.alerts.receivers, parts.origin, _feed_log(options.log)))
+        if options.server.watch:
+            watch = FileWatch(options, parts.live)
+            stack.callback(watch.close)
+            watch.start()
         _forward_log(options.log, lambda: server.started)
         if not options.server.stay:
             parts.run.on_failure = partial(_stop, server)

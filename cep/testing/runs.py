@@ -148,9 +148,11 @@ def _table(schema: Any, rows: Counter[Row]) -> pl.DataFrame:
 
 
 class Programs:
-    """The programs of test files, each compiled once for each set of parameters."""
+    """The programs of test files, each compiled once for each set of parameters. `texts`: those of programs
+    that are not read from their files, by absolute paths."""
 
-    def __init__(self) -> None:
+    def __init__(self, texts: Mapping[Path, str] | None = None) -> None:
+        self._texts = dict(texts or {})
         self._compiled: dict[tuple[Path, tuple[tuple[str, str], ...]], tuple[ProgramSource, CompiledProgram]] = {}
 
     def prepare(self, test: RuleTest) -> Prepared:
@@ -158,16 +160,16 @@ class Programs:
         values = tuple(sorted((name, value.word("a value")) for name, (_, value) in test.params.items()))
         key = test.file.path, values
         if key not in self._compiled:
-            self._compiled[key] = _compiled(test)
+            self._compiled[key] = _compiled(test, self._texts)
         source, program = self._compiled[key]
         records = read_records(test, inputs_of(program.plan), test.file.revise is not None)
         return Prepared(test, program, source, records, _until(test, records))
 
 
-def _compiled(test: RuleTest) -> tuple[ProgramSource, CompiledProgram]:
+def _compiled(test: RuleTest, texts: Mapping[Path, str]) -> tuple[ProgramSource, CompiledProgram]:
     file = test.file
     try:
-        source = _source(file, {name: _parameter(value) for name, (_, value) in test.params.items()})
+        source = _source(file, {name: _parameter(value) for name, (_, value) in test.params.items()}, texts)
         return source, source.compiled(alerts=True)
     except CepError as error:
         if error.source is not None or error.code != "option":
@@ -183,7 +185,7 @@ def _parameter(value: Value) -> object:
     return value.scalar if isinstance(value.scalar, bool) else value.word("the value of a parameter")
 
 
-def _source(file: RuleTestFile, params: Mapping[str, object]) -> ProgramSource:
+def _source(file: RuleTestFile, params: Mapping[str, object], texts: Mapping[Path, str]) -> ProgramSource:
     from cep.app.terminal import facts_of, knowledge_of
     from cep.compile import policy_choice
 
@@ -197,7 +199,9 @@ def _source(file: RuleTestFile, params: Mapping[str, object]) -> ProgramSource:
     facts = tuple(f"{name}={file.beside(value)}" for name, (_, value) in file.facts.items())
     reasoning = None if file.reasoning is None else file.reasoning.word("none, rdfs or owlrl")
     known = KnowledgeOptions(facts=facts, files=tuple(map(_known(file), file.knowledge)), reasoning=reasoning)
-    found = ProgramSource.written([file.beside(each) for each in file.programs], dialect, policy)
+    paths = [file.beside(each) for each in file.programs]
+    other = {path: texts[path.resolve()] for path in paths if path.resolve() in texts}
+    found = ProgramSource.written(paths, dialect, policy, texts=other)
     found = replace(found, options=replace(found.options, params=params))
     tables = facts_of(known.facts, found.text, found.name, found.options)
     return found.knowing(tables, knowledge_of(known.files, known.reasoning))

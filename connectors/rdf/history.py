@@ -107,6 +107,7 @@ class StoreListener:
             triples.reading_triples(table, service.inputs[name], self.vocabulary) for name, table in records.items()
         ]
         parts += [self._derivations.events(events, service.outputs)] if events else []
+        parts += [one.handover] if one.handover else []
         new = [*records, *events]
         come = [id for table in events.values() for id in table[ID].to_list()] if self.revises else []
         if self.revises and (one.withdrawn or one.unobserved or parts):

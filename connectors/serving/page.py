@@ -59,7 +59,11 @@ class _File:
 
 
 def router(
-    scene: Scene, outbox: Outbox | None = None, status: str = STATUSES[0], vocabulary: EventVocabulary | None = None
+    scene: Scene,
+    outbox: Outbox | None = None,
+    status: str = STATUSES[0],
+    vocabulary: EventVocabulary | None = None,
+    version: int = 1,
 ) -> APIRouter:
     """`scene` is to be closed before the server waits for its clients to go."""
     made = APIRouter(tags=["page"], default_response_class=Response)
@@ -95,13 +99,18 @@ def router(
             "alerts": outbox is not None,
             "rights": scene.gazette.rights,
         }
-        return _json(described | features | {"status": status})
+        return _json(described | features | {"status": status, "version": version})
 
     @made.get("/api/state", responses=route_responses("application/json", json=_OBJECT))
     def state() -> Response:
         """All that is shown, as it is now; `stream` continues after `at`."""
         number, events, stations = scene.newest(SHOWN)
-        rest: dict[str, Any] = {"at": f"{run}-{number}", "stations": stations, "numbers": scene.summary()}
+        rest: dict[str, Any] = {
+            "at": f"{run}-{number}",
+            "stations": stations,
+            "numbers": scene.summary(),
+            "version": version,
+        }
         if outbox is not None:
             last = outbox.last
             entries = {entry.number: entry for entry in outbox.live()[-SHOWN:]}

@@ -101,6 +101,14 @@ class Scene:
             self._latest(held, "last_event")
             self._add(held)
 
+    def go_on(self, before: Scene) -> None:
+        """Take over what the scene of the program before has: nobody listens to that one any more."""
+        with self.lock, before.lock:
+            self.number, self._gone = before.number + 1, before._gone
+            self.events, self._ids, self.withdrawn = before.events, before._ids, before.withdrawn
+            self.stations, self.unplaced, self._inputs = before.stations, before.unplaced, before._inputs
+            self.lost, self.reached = before.lost, before.reached
+
     # --- in the engine's thread ---
 
     def take(self, one: Round) -> None:

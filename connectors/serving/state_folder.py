@@ -44,6 +44,10 @@ class StateFolder:
             raise
         make_private(folder)
         self.changed = sorted(name for name, meaning in earlier.items() if meanings.get(name) != meaning)
+        self.note(meanings)
+
+    def note(self, meanings: Mapping[str, str]) -> None:
+        """Write what events and alerts mean from now on."""
         self._file.seek(0)
         self._file.truncate()
         self._file.write(checksum.MARK + checksum.record(json.dumps(dict(meanings)).encode(), b""))

@@ -1,0 +1,287 @@
+"""Another program takes over while a server runs: it is checked and tested, its new rules take the input of before, and
+at one watermark it goes on where the program of now was."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import wait
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from cep.app.program_thread import ProgramThread
+from cep.app.terminal import warn, warnings_of
+from cep.core.errors import CepError, reason_of
+from cep.core.schema import Schema
+from cep.engine import Engine
+from cep.runtime.prior_state import PriorState
+from cep.server.options import ServeOptions
+from cep.server.program import ServedProgram, program_source
+from cep.server.warming import Warmed, warm
+from cep.testing.report import failure_lines
+from cep.testing.rule_files import SUFFIX, read_test_file
+from cep.testing.runs import Programs
+from cep.testing.session import Session
+from connectors.journal import Handover
+from connectors.rdf.derivations import Derivations
+from connectors.rdf.vocabulary import EventVocabulary
+from connectors.service import Service
+from connectors.serving.programs import ChangeRefused, version_time
+from connectors.serving.versions import Version, files_hash
+
+_WRITTEN = 30.0  # seconds in which the store has to write what was derived
+_BEHIND = "the program before runs on"
+
+
+class LiveProgram:
+    """The program of a server, and its versions. `begin` has another program answer, which is given what
+    ends with the one before; the lock of the batches is held."""
+
+    def __init__(
+        self,
+        options: ServeOptions,
+        program: ServedProgram,
+        run: ProgramThread,
+        begin: Callable[[ServedProgram, Mapping[str, pl.DataFrame]], Service],
+    ) -> None:
+        self._options, self._program, self._run, self._begin = options, program, run, begin
+        self._schemas: Mapping[str, Schema] = program.engine.inputs  # by which the input is read
+        self._one = threading.Lock()
+
+    # --- what runs ---
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the program's files."""
+        return self._options.file_names
+
+    def running(self) -> dict[str, Any]:
+        """The version that runs, with its texts."""
+        return self._full(self._program.version)
+
+    def history(self) -> list[dict[str, Any]]:
+        """All versions, the newest first, without their texts."""
+        versions = self._program.versions
+        if versions is None:
+            return [self._listed(self._program.version)]
+        found = [versions.read(number) for number in reversed(versions.numbers())]
+        return [
+            self._listed(each) for each in found if each is not None and each.number <= self._program.version.number
+        ]
+
+    def version(self, number: int) -> dict[str, Any]:
+        """A version with its texts. Raises ChangeRefused."""
+        return self._full(self._version(number))
+
+    def _version(self, number: int) -> Version:
+        current = self._program.version
+        if number == current.number:
+            return current
+        versions = self._program.versions
+        found = None if versions is None or number > current.number else versions.read(number)
+        if found is None:
+            raise ChangeRefused(404, f"there is no version {number}; `program/history` has all of them")
+        return found
+
+    def _listed(self, version: Version) -> dict[str, Any]:
+        return {
+            "version": version.number,
+            "author": version.author,
+            "time": version.time,
+            "from": version_time(version.watermark),
+            "seen": version_time(version.since),
+            "running": version.number == self._program.version.number,
+        }
+
+    def _full(self, version: Version) -> dict[str, Any]:
+        return {**self._listed(version), "files": dict(version.texts)}
+
+    # --- another one ---
+
+    def restore(self, number: int, author: str) -> dict[str, Any]:
+        """Have the texts of a version take over again. Raises ChangeRefused."""
+        return self.change(self._version(number).texts, author)
+
+    def change(self, texts: Mapping[str, str], author: str) -> dict[str, Any]:
+        """Have other texts take over. Raises ChangeRefused; then nothing has changed."""
+        if not self._one.acquire(blocking=False):
+            raise ChangeRefused(
+                409, "the program is being changed by another request: try again when that is done", busy=True
+            )
+        try:
+            return self._changed(texts, author)
+        except CepError as error:
+            raise ChangeRefused(422 if error.source is not None else 409, str(error)) from None
+        finally:
+            self._one.release()
+
+    def _changed(self, texts: Mapping[str, str], author: str) -> dict[str, Any]:
+        self._refuse_unchangeable()
+        options, program, run = self._options, self._program, self._run
+        journal, versions = program.journal, program.versions
+        assert journal is not None and versions is not None, "else it is refused"
+        before = program.engine
+        named = dict(zip(options.rules, (texts[name] for name in self.names), strict=True))
+        source = program_source(options, named, program.known)
+        compiled = source.compiled(alerts=True)
+        engine = Engine(compiled, program.running)
+        engine.refuse_endless("a live input")
+        self._refuse_other_input(engine)
+        tests = self._tested({path.resolve(): text for path, text in named.items()})
+        warn(warnings_of(engine, source.name, options.knowledge.predicates), options.rules, options.log)
+        lock = program.batches.lock
+        held = False
+
+        def stop() -> int:
+            nonlocal held
+            lock.acquire()
+            held = True
+            return before.watermark
+
+        try:
+            warmed = warm(engine, journal, before.latest, stop)
+            self._refuse_unchangeable()
+            after = Engine(compiled, replace(program.running, before=PriorState(before.snapshot(), warm=warmed.state)))
+            number = max([program.version.number, *versions.numbers()]) + 1
+            ended = run.service.identified(self._ended(after))
+            cuts, handover = self._handover(number, after, warmed, ended)
+            version = Version(
+                number,
+                dict(texts),
+                author,
+                datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+                files_hash(options.files_texts()),
+                before.watermark,
+                warmed.since,
+                cuts,
+            )
+            self._written()
+            try:
+                versions.write(version)
+                journal.save(after.snapshot(), journal.point(before.latest), handover)
+            except (CepError, OSError) as error:
+                versions.remove(number)
+                reason = reason_of(error) if isinstance(error, OSError) else error.message
+                raise ChangeRefused(409, f"the new program cannot be kept: {reason}; {_BEHIND}") from None
+            try:  # from here on it is the program, also after a kill
+                journal.read_by(after.inputs)
+                self._program = replace(program, text=source.text, engine=after, version=version)
+                run.adopt(after, self._begin(self._program, ended), handover.batch)
+            except BaseException as error:
+                run.fail(error)
+                raise
+        finally:
+            if held:
+                lock.release()
+        kept = [rule for rule, same in after.carried.items() if same]
+        warm_rules = [rule for rule, same in after.carried.items() if not same]
+        since = version_time(warmed.since)
+        seen = f"have seen the input from {since} on" if since else "have seen no input"
+        text = f"version {number} of {author} takes over at {version_time(version.watermark) or 'the beginning'}; "
+        text += f"keep their state: {', '.join(kept) or 'none'}; {seen}: {', '.join(warm_rules) or 'none'}"
+        options.log("program", text, version=number, author=author, kept=kept, warmed=warm_rules)
+        cut = sorted(name for name in cuts if name in after.outputs and cuts[name] == version.watermark)
+        return {**self._listed(version), "kept": kept, "warmed": warm_rules, "cut": cut, "tests": tests}
+
+    def _ended(self, after: Engine) -> dict[str, pl.DataFrame]:
+        """The intervals that end at the watermark: those of fluents that mean something else in the new program, or are
+        not in it."""
+        before = self._program.engine
+        old, new, time = before.meanings(), after.meanings(), before.watermark
+        return {
+            name: table.with_columns(end=pl.lit(time, pl.Int64))
+            for name, table in before.held_now().items()
+            if new.get(name) != old.get(name)
+        }
+
+    def _handover(
+        self, number: int, after: Engine, warmed: Warmed, ended: Mapping[str, pl.DataFrame]
+    ) -> tuple[dict[str, int], Handover]:
+        """The times at which fluents begin at the earliest, and the handover. New fluents, and alerts on fluents, begin
+        at the watermark."""
+        before, service = self._program.engine, self._run.service
+        old, new, time = before.meanings(), after.meanings(), before.watermark
+        fluents = {
+            name for name, each in after.outputs.items() if each.fluent is not None and new[name] != old.get(name)
+        }
+        alerts = [one for one in after.alerts if one.ends is not None and new[one.table] != old.get(one.table)]
+        cuts = {name: each for name, each in service.cuts.items() if new.get(name) == old.get(name)}
+        tables = {one.table for one in alerts} | {one.ends for one in alerts if one.ends is not None}
+        cuts |= dict.fromkeys(sorted(fluents | tables), time)
+        begun = {name: table for name, table in after.held_now().items() if name in fluents}
+        begun |= {one.table: warmed.open[one.table] for one in alerts if one.table in warmed.open}
+        derivations = Derivations(
+            before.plan, service.meanings, EventVocabulary(self._options.retention.base), frozenset(service.outputs)
+        )
+        triples = derivations.events(ended, service.outputs) if ended else ""
+        return cuts, Handover(number, triples, begun)
+
+    def _written(self) -> None:
+        """Wait until what was derived is written: what comes after it is the other program's."""
+        futures = [each() for each in self._run.service.written]
+        wait(futures, _WRITTEN)
+        if not all(each.done() for each in futures):
+            raise ChangeRefused(409, f"the store has not written what was derived within {_WRITTEN:g} s; {_BEHIND}")
+        for each in futures:
+            if (error := each.exception()) is not None:
+                raise ChangeRefused(409, f"what was derived is not written: {error}; {_BEHIND}")
+
+    def _refuse_unchangeable(self) -> None:
+        """Raise ChangeRefused if the program cannot change while it runs."""
+        options, program, run = self._options, self._program, self._run
+        restart = "end the server, and start it with the new program"
+        if options.place.on_spark:
+            raise ChangeRefused(
+                409, "the program runs on Spark: start the job there with --migrate, and this server anew"
+            )
+        if not program.live:
+            raise ChangeRefused(
+                409, f"the input is files, not a live source: {restart}, which derives everything from them again"
+            )
+        if options.knowledge.updates:
+            raise ChangeRefused(
+                409, f"the knowledge changes (--knowledge-updates), and its state cannot be kept: {restart}"
+            )
+        if program.engine.explain:
+            raise ChangeRefused(409, f"with --explain the state of a program cannot be kept in another one: {restart}")
+        if program.engine.revises:
+            why = "with --revise" if program.engine.withdraws else "where records have a KEY"
+            raise ChangeRefused(409, f"{why} the state of a program cannot be kept in another one: {restart}")
+        if run.failed is not None or run.interrupt.signal:
+            raise ChangeRefused(409, f"the program has ended: {run.failed or 'the server stops'}")
+        if self._run.service.ended:
+            raise ChangeRefused(409, f"the input has ended: {restart}")
+        if program.journal is not None and not program.journal.whole:
+            raise ChangeRefused(
+                409, "the program still takes the input from before its start: try again in a moment", busy=True
+            )
+
+    def _refuse_other_input(self, engine: Engine) -> None:
+        """Raise ChangeRefused if the program reads events that the input is not read for."""
+        for name, schema in engine.inputs.items():
+            if name not in self._schemas:
+                text = f"the new program reads `{name}`, which the server was not started to read; {_BEHIND}. "
+                raise ChangeRefused(409, f"{text}End the server, and start it with the new program")
+            if self._schemas[name] != schema:
+                text = f"the new program declares `{name}` otherwise, and its records are read as before; {_BEHIND}. "
+                raise ChangeRefused(409, f"{text}End the server, and start it with the new program")
+
+    def _tested(self, texts: Mapping[Path, str]) -> int:
+        """Run the tests that stand next to the program; returns how many. Raises ChangeRefused if one fails."""
+        session, number = Session(laws=(), programs=Programs(texts)), 0
+        folders = dict.fromkeys(path.parent for path in texts)
+        for path in (each for folder in folders for each in sorted(folder.glob(f"*{SUFFIX}"))):
+            file = read_test_file(path)
+            if not any(file.beside(each).resolve() in texts for each in file.programs):
+                continue
+            for test in file.tests:
+                result = session.run(test)
+                number += 1
+                if not result.passed:
+                    lines = "\n".join(failure_lines(result))
+                    raise ChangeRefused(422, f"a test of the new program fails; {_BEHIND}\n{lines}")
+        return number

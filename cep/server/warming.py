@@ -1,0 +1,108 @@
+"""An engine of a new program takes the input of before, so that its rules start with what they need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from cep.app.pipeline import Interrupt, flow
+from cep.core.time import BEGINNING, END_OF_TIME
+from cep.engine import Engine
+from cep.plan.input_horizon import InputHorizon
+from cep.runtime.encode import RefusedRow
+from cep.runtime.run_stats import RunStats
+from connectors.batch import Batch
+from connectors.journal import Journal
+
+
+class NoDeadLetters:
+    """Takes dead letters, which the program before has had."""
+
+    def add(self, records: object) -> None: ...
+
+    def reject(self, batch: Batch, refused: Sequence[RefusedRow]) -> None: ...
+
+
+@dataclass(slots=True)
+class OpenRows:
+    """The rows of tables of alerts on fluents that have begun and not ended. `tables`: the table of what begins, and
+    that of what ends, of each alert, with the arguments that tell intervals apart."""
+
+    tables: Sequence[tuple[str, str, tuple[str, ...]]]
+    rows: dict[str, dict[tuple[Any, ...], list[pl.DataFrame]]] = field(default_factory=dict)
+
+    def take(self, derived: Mapping[str, pl.DataFrame]) -> None:
+        """Take the results of a step."""
+        for begins, ends, arguments in self.tables:
+            there = self.rows.setdefault(begins, {})
+            for table in (derived.get(begins),):
+                for number, key in enumerate(_keys(table, arguments)):
+                    assert table is not None
+                    there.setdefault(key, []).append(table[number : number + 1])
+            for key in _keys(derived.get(ends), arguments):
+                if key in there:
+                    there[key].pop(0)
+                    if not there[key]:
+                        del there[key]
+
+    def open(self) -> dict[str, pl.DataFrame]:
+        """The rows, by table."""
+        found = {}
+        for name, there in self.rows.items():
+            if rows := [row for rows in there.values() for row in rows]:
+                found[name] = pl.concat(rows)
+        return found
+
+
+def _keys(table: pl.DataFrame | None, arguments: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+    if table is not None and table.height:
+        yield from zip(table["start"].to_list(), *(table[name].to_list() for name in arguments))
+
+
+@dataclass(frozen=True, slots=True)
+class Warmed:
+    """An engine that has taken input from before: its state, since when it has had input (None: it had none), and the
+    rows of tables of alerts on fluents that are open."""
+
+    state: bytes
+    since: int | None
+    open: Mapping[str, pl.DataFrame]
+
+
+def warm(engine: Engine, journal: Journal, latest: int, stop: Callable[[], int]) -> Warmed:
+    """Have an engine take the input of before, as far back as it needs it and as the journal has it.
+
+    `latest`: the latest end of a record, about. Most of the input is taken while the program of now goes on; `stop`
+    stops that one for the rest, and returns its watermark, to which time comes here, too. CepError: the engine cannot
+    go on, or the input is damaged.
+    """
+    horizon, interrupt = InputHorizon.of(engine.plan), Interrupt()
+    rows = OpenRows([(one.table, one.ends, one.arguments) for one in engine.alerts if one.ends is not None])
+    since, reached = END_OF_TIME, BEGINNING
+
+    def batches() -> Iterator[Batch]:
+        nonlocal since, reached
+        from_time = latest - horizon.length if horizon.bounded and latest > BEGINNING else BEGINNING
+        number = 0
+        for last in (False, True):
+            if last:
+                reached = stop()
+            for beyond, batch in journal.history(number, engine.inputs, from_time):
+                number = beyond
+                since = min(
+                    [since, *(int(table["start"].to_numpy().min()) for table in batch.tables.values() if table.height)]
+                )
+                yield batch
+        interrupt.signal = 1  # the input goes on
+
+    def take(batch: Batch | None, derived: Mapping[str, pl.DataFrame]) -> None:
+        rows.take(derived)
+
+    flow(engine, batches(), RunStats(), take, NoDeadLetters(), interrupt)
+    if engine.watermark < reached:
+        rows.take(engine.advance(reached))
+    assert engine.watermark == reached, "a part of the input moves the time no further than all of it"
+    return Warmed(engine.snapshot(), None if since == END_OF_TIME else since, rows.open())

@@ -1,0 +1,120 @@
+"""The input of a program before its last snapshot: files of batches that a journal has left, in order.
+
+A file is a journal that was replaced. Its name says the number of its first batch, how many of its batches came before
+the snapshot that replaced it (later ones are in the next file, too), and the latest end of a record until then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cep.core.append_log import RecordLog
+from cep.core.checksum import Broken
+from cep.core.errors import CepError
+from cep.core.private_files import private_folder
+
+JournalRecord = tuple[dict[str, Any], bytes]
+"""An object of JSON, and the tables or numbers of sources behind it."""
+
+_NAME = re.compile(r"(\d{15})-(\d+)-(-?\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of batches: the number of its first one, how many of them count, and the latest end of a record."""
+
+    path: Path
+    first: int
+    count: int
+    latest: int
+
+    @property
+    def beyond(self) -> int:
+        return self.first + self.count
+
+
+def read_records(path: Path) -> tuple[RecordLog, list[JournalRecord], bool]:
+    """The log of a file, its records up to what is torn or damaged, and whether it is damaged."""
+    found: list[JournalRecord] = []
+    log = RecordLog(path)
+    try:
+        for text, tables in log.unread():
+            found.append((json.loads(text.decode("utf-8", "surrogatepass")), tables))
+    except Broken:
+        return log, found, True
+    return log, found, False
+
+
+class InputHistory:
+    """The files of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        private_folder(folder)
+
+    @property
+    def beyond(self) -> int:
+        """The number behind the last batch that is in a file."""
+        return max((file.beyond for file in self._files()), default=0)
+
+    def keep(self, journal: Path, first: int, count: int, latest: int) -> None:
+        """Keep the first batches of a journal, which is about to be replaced. OSError: it cannot be."""
+        if count:
+            path = self._folder / f"{first:015d}-{count}-{latest}"
+            path.unlink(missing_ok=True)
+            os.link(journal, path)
+
+    def forget(self, before: int) -> None:
+        """Remove the files whose batches all came before a time."""
+        for file in self._files():
+            if file.latest < before:
+                file.path.unlink(missing_ok=True)
+
+    def records(self, since: int, from_time: int, journal: Path) -> Iterator[tuple[int, JournalRecord]]:
+        """Yield the batches from the number `since` on, with their numbers, and last those of the journal; files from
+        before a time are left out, and those before a batch that is missing. CepError: a file is damaged."""
+        number = since
+        while True:
+            begun, *records = self._read(journal)
+            files = self._before(begun[0]["base"], number, from_time)
+            if not files:
+                break
+            for file in files:
+                for place, record in enumerate(self._read(file.path)[1 : 1 + file.count], file.first):
+                    if place >= number:
+                        yield place, record
+                number = max(number, file.beyond)
+        for place, record in enumerate(records, begun[0]["base"]):
+            if place >= number:
+                yield place, record
+
+    def _before(self, base: int, number: int, from_time: int) -> list[_File]:
+        """The files behind a batch that lead up to the one `base` without a gap, from a time on."""
+        found: list[_File] = []
+        for file in reversed(self._files()):
+            if file.beyond < base or file.beyond <= number or file.latest < from_time:
+                break
+            if file.first < base:
+                found.append(file)
+                base = file.first
+        return found[::-1]
+
+    def _read(self, path: Path) -> list[JournalRecord]:
+        _, found, damaged = read_records(path)
+        if damaged:
+            message = f"--state: {path}: the input of before is damaged"
+            raise CepError(message, hint="remove the file; what it holds is missing for new rules", code="state")
+        return found
+
+    def _files(self) -> list[_File]:
+        found = []
+        for path in self._folder.iterdir():
+            if match := _NAME.fullmatch(path.name):
+                found.append(_File(path, *(int(part) for part in match.groups())))
+        return sorted(found, key=lambda file: file.first)

@@ -1,0 +1,171 @@
+"""`/program`: the program that runs, its versions, and how another one takes its place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Protocol
+
+from fastapi import APIRouter, Depends, HTTPException, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, PlainTextResponse
+
+from connectors.serving.openapi import TEXT, Responses, route_responses
+from connectors.serving.people import Person, Role, requires
+from connectors.times import iso
+
+_VERSION: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "version": {"type": "integer", "minimum": 1},
+        "author": {"type": "string"},
+        "time": {"type": "string", "format": "date-time"},
+        "from": {"type": ["string", "null"], "format": "date-time"},
+        "seen": {"type": ["string", "null"], "format": "date-time"},
+        "running": {"type": "boolean"},
+    },
+    "required": ["version", "author", "time", "from", "seen", "running"],
+}
+_FULL = {**_VERSION, "properties": {**_VERSION["properties"], "files": {"type": "object"}}}
+_TAKEN = {
+    "type": "object",
+    "properties": {
+        **_VERSION["properties"],
+        **{name: {"type": "array", "items": {"type": "string"}} for name in ("kept", "warmed", "cut")},
+        "tests": {"type": "integer"},
+    },
+}
+_CHANGES: Responses = {
+    403: {"description": "It needs the role editor, or comes from another page.", "content": TEXT},
+    409: {
+        "description": "The program cannot change now, or not while it runs; the one before runs on.",
+        "content": TEXT,
+    },
+    422: {"description": "The program has mistakes, or its tests fail; the one before runs on.", "content": TEXT},
+}
+_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "text/plain": {"schema": {"type": "string"}},
+            "application/json": {"schema": {"type": "object", "additionalProperties": {"type": "string"}}},
+        },
+    }
+}
+Editor = Annotated[Person, Depends(requires(Role.EDITOR, "changing the program"))]
+
+
+class ChangeRefused(Exception):
+    """The reason why a program does not change, and HTTP's status for it; `busy`: it may in a moment."""
+
+    def __init__(self, status: int, text: str, busy: bool = False) -> None:
+        super().__init__(text)
+        self.status, self.busy = status, busy
+
+
+class ProgramVersions(Protocol):
+    """The program of a server. Methods raise ChangeRefused."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the program's files."""
+
+    def running(self) -> dict[str, Any]:
+        """The version that runs, with its texts."""
+
+    def history(self) -> list[dict[str, Any]]:
+        """All versions, the newest first, without their texts."""
+
+    def version(self, number: int) -> dict[str, Any]:
+        """A version with its texts."""
+
+    def change(self, texts: Mapping[str, str], author: str) -> dict[str, Any]:
+        """Have other texts take over; returns the version that they are."""
+
+    def restore(self, number: int, author: str) -> dict[str, Any]:
+        """Have the texts of a version take over again."""
+
+
+def router(versions: ProgramVersions) -> APIRouter:
+    """The paths below `/program`."""
+    made = APIRouter(prefix="/program", tags=["program"], default_response_class=Response)
+    unknown = {"_404": "There is no such version."}
+
+    def answered(found: object) -> Response:
+        return JSONResponse(found, headers={"Cache-Control": "no-store"})
+
+    @made.get("", responses=route_responses("application/json", json=_FULL))
+    def running() -> Response:
+        """The program that runs: its files, who wrote them, and the time from which on it derives events."""
+        return answered(versions.running())
+
+    @made.put(
+        "",
+        responses={**route_responses("application/json", json=_TAKEN), **_CHANGES},
+        openapi_extra=_BODY,
+    )
+    async def change(request: Request, person: Editor) -> Response:
+        """Have another program take over: its text, or as JSON the texts of its files by their names."""
+        texts = _texts(await request.body(), request.headers.get("content-type", ""), versions.names)
+        return await _changed(versions.change, texts, person.name)
+
+    @made.get(
+        "/history", responses=route_responses("application/json", json={"type": "array", "items": dict(_VERSION)})
+    )
+    def history() -> Response:
+        """All versions, the newest first."""
+        return answered(versions.history())
+
+    @made.get("/history/{number}", responses=route_responses("application/json", json=_FULL, **unknown))
+    def version(number: int) -> Response:
+        """A version with its files."""
+        try:
+            return answered(versions.version(number))
+        except ChangeRefused as error:
+            raise HTTPException(error.status, str(error)) from None
+
+    @made.post(
+        "/history/{number}/restore",
+        responses={**route_responses("application/json", json=_TAKEN, **unknown), **_CHANGES},
+    )
+    async def restore(number: int, person: Editor) -> Response:
+        """Have a version take over again, as a new version."""
+        return await _changed(versions.restore, number, person.name)
+
+    return made
+
+
+async def _changed(change: Any, *what: Any) -> Response:
+    """The answer when a program has taken over. A refusal has several lines: where, a caret, a hint."""
+    try:
+        return JSONResponse(await run_in_threadpool(change, *what), headers={"Cache-Control": "no-store"})
+    except ChangeRefused as error:
+        return PlainTextResponse(f"{error}\n", error.status)
+
+
+def _texts(body: bytes, kind: str, names: tuple[str, ...]) -> Mapping[str, str]:
+    """The texts of a request, by the names of files. Raises HTTPException."""
+    try:
+        text = body.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise HTTPException(422, "the program is not a text in UTF-8") from None
+    if kind.partition(";")[0].strip() == "application/json":
+        try:
+            found = json.loads(text)
+        except ValueError as error:
+            raise HTTPException(422, f"the body is not JSON: {error}") from None
+        if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
+            raise HTTPException(422, "the body is not an object of texts, by the names of files")
+        if found.keys() != set(names):
+            raise HTTPException(422, f"the program has the files {', '.join(names)}: send the text of each")
+        return found
+    if len(names) > 1:
+        raise HTTPException(
+            422, f"the program has several files: send JSON with the text of each, by {', '.join(names)}"
+        )
+    return {names[0]: text}
+
+
+def version_time(time: int | None) -> str | None:
+    """A time of events as answers have it; None where there is none."""
+    return None if time is None or abs(time) > 2**60 else iso(time)

@@ -1,0 +1,91 @@
+"""The versions of a program that a server has run: their texts, who wrote them, and from when they hold."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from cep.core.durable_names import sync_names
+from cep.core.errors import CepError
+from cep.core.private_files import private_folder, private_opener
+from connectors.input_history import read_records
+
+FILES = "the files"
+"""The author of what was edited in the program's files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of a program. `texts`: by the names of its files; `author`; `time`: when it was taken, by the clock;
+    `watermark`: what ends after it is derived by this version, None: all. `since`: the new and changed rules have seen
+    the input from then on, None: they have seen none. `cuts`: the fluents, and tables of alerts, that begin at a time
+    at the earliest. `files`: the hash of the files when it was taken."""
+
+    number: int
+    texts: Mapping[str, str]
+    author: str
+    time: str
+    files: str
+    watermark: int | None = None
+    since: int | None = None
+    cuts: Mapping[str, int] = field(default_factory=dict)
+
+
+def files_hash(texts: Mapping[str, str]) -> str:
+    """A name for the texts of files."""
+    return sha256(json.dumps(sorted(texts.items())).encode()).hexdigest()
+
+
+class Versions:
+    """The versions in a folder, by their numbers from 1; each is a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        private_folder(folder)
+
+    def numbers(self) -> list[int]:
+        """The numbers of all versions."""
+        return sorted(int(path.stem) for path in self._folder.glob("*.json") if path.stem.isdecimal())
+
+    def read(self, number: int) -> Version | None:
+        """Return a version, None if it does not exist. CepError: its file is damaged."""
+        path = self._folder / f"{number}.json"
+        try:
+            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            return Version(**found)
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError):
+            hint = "bring it back from a copy, or remove it: then the files of the program count"
+            raise CepError(f"--state: {path}: it is damaged", hint=hint, code="state") from None
+
+    def write(self, version: Version) -> None:
+        """Keep a version; it outlives the end of the machine. OSError: it cannot be written."""
+        path = self._folder / f"{version.number}.json"
+        part = path.with_suffix(".part")
+        with open(part, "w", encoding="utf-8", opener=private_opener) as file:
+            json.dump(asdict(version), file, ensure_ascii=False, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+        sync_names(self._folder)
+
+    def remove(self, number: int) -> None:
+        """Remove a version that was not taken."""
+        (self._folder / f"{number}.json").unlink(missing_ok=True)
+
+
+def running_version(folder: Path, snapshot_name: str) -> int | None:
+    """Return the number of the version that the snapshot of a folder is of; None if there is no journal of it."""
+    for path in (folder / "journal", folder / "journal.part"):
+        _, records, _ = read_records(path)
+        if records and records[0][0].get("follows") == snapshot_name:
+            number = records[0][0]["version"]
+            assert isinstance(number, int)
+            return number
+    return None
