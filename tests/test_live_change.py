@@ -199,3 +199,143 @@ def _put_in_silence(server: Editable, text: str) -> None:
     except httpx.HTTPError:
         return
     assert answer.status_code in (200, 409), answer.text
+
+
+SMALL = Rules(0, 9, 4, 8, 7, False)
+
+
+def test_what_cannot_take_over_is_refused_and_the_program_runs_on(tmp_path: Path) -> None:
+    arguments = started(tmp_path, SMALL)
+    (tmp_path / "rules.test.yaml").write_text("""
+program: rules.cep
+tests:
+  - name: five degrees more are a rise
+    given:
+      reading:
+        - {time: 2024-05-01 08:00:00, fridge: milk, temp: 1}
+        - {time: 2024-05-01 08:00:01, fridge: milk, temp: 6}
+    expect: [{rising: {f: milk}}]
+  - name: of another program
+    given: {reading: [{time: 2024-05-01 08:00:00, fridge: milk, temp: 1}]}
+    none: [rising]
+""")
+    server = Editable("--input", "reading=-", *arguments)
+    text = SMALL.text
+    ask, kind = server.ask, {"Content-Type": "text/plain"}
+    for answer, status, message in (
+        (server.put(text.replace("B > A", "B > Q")), 422, "rules.cep"),
+        (server.put(text.replace("temp: float", "temp: int")), 409, "declares `reading` otherwise"),
+        (server.put(f"event other(x: int).\nnew(X) <- other(X).\n{text}"), 409, "reads `other`"),
+        (server.put(text.replace("B > A + 0", "B > A + 8")), 422, "five degrees more are a rise"),
+        (ask("PUT", "/program", content=b"\xff", headers=kind), 422, "UTF-8"),
+        (ask("PUT", "/program", json={"other.cep": text}), 422, "the files rules.cep"),
+        (ask("PUT", "/program", content="[", headers={"Content-Type": "application/json"}), 422, "not JSON"),
+        (ask("POST", "/program/history/9/restore"), 404, "no version 9"),
+        (ask("GET", "/program/history/9"), 404, "no version 9"),
+    ):
+        assert (answer.status_code, message in answer.text) == (status, True), answer.text
+        assert status == 404 or "runs on" in answer.text or status == 422, answer.text
+    ben = {"Authorization": f"Bearer {TOKEN[::-1]}"}
+    refused = httpx.put(server.url + "/program", content=text, headers=ben)
+    assert refused.status_code == 403 and "needs the role editor; ben is responder" in refused.text
+    assert httpx.put(server.url + "/program", content=text).status_code == 401
+    assert [each["version"] for each in ask("GET", "/program/history").json()] == [1]
+    other = Rules(2, 9, 4, 8, 7, False)
+    taken = server.put(other.text).json()
+    assert (taken["version"], taken["tests"]) == (2, 2) and "line 3: rising" in taken["warmed"]
+    again = ask("POST", "/program/history/1/restore").json()
+    assert again["version"] == 3 and ask("GET", "/program").json()["files"] == {"rules.cep": text}
+    assert [each["running"] for each in ask("GET", "/program/history").json()] == [True, False, False]
+    assert ask("GET", "/api/program").json()["version"] == 3
+    assert server.end(signal.SIGTERM) == 0
+    (tmp_path / "rules.cep").write_text(other.text)  # edited in between: the files count
+    server = Editable("--input", "reading=-", *arguments)
+    now = server.ask("GET", "/program").json()
+    assert (now["version"], now["author"], now["files"]) == (4, "the files", {"rules.cep": other.text})
+    assert server.end(signal.SIGTERM) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--explain",), "with --explain"),
+        (("--revise", "1h"), "with --revise"),
+        (("--input", "FILE"), "the input is files"),
+    ],
+)
+@pytest.mark.long
+def test_a_program_whose_state_cannot_be_kept_does_not_change(
+    tmp_path: Path, options: tuple[str, ...], message: str
+) -> None:
+    arguments = started(tmp_path, SMALL)
+    (tmp_path / "some.jsonl").write_text("\n".join(lines([(0, "milk", 1.0)])) + "\n")
+    if "--input" in options:
+        arguments = [each for each in arguments if each not in ("--idle", "never")]
+        server = Editable("--input", f"reading={tmp_path / 'some.jsonl'}", *arguments)
+    else:
+        server = Editable("--input", "reading=-", *arguments, *options)
+    answer = server.put(SMALL.text.replace("2 s", "3 s"))
+    assert answer.status_code == 409 and message in answer.text, answer.text
+    assert server.end(signal.SIGTERM) == 0
+
+
+def test_files_that_change_take_over(tmp_path: Path) -> None:
+    """With --watch, and without a folder that is kept."""
+    (tmp_path / "rules.cep").write_text(SMALL.text)
+    server = Editable("--input", "reading=-", str(tmp_path / "rules.cep"), "--watch", "--idle", "never")
+    refused = httpx.put(server.url + "/program", content="x", headers={"Content-Type": "text/plain"})
+    assert refused.status_code == 403 and "--token-file" in refused.text
+    (tmp_path / "rules.cep").write_text(SMALL.text.replace("B > A", "B > Q"))
+    until(lambda: any(line["event"] == "watch" for line in _logged(server)), "it says what is wrong")
+    (tmp_path / "rules.cep").write_text(SMALL.text.replace("B > A + 0", "B > A + 1"))
+    until(lambda: server.ask("GET", "/program").json()["version"] == 2, "it takes over", every=0.1)
+    assert server.ask("GET", "/program").json()["author"] == "the files"
+    assert server.end(signal.SIGTERM) == 0
+
+
+def _logged(server: Editable) -> list[dict[str, Any]]:
+    """What the server has written by now, a line more at least."""
+    next(server.lines)
+    return server.logged
+
+
+def test_one_change_at_a_time(tmp_path: Path) -> None:
+    server = Editable("--input", "reading=-", *started(tmp_path, SMALL))
+    answers: list[httpx.Response] = []
+    texts = [SMALL.text.replace("LAST 8 s", f"LAST {number} s") for number in range(10, 16)]
+    threads = [threading.Thread(target=lambda text: answers.append(server.put(text)), args=[text]) for text in texts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    taken = [answer for answer in answers if answer.status_code == 200]
+    assert taken and {answer.status_code for answer in answers} == {200, 409}
+    assert all("another request" in answer.text for answer in answers if answer.status_code == 409)
+    assert len(server.ask("GET", "/program/history").json()) == 1 + len(taken)
+    assert server.end(signal.SIGTERM) == 0
+
+
+def test_a_new_alert_on_a_fluent_begins_where_it_takes_over(tmp_path: Path) -> None:
+    """That of before is withdrawn; the other one begins at the watermark, and ends with its condition."""
+    alert = 'ALERT state ON state(F) = W SEVERITY "Minor" TITLE "{F} is {W}" KEYED BY F.\n'
+    arguments = started(tmp_path, SMALL)
+    (tmp_path / "rules.cep").write_text(SMALL.text + alert)
+    server = Editable("--input", "reading=-", *arguments)
+    assert server.process.stdin is not None
+    server.process.stdin.write(
+        "\n".join(lines([(0, "milk", 6.0), (10**6, "fish", 2.0), (2 * 10**6, "fish", 2.0)])) + "\n"
+    )
+    server.process.stdin.flush()
+    until(lambda: server.ask("GET", "/feeds/alerts").json(), "it fires")
+    taken = server.put((SMALL.text + alert).replace("T > 7", "T > 5").replace("T <= 7", "T <= 5"))
+    assert taken.json()["cut"] == ["state"], taken.text
+    (new,) = until(lambda: server.ask("GET", "/feeds/alerts").json(), "the new one") or [{}]
+    assert (new["title"], new["start"]) == ("milk is hot", taken.json()["from"]), new
+    server.process.stdin.write("\n".join(lines([(3 * 10**6, "milk", 0.0), (4 * 10**6, "fish", 2.0)])) + "\n")
+    server.process.stdin.flush()
+    until(lambda: not server.ask("GET", "/feeds/alerts").json(), "it is over")
+    (last,) = [
+        each for each in server.ask("GET", f"/feeds/alerts/{new['alert']}").json() if each["state"] == "resolved"
+    ]
+    assert last["withdrawn"] is False
+    assert server.end(signal.SIGTERM) == 0
