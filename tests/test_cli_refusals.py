@@ -258,7 +258,7 @@ def test_a_reader_that_has_gone_is_no_error() -> None:
 
 
 def test_help_fits_a_terminal_and_its_examples_work() -> None:
-    groups = {"demo": [[each] for each in ("blizzard", "fire", "heat", "jetstream", "runways", "traffic")]}
+    groups = {"demo": [[each] for each in ("blizzard", "fire", "heat", "jetstream", "runways", "traffic", "tuning")]}
     groups["knowledge"] = [[each] for each in ("explain", "query", "stats", "verify")]
     own = ("infer", "check", "fmt", "convert", "plan", "run", "test", "backtest", "diff", "explain", "serve", "lsp")
     commands = [

