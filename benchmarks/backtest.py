@@ -56,17 +56,14 @@ def _write(folder: Path, count: int) -> None:
     columns = {"time": np.repeat(times, KEYS), "box": names * count, "temp": np.round(6 + drift, 1).ravel()}
     table = pl.DataFrame(columns).with_columns(pl.col("time").cast(pl.Datetime("us", "UTC")))
     table.write_parquet(folder / "history.parquet")
-    starts = BEGIN + STEP * random.choice(count, INCIDENTS, replace=False)
-    labels = [
-        {"start": int(start), "end": int(start) + 18 * STEP, "box": names[place % KEYS]}
-        for place, start in enumerate(np.sort(starts))
-    ]
-    apart: dict[str, int] = {}
-    kept = []
-    for each in labels:
-        if each["start"] > apart.get(str(each["box"]), 0):
-            apart[str(each["box"])] = int(each["end"])
-            kept.append(each)
+    starts = np.sort(BEGIN + STEP * random.choice(count, INCIDENTS, replace=False)).tolist()
+    ends: dict[str, int] = {}
+    kept: list[dict[str, object]] = []
+    for place, start in enumerate(starts):
+        name = names[place % KEYS]
+        if start > ends.get(name, 0):
+            ends[name] = start + 18 * STEP
+            kept.append({"start": start, "end": ends[name], "box": name})
     moments = pl.DataFrame(kept).with_columns(pl.col("start", "end").cast(pl.Datetime("us", "UTC")))
     moments.write_parquet(folder / "labels.parquet")
     (folder / "rules.cep").write_text(PROGRAM)

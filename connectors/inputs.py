@@ -1,4 +1,4 @@
-"""The inputs of a run: `weather.csv`, `reading=weather.csv`, a directory, a pattern, `-`, `kafka://host/topic`."""
+"""The inputs of a run: `weather.csv`, `reading=weather.csv`, a directory, a pattern, a table, `-`, an address."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from cep.core.storage.urls import is_pattern, is_url, local_path, url
 from cep.core.suggest import astray, missing, nearest
 from connectors.addresses import Address, address, bare, live
 from connectors.records import closest
+from connectors.table_names import input_table, is_table
 
 FORMATS: Mapping[str, str] = {
     ".jsonl": "jsonl",
@@ -152,6 +153,10 @@ def _split(spec: str, schemas: Mapping[str, Schema]) -> tuple[str | None, str]:
 def _files(path: str, spec: str, known: Set[str]) -> list[str]:
     if path == "-":
         return [path]
+    if is_table(path) and not os.path.exists(path):
+        from connectors.tables.reading import table_files
+
+        return table_files(input_table(path))
     if is_url(path):
         return _stored(str(url(path)), known)
     if os.path.isdir(path):

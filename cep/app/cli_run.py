@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from connectors.dead_letters import DeadLetters
     from connectors.inputs import Input
     from connectors.rdf.writer import RdfWriter
-    from connectors.tables.writer import TableWriter
+    from connectors.table_writer import TableWriter
     from connectors.writers import Writer
 
 
@@ -79,7 +79,7 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
     from connectors.addresses import bare
     from connectors.dead_letters import DeadLetters
     from connectors.revised import RowVersions, cut, worded
-    from connectors.tables.writer import TableWriter
+    from connectors.table_writer import TableWriter
     from connectors.time_format import form
     from connectors.times import ISO
     from connectors.writers import Writer
@@ -200,7 +200,7 @@ def _done(options: RunOptions) -> bool:
 
     if not is_table(options.sink.output):
         return False
-    from connectors.tables.writer import is_added
+    from connectors.table_writer import is_added
 
     if not is_added(options.sink.output):
         return False
@@ -315,7 +315,7 @@ def _writer(options: RunOptions, source: _Sourced, guard: OutputGuard) -> Writer
     from connectors.rdf.writer import RdfWriter, output_format
     from connectors.rtec_writer import RtecWriter, tick_of
     from connectors.table_names import is_table
-    from connectors.tables.writer import TableWriter
+    from connectors.table_writer import TableWriter
     from connectors.writers import Writer
 
     def opening(path: str) -> None:

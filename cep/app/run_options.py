@@ -308,6 +308,12 @@ class RunOptions:
             raise refuse("there is no --input", "name files, or a folder: `--input readings/`")
         if "-" in self.source.inputs:
             raise refuse("--input -: Spark cannot read standard input", "name files, or a folder")
+        from connectors.table_names import is_table
+
+        for name in self.source.inputs:
+            if is_table(name.partition("=")[2] or name) and not Path(name).exists():
+                hint = "the files of a table change as it is written: name a folder, or run it in one process"
+                raise refuse(f"--input {name}: Spark does not read tables", hint)
         if self.sink.output == "-":
             raise refuse("there is no --output", "name a folder: `--output derived`")
         self._writable()

@@ -68,7 +68,7 @@ def passes(
         for number, points in enumerate(pieces):
             yield number, search.run_points(points, partial(_seen, seen, number, len(pieces)))
         return
-    yield from _in_processes(search.options, pieces, min(workers, len(pieces)), seen)
+    yield from _in_processes(search, pieces, min(workers, len(pieces)), seen)
 
 
 def _seen(seen: Seen, number: int, pieces: int, part: float) -> None:
@@ -76,11 +76,11 @@ def _seen(seen: Seen, number: int, pieces: int, part: float) -> None:
 
 
 def _in_processes(
-    options: BacktestOptions, pieces: Sequence[Sequence[Point]], workers: int, seen: Seen
+    search: Search, pieces: Sequence[Sequence[Point]], workers: int, seen: Seen
 ) -> Iterator[tuple[int, PassResult]]:
     context = get_context("spawn")  # threads of libraries do not survive a fork
     done = context.Array("d", len(pieces) + 1, lock=False)  # the part of each piece; the last one: whether to stop
-    pool = ProcessPoolExecutor(workers, context, _begin, (options, done))
+    pool = ProcessPoolExecutor(workers, context, _begin, (type(search).of, search.options, done))
     try:
         waiting: dict[Future[PassResult], int] = {
             pool.submit(_run, number, points): number for number, points in enumerate(pieces)
@@ -102,13 +102,11 @@ _search: Search | None = None
 _done: Any = None
 
 
-def _begin(options: BacktestOptions, done: Any) -> None:
+def _begin(search_of: Callable[[BacktestOptions], Search], options: BacktestOptions, done: Any) -> None:
     """Make a process ready: it compiles the program, and leaves Ctrl-C to the one that started it."""
     global _search, _done
-    from cep.backtest.search import Search
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _search, _done = Search.of(options), done
+    _search, _done = search_of(options), done
 
 
 def _run(number: int, points: Sequence[Point]) -> PassResult:

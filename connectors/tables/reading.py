@@ -1,0 +1,48 @@
+"""Delta and Iceberg tables as inputs: the Parquet files that hold their rows now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from connectors.table_names import TableName
+from connectors.tables import delta, iceberg
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_UNREAD = ("deletionVectors", "columnMapping")
+"""Features of Delta tables whose files alone are not the rows."""
+
+
+def table_files(name: TableName) -> list[str]:
+    """Return the files of a table as it is now, in their order. CepError: there is no such table, or its files alone
+    are not its rows."""
+    files = _of_delta(name) if name.kind == "delta" else _of_iceberg(name)
+    if not files:
+        raise name.refused("the table has no rows")
+    return sorted(unquote(file).removeprefix("file://") for file in files)
+
+
+def _of_delta(name: TableName) -> list[str]:
+    there: DeltaTable | None = delta.table(name)
+    if there is None:
+        raise name.refused("there is no Delta table", "a folder with `_delta_log` in it")
+    features = there.protocol().reader_features or ()
+    for feature in _UNREAD:
+        if feature in features:
+            raise name.refused(f"the table has the feature {feature}, and is not read", "write it as Parquet files")
+    if columns := there.metadata().partition_columns:
+        listed = ", ".join(f"`{each}`" for each in columns)
+        raise name.refused(f"it is partitioned by {listed}, which its files do not hold", "write it as Parquet files")
+    return list(there.file_uris())
+
+
+def _of_iceberg(name: TableName) -> list[str]:
+    there: Any = iceberg.table(name)
+    if there is None:
+        raise name.refused("there is no such table in the catalog")
+    tasks = list(there.scan().plan_files())
+    if any(task.delete_files for task in tasks):
+        raise name.refused("rows were deleted from its files, which are not read then", "compact the table")
+    return [task.file.file_path for task in tasks]
