@@ -14,6 +14,8 @@ import socket
 import subprocess
 import sys
 import threading
+import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -56,6 +58,7 @@ event reading(fridge: string, temp: float) TIME time.
 rising(F, A, B) <- reading(F, A) SEQ reading(F, B) WHERE B > A WITHIN 9 s.
 policy recent.
 """
+DAY = 86_400_000_000
 UNIT = 100_000
 """Microseconds of one time of the oracle (`reference_alerts`)."""
 RISING = ("f", "a", "b")
@@ -236,3 +239,45 @@ def test_lines_that_were_taken_are_not_lost(tmp_path: Path) -> None:
                         with suppress(ProcessLookupError):
                             os.kill(one, signal.SIGKILL)
         assert count > 20 * kills and server.end(signal.SIGTERM) == 0
+
+
+@pytest.mark.long
+def test_clocks_of_keys_go_on_after_a_kill(tmp_path: Path) -> None:
+    """Lateness is judged as if nobody had killed the server; one wrong clock harms only itself, and what was ahead of
+    the clock of the machine is not judged again."""
+    (tmp_path / "pairs.cep").write_text(PAIRS)
+    rng, count, late, kills = random.Random(KILLS), 0, 0, max(2, KILLS // 2)
+    whole = Engine.from_text(PAIRS, lateness=0, lateness_by="fridge")
+    arguments = [str(tmp_path / "pairs.cep"), "--state", str(tmp_path / "state"), "--idle", "never"]
+    arguments += ["--lateness-by", "fridge", "--dead-letter", str(tmp_path / "dead.jsonl")]
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        arguments += ["--input", f"reading=tcp://127.0.0.1:{listening.getsockname()[1]}"]
+        for turn in range(kills + 1):
+            server = Server(*arguments)
+            connection, _ = listening.accept()
+            with connection:
+                for at in range(20):
+                    now = EIGHT + (turn * 20 + at) * 1_000_000
+                    fridge = rng.choice(("a", "b", "fast"))
+                    when = now + (DAY if fridge == "fast" else 0) - rng.choice((0, 0, 0, 30_000_000))
+                    events = [Event("reading", (fridge, float(at)), when, when)]
+                    if at == 10:
+                        far = time.time_ns() // 1000 + 7 * DAY
+                        events.append(Event("reading", (fridge, 99.0), far, far))
+                    for event in events:
+                        record = {"time": event.end / 1e6, "fridge": event.args[0], "temp": event.args[1]}
+                        connection.sendall(json.dumps(record).encode() + b"\n")
+                    whole.receive(events[:1], in_turn=True)
+                    count += sum(table.height for table in whole.advance(whole.reached).values())
+                    late += len(whole.take_dead())
+                there = len(server.rows(count=count))
+                until(lambda: codes(tmp_path / "dead.jsonl").total() >= late + turn + 1, "dead letters")
+                assert there == count, f"in turn {turn}"
+                assert server.end(signal.SIGKILL if turn < kills else signal.SIGTERM) is not None
+    assert codes(tmp_path / "dead.jsonl") == {"late": late, "ahead": kills + 1} and late > kills and count > 10
+
+
+def codes(letters: Path) -> Counter[str]:
+    """Why records are dead letters."""
+    found = letters.read_text().splitlines() if letters.exists() else []
+    return Counter(json.loads(line)["code"] for line in found)

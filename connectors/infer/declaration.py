@@ -83,8 +83,8 @@ def inferred(sample: RecordSample, name: str) -> Inferred:
         if note := guesses[source].note:
             made.remarks.append(f"of `{source}`, {note}")
         if absent := sample.columns[source].count(None):
-            some = "1 event has" if absent == 1 else f"{absent} events have"
-            made.remarks.append(f"{some} no `{source}`, and become dead letters")
+            some = f"{absent} events have no `{source}`, and become dead letters"
+            made.remarks.append(f"1 event has no `{source}`, and becomes a dead letter" if absent == 1 else some)
     made.remarks += [f"`{source}` is left out: {why}" for source, why in left_out.items()]
     if sample.unreadable:
         some = "1 line is no record" if sample.unreadable == 1 else f"{sample.unreadable} lines are no records"
