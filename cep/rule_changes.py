@@ -1,4 +1,4 @@
-"""Changes of lowered rules, one at a time: what mutants and coverage are made of."""
+"""Changes of lowered rules and of statements, one at a time: what mutants and coverage are made of."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from cep.core.errors import Span
+from cep.core.errors import NOWHERE, Span
+from cep.core.fluents import author_name
 from cep.core.literals import write_duration
+from cep.language.syntax.ast import AlertStatement, Box, DeadlineStatement, Statement, WhileRule
 from cep.operators.aggregate import Window
+from cep.operators.conjunction import And
+from cep.operators.holding import HoldingPattern
 from cep.operators.pair import Pair
+from cep.operators.temporal import LastingFormula, MetricFormula, MetricInterval
 from cep.operators.unless import Unless
-from cep.operators.where import SelectPattern
+from cep.operators.where import RestrictedFormula, SelectPattern
+from cep.plan.formula import UNARY, Formula, placed
 from cep.plan.pattern import Pattern
 from cep.rules.printing import print_condition, print_expression
 from cep.rules.terms import Comparison, Condition, Constant, PolicyChoice, Predicate, Variable, condition_variables
@@ -63,13 +69,103 @@ def condition_text(condition: Condition) -> str:
     return print_condition(condition)
 
 
-CONDITION, ABSENCE, BOUND = "condition", "absence", "bound"
-"""Kinds of parts that can be left out of a rule."""
+CONDITION, ABSENCE, BOUND, WINDOW = "condition", "absence", "bound", "window"
+"""Kinds of parts that can be left out of a rule or formula."""
+_ENDLESS = 1 << 50
+"""Microseconds, or events, of a window from which nothing goes."""
 
 
 def mutations(body: Pattern) -> Iterator[Edit]:
     """Yield the body of a rule with one small change each."""
     return edits(body, _changes)
+
+
+def statement_mutations(statement: Statement) -> Iterator[Edit]:
+    """Yield a deadline, formula or alert with one small change each."""
+    match statement:
+        case DeadlineStatement():
+            for ticks, told in _durations(statement.duration):
+                text = f"{told} AFTER {write_duration(statement.duration)}"
+                yield replace(statement, duration=ticks), statement.span, text
+        case WhileRule():
+            yield from edits(statement, _formula_changes)
+        case AlertStatement():
+            yield from _alert_changes(statement)
+
+
+def formula_omissions(rule: WhileRule) -> Iterator[Edit]:
+    """Yield a formula without one of its parts each, and the part as its kind and its text."""
+    return edits(rule, _formula_without)
+
+
+def _formula_without(value: Any, bound: int | None) -> Iterator[Edit]:
+    match value:
+        case And(parts, negated):
+            for place, part in enumerate(parts):
+                if (left := _without_part(value, place)) is not None:
+                    kind, word = (ABSENCE, "NOT ") if negated[place] else (CONDITION, "")
+                    yield left, value.span, f"{kind} {word}{placed(part, UNARY)}"
+        case RestrictedFormula(formula, conditions):
+            for place, condition in enumerate(conditions):
+                others = (*conditions[:place], *conditions[place + 1 :])
+                left = replace(value, conditions=others) if others else formula
+                yield left, span_of(condition, value.span), f"{CONDITION} {condition_text(condition)}"
+        case LastingFormula(formula, least):
+            yield formula, value.span, f"{BOUND} LASTING {write_duration(least)}"
+
+
+def _without_part(value: And, place: int) -> Formula | None:
+    """Return a conjunction without one of its parts; None: what is left has nothing that holds."""
+    rest = (*value.parts[:place], *value.parts[place + 1 :])
+    signs = (*value.negated[:place], *value.negated[place + 1 :])
+    if signs[0]:
+        return None
+    return rest[0] if len(rest) == 1 else replace(value, parts=rest, negated=signs)
+
+
+def _formula_changes(value: Any, bound: int | None) -> Iterator[Edit]:
+    for left, span, told in _formula_without(value, bound):
+        kind, _, text = told.partition(" ")
+        yield left, span, f"without {text}" if kind == BOUND else f"without `{text}`"
+    match value:
+        case LastingFormula():
+            for ticks, told in _durations(value.least):
+                yield replace(value, least=ticks), value.span, f"{told} LASTING {write_duration(value.least)}"
+        case MetricFormula():
+            for within, text in _intervals(value.within):
+                yield replace(value, within=within), value.span, f"{text} of {value.operator}"
+        case Box():
+            for within, text in _intervals(value.within):
+                yield replace(value, within=within), NOWHERE, f"{text} of {value.operator}"
+        case Comparison() | Constant():
+            yield from _own_changes(value)
+
+
+def _intervals(within: MetricInterval) -> Iterator[tuple[MetricInterval, str]]:
+    """Yield an interval with another beginning or end."""
+    for other, told in _durations(within.low):
+        yield replace(within, low=other), f"{told} {write_duration(within.low)}"
+    for other, told in _durations(within.high or 0):
+        yield replace(within, high=other), f"{told} {write_duration(within.high or 0)}"
+
+
+def _alert_changes(alert: AlertStatement) -> Iterator[Edit]:
+    def timed(word: str, ticks: int | None, change: Callable[[int], AlertStatement]) -> Iterator[Edit]:
+        span = alert.clauses.get(word, alert.span)
+        for other, told in _durations(ticks or 0):
+            yield change(other), span, f"{told} {word} {write_duration(ticks or 0)}"
+        if ticks and word != "FOR":
+            yield change(0), span, f"without {word} {write_duration(ticks)}"
+
+    yield from timed("FOR", alert.duration, lambda ticks: replace(alert, duration=ticks))
+    yield from timed("AFTER", alert.after, lambda ticks: replace(alert, after=ticks))
+    yield from timed("KEEP", alert.keep, lambda ticks: replace(alert, keep=ticks))
+    for place, (severity, ticks, span) in enumerate(alert.escalations):
+        for other, told in _durations(ticks):
+            steps = (*alert.escalations[:place], (severity, other, span), *alert.escalations[place + 1 :])
+            yield replace(alert, escalations=steps), span, f"{told} {write_duration(ticks)} of ESCALATE"
+    if alert.inhibitor is not None:
+        yield replace(alert, inhibitor=None), alert.inhibitor.span, "without INHIBITED BY"
 
 
 def omissions(body: Pattern) -> Iterator[Edit]:
@@ -106,6 +202,14 @@ def _own_changes(value: Any) -> Iterator[Edit]:
             for ticks, told in _durations(value.duration):
                 text = f"{told} WITHIN {write_duration(value.duration)} of UNLESS"
                 yield replace(value, duration=ticks), value.span, text
+        case HoldingPattern():
+            word = "NOT " if value.negated else ""
+            yield value.pattern, value.span, f"without `{word}{author_name(value.fluent.event)}`"
+        case Window() if value.events is not None:
+            for count in (value.events - 1, value.events + 1):
+                if count > 0:
+                    text = f"LAST {value.events} EVENTS as LAST {count} EVENTS"
+                    yield replace(value, events=count), value.span, text
         case Window() if value.duration is not None:
             for ticks, told in _durations(value.duration or 0):
                 text = f"{told} the window of {write_duration(value.duration or 0)}"
@@ -129,7 +233,7 @@ def _pair_changes(value: Pair) -> Iterator[Edit]:
 def _durations(ticks: int) -> tuple[tuple[int, str], ...]:
     """Return the neighbours of a duration, each with what is said of it."""
     found = ((ticks - 1, "a tick less than"), (ticks + 1, "a tick more than"), (ticks // 2, "half of"))
-    return tuple((each, told) for each, told in found if 0 < each != ticks)
+    return tuple((each, told) for each, told in found if 0 < each != ticks) if ticks else ()
 
 
 def _moved(number: float) -> float:
@@ -162,6 +266,14 @@ def _without(value: Any, bound: int | None) -> Iterator[Edit]:
             yield replace(value, absent=None), value.span, f"{ABSENCE} NOT"
         case Unless():
             yield value.left, value.span, f"{ABSENCE} UNLESS"
+        case HoldingPattern():
+            kind, word = (ABSENCE, "NOT ") if value.negated else (CONDITION, "")
+            yield value.pattern, value.span, f"{kind} {word}{author_name(value.fluent.event)}"
+        case Window() if value.over is None and value.events is not None:
+            yield replace(value, events=_ENDLESS), value.span, f"{WINDOW} LAST {value.events} EVENTS"
+        case Window() if value.over is None and value.duration is not None:
+            text = f"{WINDOW} LAST {write_duration(value.duration)}"
+            yield replace(value, duration=_ENDLESS), value.span, text
     if isinstance(value, SelectPattern | Pair) and value.within not in (None, bound):
         text = f"WITHIN {write_duration(value.within or 0)}"
         yield with_bound(value, value.within, None), value.span, f"{BOUND} {text}"

@@ -12,6 +12,7 @@ from cep.testing.rule_files import read_test_file
 from cep.testing.runs import Programs
 from tests.cli_runs import cep
 from tests.test_cookbook_tests import RECIPES, write_recipe
+from tests.test_rule_mutants import held
 
 PROGRAM = """\
 event reading(box: string, temp: float).
@@ -62,12 +63,47 @@ def test_a_condition_counts_by_itself(tmp_path: Path) -> None:
     assert found[4, "hot"] == "derived nothing"
 
 
+def test_fluents_formulas_and_windows_are_covered(tmp_path: Path) -> None:
+    """A part of a formula counts by what the fluent would be without it; a window, by what it leaves out."""
+    file = read_test_file(held(tmp_path))
+    items = coverage_of(file, Programs())
+    told = {(each.kind, each.span.line, each.text): each.lacking for each in items}
+    assert told["rule", 7, "open"] == told["condition", 7, "V > 3"] == told["condition", 13, "open"] == ""
+    assert told["rule", 8, "open"] == "derived nothing"
+    assert told["bound", 11, "LASTING 10 s"] == "alone rejected nothing"
+    assert told["absence", 12, "NOT cold(D)"] == "blocked nothing"
+    assert told["window", 14, "LAST 2 EVENTS"] == told["alert", 16, "stuck"] == ""
+    text = file.path.read_text().replace("{time: 9, d: a, v: 0}", "{time: 9, d: a, v: 0}, {time: 38, d: b, v: 4}")
+    text = text.replace("key: [", "key: [{time: 11, d: a}, {time: 41, d: b}, {time: 42, d: c}, ")
+    file.path.write_text(text.replace("v: 4}, {time: 2", "v: 4}, {time: 1, d: c, v: 4}, {time: 2"))
+    other = {
+        (each.kind, each.span.line, each.text): each.lacking
+        for each in coverage_of(read_test_file(file.path), Programs())
+    }
+    assert other["rule", 8, "open"] == other["absence", 12, "NOT cold(D)"] == ""
+    assert other["bound", 11, "LASTING 10 s"] == "alone rejected nothing", "what is open is so for long"
+
+
+def test_an_alert_fires_when_its_condition_has_lasted(tmp_path: Path) -> None:
+    (tmp_path / "held.cep").write_text(
+        'event a(k: int).\nALERT x ON a(k: K) TITLE "{K}" AFTER 5 s FOR 10 s KEYED BY K.\n'
+    )
+    found = []
+    for times in ("1, k: 1", "1, k: 1}, {time: 7, k: 1"):
+        (tmp_path / "t.test.yaml").write_text(
+            f"program: held.cep\ntests:\n  - {{name: t, given: {{a: [{{time: {times}}}]}}, until: end, dead: 0}}\n"
+        )
+        items = coverage_of(read_test_file(tmp_path / "t.test.yaml"), Programs())
+        found += [each.lacking for each in items if each.kind == "alert"]
+    assert found == ["never fired and was never resolved", ""]
+
+
 def test_coverage_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     lacking(tmp_path, "0,a,8 5,a,9", "5")
     result = cep("test", "--no-laws", "--coverage")
     assert result.exit_code == 0
-    assert result.stdout.splitlines()[1].startswith("covered: 3 of 4 rules, 0 of 3 conditions, 0 of 2 absences, 0 of")
+    assert result.stdout.splitlines()[1].startswith("covered: 3 of 5 rules, 0 of 3 conditions, 0 of 2 absences, 0 of")
     assert "  rules.cep:6: UNLESS let nothing through" in result.stdout
     assert "  rules.cep:4: condition `T > 7` was never false" in result.stdout
     items = json.loads(cep("test", "--no-laws", "--coverage", "--json").stdout)["coverage"]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cep.compile import ReadProgram, compiled_rules, lowered
+from cep.compile import ReadProgram, compiled_rules
+from cep.core.errors import CepError
 from cep.testing.checks import Checker
 from cep.testing.mutants import mutants_of, try_mutants
 from cep.testing.rule_files import read_test_file
@@ -49,18 +50,92 @@ def test_a_change_that_shows_and_is_not_expected_is_told_apart(tmp_path: Path) -
     assert told[5, "`A > 7.0` as `A >= 7.0`"] is False
 
 
-def test_mutants_that_run_together_fail_the_tests_that_each_fails_alone(tmp_path: Path) -> None:
+HELD = """\
+event door(d: string, v: int).
+event key(d: string).
+fluent open(d: string).
+fluent cold(d: string).
+fluent soon(d: string).
+fluent long(d: string).
+initiate open(D) <- door(D, V) WHERE V > 3.
+terminate open(D) <- door(D, 0) SEQ key(D) WITHIN 5 s.
+open(D) ENDS AFTER 20 s.
+initiate cold(D) <- key(D).
+long(D) WHILE open(D) LASTING >= 10 s.
+soon(D) WHILE ONCE[1 s, 5 s] open(D) AND NOT cold(D).
+x(D, V) <- door(D, V) WHERE open(D), V > 2.
+last(D, N) <- door(D, V) AGGREGATE N = sum(V) OVER LAST 2 EVENTS BY D.
+ALERT seen ON x(d: D) TITLE "{D}" AFTER 3 s FOR 10 s KEYED BY D.
+ALERT stuck ON open(d: D) TITLE "{D}" AFTER 4 s KEEP 6 s ESCALATE "Severe" AFTER 8 s KEYED BY D.
+"""
+CHECKS = """\
+program: held.cep
+tests:
+  - name: a door
+    given:
+      door: [{time: 0, d: a, v: 4}, {time: 2, d: a, v: 3}, {time: 6, d: a, v: 5}, {time: 9, d: a, v: 0}]
+      key: [{time: 40, d: a}]
+    until: 60
+    holds: {open: [{from: 0, until: 20}]}
+    expect: [last: {n: 5}]
+    at_least: true
+    alerts:
+      - {at: 3, pending: [seen, stuck], firing: []}
+      - {at: 6, pending: [], firing: [seen, stuck: {severity: Unknown}]}
+      - {at: 12, firing: [seen, stuck: {severity: Severe}]}
+      - {at: 50, resolved: [seen, stuck]}
+"""
+
+
+def held(folder: Path) -> Path:
+    (folder / "held.cep").write_text(HELD)
+    (folder / "held.test.yaml").write_text(CHECKS)
+    return folder / "held.test.yaml"
+
+
+def test_deadlines_formulas_and_alerts_have_mutants(tmp_path: Path) -> None:
+    file = read_test_file(held(tmp_path))
+    prepared = Programs().prepare(file.tests[0])
+    read = ReadProgram.of(prepared.source.text, prepared.source.name, prepared.source.options)
+    made = {(each.span.line, each.change) for each in mutants_of(read, prepared.source.options)}
+    lines = {line for line, _ in made}
+    assert lines == {7, 8, 9, 11, 12, 13, 14, 15, 16}, "what says something about time, absence or values"
+    for expected in [
+        (9, "half of AFTER 20 s"),
+        (11, "a tick less than LASTING 10 s"),
+        (12, "without `NOT cold(D)`"),
+        (12, "a tick more than 5 s of ONCE"),
+        (13, "without `open`"),
+        (14, "LAST 2 EVENTS as LAST 3 EVENTS"),
+        (15, "without AFTER 3 s"),
+        (16, "half of KEEP 6 s"),
+        (16, "a tick more than 8 s of ESCALATE"),
+    ]:
+        assert expected in made
+    told = {(each.line, each.change): each.seen for each in try_mutants(file, Programs()).survivors}
+    for killed in [(9, "half of AFTER 20 s"), (15, "without AFTER 3 s"), (16, "half of AFTER 4 s")]:
+        assert killed not in told
+    assert told[16, "half of KEEP 6 s"] is True and told[11, "half of LASTING 10 s"] is False
+    assert told[8, "half of WITHIN 5 s"] is False
+
+
+@pytest.mark.parametrize("program", ["fridge", "held"])
+def test_mutants_that_run_together_fail_the_tests_that_each_fails_alone(program: str, tmp_path: Path) -> None:
     checks = "    until: end\n    expect: [warming, silent]\n    holds: {warm: [{fridge: milk}]}\n"
-    file = read_test_file(write(tmp_path, checks))
+    file = read_test_file(write(tmp_path, checks) if program == "fridge" else held(tmp_path))
     programs = Programs()
     prepared = programs.prepare(file.tests[0])
     options = replace(prepared.source.options, alerts=True)
     read = ReadProgram.of(prepared.source.text, prepared.source.name, options)
-    checker, survived = Checker(prepared), set()
-    for mutant in mutants_of(lowered(read.tree, options)):
-        alone = compiled_rules(read, read.tree, mutant.rules, options)
-        other = (alone.plan.nodes, alone.plan.heads) != (prepared.program.plan.nodes, prepared.program.plan.heads)
-        if other and checker.passes(replace(prepared, program=alone).run()):
+    survived, before = set(), prepared.program
+    for mutant in mutants_of(read, options):
+        try:
+            alone = compiled_rules(read, read.tree, mutant.rules, options)
+        except CepError:
+            continue
+        same = (before.plan.nodes, before.plan.heads, before.alerts)
+        changed = replace(prepared, program=alone)
+        if (alone.plan.nodes, alone.plan.heads, alone.alerts) != same and Checker(changed).passes(changed.run()):
             survived.add((mutant.span.line, mutant.change))
     report = try_mutants(file, programs)
     assert {(each.line, each.change) for each in report.survivors} == survived

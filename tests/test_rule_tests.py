@@ -6,12 +6,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from cep.engine import Engine
 from cep.testing.rule_files import schema
+from cep.workers import partitioned_engine
 from tests.cli_runs import cep
 
 ROOT = Path(__file__).parent.parent
@@ -328,3 +330,24 @@ def test_the_demos_pass_their_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.exit_code == 0 and result.stdout.startswith("14 passed, "), result.output
     tested = {path.parent.name for path in (ROOT / "demos").glob("*/*.test.yaml")}
     assert tested == {path.parent.name for path in (ROOT / "demos").glob("*/demo.py")}
+
+
+def test_the_law_of_workers_runs_in_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is tried once for each test where it is asked for; a test that it does not pass fails."""
+    write(HEAD + "    expect: [warming]\n")
+    passed = cep("test", "--law", "workers", "--workers")
+    assert passed.exit_code == 0 and passed.stdout == "1 passed, 1 run under laws gave the same\n", passed.stdout
+    beside = cep("test", "--workers", "--seeds", "1").stdout
+    alone = cep("test", "--seeds", "1").stdout
+    assert int(beside.split(", ")[1].split()[0]) == int(alone.split(", ")[1].split()[0]) + 1
+    dealt = partitioned_engine.dealt_engine
+
+    def broken(*given: Any) -> Engine:
+        engine = dealt(*given)
+        engine.receive = lambda *_: None  # type: ignore[method-assign]
+        return engine
+
+    monkeypatch.setattr("cep.testing.runs.dealt_engine", broken)
+    failed = cep("test", "--law", "workers")
+    assert failed.exit_code == 1 and "the law `workers` does not hold" in failed.stdout
+    assert "`--law workers --seed 0` runs it again" in failed.stdout

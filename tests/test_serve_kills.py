@@ -271,7 +271,8 @@ def test_clocks_of_keys_go_on_after_a_kill(tmp_path: Path) -> None:
                     count += sum(table.height for table in whole.advance(whole.reached).values())
                     late += len(whole.take_dead())
                 there = len(server.rows(count=count))
-                until(lambda: codes(tmp_path / "dead.jsonl").total() >= late + turn + 1, "dead letters")
+                told = late + turn + 1
+                until(lambda told=told: codes(tmp_path / "dead.jsonl").total() >= told, "dead letters")  # type: ignore[misc]
                 assert there == count, f"in turn {turn}"
                 assert server.end(signal.SIGKILL if turn < kills else signal.SIGTERM) is not None
     assert codes(tmp_path / "dead.jsonl") == {"late": late, "ahead": kills + 1} and late > kills and count > 10

@@ -84,7 +84,7 @@ def test_rules_that_stay_go_on_and_what_was_given_is_final(seed: int, tmp_path: 
         given = {}
         if moving == 0:
             start = carried(query, before, now, tmp_path / "1", watermark)
-            query = Query(other, tmp_path / "2", rng, None, GenerationStart(2, start, str(tmp_path / "1")))
+            query = Query(other, tmp_path / "2", rng, None, GenerationStart(start, str(tmp_path / "1")))
             floor, known.length, query.begun = start.time, lengths[1], True
             blocks = list(wake_ups(other, every=True))
             for path, events in start.waiting(str(tmp_path / "1")):

@@ -83,13 +83,13 @@ def test_letters_are_written_as_they_come(tmp_path: Path) -> None:
 
 
 def test_letters_of_steps_that_do_not_count_go_when_their_input_is_read_anew(tmp_path: Path) -> None:
-    names = [f"ab-{stage_letters(1, bucket, version, None)}" for bucket in (0, 1) for version in (3, 4)]
-    names += [f"ab-{stage_letters(2, 0, 9, 2)}", "ab-read-00000004", f"cd-{stage_letters(1, 0, 4, None)}"]
+    names = [f"ab-{stage_letters(1, bucket, version, 1)}" for bucket in (0, 1) for version in (3, 4)]
+    names += [f"ab-{stage_letters(2, 0, 9, 2)}", "ab-read-00000004", f"cd-{stage_letters(1, 0, 4, 1)}"]
     for name in names:
         (tmp_path / f"{name}.jsonl").write_text("{}")
     remove_uncounted(f"{tmp_path}/none/ab-", 1, {})
     remove_uncounted(f"{tmp_path}/ab-", 1, {"1-0000": 4, "1-0001": 5})
-    gone = {f"ab-{stage_letters(1, 0, 4, None)}"}
+    gone = {f"ab-{stage_letters(1, 0, 4, 1)}"}
     assert {path.stem for path in tmp_path.iterdir()} == set(names) - gone
     remove_uncounted(f"{tmp_path}/ab-", 2, {"1-0000": 4})
     assert {path.stem for path in tmp_path.iterdir()} == set(names) - gone - {f"ab-{stage_letters(2, 0, 9, 2)}"}

@@ -86,11 +86,11 @@ def write_dead_letters(begin: str | None, name: str, dead_letters: Iterable[Dead
         write_all(dead_letters)
 
 
-def stage_letters(stage: int, bucket: int, version: int, generation: int | None) -> str:
-    """The name of the file of what a step of a bucket refuses that had this version; `generation`: of a checkpoint that
-    was migrated."""
+def stage_letters(stage: int, bucket: int, version: int, generation: int) -> str:
+    """The name of the file of what a step of a bucket refuses that had this version; `generation`: the number of
+    that of the checkpoint."""
     name = f"stage-{stage}-{bucket:04}-{version:08}"
-    return name if generation is None else f"{name}-{generation}"
+    return name if generation == 1 else f"{name}-{generation}"
 
 
 def remove_uncounted(begin: str, generation: int, versions: Mapping[str, int]) -> None:

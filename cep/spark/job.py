@@ -140,11 +140,11 @@ def _work(job: Job, states: Path, handed: str | None) -> QueryWork:
     """What the tasks of the query do."""
     program, generation, folder = job.program, job.generation, Path(job.checkpoint)
     run, start = job.run, generation.start
-    beginning = None if start is None else GenerationStart(generation.number, start, generation.before(folder))
+    beginning = None if start is None else GenerationStart(start, generation.before(folder))
     stages = []
     for stage in program.stages:
         own = BucketStates(str(states), stage.number)
-        out = job.wanted, job.dead, own, beginning, job.times, job.stretch
+        out = job.wanted, job.dead, own, beginning, job.times, job.stretch, generation.number
         stages.append(StageWork(program, stage.number, run, *out))
     ways = None
     if program.window is not None and program.merged:

@@ -68,9 +68,8 @@ KNOWN = "the update is late: what it would change is final"
 
 @dataclass(frozen=True, slots=True)
 class GenerationStart:
-    """What the buckets of the generation `number` begin with, and the folder of these states."""
+    """What the buckets of a generation begin with, and the folder of these states."""
 
-    number: int
     start: StartingPoint
     folder: str
 
@@ -80,7 +79,7 @@ class StageWork:
     """The work of the stage of a `number`. `run`: a name of this run of the query, by which a worker knows its engines
     again. `wanted`: the events that go out; `dead_letters`: the prefix of the paths of dead letters; `states`: of this
     stage; `beginning`: with what the buckets begin; `times`: their form (`connectors.times`); `stretch`: what
-    goes out lies there."""
+    goes out lies there; `generation`: its number."""
 
     program: ShippedProgram
     number: int
@@ -91,6 +90,7 @@ class StageWork:
     beginning: GenerationStart | None
     times: str = "iso"
     stretch: Stretch = (None, None)
+    generation: int = 1
 
     def task(self) -> StageTask:
         """It in a worker."""
@@ -103,7 +103,7 @@ class StageTask:
     def __init__(self, work: StageWork) -> None:
         self.program, self.stage, self.beginning = work.program, work.program.stages[work.number - 1], work.beginning
         self.run, self.wanted, self.dead_letters, self.states = work.run, work.wanted, work.dead_letters, work.states
-        self.times, self.stretch = work.times, work.stretch
+        self.times, self.stretch, self.generation = work.times, work.stretch, work.generation
         self.recorded = frozenset(self.program.records.values())
         handed = self.stage.inputs.keys() - self.stage.outside
         self.several = handed & self.program.scattered if self.program.window is not None else frozenset()
@@ -121,8 +121,7 @@ class StageTask:
         engine = self.engine(bucket, version)
         before = engine.revision_stats, engine.late_rows
         derived, dead = self.taken(engine, bucket, version, rows, watermark)
-        generation = None if self.beginning is None else self.beginning.number
-        name = stage_letters(self.stage.number, bucket, version, generation)
+        name = stage_letters(self.stage.number, bucket, version, self.generation)
         write_dead_letters(self.dead_letters, name, sorted(dead, key=lambda one: (one.file or "", one.line)))
         self.keep(bucket, version + 1, engine, batch, Came(rows, watermark))
         waits = (engine.state_rows or self.stage.number in self.program.ticking) and engine.watermark < FARTHEST

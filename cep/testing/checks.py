@@ -291,7 +291,7 @@ class Checker:
                 last[change.alert] = change
         found: dict[str, list[Row]] = {}
         for change in last.values():
-            if (change.state == "resolved") is (state == "resolved"):
+            if alert_state(change) == state:
                 schema = self._alert_schema(change.name)
                 texts = {"severity": change.severity, "title": change.title, "text": change.text}
                 values = {**texts, **change.values}
@@ -350,6 +350,18 @@ class Checker:
         if isinstance(value, bool):
             return str(value).lower()
         return _quoted(value) if isinstance(value, str) else repr(value)
+
+
+def alert_state(change: AlertChange) -> str | None:
+    """Return the state of an alert after a change, as test files call it; None: it never fired, or is no alert that
+    anybody is told of."""
+    if change.hidden or (change.state == "resolved" and change.fired is None):
+        return None
+    if change.state == "resolved":
+        return "resolved"
+    if change.fired is None:
+        return "pending"
+    return "inhibited" if change.inhibited else "firing"
 
 
 def _quoted(text: str) -> str:

@@ -6,6 +6,7 @@ program run beside it, in one pass over the records of a test.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from html import escape
@@ -13,12 +14,15 @@ from typing import Any
 
 from cep.compile import CompiledProgram, ReadProgram, compiled_rules, lowered
 from cep.core.errors import NOWHERE, CepError, Source, Span
-from cep.core.fluents import HOLDS
-from cep.plan.algebra import Rule
-from cep.rule_changes import ABSENCE, BOUND, CONDITION, omissions, span_of, with_conditions
+from cep.core.fluents import HOLDS, TRANSITIONS
+from cep.diff.rows import Row
+from cep.language.syntax.ast import WhileRule
+from cep.plan.algebra import Rule, Rules
+from cep.rule_changes import ABSENCE, BOUND, CONDITION, WINDOW, formula_omissions, omissions, span_of, with_conditions
 from cep.rules.terms import Comparison, Condition
 from cep.testing.rule_files import RuleTestFile
 from cep.testing.runs import Outcome, Prepared, Programs
+from cep.variants import compiled_together
 
 RULE, FLUENT, ALERT = "rule", "fluent", "alert"
 LACKING = {
@@ -26,6 +30,7 @@ LACKING = {
     CONDITION: ("was never true", "was never false"),
     ABSENCE: ("let nothing through", "blocked nothing"),
     BOUND: ("", "alone rejected nothing"),
+    WINDOW: ("", "left nothing out"),
     FLUENT: ("never held", ""),
     ALERT: ("never fired", "was never resolved"),
 }
@@ -80,6 +85,7 @@ def coverage_of(file: RuleTestFile, programs: Programs) -> list[CoverageItem]:
                 (probe.kind, probe.text, probe.span), CoverageItem(probe.kind, probe.text, probe.span)
             )
             _judge(item, probe, outcome, ended if probe.kind == ABSENCE else outcome)
+        _judge_formulas(items, prepared)
         _judge_alerts(items, prepared, outcome)
     return sorted(items.values(), key=lambda each: (each.span, each.kind != RULE))
 
@@ -87,12 +93,50 @@ def coverage_of(file: RuleTestFile, programs: Programs) -> list[CoverageItem]:
 def _judge(item: CoverageItem, probe: _Probe, outcome: Outcome, compared: Outcome) -> None:
     """Note what a test has shown of a part. `compared`: the outcome in which the part is held against its absence."""
     item.first |= _total(outcome, probe.whole) > 0 or _total(outcome, probe.alone) > 0
+    if probe.kind == WINDOW:
+        item.second |= _rows(compared, probe.without) != _rows(compared, probe.whole)
+        return
     item.second |= probe.without is not None and _total(compared, probe.without) > _total(compared, probe.whole)
     item.second |= probe.none is not None and _total(compared, probe.none) > _total(compared, probe.alone)
 
 
+def _rows(outcome: Outcome, name: str | None) -> Counter[Row]:
+    return outcome.rows.get(name or "", Counter())
+
+
 def _total(outcome: Outcome, name: str | None) -> int:
-    return outcome.rows[name].total() if name is not None and name in outcome.rows else 0
+    return _rows(outcome, name).total()
+
+
+def _judge_formulas(items: dict[tuple[str, str, Span], CoverageItem], prepared: Prepared) -> None:
+    """Note which parts of formulas made a difference: all programs without one run together, to the end of the input,
+    where all that is looked ahead for is known."""
+    options = prepared.source.options
+    read = ReadProgram.of(prepared.source.text, prepared.source.name, options)
+    base, parts, every = lowered(read.tree, options), list[tuple[str, CoverageItem]](), list[Rules]()
+    for place, statement in enumerate(read.tree.statements):
+        if not isinstance(statement, WhileRule) or statement.name not in base.schemas:
+            continue
+        for changed, span, told in formula_omissions(statement):
+            kind, _, text = told.partition(" ")
+            own = statement.span if span == NOWHERE else span
+            statements = (*read.tree.statements[:place], changed, *read.tree.statements[place + 1 :])
+            try:
+                rules = lowered(replace(read.tree, statements=statements), options)
+                compiled_rules(read, read.tree, rules, options)
+            except CepError:
+                continue
+            every.append(rules)
+            parts.append((statement.name, items.setdefault((kind, text, own), CoverageItem(kind, text, own))))
+    if not parts:
+        return
+    names = sorted({name for name, _ in parts})
+    variants = compiled_together(read, [base, *every], options, names, ())
+    outcome = replace(prepared, program=variants.program, until=None).run()
+    for number, (name, item) in enumerate(parts, 1):
+        whole, other = (_rows(outcome, variants.names[each][name]) for each in (0, number))
+        item.first |= bool(whole)
+        item.second |= whole != other
 
 
 def _judge_alerts(items: dict[tuple[str, str, Span], CoverageItem], prepared: Prepared, outcome: Outcome) -> None:
@@ -100,13 +144,17 @@ def _judge_alerts(items: dict[tuple[str, str, Span], CoverageItem], prepared: Pr
     if not alerts:
         return
     latest = int(prepared.records.ends.max()) if len(prepared.records) else 0
-    horizon = latest + max(alert.duration for alert in alerts) if prepared.until is None else prepared.until
+    longest = max(alert.after + alert.keep + alert.duration for alert in alerts)
+    horizon = latest + longest if prepared.until is None else prepared.until
     changes = prepared.alerts(outcome, horizon)
     for alert in alerts:
+        if alert.hidden:
+            continue
         rule = next(each for each in prepared.program.rules.rules if each.event == alert.table)
         item = items.setdefault((ALERT, alert.name, rule.span), CoverageItem(ALERT, alert.name, rule.span))
-        item.first |= any(change.name == alert.name for change in changes)
-        item.second |= any(change.name == alert.name and change.state == "resolved" for change in changes)
+        own = [change for change in changes if change.name == alert.name and change.fired is not None]
+        item.first |= bool(own)
+        item.second |= any(change.state == "resolved" for change in own)
 
 
 def _probed(prepared: Prepared) -> tuple[CompiledProgram, list[_Probe]]:
@@ -134,11 +182,13 @@ def _probed(prepared: Prepared) -> tuple[CompiledProgram, list[_Probe]]:
         schema = rules.schemas[rule.event]
         if schema.fluent is not None and schema.fluent.part == HOLDS and rule.span != NOWHERE:
             probes.append(_Probe(FLUENT, schema.fluent.name, rule.span, rule.event))
-        if schema.fluent is not None or rule.event in tables or rule.event in rules.helpers or rule.span == NOWHERE:
+        made = schema.fluent is None or (schema.fluent.part == TRANSITIONS and not schema.fluent.defined)
+        if not made or rule.event in tables or rule.event in rules.helpers or rule.span == NOWHERE:
             continue
         whole = copied(rule, rule.body, f"probe {number}")
         assert whole is not None, "the rule itself is one"
-        probes.append(_Probe(RULE, rule.label or rule.event, rule.span, whole))
+        name = rule.event if schema.fluent is None else schema.fluent.name
+        probes.append(_Probe(RULE, rule.label or name, rule.span, whole))
         for place, (body, span, told) in enumerate(omissions(rule.body)):
             kind, _, text = told.partition(" ")
             without = copied(rule, body, f"probe {number} without {place}")
@@ -166,7 +216,7 @@ def _isolated(rule: Rule, span: Span, number: int, place: int, copied: Any) -> t
 def coverage_lines(items: Sequence[CoverageItem], source: Source) -> Iterator[str]:
     """Yield how much is covered, and what is not."""
     counts = []
-    for kind in (RULE, CONDITION, ABSENCE, BOUND, FLUENT, ALERT):
+    for kind in (RULE, CONDITION, ABSENCE, BOUND, WINDOW, FLUENT, ALERT):
         own = [each for each in items if each.kind == kind]
         if own:
             covered = sum(not each.lacking for each in own)
@@ -176,7 +226,7 @@ def coverage_lines(items: Sequence[CoverageItem], source: Source) -> Iterator[st
         if each.lacking:
             file, line = source.place(each.span.line)
             named = f"`{each.text}`" if each.kind in (RULE, CONDITION, FLUENT, ALERT) else each.text
-            kind = "" if each.kind in (ABSENCE, BOUND) else f"{each.kind} "
+            kind = "" if each.kind in (ABSENCE, BOUND, WINDOW) else f"{each.kind} "
             yield f"  {file}:{line}: {kind}{named} {each.lacking}"
 
 

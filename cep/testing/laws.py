@@ -113,15 +113,16 @@ def _shuffle(prepared: Prepared, random: Random) -> tuple[Records, Schedule]:
 def _disorder(prepared: Prepared, records: Records, lateness: int, random: Random) -> NDArray[np.int64]:
     """Return places in an order of arrival in which none is late by `lateness` or more.
 
-    Simultaneous records keep their order where the program goes by it.
+    Simultaneous records keep their order where the program goes by it, and where they are corrections by their KEY.
     """
     jitter: dict[int, int] = {}
-    arrivals = []
+    arrivals, corrected = [], _corrected(prepared)
     for place, end in enumerate(records.ends.tolist()):
         delay = random.randrange(max(lateness, 1))
-        if prepared.by_order:
+        in_order = prepared.by_order or int(records.types[place]) in corrected
+        if in_order:
             delay = jitter.setdefault(end, delay)
-        tie = place if prepared.by_order else random.random()
+        tie = place if in_order else random.random()
         arrivals.append((end + delay, tie, place))
     return np.array([place for *_, place in sorted(arrivals)], np.int64)
 
@@ -200,6 +201,13 @@ def _once(prepared: Prepared) -> list[int]:
     inputs = prepared.engine().inputs
     known = ((number, inputs.get(name)) for number, name in enumerate(prepared.records.tables))
     return [number for number, each in known if each is not None and (each.distinct or each.key is not None)]
+
+
+def _corrected(prepared: Prepared) -> frozenset[int]:
+    """Return the numbers of the tables with a KEY, of which the last record of a key and time counts."""
+    inputs = prepared.engine().inputs
+    known = ((number, inputs.get(name)) for number, name in enumerate(prepared.records.tables))
+    return frozenset(number for number, each in known if each is not None and each.key is not None)
 
 
 def _duplicates(prepared: Prepared, random: Random) -> tuple[Records, Schedule]:

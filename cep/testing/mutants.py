@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cep.compile import CompiledProgram, ReadProgram, compiled_rules, lowered
+from cep.compile import CompiledProgram, CompileOptions, ReadProgram, compiled_rules, lowered
 from cep.core.errors import NOWHERE, CepError, Span
-from cep.plan.algebra import Rule, Rules
-from cep.rule_changes import mutations
+from cep.plan.algebra import Rules
+from cep.rule_changes import mutations, statement_mutations
 from cep.testing.checks import Checker
 from cep.testing.rule_files import RuleTest, RuleTestFile
 from cep.testing.runs import Outcome, Prepared, Programs
 from cep.variants import Variants, compiled_together
+from connectors.alerts.lifecycle import AlertChange
 
 AT_ONCE = 200
 """How many mutants run in one pass."""
@@ -22,9 +23,8 @@ AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A change of a rule: the rule's place, and the change in words."""
+    """A change of a rule, deadline, formula or alert: its place, the change in words, and the rules with it."""
 
-    rule: Rule
     span: Span
     change: str
     rules: Rules
@@ -64,8 +64,7 @@ def try_mutants(file: RuleTestFile, programs: Programs) -> MutantReport:
         program = own[0][1].program
         source = own[0][1].source
         read = ReadProgram.of(source.text, source.name, source.options)
-        base = lowered(read.tree, source.options)
-        mutants = list(_meaningful(read, base, own[0][1]))
+        mutants = list(_meaningful(read, own[0][1]))
         known |= {(each.span, each.change): each for each in mutants}
         for begin in range(0, len(mutants), AT_ONCE):
             part = mutants[begin : begin + AT_ONCE]
@@ -81,16 +80,16 @@ def try_mutants(file: RuleTestFile, programs: Programs) -> MutantReport:
     return MutantReport(len(known), survivors)
 
 
-def _meaningful(read: ReadProgram, base: Rules, prepared: Prepared) -> Iterator[Mutant]:
+def _meaningful(read: ReadProgram, prepared: Prepared) -> Iterator[Mutant]:
     """Yield the mutants that are programs, and that are planned otherwise than the original."""
     options = replace(prepared.source.options, alerts=True)
     plan = prepared.program.plan
-    for mutant in mutants_of(base):
+    for mutant in mutants_of(read, prepared.source.options):
         try:
             other = compiled_rules(read, read.tree, mutant.rules, options)
         except CepError:
             continue
-        if (other.plan.nodes, other.plan.heads) != (plan.nodes, plan.heads):
+        if (other.plan.nodes, other.plan.heads, other.alerts) != (plan.nodes, plan.heads, prepared.program.alerts):
             yield mutant
 
 
@@ -106,12 +105,19 @@ def _killed(
     differing: set[int] = set()
     for _, prepared in own:
         checker, plain = Checker(prepared), prepared.run()
+        told = _told(prepared, plain)
         together = replace(prepared, program=variants.program).run()
         for number in range(len(mutants)):
             outcome = _own(together, variants, number)
-            if outcome.rows != {name: rows for name, rows in plain.rows.items() if rows}:
+            own_alerts = mutants[number].rules.alerts
+            judged, other = checker, prepared
+            if own_alerts != first.program.alerts:
+                other = replace(prepared, program=replace(prepared.program, alerts=own_alerts))
+                judged = Checker(other)
+            same = outcome.rows == {name: rows for name, rows in plain.rows.items() if rows}
+            if not same or (judged is not checker and _told(other, outcome) != told):
                 differing.add(number)
-                if number not in failing and not checker.passes(outcome):
+                if number not in failing and not judged.passes(outcome):
                     failing.add(number)
     return failing, differing
 
@@ -125,13 +131,34 @@ def _own(together: Outcome, variants: Variants, number: int) -> Outcome:
     return Outcome(rows, together.dead)
 
 
-def mutants_of(rules: Rules) -> Iterator[Mutant]:
-    """Yield the mutants of lowered rules, in the order of the program."""
+def _told(prepared: Prepared, outcome: Outcome) -> list[AlertChange]:
+    """Return what alerts come to, until all of them are over."""
+    alerts = prepared.program.alerts
+    if not alerts:
+        return []
+    latest = int(prepared.records.ends.max()) if len(prepared.records) else 0
+    longest = max(each.after + each.keep + each.duration for each in alerts)
+    return prepared.alerts(outcome, latest + longest if prepared.until is None else prepared.until)
+
+
+def mutants_of(read: ReadProgram, options: CompileOptions) -> Iterator[Mutant]:
+    """Yield the mutants of a program: of its rules as they were lowered, then of its other statements."""
+    rules = lowered(read.tree, options)
+    for place, statement in enumerate(read.tree.statements):
+        for changed, span, change in statement_mutations(statement):
+            tree = replace(
+                read.tree, statements=(*read.tree.statements[:place], changed, *read.tree.statements[place + 1 :])
+            )
+            where = statement.span if span == NOWHERE else span
+            if where == NOWHERE:  # nobody wrote it
+                continue
+            try:
+                yield Mutant(where, change, lowered(tree, options))
+            except CepError:
+                continue
     for place, rule in enumerate(rules.rules):
         for body, span, change in mutations(rule.body):
             if span == NOWHERE:  # nobody wrote it
                 continue
             other = replace(rule, body=body)
-            yield Mutant(
-                rule, span, change, replace(rules, rules=(*rules.rules[:place], other, *rules.rules[place + 1 :]))
-            )
+            yield Mutant(span, change, replace(rules, rules=(*rules.rules[:place], other, *rules.rules[place + 1 :])))

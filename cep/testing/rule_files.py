@@ -39,13 +39,20 @@ TEST_KEYS = {
     "expect": "the events that are derived, each `event: {attribute: value}`",
     "none": "events that are not derived",
     "holds": "the intervals of fluents, each with its arguments, `from` and `until`",
-    "alerts": "the alerts that are firing or resolved at a time",
+    "alerts": "the alerts that are pending, firing, inhibited or resolved at a time",
     "dead": "how many records are dead letters; 0 by default",
     "at_least": "true: more events of the expected types may be derived",
     "params": "values of parameters for this test",
     "tolerance": "how far apart two floats may be in this test",
 }
-ALERT_KEYS = {"at": "a time", "firing": "the alerts that fire then", "resolved": "those that were resolved by then"}
+ALERT_KEYS = {
+    "at": "a time",
+    "pending": "the alerts whose condition holds, for less than `AFTER` so far",
+    "firing": "those that fire then, and are not inhibited",
+    "inhibited": "those that fire, and are inhibited",
+    "resolved": "those that fired, and were resolved by then",
+}
+ALERT_STATES = tuple(key for key in ALERT_KEYS if key != "at")
 CHECKS = ("expect", "none", "holds", "alerts", "dead")
 
 
@@ -267,7 +274,7 @@ def _alert_checks(value: Value) -> Iterator[AlertCheck]:
         value.fail("the check of alerts has no time", "`{at: 2024-05-01 08:45, firing: []}`")
     if len(says) == 1:
         value.fail("the check of alerts checks nothing", "`firing: []`, or `resolved:` with alerts")
-    for state in ("firing", "resolved"):
+    for state in ALERT_STATES:
         if state in says:
             yield AlertCheck(says[state], says["at"], state, tuple(_expectations(says[state], "hot: {room: attic}")))
 
@@ -315,7 +322,7 @@ def schema() -> dict[str, Any]:
     events = {"type": "array", "items": event}
     record_list = {"type": "array", "items": {"type": "object"}}
     path = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
-    alerts = _object(ALERT_KEYS, {"firing": events, "resolved": events}, ["at"])
+    alerts = _object(ALERT_KEYS, dict.fromkeys(ALERT_STATES, events), ["at"])
     test = _object(
         TEST_KEYS,
         {

@@ -29,6 +29,7 @@ from cep.runtime.admission import EventBatch, admitted
 from cep.runtime.buckets import KeyShares, stacked
 from cep.runtime.fitting_tables import fitting_tables
 from cep.runtime.fluent_records import may_close
+from cep.runtime.history import BECAUSE
 from cep.runtime.options import EngineOptions
 from cep.runtime.run_stats import Count
 from cep.runtime.state_by_key import KeyGroups, check_partitions, groups_in
@@ -128,6 +129,7 @@ class PartitionedEngine(Engine):
         self._placement = Placement(dealt_stages(program.plan, options), len(self._processes))
         running = replace(options, lateness=None, lateness_by=None, changes=False, begins=False)
         shipped = replace(program, _first=None)
+        self._program, self._running = shipped, running
         for each in range(len(self._processes)):
             self._processes.tell(each, Begin(shipped, running, self._placement.stages_of(each)))
         withdrawn = WithdrawnRows(self.plan.schemas) if self.withdraws else None
@@ -316,6 +318,21 @@ class PartitionedEngine(Engine):
             held += [table for *_, table in ways]
         batch = pa.record_batch([pa.array(held, pa.large_binary())], ["state"])
         return snapshot.save(header, [batch], self._state + snapshot.IN_PARTITIONS)
+
+    @wholly()
+    def held_now(self) -> Frames:
+        """What fluents hold at the watermark, of each worker's engines; workers may hold the same."""
+        self._settle()
+        answers = self._processes.ask([Save()] * len(self._processes))
+        states = [each.states for each in answers if isinstance(each, Saved)]
+        found: dict[str, list[pl.DataFrame]] = {}
+        for stage in self._placement.stages:
+            for worker in self._placement.places(stage):
+                engine = Engine(self._program, replace(self._running, stage=stage.number))
+                for name, table in engine.restore(states[worker][stage.number]).held_now().items():
+                    found.setdefault(name, []).append(table)
+        plain = {name: [each for each in tables[0].columns if each != BECAUSE] for name, tables in found.items()}
+        return {name: pl.concat(each).unique(plain[name], maintain_order=True) for name, each in found.items()}
 
     def goes_on(self, blob: bytes) -> bool:
         return snapshot.program_of(blob) == self._state + snapshot.IN_PARTITIONS
