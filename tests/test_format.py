@@ -170,6 +170,15 @@ def test_a_long_line_is_broken() -> None:
     assert check(alert).splitlines()[1].startswith("    TEXT")
 
 
+def test_long_lines_in_columns() -> None:
+    """Many at once; what stands in columns still does after the break."""
+    rule = " SEQ ".join(["reading_of_a_sensor(a: A, b: B)"] * 6)
+    made = check("".join(f"{f'e{n}(A)':9} <- {rule} WITHIN 3 h.{' ' * (n < 10)}   # {n}\n" for n in range(8, 12)))
+    heads = [line for line in made.splitlines() if line.startswith("e")]
+    assert {line.index("<-") for line in heads} == {7} and len(made.splitlines()) == 12
+    assert len({line.index("#") for line in made.splitlines() if "#" in line}) == 1
+
+
 def test_parameters_of_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.cep").write_text("PARAM Wait=5 min.\n")

@@ -312,10 +312,6 @@ class _Reader:
         if declares and before is not None and before.key in ("(", ","):
             yield Occurrence("attribute", prefix, token.start, token.start + len(prefix), self._declared(), True)
             return
-        if self.called and self.called[-1] in self.names and prefix and local[:1].isupper():
-            yield Occurrence("attribute", prefix, token.start, token.start + len(prefix), self.called[-1] or "")
-            yield self._variable(local, token.start + len(prefix) + 1)
-            return
         yield Occurrence("prefix", prefix, token.start, token.start + len(prefix))
         yield Occurrence("iri", local, token.start + len(prefix) + 1, token.end, prefix)
 

@@ -102,11 +102,10 @@ def formatted(source: Source, parameters: Parameters | None = None) -> str:
 
 def _formatted(text: str, statements: Sequence[tuple[ast.Statement | None, int, int]]) -> str:
     lines = list(_lines(_items(text, statements)))
-    aligned = list(_columns(lines))
-    while True:
+    aligned = _levels(lines, list(_columns(lines)))
+    _lay_out(lines, aligned)
+    while _broken(lines):
         _lay_out(lines, aligned)
-        if not _broken(lines):
-            break
     return "".join("\n" * line.blank + _text(line) + "\n" for line in lines)
 
 
@@ -327,17 +326,35 @@ def _aligned(run: list[_Item]) -> Iterator[list[_Item]]:
         yield run
 
 
-def _lay_out(lines: Sequence[_Line], aligned: Sequence[list[_Item]]) -> None:
+def _levels(lines: Sequence[_Line], runs: list[list[_Item]]) -> list[list[list[_Item]]]:
+    """Columns by how many others stand before them in one of their lines: those of a level move at once."""
+    line_of = {id(item): number for number, line in enumerate(lines) for item in line.items}
+    before = [0] * len(lines)
+    levels: list[list[list[_Item]]] = []
+    for run in sorted(runs, key=lambda run: run[0].column):
+        own = [line_of[id(item)] for item in run]
+        level = max(before[each] for each in own)
+        for each in own:
+            before[each] = level + 1
+        if level == len(levels):
+            levels.append([])
+        levels[level].append(run)
+    return levels
+
+
+def _lay_out(lines: Sequence[_Line], levels: Sequence[Sequence[list[_Item]]]) -> None:
     """Give every item its column."""
+    for runs in levels:
+        for run in runs:
+            for item in run:
+                item.align = 0
     _place(lines)
-    for run in sorted(aligned, key=lambda run: run[0].column):
-        for item in run:
-            item.align = 0
+    for runs in levels:
+        for run in runs:
+            column = max(item.at for item in run)
+            for item in run:
+                item.align = column - item.at
         _place(lines)
-        column = max(item.at for item in run)
-        for item in run:
-            item.align = column - item.at
-    _place(lines)
 
 
 def _place(lines: Sequence[_Line]) -> None:
@@ -376,19 +393,19 @@ def _indentation(line: _Line, anchors: Sequence[_Item]) -> int:
 
 
 def _broken(lines: list[_Line]) -> bool:
-    """Break the lines that are too long; return True if there was one."""
-    for place in range(len(lines) - 1, -1, -1):
-        line = lines[place]
-        if "\n" in "".join(item.text for item in line.items):
-            continue
+    """Break each line that is too long once; return True if there was one."""
+    made: list[_Line] = []
+    for line in lines:
+        made.append(line)
         code = [item for item in line.items if item.kind != "comment"]
-        if not code or code[-1].end - 1 <= WIDTH or (cut := _cut(line, code)) is None:
+        if not code or code[-1].end - 1 <= WIDTH or any("\n" in item.text for item in code):
             continue
-        rest = line.items[cut:]
-        line.items = line.items[:cut]
-        lines.insert(place + 1, _Line(rest, False, line.statement, True))
-        return True
-    return False
+        if (cut := _cut(line, code)) is not None:
+            made.append(_Line(line.items[cut:], False, line.statement, True))
+            line.items = line.items[:cut]
+    several = len(made) > len(lines)
+    lines[:] = made
+    return several
 
 
 def _cut(line: _Line, code: Sequence[_Item]) -> int | None:
