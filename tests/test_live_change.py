@@ -9,20 +9,23 @@ import json
 import os
 import signal
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
+from cep.command import app
 from connectors.addresses import address
 from connectors.mqtt import Subscription
 from tests import brokers
 from tests.brokers import mosquitto, publish
-from tests.live_programs import BEGINNING, Reading, Row, Rules, expected
+from tests.live_programs import BEGINNING, Reading, Row, Rules, expected, results
 from tests.serving import EIGHT
 from tests.test_serve import Server
 from tests.waiting import pause, until
@@ -339,3 +342,63 @@ def test_a_new_alert_on_a_fluent_begins_where_it_takes_over(tmp_path: Path) -> N
     ]
     assert last["withdrawn"] is False
     assert server.end(signal.SIGTERM) == 0
+
+
+def test_a_shadow_says_how_it_differs_and_is_promoted(tmp_path: Path) -> None:
+    random = Random(5)
+    readings = drawn(random, 160)
+    new = Rules(2, 9, 4, 8, 7, False)
+    (tmp_path / "new.cep").write_text(new.text)
+    server = Editable("--input", "reading=-", *started(tmp_path, SMALL), "--shadow", str(tmp_path / "new.cep"))
+    until(lambda: server.ask("GET", "/shadow").status_code == 200, "it runs", every=0.1)
+    stdin = server.process.stdin
+    assert stdin is not None
+    stdin.write("\n".join(lines(readings[:80])) + "\n")
+    stdin.flush()
+    reached = EIGHT + readings[79][0] - 1
+    ended = datetime.fromtimestamp(reached / 1e6, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    until(lambda: server.ask("GET", "/shadow").json()["until"] == ended, "it has come as far", every=0.1)
+    found = server.ask("GET", "/shadow", params={"limit": 1000}).json()
+    wanted = [Counter(row for row in results(each.text, readings[:80]) if row[0] == "rising") for each in (SMALL, new)]
+    gone, appeared = wanted[0] - wanted[1], wanted[1] - wanted[0]
+    counts = found["events"]["rising"]
+    assert (
+        counts["gone"] + counts["moved"] == gone.total() > 0
+        and counts["appeared"] + counts["moved"] == appeared.total()
+    )
+    assert counts["same"] == (wanted[0] & wanted[1]).total() and counts["left_out"] == 0
+    shown = [each for each in found["differences"] if each["event"] == "rising"]
+    assert len(shown) == counts["gone"] + counts["moved"] + counts["appeared"]
+    for each in shown:
+        assert (each["old"] is None, each["new"] is None) == (each["kind"] == "appeared", each["kind"] == "gone")
+    assert {each["event"] for each in found["differences"]} == {"rising"} and found["failed"] is None
+    told = server.told()
+    assert {row[1:] for row in told if row[0] == "rising"} == {(*args, s, e) for _, args, s, e in wanted[0]}
+    taken = server.ask("POST", "/shadow/promote")
+    assert taken.status_code == 200 and taken.json()["version"] == 2, taken.text
+    gone_now = server.ask("GET", "/shadow")
+    assert gone_now.status_code == 404 and "no shadow" in gone_now.text
+    stdin.write("\n".join(lines(readings[80:])) + "\n")
+    stdin.flush()
+    check(server, versions_of(server, {each.text: each for each in (SMALL, new)}), readings)
+    assert server.put(new.text.replace("B > A", "B > Q")).status_code == 422
+    wrong = server.ask("PUT", "/shadow", content="x", headers={"Content-Type": "text/plain"})
+    assert wrong.status_code == 422, wrong.text
+    again = server.ask("PUT", "/shadow", content=SMALL.text, headers={"Content-Type": "text/plain"})
+    assert again.status_code == 200 and again.json()["files"] == {"rules.cep": SMALL.text}, again.text
+    assert server.ask("DELETE", "/shadow").status_code == 204 and server.ask("DELETE", "/shadow").status_code == 404
+    assert server.end(signal.SIGTERM) == 0
+
+
+def test_a_shadow_that_cannot_run_is_refused_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "rules.cep").write_text(SMALL.text)
+    (tmp_path / "wrong.cep").write_text("x(X) <- reading(")
+    (tmp_path / "some.jsonl").write_text("\n".join(lines([(0, "milk", 1.0)])) + "\n")
+    serve = ["serve", str(tmp_path / "rules.cep"), "--port", "0"]
+    for arguments, message in (
+        (["--input", "reading=-", "--shadow", str(tmp_path / "wrong.cep")], "wrong.cep"),
+        (["--input", "reading=-", "--shadow", str(tmp_path / "rules.cep"), "--shadow", "x.cep"], "there are 2 files"),
+        (["--input", f"reading={tmp_path}/some.jsonl", "--shadow", str(tmp_path / "rules.cep")], "the input is files"),
+    ):
+        refused = CliRunner().invoke(app, [*serve, *arguments])
+        assert refused.exit_code == 2 and message in " ".join(refused.stderr.split()), refused.stderr

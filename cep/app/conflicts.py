@@ -32,6 +32,7 @@ READ: Mapping[str, str] = {
     "updates": "a file of changes of the knowledge",
     "shapes": "a file of shapes",
     "token_file": "the file of tokens",
+    "shadow": "the shadow program",
     "sparql": "the query",
     "labels": "the file of labels",
 }

@@ -10,7 +10,9 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
+
+import polars as pl
 
 from cep.app.knowledge_updates import KnowledgeUpdates
 from cep.app.pipeline import DeadLetterSink, Interrupt, flow
@@ -94,6 +96,15 @@ class JournaledBatches:
             self._batches.close()
 
 
+class Follower(Protocol):
+    """Follows a program: is given each batch, and what the program derived."""
+
+    def take(self, batch: Batch | None, derived: Mapping[str, pl.DataFrame]) -> None: ...
+
+    def begin(self, served: Engine) -> None:
+        """Another program goes on from here."""
+
+
 class Acknowledgements:
     """Asked between two polls of brokers: whether messages may be acknowledged. Those that a failed program did not
     process may not."""
@@ -127,7 +138,8 @@ class _Snapshot:
 class ProgramThread(threading.Thread):
     """A program in a thread of its own. `failed`: why it ended early, of which `on_failure` is notified; `may_pass`:
     a restart may help; `journal`: where its state is kept, if it is; `rest`: acknowledges messages to
-    brokers, if there are any. `keep_input`: how long before the watermark input is kept, where a journal keeps it."""
+    brokers, if there are any. `keep_input`: how long before the watermark input is kept, where a journal keeps it.
+    `follower`: is given all that the program is given, if there is one."""
 
     def __init__(
         self,
@@ -151,6 +163,7 @@ class ProgramThread(threading.Thread):
         self.may_pass = False
         self.on_failure: Callable[[], None] = lambda: None
         self.keep_input: int | None = None
+        self.follower: Follower | None = None
         self._told: set[str] = set()
         self._left = False  # at work still when all else had to end
         self._due = monotonic() + OFTEN
@@ -174,10 +187,14 @@ class ProgramThread(threading.Thread):
         self.engine, self.service, self._taken = engine, service, None
         self.batches.hand_over(engine.inputs)
         service.take(first, {})
+        if self.follower is not None:
+            self.follower.begin(engine)
 
     def _flow(self) -> None:
         def take(batch: Batch | None, derived: Any) -> None:
             self.service.take(batch, derived)
+            if self.follower is not None:
+                self.follower.take(batch, derived)
             if self.service.rounds == _WARM:
                 gc.freeze()  # what was loaded by now is no garbage: looking through it takes 40 ms each time
             if batch is not None and self.journal is not None:

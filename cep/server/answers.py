@@ -203,6 +203,7 @@ class ServerParts:
             why.router(questions),
             ldes.router(history, lasting),
             programs.router(self.live),
+            programs.shadow_router(self.live),
         ]
         registry = CollectorRegistry(auto_describe=False)
         registry.register(MetricsCollector(meter))

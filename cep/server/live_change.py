@@ -4,15 +4,17 @@ at one watermark it goes on where the program of now was."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import wait
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from cep.app.durations import refuse
 from cep.app.program_thread import ProgramThread
 from cep.app.terminal import warn, warnings_of
 from cep.core.errors import CepError, reason_of
@@ -21,6 +23,7 @@ from cep.engine import Engine
 from cep.runtime.prior_state import PriorState
 from cep.server.options import ServeOptions
 from cep.server.program import ServedProgram, program_source
+from cep.server.shadow import Shadow
 from cep.server.warming import Warmed, warm
 from cep.testing.report import failure_lines
 from cep.testing.rule_files import SUFFIX, read_test_file
@@ -37,6 +40,18 @@ _WRITTEN = 30.0  # seconds in which the store has to write what was derived
 _BEHIND = "the program before runs on"
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An engine of other texts that goes on where the program of now is: the texts by file and together, the input that
+    its new rules have seen, and how many tests passed."""
+
+    texts: Mapping[str, str]
+    text: str
+    engine: Engine
+    warmed: Warmed
+    tests: int
+
+
 class LiveProgram:
     """The program of a server, and its versions. `begin` has another program answer, which is given what
     ends with the one before; the lock of the batches is held."""
@@ -51,6 +66,7 @@ class LiveProgram:
         self._options, self._program, self._run, self._begin = options, program, run, begin
         self._schemas: Mapping[str, Schema] = program.engine.inputs  # by which the input is read
         self._one = threading.Lock()
+        self._shadow: Shadow | None = None
 
     # --- what runs ---
 
@@ -108,24 +124,78 @@ class LiveProgram:
 
     def change(self, texts: Mapping[str, str], author: str) -> dict[str, Any]:
         """Have other texts take over. Raises ChangeRefused; then nothing has changed."""
-        if not self._one.acquire(blocking=False):
-            raise ChangeRefused(
-                409, "the program is being changed by another request: try again when that is done", busy=True
-            )
+        with self._alone(), self._prepared(texts) as new:
+            return self._take_over(new, author)
+
+    # --- a shadow ---
+
+    def begin_shadow(self, texts: Mapping[str, str]) -> dict[str, Any]:
+        """Run other texts on the same input, for nobody. Raises ChangeRefused."""
+        with self._alone():
+            with self._prepared(texts) as new:
+                self._shadow = self._run.follower = Shadow(self._program.engine, new.engine, new.texts)
+            since = version_time(self._shadow.since) or "the beginning"
+            self._options.log("shadow", f"a shadow program runs from {since} on")
+        return self.shadow(0)
+
+    def check_shadow(self) -> None:
+        """CepError: the files of `--shadow` cannot be a shadow, whatever comes."""
         try:
-            return self._changed(texts, author)
+            self._refuse_unchangeable()
+        except ChangeRefused as error:
+            if not error.busy:
+                raise refuse(f"--shadow: {error}") from None
+        source = program_source(self._options, None, self._program.known, self._options.server.shadow)
+        self._refuse_other_input(Engine(source.compiled(alerts=True), self._program.running))
+
+    def shadow(self, first: int) -> dict[str, Any]:
+        """The shadow, and the last `first` differences of each kind and event. Raises ChangeRefused."""
+        with self._program.batches.lock:
+            return self._shadowing().shown(first)
+
+    def end_shadow(self) -> None:
+        """Run the shadow no more. Raises ChangeRefused."""
+        with self._program.batches.lock:
+            self._shadowing()
+            self._shadow = self._run.follower = None
+
+    def promote(self, author: str) -> dict[str, Any]:
+        """Have the shadow's texts take over; it is a shadow no more. Raises ChangeRefused."""
+        taken = self.change(self._shadowing().texts, author)
+        self.end_shadow()
+        return taken
+
+    def _shadowing(self) -> Shadow:
+        if self._shadow is None:
+            raise ChangeRefused(404, "there is no shadow program: `--shadow new.cep`, or PUT one to `shadow`")
+        return self._shadow
+
+    # --- how it is done ---
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One change at a time. Raises ChangeRefused, also for what is wrong with a program."""
+        if not self._one.acquire(blocking=False):
+            text = "the program is being changed by another request: try again when that is done"
+            raise ChangeRefused(409, text, busy=True)
+        try:
+            yield
         except CepError as error:
             raise ChangeRefused(422 if error.source is not None else 409, str(error)) from None
         finally:
             self._one.release()
 
-    def _changed(self, texts: Mapping[str, str], author: str) -> dict[str, Any]:
+    def _named(self, texts: Mapping[str, str]) -> dict[Path, str]:
+        return dict(zip(self._options.rules, (texts[name] for name in self.names), strict=True))
+
+    @contextmanager
+    def _prepared(self, texts: Mapping[str, str]) -> Iterator[Prepared]:
+        """An engine of other texts that goes on where the program of now is; that one stands still meanwhile."""
         self._refuse_unchangeable()
-        options, program, run = self._options, self._program, self._run
-        journal, versions = program.journal, program.versions
-        assert journal is not None and versions is not None, "else it is refused"
-        before = program.engine
-        named = dict(zip(options.rules, (texts[name] for name in self.names), strict=True))
+        options, program = self._options, self._program
+        assert program.journal is not None, "else it is refused"
+        before, lock, held = program.engine, program.batches.lock, False
+        named = self._named(texts)
         source = program_source(options, named, program.known)
         compiled = source.compiled(alerts=True)
         engine = Engine(compiled, program.running)
@@ -133,8 +203,6 @@ class LiveProgram:
         self._refuse_other_input(engine)
         tests = self._tested({path.resolve(): text for path, text in named.items()})
         warn(warnings_of(engine, source.name, options.knowledge.predicates), options.rules, options.log)
-        lock = program.batches.lock
-        held = False
 
         def stop() -> int:
             nonlocal held
@@ -143,49 +211,61 @@ class LiveProgram:
             return before.watermark
 
         try:
-            warmed = warm(engine, journal, before.latest, stop)
+            warmed = warm(engine, program.journal, before.latest, stop)
             self._refuse_unchangeable()
             after = Engine(compiled, replace(program.running, before=PriorState(before.snapshot(), warm=warmed.state)))
-            number = max([program.version.number, *versions.numbers()]) + 1
-            ended = run.service.identified(self._ended(after))
-            cuts, handover = self._handover(number, after, warmed, ended)
-            version = Version(
-                number,
-                dict(texts),
-                author,
-                datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-                files_hash(options.files_texts()),
-                before.watermark,
-                warmed.since,
-                cuts,
-            )
-            self._written()
-            try:
-                versions.write(version)
-                journal.save(after.snapshot(), journal.point(before.latest), handover)
-            except (CepError, OSError) as error:
-                versions.remove(number)
-                reason = reason_of(error) if isinstance(error, OSError) else error.message
-                raise ChangeRefused(409, f"the new program cannot be kept: {reason}; {_BEHIND}") from None
-            try:  # from here on it is the program, also after a kill
-                journal.read_by(after.inputs)
-                self._program = replace(program, text=source.text, engine=after, version=version)
-                run.adopt(after, self._begin(self._program, ended), handover.batch)
-            except BaseException as error:
-                run.fail(error)
-                raise
+            yield Prepared(dict(texts), source.text, after, warmed, tests)
         finally:
             if held:
                 lock.release()
+
+    def _take_over(self, new: Prepared, author: str) -> dict[str, Any]:
+        """Have an engine go on as the program, in one step that outlives a kill."""
+        options, program, run, after = self._options, self._program, self._run, new.engine
+        journal, versions = program.journal, program.versions
+        assert journal is not None and versions is not None, "else it is refused"
+        before = program.engine
+        number = max([program.version.number, *versions.numbers()]) + 1
+        ended = run.service.identified(self._ended(after))
+        cuts, handover = self._handover(number, after, new.warmed, ended)
+        version = Version(
+            number,
+            new.texts,
+            author,
+            datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+            files_hash(options.files_texts()),
+            before.watermark,
+            new.warmed.since,
+            cuts,
+        )
+        self._written()
+        blob = after.snapshot()
+        try:
+            versions.write(version)
+            journal.save(blob, journal.point(before.latest), handover)
+        except (CepError, OSError) as error:
+            if journal.snapshot() == blob:  # it is the program, and cannot go on
+                run.fail(error)
+                raise
+            versions.remove(number)
+            reason = reason_of(error) if isinstance(error, OSError) else error.message
+            raise ChangeRefused(409, f"the new program cannot be kept: {reason}; {_BEHIND}") from None
+        try:  # from here on it is the program, also after a kill
+            journal.read_by(after.inputs)
+            self._program = replace(program, text=new.text, engine=after, version=version)
+            run.adopt(after, self._begin(self._program, ended), handover.batch)
+        except BaseException as error:
+            run.fail(error)
+            raise
         kept = [rule for rule, same in after.carried.items() if same]
-        warm_rules = [rule for rule, same in after.carried.items() if not same]
-        since = version_time(warmed.since)
+        warmed = [rule for rule, same in after.carried.items() if not same]
+        since = version_time(version.since)
         seen = f"have seen the input from {since} on" if since else "have seen no input"
         text = f"version {number} of {author} takes over at {version_time(version.watermark) or 'the beginning'}; "
-        text += f"keep their state: {', '.join(kept) or 'none'}; {seen}: {', '.join(warm_rules) or 'none'}"
-        options.log("program", text, version=number, author=author, kept=kept, warmed=warm_rules)
+        text += f"keep their state: {', '.join(kept) or 'none'}; {seen}: {', '.join(warmed) or 'none'}"
+        options.log("program", text, version=number, author=author, kept=kept, warmed=warmed)
         cut = sorted(name for name in cuts if name in after.outputs and cuts[name] == version.watermark)
-        return {**self._listed(version), "kept": kept, "warmed": warm_rules, "cut": cut, "tests": tests}
+        return {**self._listed(version), "kept": kept, "warmed": warmed, "cut": cut, "tests": new.tests}
 
     def _ended(self, after: Engine) -> dict[str, pl.DataFrame]:
         """The intervals that end at the watermark: those of fluents that mean something else in the new program, or are

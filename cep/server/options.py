@@ -110,6 +110,14 @@ class ServerOptions:
         bool,
         Option(help="When a file of the program changes, and it has no mistakes, it takes over. For live input."),
     ] = False
+    shadow: Annotated[
+        tuple[Path, ...],
+        Option(
+            metavar="FILE",
+            help="A program that runs on the same live input and notifies nobody; /shadow says how it differs. Of a "
+            "program of several files, one for each, in their order.",
+        ),
+    ] = ()
     stay: Annotated[
         bool, Option(help="Go on answering when the program has failed; else the process ends with status 3 or 2.")
     ] = False
@@ -315,10 +323,22 @@ class ServeOptions:
 
         return dict(zip(self.file_names, map(text_of, self.rules)))
 
+    def shadow_texts(self) -> dict[str, str]:
+        """The texts of the shadow program, by the names of the program's files. CepError: one cannot be read, or there
+        are too few or too many."""
+        from cep.app.terminal import text_of
+
+        if len(self.server.shadow) != len(self.rules):
+            message = f"--shadow: there are {len(self.server.shadow)} files, and the program has {len(self.rules)}"
+            raise refuse(message, "`--shadow` once for each file of the program, in their order")
+        return dict(zip(self.file_names, map(text_of, self.server.shadow)))
+
     @property
     def changeable(self) -> bool:
         """Whether another program may take over while the server runs."""
-        return (self.server.token_file is not None or self.server.watch) and not self.knowledge.updates
+        server = self.server
+        changes = server.token_file is not None or server.watch or bool(server.shadow)
+        return changes and not self.knowledge.updates
 
     @property
     def log(self) -> Log:

@@ -72,13 +72,16 @@ class ServedProgram:
 
 
 def program_source(
-    options: ServeOptions, texts: Mapping[Path, str] | None = None, known: Knowledge | None = None
+    options: ServeOptions,
+    texts: Mapping[Path, str] | None = None,
+    known: Knowledge | None = None,
+    rules: Sequence[Path] | None = None,
 ) -> ProgramSource:
-    """The program that options name. `texts`: those of files that are not read; `known`: the knowledge, if it has been
-    read. CepError: it cannot be read, or is wrong."""
+    """The program that options name, or that is in the files `rules`. `texts`: those of files that are not read;
+    `known`: the knowledge, if it has been read. CepError: it cannot be read, or is wrong."""
     evaluation = options.evaluation
     return ProgramSource.read(
-        options.rules, options.knowledge, evaluation.policy, options.dialect, options.parameters,
+        rules or options.rules, options.knowledge, evaluation.policy, options.dialect, options.parameters,
         options.source.strict_types, evaluation.distinct, texts, known,
     )  # fmt: skip
 

@@ -7,9 +7,11 @@ import gc
 import logging
 import signal
 import socket
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from time import sleep
 from typing import Any
 
 import uvicorn
@@ -25,7 +27,9 @@ from cep.server.watch import FileWatch
 from connectors.feeds.senders import sending
 from connectors.serving import header_timeout
 from connectors.serving.guard import HEAD
+from connectors.serving.programs import ChangeRefused
 
+_SOON = 0.2  # seconds until a program is asked again whether it can have a shadow
 _ENDING = 5  # seconds that clients have to disconnect
 
 
@@ -40,6 +44,10 @@ def run_server(options: ServeOptions) -> int:
         parts = ServerParts(options, open_program(options, stack), people, stack)
         server = _server(options, parts)
         stack.enter_context(sending(parts.outbox, options.alerts.receivers, parts.origin, _feed_log(options.log)))
+        if options.server.shadow:
+            texts = options.shadow_texts()
+            parts.live.check_shadow()
+            threading.Thread(target=_shadow, args=[options, parts, texts], name="shadow", daemon=True).start()
         if options.server.watch:
             watch = FileWatch(options, parts.live)
             stack.callback(watch.close)
@@ -111,6 +119,19 @@ def _server(options: ServeOptions, parts: ServerParts) -> uvicorn.Server:
             lifespan="off",
         )
     )
+
+
+def _shadow(options: ServeOptions, parts: ServerParts, texts: Mapping[str, str]) -> None:
+    """Begin the shadow as soon as the program has taken the input from before its start."""
+    while True:
+        try:
+            parts.live.begin_shadow(texts)
+        except ChangeRefused as error:
+            if error.busy:
+                sleep(_SOON)
+                continue
+            options.log("shadow", f"--shadow: {error}", "error")
+        return
 
 
 def _stop(server: uvicorn.Server) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Protocol
 
-from fastapi import APIRouter, Depends, HTTPException, Request, Response
+from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, PlainTextResponse
 
@@ -43,6 +43,18 @@ _CHANGES: Responses = {
     },
     422: {"description": "The program has mistakes, or its tests fail; the one before runs on.", "content": TEXT},
 }
+_NONE: Responses = {404: {"description": "There is no shadow program.", "content": TEXT}}
+_SHADOW: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "files": {"type": "object"},
+        "since": {"type": ["string", "null"], "format": "date-time"},
+        "until": {"type": ["string", "null"], "format": "date-time"},
+        "failed": {"type": ["string", "null"]},
+        "events": {"type": "object"},
+        "differences": {"type": "array", "items": {"type": "object"}},
+    },
+}
 _BODY = {
     "requestBody": {
         "required": True,
@@ -53,6 +65,11 @@ _BODY = {
     }
 }
 Editor = Annotated[Person, Depends(requires(Role.EDITOR, "changing the program"))]
+
+
+Shown = Annotated[
+    int, Query(ge=0, le=1_000, description="At most so many differences of each kind and event, the last.")
+]
 
 
 class ChangeRefused(Exception):
@@ -84,6 +101,18 @@ class ProgramVersions(Protocol):
 
     def restore(self, number: int, author: str) -> dict[str, Any]:
         """Have the texts of a version take over again."""
+
+    def shadow(self, first: int) -> dict[str, Any]:
+        """The shadow, and the last `first` differences of each kind and event."""
+
+    def begin_shadow(self, texts: Mapping[str, str]) -> dict[str, Any]:
+        """Run other texts on the same input, for nobody."""
+
+    def end_shadow(self) -> None:
+        """Run the shadow no more."""
+
+    def promote(self, author: str) -> dict[str, Any]:
+        """Have the shadow's texts take over."""
 
 
 def router(versions: ProgramVersions) -> APIRouter:
@@ -131,6 +160,46 @@ def router(versions: ProgramVersions) -> APIRouter:
     async def restore(number: int, person: Editor) -> Response:
         """Have a version take over again, as a new version."""
         return await _changed(versions.restore, number, person.name)
+
+    return made
+
+
+def shadow_router(versions: ProgramVersions) -> APIRouter:
+    """The paths below `/shadow`."""
+    made = APIRouter(prefix="/shadow", tags=["program"], default_response_class=Response)
+    none = {"_404": "There is no shadow program."}
+
+    @made.get("", responses=route_responses("application/json", json=_SHADOW, **none))
+    def shadow(limit: Shown = 20) -> Response:
+        """List events that only the shadow derives (appeared), or only the program (gone), and those that moved."""
+        try:
+            return JSONResponse(versions.shadow(limit), headers={"Cache-Control": "no-store"})
+        except ChangeRefused as error:
+            raise HTTPException(error.status, str(error)) from None
+
+    @made.put(
+        "",
+        responses={**route_responses("application/json", json=_SHADOW), **_CHANGES},
+        openapi_extra=_BODY,
+    )
+    async def begin(request: Request, person: Editor) -> Response:
+        """Run another program on the same input, for nobody: its text, or as JSON the texts of its files."""
+        texts = _texts(await request.body(), request.headers.get("content-type", ""), versions.names)
+        return await _changed(versions.begin_shadow, texts)
+
+    @made.delete("", status_code=204, responses={**_CHANGES, **_NONE})
+    def end(person: Editor) -> Response:
+        """Run the shadow no more."""
+        try:
+            versions.end_shadow()
+        except ChangeRefused as error:
+            raise HTTPException(error.status, str(error)) from None
+        return Response(None, 204)
+
+    @made.post("/promote", responses={**route_responses("application/json", json=_TAKEN, **none), **_CHANGES})
+    async def promote(person: Editor) -> Response:
+        """Have the shadow take over as the program."""
+        return await _changed(versions.promote, person.name)
 
     return made
 

@@ -1,0 +1,122 @@
+"""A program that runs on the same input as the one that is served, and tells nobody: how its events differ."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from cep.core.errors import CepError
+from cep.core.schema import Schema
+from cep.diff.matching import KINDS, Difference, compared_event, names_of
+from cep.diff.rows import FIRST, DerivedRows, Row, row_key
+from cep.engine import Engine
+from connectors.alerts.text import json_value
+from connectors.batch import Batch
+from connectors.serving.programs import version_time
+
+MOST = 20_000
+"""Rows of one event that are kept of each program, if the other one does not derive them; the newest."""
+
+
+class Shadow:
+    """An engine beside the one that is served, from a watermark on. It is called with the lock of the batches.
+
+    `texts`: its files; `failed`: why it runs no more, None: it does.
+    """
+
+    def __init__(self, served: Engine, engine: Engine, texts: Mapping[str, str]) -> None:
+        self.texts, self._engine = texts, engine
+        self.failed: str | None = None
+        self._batch: Batch | None = None
+        self.begin(served)
+
+    def begin(self, served: Engine) -> None:
+        """Compare with this engine from its watermark on."""
+        self._served, self.since = served, served.watermark
+        self._rows: tuple[dict[str, Counter[Row]], dict[str, Counter[Row]]] = ({}, {})
+        self._same: Counter[str] = Counter()
+        self._left_out: Counter[str] = Counter()
+
+    def take(self, batch: Batch | None, derived: Mapping[str, pl.DataFrame]) -> None:
+        """Take a batch that the program was given, and the results of that one."""
+        if self.failed is not None:
+            return
+        engine = self._engine
+        try:
+            if batch is not None and batch is not self._batch:
+                engine.receive({name: table for name, table in batch.tables.items() if name in engine.inputs}, True)
+                engine.take_dead()
+            own = engine.advance(self._served.watermark)
+        except CepError as error:
+            self.failed = error.message
+            return
+        self._batch = batch
+        self._add(0, derived, self._served.outputs)
+        self._add(1, own, engine.outputs)
+        for name in {*self._rows[0], *self._rows[1]}:
+            self._cancel(name)
+
+    def shown(self, first: int) -> dict[str, Any]:
+        """The differences: their numbers by event, and the last `first` of each kind."""
+        events, shown = dict[str, dict[str, int]](), list[dict[str, Any]]()
+        old, new = self._served, self._engine
+        for name in dict.fromkeys((*new.outputs, *old.outputs)):
+            event = compared_event(name, old.outputs.get(name), new.outputs.get(name), old.alerts, new.alerts)
+            found = event.compare(*(rows.get(name, Counter()) for rows in self._rows))
+            counts = Counter(each.kind for each in found)
+            events[name] = {str(kind): counts[kind] for kind in KINDS}
+            events[name] |= {"same": self._same[name], "left_out": self._left_out[name]}
+            for kind in KINDS:
+                own = [each for each in found if each.kind == kind]
+                shown += [self._document(each) for each in own[max(0, len(own) - first) :]]
+        return {
+            "files": dict(self.texts),
+            "since": version_time(self.since),
+            "until": version_time(old.watermark),
+            "failed": self.failed,
+            "events": events,
+            "differences": shown,
+        }
+
+    def _add(self, side: int, derived: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema]) -> None:
+        """Add the rows of a step; fluents when they have ended."""
+        found = DerivedRows()
+        for name, table in derived.items():
+            if name in schemas and table.height:
+                found.add({name: table.filter(pl.col("end").is_not_null())})
+        for name, rows in found.rows().items():
+            self._rows[side].setdefault(name, Counter()).update(rows)
+
+    def _cancel(self, name: str) -> None:
+        """Leave out the rows that both have: both engines have come to one watermark."""
+        old, new = (rows.setdefault(name, Counter()) for rows in self._rows)
+        for row in [row for row in (old if len(old) < len(new) else new) if row in old and row in new]:
+            number = min(old[row], new[row])
+            self._same[name] += number
+            for own in (old, new):
+                own[row] -= number
+                if not own[row]:
+                    del own[row]
+        for own in (old, new):
+            if len(own) > MOST:
+                for row in sorted(own, key=row_key)[: len(own) - MOST]:
+                    self._left_out[name] += own.pop(row)
+
+    def _document(self, difference: Difference) -> dict[str, Any]:
+        name = difference.event
+        rows = (difference.old, self._served.outputs), (difference.new, self._engine.outputs)
+        old, new = (None if row is None else _row(row, schemas[name]) for row, schemas in rows)
+        return {"kind": difference.kind, "event": name, "old": old, "new": new}
+
+
+def _row(row: Row, schema: Schema) -> dict[str, Any]:
+    values = dict(zip(names_of(schema), row[FIRST:]))
+    types = {each.name: each.type for each in schema.attributes}
+    return {
+        "start": version_time(row[0]),
+        "end": version_time(row[1]),
+        "values": {name: json_value(value, types[name]) for name, value in values.items()},
+    }
