@@ -38,6 +38,12 @@ def pairs(keys: int) -> int:
     return 4 * keys * MILLISECOND
 
 
+def many(keys: int) -> int:
+    """The WITHIN that gives about a hundred candidates an event, of which a condition that holds of one in a hundred
+    leaves one."""
+    return 50 * pairs(keys)
+
+
 def half(keys: int) -> int:
     """The WITHIN that gives `a AND b` about one result an event."""
     return 2 * keys * MILLISECOND
@@ -113,6 +119,16 @@ listed: tuple[Workload, ...] = (
         mixed(AB),
         SEQ_LOOPS["unrestricted"],
         rate=5 * M,
+    ),
+    Workload(
+        "seq2 by an inequality",
+        rule(declared(AB), "ab(I, X, Y)", "(a(I, X) SEQ b(I, Y) WHERE Y > X + 860)", many),
+        mixed(AB),
+        lambda keys: (
+            lambda events: [row for row in baselines.seq_unrestricted(events, many(keys)) if row[5] > row[4] + 860]
+        ),
+        flat=False,
+        sizes=((20 * K, 100), (200 * K, 1 * K)),
     ),
     Workload(
         "seq3",

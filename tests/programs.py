@@ -358,13 +358,15 @@ CONDITIONS = (
     "upper(S) = upper(T)", "X = length(T)", "X = Y + 0.5", "X + I = Y", "X = Y + J", "I = J",
 )  # fmt: skip
 """Each side of the equation is of one event."""
-OTHER_CONDITIONS = ("X < Y", "Y >= X + 1", "X + Y = 2", "X = 1", "duration() = 3 s", "(X = Y or S = T)", "not (X = Y)")
+ORDERS = ("X < Y", "X <= Y", "Y < X", "Y >= X + 1", "X + 0.5 <= Y", "Y - X > 0", "I >= J")
+"""The same of an inequality, but for one."""
+OTHER_CONDITIONS = (*ORDERS, "X + Y = 2", "X = 1", "duration() = 3 s", "(X = Y or S = T)", "not (X = Y)")
 RELATIONS = ("SEQ", "SEQ", "AND", "AND", "SEQ[0, 2]", "PAR", "OVERLAPS", "EQUALS", "STARTS", "MEETS")
 CHOICES = ("", "", "chronological", "chronological(shortest)", "chronological(by X)", "recent", "recent(by X)")
 
 
 def matching(random: Random) -> Program:
-    """One rule over two events whose conditions ask for equal values."""
+    """One rule over two events whose conditions compare what one has with what the other has."""
     declared = random.random() < 0.6
     kinds = []
     for name in "abc":
@@ -373,10 +375,8 @@ def matching(random: Random) -> Program:
         kinds.append(Kind(name, types, (False, optional, optional), declared, False))
     key = random.choice(("", "", "K"))
     both = [each for each in (*CONDITIONS, *OTHER_CONDITIONS) if not (key and {"I", "J"} & set(each.split()))]
-    conditions = [
-        random.choice([each for each in both if each in CONDITIONS]),
-        *random.sample(both, random.randint(0, 2)),
-    ]
+    first = random.choice((CONDITIONS, ORDERS))
+    conditions = [random.choice([each for each in both if each in first]), *random.sample(both, random.randint(0, 3))]
     left, right = f"a({key or 'I'}, X, S)", f"b({key or 'J'}, Y, T)"
     pattern = f"{left} {random.choice(RELATIONS)} {right}"
     if negative := random.random() < 0.3:

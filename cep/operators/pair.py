@@ -22,6 +22,7 @@ from cep.plan.node import Lasting, Meeting, Node, NodeProperties, PartColumn
 from cep.plan.pattern import Pattern, PatternProperties, rechosen, variables
 from cep.plan.render import listed, restricted
 from cep.rules import pattern_text
+from cep.rules.expressions.typed import MIRRORED
 from cep.rules.pattern_text import Text
 from cep.rules.printing import print_condition
 from cep.rules.terms import Comparison, Condition, Expression, PolicyChoice, expression_variables, rename_condition
@@ -224,18 +225,24 @@ class Join(Node):
         return own_columns(self.key, self.right_width)
 
     @property
-    def matched(self) -> dict[Condition, tuple[Expression, Expression]]:
-        """The conditions `A = B` of which one side is the left's and the other the right's, with the left's first: they
-        work as a key. Under `recent` none does, as its conditions are asked of the chosen pair alone."""
-        found: dict[Condition, tuple[Expression, Expression]] = {}
+    def between(self) -> dict[Condition, Comparison]:
+        """The comparisons of what the left side knows with what the right one knows, and each with the left's first.
+        Under `recent` there are none, as its conditions are asked of the chosen pair alone."""
+        found: dict[Condition, Comparison] = {}
         for condition in () if self.policy == "recent" else self.decide:
-            if not isinstance(condition, Comparison) or condition.operator != "=" or timed(condition):
-                continue
-            one, other = (self._side(each) for each in (condition.left, condition.right))
-            if {one, other} == {0, 1}:
-                both = (condition.left, condition.right)
-                found[condition] = both if one == 0 else both[::-1]
+            if isinstance(condition, Comparison) and not timed(condition):
+                sides = self._side(condition.left), self._side(condition.right)
+                if sides == (0, 1):
+                    found[condition] = condition
+                elif sides == (1, 0):
+                    operator = MIRRORED[condition.operator]
+                    found[condition] = Comparison(operator, condition.right, condition.left, condition.span)
         return found
+
+    @property
+    def matched(self) -> dict[Condition, Comparison]:
+        """Those that ask for equal values: they work as a key."""
+        return {condition: each for condition, each in self.between.items() if each.operator == "="}
 
     def _side(self, expression: Expression) -> int | None:
         """The side whose columns alone an expression reads; None: those of both, of neither, or others."""

@@ -13,10 +13,10 @@ from cep.core.schema import Attribute
 from cep.plan.algebra import Rules
 from cep.plan.names import excerpt
 from cep.plan.pattern import Pattern
+from cep.rules.expressions.typed import MIRRORED
 from cep.rules.printing import range_of
 from cep.rules.terms import Call, Comparison, Condition, Constant, Disjunction, Expression, Variable
 
-FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 NUMBERS = ("int", "float")
 
 
@@ -155,11 +155,11 @@ def both(left: Ranges, right: Ranges) -> Ranges:
 
 def _read(condition: Condition) -> tuple[str, _Range] | None:
     """What a comparison with a constant asks of a variable, or of `duration()`."""
-    if not isinstance(condition, Comparison) or condition.operator not in FLIPPED:
+    if not isinstance(condition, Comparison) or condition.operator == "!=":
         return None
     operator, left, right = condition.operator, condition.left, condition.right
     if isinstance(left, Constant):
-        operator, left, right = FLIPPED[operator], right, left
+        operator, left, right = MIRRORED[operator], right, left
     name, value = _name(left), _value(right)
     if name is None or value is None:
         return None

@@ -17,8 +17,7 @@ from cep.core.relation import END, FIRST, START
 from cep.core.values import MISSING, Pool
 from cep.rules.conditions.binding_order import names_of
 from cep.rules.expressions.checking import check_comparison
-from cep.rules.expressions.evaluate import MIRRORED
-from cep.rules.expressions.typed import Typed, TypedCall, TypedConstant, TypedVariable
+from cep.rules.expressions.typed import MIRRORED, Typed, TypedCall, TypedConstant, TypedVariable
 from cep.rules.terms import Comparison, Condition
 
 ROW, MASK, LOW, HIGH, NEGATED = range(5)

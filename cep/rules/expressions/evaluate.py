@@ -24,7 +24,16 @@ from cep.rules.expressions.functions import (
     to_float,
 )
 from cep.rules.expressions.texts import by_value, text_implementation
-from cep.rules.expressions.typed import COMPARISONS, TICKS, Literal, Typed, TypedCall, TypedConstant, TypedVariable
+from cep.rules.expressions.typed import (
+    COMPARISONS,
+    MIRRORED,
+    TICKS,
+    Literal,
+    Typed,
+    TypedCall,
+    TypedConstant,
+    TypedVariable,
+)
 from cep.rules.expressions.units import conversion
 from cep.rules.expressions.variant import Mixed
 
@@ -266,7 +275,6 @@ class _Compiler:
         return lambda columns: compare(x(columns), y(columns))
 
 
-MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _COMPARE: dict[str, Callable[[Operand, Operand], Operand]] = {
     "=": np.equal,
     "!=": np.not_equal,

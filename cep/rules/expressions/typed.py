@@ -10,6 +10,8 @@ from cep.events import Iri
 NUMBERS = ("int", "float", "any")
 TICKS = ("time", "duration")
 COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
+MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""Each as it is with its sides the other way round."""
 
 Literal = int | float | str | bool | Iri
 

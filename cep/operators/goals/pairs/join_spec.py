@@ -14,15 +14,24 @@ from cep.core.relation import Table, rows
 from cep.operators.goals.heads import codes_of, columns_of, others
 from cep.operators.goals.pairs import pairing
 from cep.operators.goals.pairs.bytecode import LEFT, RIGHT, Code, compile_stack
-from cep.operators.goals.pairs.pairing import bounds_of
+from cep.operators.goals.pairs.pairing import MOST_ORDERS, ORDERS, bounds_of
 from cep.operators.goals.store import FOREVER
 from cep.plan.types import TIMES, ColumnType
 from cep.rules.expressions.checking import check
 from cep.rules.expressions.evaluate import Evaluation, compile_expression
-from cep.rules.expressions.typed import Typed, TypedVariable, common_type, fitted
-from cep.rules.terms import Comparison, as_expression, each_condition, expression_variables, rename_expression
+from cep.rules.expressions.typed import TICKS, Typed, TypedVariable, common_type, fitted
+from cep.rules.terms import (
+    Comparison,
+    Condition,
+    as_expression,
+    each_condition,
+    expression_variables,
+    rename_expression,
+)
 
 Ints = NDArray[np.int64]
+SORTED = ("int", "float", *TICKS)
+"""Types whose values are ordered as the bits are that the kernels compare."""
 
 if TYPE_CHECKING:
     from cep.operators import pair
@@ -36,8 +45,9 @@ class JoinSpec:
     `left_key`, `right_key`: argument columns, already of one representation; of shared variables, then of the
     conditions that work as a key. `absent_key`: columns of the absent side;
     `absent_from`: for each, (0, left column) or (1, right column). `within` None: unbounded. `point`: every right side
-    is an instant. `gap`: of a `SEQ[g, h]`. `by`: columns of `recent(by V)`, -1 for none. `stack`: what decides, as
-    bytecode; `test`: the same on tables, where the machine cannot run it, or where the choice comes first.
+    is an instant. `gap`: of a `SEQ[g, h]`. `by`: columns of `recent(by V)`, -1 for none.
+    `orders`: comparisons that the search makes (`pairing.MOST_ORDERS`). `stack`: what decides,
+    as bytecode; `test`: the same on tables, where the machine cannot run it, or where the choice comes first.
     """
 
     relation: str
@@ -59,6 +69,7 @@ class JoinSpec:
     by: tuple[int, int] = (-1, -1)
     by_float: bool = False
     gap: tuple[int, int] | None = None
+    orders: tuple[tuple[int, int, int, bool], ...] = ()
     stack: tuple[Code, Code] | None = None
     test: Callable[[Table], NDArray[np.bool_]] | None = None
 
@@ -103,6 +114,8 @@ class JoinSpec:
             (pairing.S_LEAST_GAP, least_gap),
             (pairing.S_MOST_GAP, most_gap),
             *enumerate(bounds_of(relation), pairing.S_BOUNDS),
+            (pairing.S_ORDERS, len(self.orders)),
+            *enumerate((int(cell) for order in self.orders for cell in order), pairing.S_ORDERS + 1),
         ):
             numbers[place] = value
         return numbers
@@ -115,21 +128,27 @@ def places_of(node: pair.Join, builder: GoalBuilder) -> dict[str, tuple[int, int
     return places | {f"v{left + i}": (RIGHT, column) for i, column in enumerate(node.own)}
 
 
-def _matched(
+def _compared(
     node: pair.Join, builder: GoalBuilder, left: Sequence[str], right: Sequence[str]
-) -> list[tuple[Typed, Typed]]:
-    """Of each condition that works as a key both sides, over the columns of their inputs and of one type."""
+) -> dict[Condition, tuple[str, Typed, Typed]]:
+    """The conditions that the search for partners sees to: `=` as a key, and up to MOST_ORDERS others whose sides are
+    ordered as their bits are. Of each the operator and both sides, over the columns of their inputs and of one type."""
     theirs = {f"v{len(left) + i}": f"v{column}" for i, column in enumerate(node.own)}
     types = [{f"v{i}": type for i, type in enumerate(side)} for side in (left, right)]
-    found = []
-    for one, other in node.matched.values():
-        both = one, rename_expression(other, theirs)
-        sides = [check(each, known, builder.plan.source) for each, known in zip(both, types, strict=True)]
-        common = common_type(sides[0].type, sides[1].type)
-        assert common is not None, "what never compares was refused"
-        mine, other_side = (fitted(each, common) for each in sides)
-        assert mine is not None and other_side is not None, "what has a common type fits it"
-        found.append((mine, other_side))
+    found: dict[Condition, tuple[str, Typed, Typed]] = {}
+    orders = 0
+    for condition, each in node.between.items():
+        both = each.left, rename_expression(each.right, theirs)
+        one, other = (check(side, known, builder.plan.source) for side, known in zip(both, types, strict=True))
+        if each.operator == "=":
+            common = common_type(one.type, other.type)
+            assert common is not None, "what never compares was refused"
+            mine, yours = fitted(one, common), fitted(other, common)
+            assert mine is not None and yours is not None, "what has a common type fits it"
+            found[condition] = "=", mine, yours
+        elif each.operator in ORDERS and one.type == other.type in SORTED and orders < MOST_ORDERS:
+            orders += 1
+            found[condition] = each.operator, one, other
     return found
 
 
@@ -144,7 +163,7 @@ def spec_of(
     left_key, left_added = builder.widened_key(mine, left)
     right_key, right_added = builder.widened_key(theirs, right)
     keys = [*left_key], [*right_key]
-    matched = _matched(node, builder, left, right) if matching else []
+    compared = _compared(node, builder, left, right) if matching else {}
     places = places_of(node, builder)
     out = [*left, *(right[column] for column in node.own)]
     absent_key: tuple[int, ...] = ()
@@ -152,14 +171,21 @@ def spec_of(
     absent_from: list[tuple[int, int]] = []
     extra: tuple[list[Evaluation], list[Evaluation]] = ([], [])
     further: tuple[list[str], list[str]] = ([], [])
-    for side, types, added in ((LEFT, left, left_added), (RIGHT, right, right_added)):
-        for typed in (each[side] for each in matched):
+    orders: list[tuple[int, int, int, bool]] = []
+    for operator, *both in compared.values():
+        columns = []
+        for typed, types, added, own, kinds in zip(both, (left, right), (left_added, right_added), extra, further):
             if isinstance(typed, TypedVariable):
-                keys[side].append(int(typed.name[1:]))
+                columns.append(int(typed.name[1:]))
                 continue
-            keys[side].append(len(types) + len(added) + len(extra[side]))
-            extra[side].append(compile_expression(typed, builder.pool))
-            further[side].append(typed.type)
+            columns.append(len(types) + len(added) + len(own))
+            own.append(compile_expression(typed, builder.pool))
+            kinds.append(typed.type)
+        if operator == "=":
+            keys[0].append(columns[0])
+            keys[1].append(columns[1])
+        else:
+            orders.append((ORDERS.index(operator), columns[0], columns[1], both[0].type == "float"))
     if node.absent is not None:
         absent = builder.types(node.absent)
         wanted, _ = builder.keys(node.absent_key, absent, out)
@@ -173,7 +199,7 @@ def spec_of(
                 place = len(types) + len(added) + len(extra[side]) - 1
             absent_from.append((side, place))
     stack, test, decided = None, None, True
-    tested = [each for each in node.decide if not (matching and each in node.matched)]
+    tested = [each for each in node.decide if each not in compared]
     if tested:
         compiled = builder.conditions(tested, [ColumnType(type, True) for type in out])
         if all(isinstance(c, Comparison) for c in each_condition(tested)) and not compiled.binds:
@@ -211,6 +237,7 @@ def spec_of(
         by=(by[0], by[1]),
         by_float="float" in by_types,
         gap=node.gap,
+        orders=tuple(orders),
         stack=stack,
         test=test,
     )

@@ -94,7 +94,12 @@ TIES = {"longest": 0, "shortest": 1, "by": 2}
     S_BY_LEFT, S_BY_RIGHT, S_BY_FLOAT, S_WIDTH_LEFT, S_WIDTH_RIGHT,
     S_SUPERSEDES, S_REACH_LEFT, S_REACH_RIGHT, S_LEAST_GAP, S_MOST_GAP, S_BOUNDS,
 ) = range(18)  # fmt: skip
-SPEC = S_BOUNDS + 1 + 3 * MOST_BOUNDS
+S_ORDERS = S_BOUNDS + 1 + 3 * MOST_BOUNDS
+MOST_ORDERS = 4
+"""Comparisons of both sides that the search makes; each is four numbers: which it is in ORDERS, the left side's column,
+the right side's, and whether they are floats."""
+SPEC = S_ORDERS + 1 + 4 * MOST_ORDERS
+ORDERS = ("<", "<=", ">", ">=")
 
 # places in `state`: rows taken of each input, rows in the stores, pairs made; and of an arrival whose partners were
 # not all tried for want of room (A_RESUME: the next of them, else -1) what it was; of what is made at once whether it
@@ -168,9 +173,9 @@ class PairSpec(NamedTuple):
     """The numbers of a goal: `spec`, read.
 
     `only_gap`: all that the relation says is how much later than the end of the left side the right one begins, so that
-    the right one completes; `tested`: a condition decides in the kernel, `computes`: the arrival's arguments are read;
-    `backward`: partners are tried from the latest end on, by the link `onward`; `longest`: of two that end together the
-    longer one is taken.
+    the right one completes; `orders`: values of both sides are compared; `tested`: a condition decides in the kernel,
+    `computes`: the arrival's arguments are read; `backward`: partners are tried from the latest end on, by the link
+    `onward`; `longest`: of two that end together the longer one is taken.
     """
 
     policy: int
@@ -190,6 +195,7 @@ class PairSpec(NamedTuple):
     least_gap: int
     most_gap: int
     only_gap: bool
+    orders: bool
     tested: bool
     computes: bool
     backward: bool
@@ -223,6 +229,7 @@ def read_spec(spec, code):  # type: ignore[no-untyped-def]
         spec[S_LEAST_GAP],
         spec[S_MOST_GAP],
         spec[S_BOUNDS] == 1 and spec[S_BOUNDS + 1] == 0 and spec[S_STORE_RIGHT] == 0,
+        spec[S_ORDERS] > 0,
         tested,
         tested or feedback,
         backward,
@@ -404,8 +411,36 @@ def holds(condition, cold, p, arrival, start):  # type: ignore[no-untyped-def]
 
 
 @inside
+def ordered(spec, cold, p, arrival, table):  # type: ignore[no-untyped-def]
+    """Return True if row `p` of the store and the arrival, a row of `table`, compare as the numbers in `spec` from
+    S_ORDERS on say. A missing value compares with nothing."""
+    for place in range(S_ORDERS + 1, S_ORDERS + 1 + 4 * spec[S_ORDERS], 4):
+        left = spec[place + 1]
+        right = spec[place + 2]
+        if arrival.side == 1:
+            one, other = cold[p, HEADER + left], table[FIRST + right, arrival.row]
+        else:
+            one, other = table[FIRST + left, arrival.row], cold[p, HEADER + right]
+        one, other = sortable(one, spec[place + 3]), sortable(other, spec[place + 3])
+        which = spec[place]
+        if one == MISSING or other == MISSING:
+            return False
+        if which == 0:
+            fits = one < other
+        elif which == 1:
+            fits = one <= other
+        elif which == 2:
+            fits = one > other
+        else:
+            fits = one >= other
+        if not fits:
+            return False
+    return True
+
+
+@inside
 def next_partner(  # type: ignore[no-untyped-def]
-    spec, rule, waiting, absences, absent_key, right, condition, arrival, p, best, limit, floor
+    spec, rule, waiting, absences, absent_key, left, right, condition, arrival, p, best, limit, floor
 ):
     """From row `p` on the next that fits, and is no worse than `best` (-1: none yet) for its end; -1: there is none."""
     hot = waiting.hot
@@ -427,6 +462,8 @@ def next_partner(  # type: ignore[no-untyped-def]
             fits = relates(spec, S_BOUNDS, begin, now, hot[p, BEGIN], end)
         start = min(begin, hot[p, BEGIN])
         fits = fits and now - start <= rule.within
+        if fits and rule.orders:
+            fits = ordered(spec, cold, p, arrival, right if arrival.side == 1 else left)
         if fits and rule.absence >= ABSENT_LEFT:
             fits = free_from(rule.absence, absences, absent_key, cold, p, right, arrival.row, begin) <= end
         if fits and rule.tested and rule.policy != RECENT:
@@ -526,8 +563,9 @@ def pair(  # type: ignore[no-untyped-def]
             limit = reach(rule, arrival)
             while True:
                 p = next_partner(
-                    spec, rule, waiting, absences, absent_key, right.table, condition, arrival, p, best, limit, floor
-                )
+                    spec, rule, waiting, absences, absent_key, left.table, right.table, condition, arrival, p, best,
+                    limit, floor,
+                )  # fmt: skip
                 chosen = p
                 if rule.policy == UNRESTRICTED:
                     if p < 0:
