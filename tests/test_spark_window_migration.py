@@ -53,7 +53,7 @@ def carried(query: Query, before: Engine, now: Engine, folder: Path, watermark: 
     versions = {name: n for name, n in newest_versions(folder, 0).items() if int(name.split("-")[0]) <= len(wanted)}
     times = {name: state_header(folder / f"{name}-{n:08}")["watermark"] for name, n in versions.items()}
     latest = max(times, key=lambda name: int(times[name]))
-    return StartingPoint(1, laid[0], {}, watermark, times[latest], versions, latest, sources, query.program.buckets)
+    return StartingPoint(1, laid[0], {}, watermark, times[latest], versions, latest, sources, query.program.buckets, 0)
 
 
 @pytest.mark.parametrize("seed", seeds(24))

@@ -124,7 +124,7 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     stream = records.withWatermark("time", f"{late} milliseconds")
     own, states = job.generation.spark(folder), job.generation.states(folder)
     begin(states, job.mark)
-    notes = BatchNotes(states, job.generation.clocks(folder))
+    notes = BatchNotes(states, None if job.rule is None else job.generation.clocks(folder))
     batches = MicroBatches(spark, _work(job, states, handed), own, notes, job.mirror)
     writer = stream.writeStream.foreachBatch(batches)
     writer = writer.option("checkpointLocation", f"file://{own}")  # whatever the cluster's own file system is

@@ -132,7 +132,7 @@ def _judge_formulas(items: dict[tuple[str, str, Span], CoverageItem], prepared: 
         return
     names = sorted({name for name, _ in parts})
     variants = compiled_together(read, [base, *every], options, names, ())
-    outcome = replace(prepared, program=variants.program, until=None).run()
+    outcome = replace(prepared, until=None).reading(variants.program).run()
     for number, (name, item) in enumerate(parts, 1):
         whole, other = (_rows(outcome, variants.names[each][name]) for each in (0, number))
         item.first |= bool(whole)

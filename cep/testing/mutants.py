@@ -106,7 +106,7 @@ def _killed(
     for _, prepared in own:
         checker, plain = Checker(prepared), prepared.run()
         told = _told(prepared, plain)
-        together = replace(prepared, program=variants.program).run()
+        together = prepared.reading(variants.program).run()
         for number in range(len(mutants)):
             outcome = _own(together, variants, number)
             own_alerts = mutants[number].rules.alerts

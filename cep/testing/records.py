@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -55,6 +55,12 @@ class Records:
                 rows = table[self.rows[places][own]]
                 found[name] = rows if first is None else rows.with_columns(pl.Series(ARRIVAL, first + own))
         return found
+
+    def only(self, names: Container[str]) -> Records:
+        """Return the records of these events."""
+        numbers = [number for number, name in enumerate(self.tables) if name in names]
+        kept = np.isin(self.types, numbers)
+        return replace(self, types=self.types[kept], rows=self.rows[kept], ends=self.ends[kept])
 
 
 def read_records(test: RuleTest, schemas: Mapping[str, Schema], revises: bool) -> Records:

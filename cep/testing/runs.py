@@ -89,6 +89,11 @@ class Prepared:
         """Return a new engine for the program."""
         return Engine(self.program, self.options(**options))
 
+    def reading(self, program: CompiledProgram) -> Prepared:
+        """Return the same with another program, and the records that it reads."""
+        other = replace(self, program=program)
+        return replace(other, records=self.records.only(other.engine().inputs))
+
     def options(self, **options: Any) -> EngineOptions:
         """Return what engines of the test run with."""
         lateness = 0 if self.revise is not None else None
