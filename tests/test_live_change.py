@@ -26,6 +26,7 @@ from connectors.mqtt import Subscription
 from tests import brokers
 from tests.brokers import mosquitto, publish
 from tests.live_programs import BEGINNING, Reading, Row, Rules, expected, results
+from tests.page_server import CHROMIUM, MISSING
 from tests.serving import EIGHT
 from tests.test_serve import Server
 from tests.waiting import pause, until
@@ -402,3 +403,27 @@ def test_a_shadow_that_cannot_run_is_refused_at_the_start(tmp_path: Path) -> Non
     ):
         refused = CliRunner().invoke(app, [*serve, *arguments])
         assert refused.exit_code == 2 and message in " ".join(refused.stderr.split()), refused.stderr
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
+@pytest.mark.xdist_group("chromium")
+def test_the_page_shows_the_program_that_took_over(tmp_path: Path) -> None:
+    from playwright.sync_api import expect, sync_playwright
+
+    server = Editable("--input", "reading=-", *started(tmp_path, SMALL))
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page()
+        page.set_default_timeout(120_000)
+        expect.set_options(timeout=120_000)
+        wrong: list[str] = []
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.goto(f"{server.url}/?access_token={TOKEN}")
+        expect(page.locator("#connection")).to_have_text("live")
+        expect(page.locator("body")).to_contain_text("B > A + 0")
+        assert server.put(SMALL.text.replace("A + 0", "A + 1")).status_code == 200
+        expect(page.locator("body")).to_contain_text("B > A + 1")
+        expect(page.locator("#connection")).to_have_text("live")
+        assert wrong == []
+        browser.close()
+    assert server.end(signal.SIGTERM) == 0

@@ -28,6 +28,8 @@ export class Wire {
       this.later();
       return;
     }
+    this.version ??= state.version;
+    if (state.version !== this.version) return location.reload(); // another program has taken over: its rules are others
     this.store.state(state);
     this.at = { news: state.at, alerts: state.alerts_at };
     this.follow();
