@@ -400,6 +400,8 @@ def test_a_shadow_that_cannot_run_is_refused_at_the_start(tmp_path: Path) -> Non
         (["--input", "reading=-", "--shadow", str(tmp_path / "wrong.cep")], "wrong.cep"),
         (["--input", "reading=-", "--shadow", str(tmp_path / "rules.cep"), "--shadow", "x.cep"], "there are 2 files"),
         (["--input", f"reading={tmp_path}/some.jsonl", "--shadow", str(tmp_path / "rules.cep")], "the input is files"),
+        (["--input", f"reading={tmp_path}/some.jsonl", "--watch"], "--watch: the input is files"),
+        (["--input", "reading=-", "--watch", "--explain"], "--watch: with --explain"),
     ):
         refused = CliRunner().invoke(app, [*serve, *arguments])
         assert refused.exit_code == 2 and message in " ".join(refused.stderr.split()), refused.stderr

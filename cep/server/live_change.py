@@ -140,13 +140,17 @@ class LiveProgram:
 
     def check_shadow(self) -> None:
         """CepError: the files of `--shadow` cannot be a shadow, whatever comes."""
+        self.check_changeable("--shadow")
+        source = program_source(self._options, None, self._program.known, self._options.server.shadow)
+        self._refuse_other_input(Engine(source.compiled(alerts=True), self._program.running))
+
+    def check_changeable(self, option: str) -> None:
+        """CepError: the program can never change while it runs, which an option asks for."""
         try:
             self._refuse_unchangeable()
         except ChangeRefused as error:
             if not error.busy:
-                raise refuse(f"--shadow: {error}") from None
-        source = program_source(self._options, None, self._program.known, self._options.server.shadow)
-        self._refuse_other_input(Engine(source.compiled(alerts=True), self._program.running))
+                raise refuse(f"{option}: {error}") from None
 
     def shadow(self, first: int) -> dict[str, Any]:
         """The shadow, and the last `first` differences of each kind and event. Raises ChangeRefused."""

@@ -49,6 +49,7 @@ def run_server(options: ServeOptions) -> int:
             parts.live.check_shadow()
             threading.Thread(target=_shadow, args=[options, parts, texts], name="shadow", daemon=True).start()
         if options.server.watch:
+            parts.live.check_changeable("--watch")
             watch = FileWatch(options, parts.live)
             stack.callback(watch.close)
             watch.start()
