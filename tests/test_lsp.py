@@ -17,6 +17,10 @@ from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcException
 from pygls.lsp.client import LanguageClient
 
+from cep.compile import compile
+from cep.core.errors import NOWHERE, CepError, CepErrors
+from cep.editor.checking import Finding
+from cep.editor.fixes import fixes
 from cep.editor.positions import Positions
 from cep.editor.symbols import Index
 from tests.cli_runs import cep
@@ -376,6 +380,32 @@ def test_quick_fixes(editor: Editor, tmp_path: Path, text: str, title: str | Non
         assert not {each.message for each in document.diagnostics()} & {each.message for each in told}
 
 
+def test_every_hint_that_says_what_to_write_is_a_fix() -> None:
+    """Of all mistakes that are written down; with the fix the mistake is no longer made."""
+    tried = 0
+    for path in sorted((ROOT / "tests/mistakes").glob("*.txt")):
+        for part in path.read_text(encoding="utf-8").split("====\n"):
+            text = part.partition("--\n")[0]
+            for wrong in mistakes(text):
+                finding = Finding("error", wrong.message, wrong.hint, wrong.code, path, wrong.span or NOWHERE)
+                found = fixes(Index(text), finding, "rules.cep")
+                says = wrong.hint is not None and ("did you mean `" in wrong.hint or wrong.hint.startswith("write `"))
+                assert found or not says, (text, wrong.hint)
+                for each in found:
+                    after = text[: each.start] + each.new + text[each.end :]
+                    assert wrong.message not in [one.message for one in mistakes(after)], after
+                    tried += 1
+    assert tried > 80
+
+
+def mistakes(text: str) -> tuple[CepError, ...]:
+    try:
+        compile(text, "rules.cep")
+    except CepError as error:
+        return error.errors if isinstance(error, CepErrors) else (error,)
+    return ()
+
+
 def test_what_has_no_fix(editor: Editor, tmp_path: Path) -> None:
     document = Document(editor, tmp_path / "fix.cep", A + "b(X, Y) <- a(X).\n")
     (told,) = [each for each in document.diagnostics() if each.severity == 1]
@@ -429,8 +459,6 @@ def test_any_text_is_answered() -> None:
 
 def test_every_mark_of_a_name_is_found_again() -> None:
     """An event of the demos is renamed, and the program is the same but for its name."""
-    from cep.compile import compile
-
     for path in sorted((ROOT / "demos").rglob("*.cep")):
         text = path.read_text()
         index = Index(text)

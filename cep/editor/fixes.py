@@ -17,7 +17,6 @@ _INSTEAD = re.compile(
     r"|^write `(?P<write>[^`]+)`"
     r"|starts? with an upper-case letter: `(?P<upper>\w+)`$"
     r"|variables with an upper-case one: `(?P<lower>\w+)`$"
-    r"|is written without `\?`: `(?P<plain>\w+)`$"
     r"|another name is free: `(?P<free>\w+)`$)"
 )
 _DECLARE = re.compile(r"declare it, `(event [^`]+\.)`")
@@ -64,8 +63,13 @@ def _proposed(index: Index, finding: Finding, begin: int, end: int) -> Iterator[
     if match := _INSTEAD.search(hint):
         instead = next(each for each in match.groups() if each is not None)
         place = _wrong_word(index, finding, instead, begin, end)
+        if place is not None and index.text[place[0]] == '"' and instead[0] != '"':
+            instead = f'"{instead}"'
         if place is not None and index.text[place[0] : place[1]] != instead:
-            yield Fix(f"write `{instead}`", *place, instead)
+            apart = place[0] > 0 and instead[0].isalpha() and index.text[place[0] - 1] in ")]"
+            yield Fix(f"write `{instead}`", *place, f" {instead}" if apart else instead)
+    if "is written without `?`" in hint and index.text[begin:end] == "?":
+        yield Fix("leave out `?`", begin, end, "")
     if match := _DECLARE.search(hint):
         statement = index.statement_at(begin)
         at = 0 if statement is None else index.line_starts[statement.tokens[0].line - 1]
@@ -82,11 +86,11 @@ def _proposed(index: Index, finding: Finding, begin: int, end: int) -> Iterator[
 def _wrong_word(index: Index, finding: Finding, instead: str, begin: int, end: int) -> tuple[int, int] | None:
     """The word that a hint replaces: what is marked, or near it what the message quotes and is like the new word."""
     quoted = nearest(instead, [each for each in _QUOTED.findall(finding.message) if each != instead])
-    if quoted is None or index.text[begin:end] == quoted:
-        first = instead.split()[0]
+    if quoted is None or index.text[begin:end].strip('"') == quoted:
         before = [each for each in index.tokens if each.end <= begin]
-        if before and before[-1].text == first:  # `3 hours`: of `write 3 h` the number stands before
-            begin = before[-1].start
+        if before and " " in instead:  # of `3 hours`, `write 3 h` means the number too
+            number = before[-1].kind == "number" and instead[0].isdigit()
+            begin = before[-1].start if number or before[-1].text == instead.split()[0] else begin
         return (begin, end) if end > begin else None
     named = [each for each in index.tokens if each.text == quoted]
     statement = index.statement_at(begin)
