@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 from xml.etree import ElementTree
 
+import httpx
 import numpy as np
 import polars as pl
 import pytest
@@ -25,6 +26,7 @@ from tests import reference
 from tests.backtest_oracle import DAY, cut, figures, nab
 from tests.cli_runs import cep
 from tests.long import seeds
+from tests.serving import served
 
 PROGRAM = """\
 event reading(box: string, temp: float) TIME time.
@@ -516,3 +518,21 @@ def test_progress_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ("backtest", "rules.cep", "-i", "reading=history.csv", "--labels", "labels.csv", *GRID)
     lines = cep(*arguments).stderr.splitlines()
     assert any(line.startswith("100 % of 15 points") for line in lines)
+
+
+def test_what_a_server_keeps_is_a_history(tmp_path: Path) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "backtest.md").read_text()
+    query = page.partition("'query=")[2].partition("}' > history.csv")[0] + "}"
+    with served(tmp_path, readings=True) as server:
+        server.push((0, "milk", 8.2), (10, "milk", 9.1), (20, "fish", 1.5))
+        server.close()
+        answer = httpx.post(f"{server.url}/sparql", data={"query": query}, headers={"Accept": "text/csv"})
+    assert answer.status_code == 200, answer.text
+    Path("history.csv").write_text(answer.text)
+    Path("rules.cep").write_text(
+        "event reading(fridge: string, temp: float) TIME time. "
+        "rising(F) <- reading(F, A) SEQ reading(F, B) WHERE B > A WITHIN 1 h."
+    )
+    Path("labels.csv").write_text("start,end\n2024-05-01T08:10Z,2024-05-01T09:00Z\n")
+    found = run("--detect", "rising")
+    assert (found["records"], found["dead"], found["points"][0]["all"]["recall"]) == (3, 0, 1)
