@@ -404,6 +404,14 @@ def test_ten_million_points_are_refused_with_the_time_they_take() -> None:
     assert "`--points 11000011`: by a run of one point they take up to " in result.stderr
 
 
+def test_many_points_that_are_asked_for_say_how_long_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cep.backtest.search.MOST_POINTS", 3)
+    write([(BEGIN, "a", 8.0), (BEGIN + timedelta(minutes=10), "a", 9.0)], [(BEGIN, BEGIN, "a")])
+    arguments = ("backtest", "rules.cep", "-i", "reading=history.csv", "--labels", "labels.csv")
+    result = cep(*arguments, "--detect", "warming", "--grid", "Hot", "--points", "5")
+    assert result.exit_code == 0 and "5 points: by a run of one point they take up to " in result.stderr
+
+
 def test_the_interval_of_a_rate_is_wilsons() -> None:
     low, high = wilson(8, 10)
     assert (low, high) == (pytest.approx(0.4902, abs=1e-4), pytest.approx(0.9433, abs=1e-4))
@@ -464,7 +472,8 @@ def test_processes_give_the_same_and_a_picture_shows_the_points() -> None:
     random = Random(5)
     write(readings(random, 300), labels_of(random, 300))
     one = run(*GRID, "--score", "nab", "--picture", "front.svg")
-    assert run(*GRID, "--score", "nab", "--workers", "2") == one
+    assert run(*GRID, "--score", "nab", "--workers", "2", "--state", "state.jsonl") == one
+    assert run(*GRID, "--score", "nab", "--state", "state.jsonl") == one
     picture = ElementTree.parse("front.svg").getroot()
     texts = ["".join(each.itertext()) for each in picture.iter("{http://www.w3.org/2000/svg}text")]
     chosen = next(each["params"] for each in one["points"] if each.get("chosen"))

@@ -5,16 +5,19 @@ What a pass has found goes to a state file when it ends, so that a run that is s
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from cep.app.durations import refuse
+from cep.app.pipeline import Interrupt
 from cep.backtest.scoring import Figures
 from cep.core.errors import CepError
 from cep.rules.parameters import Value
@@ -80,22 +83,26 @@ def _in_processes(
 ) -> Iterator[tuple[int, PassResult]]:
     context = get_context("spawn")  # threads of libraries do not survive a fork
     done = context.Array("d", len(pieces) + 1, lock=False)  # the part of each piece; the last one: whether to stop
+    interrupt = Interrupt()
     pool = ProcessPoolExecutor(workers, context, _begin, (type(search).of, search.options, done))
-    try:
-        waiting: dict[Future[PassResult], int] = {
-            pool.submit(_run, number, points): number for number, points in enumerate(pieces)
-        }
-        while waiting:
-            finished, _ = wait(waiting, POLL, FIRST_COMPLETED)
-            seen(sum(done[: len(pieces)]) / len(pieces))
-            for future in finished:
-                yield waiting.pop(future), future.result()
-    except BrokenProcessPool:
-        hint = "perhaps it ran out of memory: fewer `--workers`"
-        raise CepError("--workers: a process ended by itself", hint=hint, code="failed") from None
-    finally:
-        done[len(pieces)] = 1.0
-        pool.shutdown(wait=True, cancel_futures=True)
+    with interrupt.listening():
+        try:
+            waiting: dict[Future[PassResult], int] = {
+                pool.submit(_run, number, points): number for number, points in enumerate(pieces)
+            }
+            while waiting:
+                finished, _ = wait(waiting, POLL, FIRST_COMPLETED)
+                seen(sum(done[: len(pieces)]) / len(pieces))
+                for future in finished:
+                    yield waiting.pop(future), future.result()
+                if interrupt.signal:
+                    raise KeyboardInterrupt
+        except BrokenProcessPool:
+            hint = "perhaps it ran out of memory: fewer `--workers`"
+            raise CepError("--workers: a process ended by itself", hint=hint, code="failed") from None
+        finally:
+            done[len(pieces)] = 1.0
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
 _search: Search | None = None
@@ -106,7 +113,15 @@ def _begin(search_of: Callable[[BacktestOptions], Search], options: BacktestOpti
     """Make a process ready: it compiles the program, and leaves Ctrl-C to the one that started it."""
     global _search, _done
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
     _search, _done = search_of(options), done
+
+
+def _end_with_parent() -> None:
+    """End the process where the one that started it is gone: it may have been killed."""
+    if (parent := parent_process()) is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _run(number: int, points: Sequence[Point]) -> PassResult:
