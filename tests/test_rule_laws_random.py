@@ -1,5 +1,5 @@
 """Laws of `cep test` on random programs: neither disorder within the lateness, batches, stops nor records that come
-twice make a difference. `SEMCEP_LAWS=100` tries so many programs for each seed."""
+twice make a difference. `SEMCEP_LAWS=42` tries so many programs for each seed, ten thousand in all."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check(rng: Random, folder: Path) -> int:
     return passed
 
 
-@pytest.mark.parametrize("seed", seeds(1000))
+@pytest.mark.parametrize("seed", seeds(240))
 def test_no_law_is_broken(seed: int, tmp_path: Path) -> None:
     rng, passed, refused = Random(f"laws {seed}"), 0, 0
     for number in range(EACH):

@@ -151,7 +151,7 @@ def test_records_are_judged_as_in_one_process(seed: int, here: Path) -> None:
     assert there() == derived
 
 
-@pytest.mark.parametrize("seed", seeds(200))
+@pytest.mark.parametrize("seed", seeds(100))
 def test_many_more_are_judged_as_in_one_process(seed: int, here: Path) -> None:
     test_records_are_judged_as_in_one_process(1000 + seed, here)
 
