@@ -11,7 +11,6 @@ import polars as pl
 from cep.compile import compile
 from cep.engine import Engine
 from cep.plan.partition import partition
-from cep.runtime.buckets import bucket_of, deal_by
 from cep.runtime.state_by_key import GROUPS, deal_groups, redeal
 
 TEXT = """event a(id: int, x: int) TIME time.
@@ -65,7 +64,7 @@ def lines() -> Iterator[str]:
         before = engines if count == 8 else before
     rows = {"a": table(0)}
     began = process_time()
-    deal_by(stage, rows, program.plan.schemas, GROUPS, lambda hashed: bucket_of(hashed, GROUPS))
+    deal_groups(stage, rows, program.plan.schemas, GROUPS)
     took = process_time() - began
     yield f"\nto deal a round's rows to {GROUPS:,} groups: {took / GROUPS * 1e3:.3f} ms a group"
     little: list[Engine] = []

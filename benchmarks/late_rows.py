@@ -1,6 +1,6 @@
 """Late rows and operators with memory: rules over rows that come late, put right or computed anew for each window.
 
-python -m benchmarks.late_rows [--keys 600 6000] [--late 5 40] [--rules seq unless average formula all]
+python -m benchmarks.late_rows [--keys 600 6000] [--late 5 40] [--rules seq unless average formula cycle ties all]
 
 Rows come evenly, a push for a sixteenth of the window. A share of them is late, by up to the window. Of each: seconds
 of CPU time a push with `revise`, and where the window is computed anew at each push.
@@ -28,7 +28,13 @@ RULES = {
     "alone(K) <- low(K) UNLESS high(K) WITHIN 60 s.\n",
     "average": "mean(K, M) <- reading(K, V) AGGREGATE M = avg(V) OVER LAST 300 s BY K.\n",
     "formula": "fluent high(k: int).\ninitiate high(K) <- reading(K, V) WHERE V > 0.8.\n"
-    "terminate high(K) <- reading(K, V) WHERE V < 0.2.\nfluent long(k: int).\nlong(K) <- ALWAYS[0, 60 s] high(K).\n",
+    "terminate high(K) <- reading(K, V) WHERE V < 0.2.\nfluent long(k: int).\n"
+    "long(K) WHILE HISTORICALLY[0, 60 s] high(K).\n",
+    "cycle": "fluent on(k: int).\nfluent off(k: int).\ninitiate on(K) <- reading(K, V) WHERE V > 0.7, not off(K).\n"
+    "terminate on(K) <- reading(K, V) WHERE V < 0.1.\ninitiate off(K) <- reading(K, V) WHERE V < 0.3, not on(K).\n"
+    "terminate off(K) <- reading(K, V) WHERE V > 0.9.\n",
+    "ties": f"policy unrestricted.\n{RISE.replace('rise', 'up')}policy chronological.\n"
+    "next(K, B) <- (up(K, A, B) SEQ up(K, B, C)) WITHIN 300 s.\n",
 }
 
 

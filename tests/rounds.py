@@ -14,7 +14,8 @@ from cep.core.time import END_OF_TIME
 from cep.engine import Engine
 from cep.events import Event, Iri
 from cep.plan.partition import Stage, partition
-from cep.runtime.buckets import deal, merged_by_arrival, merged_identical
+from cep.runtime.buckets import merged_by_arrival, merged_identical
+from cep.runtime.state_by_key import deal_groups
 
 TYPES = {"int": pl.Int64, "float": pl.Float64, "string": pl.String, "iri": pl.String, "bool": pl.Boolean}
 
@@ -50,7 +51,7 @@ class Buckets:
                 for event in stage.inputs
                 if event not in stage.outside and event in made
             }
-            for bucket, rows in enumerate(self.deal(stage, taken, len(engines))):
+            for bucket, rows in enumerate(deal_groups(stage, taken, self.schemas, len(engines))):
                 engines[bucket].reached_in_input(self.latest)
                 engines[bucket].begun_in_input(self.first)
                 assert not engines[bucket].push(rows), "nothing is decided before the watermark comes"
@@ -64,10 +65,6 @@ class Buckets:
         for event, parts in made.items():
             assert event in self.merged or settled[event].height == sum(part.height for part in parts)
         return settled
-
-    def deal(self, stage: Stage, taken: Mapping[str, pl.DataFrame], count: int) -> list[dict[str, pl.DataFrame]]:
-        """The rows of each bucket."""
-        return deal(stage, taken, self.schemas, count)
 
     def shuffled(self, table: pl.DataFrame) -> pl.DataFrame:
         return table[self.random.sample(range(table.height), table.height)]

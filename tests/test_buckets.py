@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.core.schema import Attribute, Schema
-from cep.plan.partition import Stage
 from cep.runtime import buckets as module
-from cep.runtime.buckets import buckets, deal, hash_words
+from cep.runtime.buckets import buckets, hash_words
 from tests.long import examples
 
 ALL = 2**64 - 1
@@ -51,8 +50,3 @@ def test_rows_are_dealt_by_their_words(count: int, random: Random) -> None:
     table = pl.DataFrame(rows, schema={"s": pl.String, "n": pl.Int64, "at": pl.Int64}, orient="row")
     expected = [mixed(mixed(0, n & ALL), spelt(s)) % count for s, n, _ in rows]
     assert buckets(table, schema, (1, 0), count).tolist() == expected
-    stage = Stage(0, True, (), {"e": (1, 0)}, frozenset({"e"}), (), frozenset(), ())
-    dealt = deal(stage, {"e": table, "other": table}, {"e": schema}, count)
-    found = [bucket["e"]["at"].to_list() if "e" in bucket else [] for bucket in dealt]
-    assert found == [[at for at, number in enumerate(expected) if number == bucket] for bucket in range(count)]
-    assert all(set(bucket) <= {"e"} for bucket in dealt)

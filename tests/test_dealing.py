@@ -15,7 +15,8 @@ from cep.core.schema import ARRIVAL, TIE, Attribute, Schema
 from cep.engine import detect
 from cep.events import Iri
 from cep.plan.partition import Stage
-from cep.runtime.buckets import buckets, deal, hash_words, merged_by_arrival, merged_identical
+from cep.runtime.buckets import buckets, hash_words, merged_by_arrival, merged_identical
+from cep.runtime.state_by_key import deal_groups
 from tests.cases_format import FOLDER, known, read_case
 from tests.keyed_programs import keyed_programs
 from tests.long import some
@@ -72,7 +73,7 @@ def test_every_row_is_dealt_once_or_to_all() -> None:
     )
     for route in ((0,), (1, 0), "whole", "broadcast", "single"):
         stage = Stage(1, True, (), {"a": route}, frozenset({"a"}), (), frozenset(), ())
-        dealt = [tables.get("a") for tables in deal(stage, {"a": table, "b": table}, {"a": schema}, 4)]
+        dealt = [tables.get("a") for tables in deal_groups(stage, {"a": table, "b": table}, {"a": schema}, 4)]
         parts = [part for part in dealt if part is not None]
         assert all(part["start"].is_sorted() for part in parts)
         if route == "broadcast":

@@ -12,7 +12,7 @@ from cep.events import Event, Held
 from cep.plan.partition import partition
 from cep.runtime.decode import events_of
 from cep.runtime.held import held_of
-from cep.runtime.state_by_key import rebalance
+from cep.runtime.state_by_key import redeal
 from tests import reference_fluents as reference
 from tests.long import seeds
 from tests.reference_fluents import Ask, Due, Model, Tell
@@ -136,7 +136,7 @@ def test_fluents_by_key_in_buckets(seed: int) -> None:
         for stage, engines in zip(buckets.stages, buckets.engines, strict=True):
             if stage.keyed and rng.random() < 0.3:
                 after = [buckets.engine(stage) for _ in range(rng.randint(1, 4))]
-                rebalance(engines, after)
+                redeal(engines, after)
                 engines[:] = after
     tables.append(buckets.round({}, END_OF_TIME))
     found = [held for each in tables for held in held_of(each, buckets.schemas, None, None)]

@@ -17,7 +17,7 @@ from cep.explain.judging import Judge
 from cep.explain.occurrences import Memory
 from cep.operators.goals.fluents.restricted import RestrictedGoal
 from cep.runtime.held import held_of
-from cep.runtime.state_by_key import rebalance
+from cep.runtime.state_by_key import redeal
 from tests import reference_fluents as simple
 from tests.cases_format import known
 from tests.formula_maker import FEATURES, Maker, furthest, text
@@ -233,7 +233,7 @@ def test_updates_by_key_in_buckets(seed: int) -> None:
                 for engine in after:
                     assert engine.changes is not None and engines[0].changes is not None
                     engine.changes.restore(engines[0].changes.snapshot())
-                rebalance(engines, after)
+                redeal(engines, after)
                 engines[:] = after
     for engine in (engine for engines in buckets.engines for engine in engines):
         give(engine, updates)

@@ -8,7 +8,7 @@ import pytest
 
 from cep.core.time import END_OF_TIME
 from cep.runtime.held import held_of
-from cep.runtime.state_by_key import rebalance
+from cep.runtime.state_by_key import redeal
 from tests.formula_maker import FEATURES
 from tests.long import seeds
 from tests.rounds import Buckets
@@ -29,7 +29,7 @@ def test_formulas_by_key_in_buckets(seed: int) -> None:
         for stage, engines in zip(buckets.stages, buckets.engines, strict=True):
             if stage.keyed and rng.random() < 0.3:
                 after = [buckets.engine(stage) for _ in range(rng.randint(1, 4))]
-                rebalance(engines, after)
+                redeal(engines, after)
                 engines[:] = after
     tables.append(buckets.round({}, END_OF_TIME))
     found = [held for each in tables for held in held_of(each, buckets.schemas, None, None)]

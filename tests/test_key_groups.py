@@ -15,7 +15,7 @@ from cep.core.errors import CepError
 from cep.core.schema import Attribute, Schema
 from cep.engine import Engine, detect
 from cep.plan.partition import Stage, partition
-from cep.runtime.buckets import deal, row_hashes
+from cep.runtime.buckets import row_hashes
 from cep.runtime.state_by_key import (
     GROUPS,
     deal_groups,
@@ -81,14 +81,11 @@ def test_rows_are_dealt_by_their_groups(random: Random, count: int) -> None:
     assert found == [np.flatnonzero(places == number).tolist() for number in range(count)]
     single = Stage(0, False, (), {"e": "single"}, frozenset({"e"}), (), frozenset(), ())
     assert deal_groups(single, {"e": table}, {"e": schema}, 1)[0]["e"] is table
-    assert [each.keys() for each in deal(stage, {}, {"e": schema}, count)] == [set()] * count
+    assert [each.keys() for each in deal_groups(stage, {}, {"e": schema}, count)] == [set()] * count
 
 
 class Regrouped(Buckets):
     """Between two rounds all goes to another number of partitions, through snapshots or as it is."""
-
-    def deal(self, stage: Stage, taken: Mapping[str, pl.DataFrame], count: int) -> list[dict[str, pl.DataFrame]]:
-        return deal_groups(stage, taken, self.schemas, count)
 
     def round(self, tables: Mapping[str, pl.DataFrame], watermark: int) -> dict[str, pl.DataFrame]:
         for place, stage in enumerate(self.stages):

@@ -16,7 +16,7 @@ from cep.core.errors import CepError
 from cep.engine import Engine, detect
 from cep.events import Event
 from cep.plan.partition import Stage, partition
-from cep.runtime.state_by_key import rebalance
+from cep.runtime.state_by_key import redeal
 from tests.keyed_programs import keyed_programs
 from tests.programs import Program
 from tests.rounds import Buckets
@@ -51,7 +51,7 @@ class Moving(Buckets):
             if self.random.random() < 0.5:
                 return engines
             after = [self.engine(stage) for _ in range(self.random.randrange(1, 5))]
-            rebalance(engines, after)
+            redeal(engines, after)
             return after
         except CepError as error:
             assert error.code == "key"  # of a goal beside what is in every bucket: its rows go by no argument

@@ -66,8 +66,7 @@ class Attempts:
         assert self._back is not None, "there is an attempt"
         if isinstance(part, SingleGoal):
             return self._single(part, inputs, outputs, self._back, frontier, made)
-        takes = part.takes
-        mine = inputs if takes is None else {event: inputs[event] for event in takes.events if event in inputs}
+        mine = {event: inputs[event] for event in part.takes.events if event in inputs}
         first, then = (
             ({event: self._halves(table)[half] for event, table in mine.items()}, _Half(outputs, self.given, half))
             for half in (0, 1)

@@ -1,15 +1,15 @@
 """Deals rows to the buckets of a stage, and puts together what the buckets give.
 
 One engine a bucket, `Engine(program, stage=n, lateness=None)`. In a round each stage in its turn gets the rows of its
-inputs, dealt (`deal`) to its buckets. Every bucket, with rows or without, takes them by `push` and goes on to the
-round's watermark by `advance`. What the buckets give is put together for the stages that take it
-(`merged_by_arrival`), and, each occurrence once, for the world (`merged_identical`). So all that ends at one time
+inputs, dealt to its buckets (`cep.runtime.state_by_key.deal_groups`). Every bucket, with rows or without, takes them by
+`push` and goes on to the round's watermark by `advance`. What the buckets give is put together for the stages that take
+it (`merged_by_arrival`), and, each occurrence once, for the world (`merged_identical`). So all that ends at one time
 leaves all stages in one round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,7 +21,7 @@ from cep.core.kernels import njit
 from cep.core.schema import ARRIVAL, NUMBER, TIE, Schema
 from cep.core.values import MISSING, Floats, Ints, Pool
 from cep.operators.goals.keys import mix
-from cep.plan.partition import Route, Stage
+from cep.plan.partition import Route
 
 PART = 32
 """A key is counted where it has more than one of so many rows of a table."""
@@ -130,57 +130,9 @@ _TEXT = np.uint64(0x3C6EF372FE94F82B)
 # --- to the buckets ---
 
 
-def deal(
-    stage: Stage,
-    tables: Mapping[str, pl.DataFrame],
-    schemas: Mapping[str, Schema],
-    count: int,
-    keys: KeyCounter | None = None,
-) -> list[dict[str, pl.DataFrame]]:
-    """For each of `count` buckets of a stage the tables that its engine takes; rows keep their order. Tables that are
-    no input of the stage are passed over. `keys`: counts the rows that are dealt by a key."""
-    return deal_by(stage, tables, schemas, count, lambda hashed: bucket_of(hashed, count), keys)
-
-
-def deal_by(
-    stage: Stage,
-    tables: Mapping[str, pl.DataFrame],
-    schemas: Mapping[str, Schema],
-    count: int,
-    place_of: Callable[[NDArray[np.uint64]], Ints],
-    keys: KeyCounter | None = None,
-) -> list[dict[str, pl.DataFrame]]:
-    """The same, where `place_of` says by the hash of a row to which of the `count` it goes."""
-    dealt: list[dict[str, pl.DataFrame]] = [{} for _ in range(count)]
-    for event in sorted(stage.inputs.keys() & tables.keys()):
-        table, route = tables[event], stage.inputs[event]
-        if route == "single":
-            dealt[0][event] = table
-        elif route == "broadcast":
-            for bucket in dealt:
-                bucket[event] = table
-        else:
-            hashed = row_hashes(table, schemas[event], route)
-            if keys is not None and isinstance(route, tuple):
-                keys.take(event, [schemas[event].attributes[place].name for place in route], table, hashed)
-            numbers = place_of(hashed)
-            numbers = numbers.astype(np.uint16) if count <= 1 << 16 else numbers  # those are sorted in linear time
-            order = np.argsort(numbers, kind="stable")
-            table, stops = table[order], np.searchsorted(numbers[order], np.arange(count + 1)).tolist()
-            for number, (first, last) in enumerate(zip(stops, stops[1:])):
-                if first < last:
-                    dealt[number][event] = table[first:last]
-    return dealt
-
-
 def buckets(table: pl.DataFrame, schema: Schema, route: Route, count: int) -> Ints:
     """The bucket of each row, by its arguments at the route's positions, or as a whole."""
-    return bucket_of(row_hashes(table, schema, route), count)
-
-
-def bucket_of(hashed: NDArray[np.uint64], count: int) -> Ints:
-    """Of `count` buckets that of each hash."""
-    numbers: Ints = (hashed % np.uint64(count)).astype(np.int64)
+    numbers: Ints = (row_hashes(table, schema, route) % np.uint64(count)).astype(np.int64)
     return numbers
 
 

@@ -84,7 +84,7 @@ class Cycle(GoalByGoal, ABC):
         return self.inside
 
     @property
-    def takes(self) -> Takes | None:
+    def takes(self) -> Takes:
         """See `cep.runtime.machine_part`."""
         return Takes(self.outside, self.own, True)
 

@@ -19,7 +19,7 @@ from cep.operators.goals.contract import Translation, demand, from_arrow, to_arr
 from cep.runtime import prior_state, snapshot
 from cep.runtime.parts import EngineParts, coded
 from cep.runtime.prior_state import SnapshotParts
-from cep.runtime.revision import window_segments, window_snapshot
+from cep.runtime.revision import window_snapshot
 from cep.runtime.revision.window_snapshot import begin_window, resize
 from cep.runtime.snapshot import Fetch, SegmentBook, SegmentedState
 from cep.runtime.state_by_key import recode, translation
@@ -35,7 +35,8 @@ def save(parts: EngineParts, goals: Sequence[str], knowledge: str | None, progra
     if parts.history is not None:
         batches += parts.history.snapshot(parts.names())
     if parts.revision is not None:
-        header["revision"], window = window_snapshot.save(parts.revision)
+        header["revision"], late, held = window_snapshot.save(parts.revision)
+        window = [*late, *map(to_arrow, held)]
         header["window"], header["revised"] = len(window), parts.revision.length
         batches += window
     return snapshot.save(header, batches, program)
@@ -52,9 +53,10 @@ def save_in_segments(
     if parts.revision is not None:
         names += value_segments(parts.pool, book)
         header["values in segments"] = len(names)
-        header["revision"], window, more = window_segments.save(parts.revision, book)
-        header["window"], header["revised"] = len(window), parts.revision.length
-        batches, names = [*batches, *window], [*names, *more]
+        header["revision"], late, held = window_snapshot.save(parts.revision)
+        header["window"], header["revised"] = len(late), parts.revision.length
+        batches += late
+        names += [book.name(*window_snapshot.segment_of(arrays), partial(to_arrow, arrays)) for arrays in held]
         header["segments"] = len(names)
     else:
         values = parts.pool.dump().to_arrow().combine_chunks().to_batches()
@@ -127,11 +129,8 @@ def take_on(
     batches = batches[header["values"] :]
     if parts.revision is not None:
         demand(0 < header["window"] < len(batches))
-        window = batches[-header["window"] :]
-        if segments is None:
-            window_snapshot.restore(parts.revision, header["revision"], window)
-        else:
-            window_segments.restore(parts.revision, header["revision"], window, segments)
+        late, held = batches[-header["window"] :][:2], batches[-header["window"] :][2:]
+        window_snapshot.restore(parts.revision, header["revision"], late, held if segments is None else segments)
         if header["revised"] != parts.revision.length:
             resize(parts.revision, header["revised"])
         if codes is not None:
@@ -172,7 +171,7 @@ def take_on_segments(
         for (first, last), name, batch in zip(blocks, names, values) if len(blocks) == count else ():
             settled = batch.num_rows == last - first and value_blocks.settled(parts.pool, first, last)
             book.know(_block_key(parts.pool, first, last, settled), None, name)
-        window_segments.know(parts.revision, book, names[count:])
+        window_snapshot.know(parts.revision, book, names[count:])
     book.taken()
 
 

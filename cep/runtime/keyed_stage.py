@@ -29,7 +29,7 @@ from cep.plan.order import PlanUnit
 from cep.plan.partition import Stage, partition
 from cep.plan.plan import Plan
 from cep.rules.expressions.typed import common_type
-from cep.runtime.buckets import bucket_of, hashes, row_hashes
+from cep.runtime.buckets import hashes, row_hashes
 from cep.runtime.decode import decoded_series
 
 Key = tuple[Value, ...]
@@ -52,20 +52,6 @@ class HashedKeys(ABC):
     def whole(self, table: pl.DataFrame, schema: Schema) -> Bools:
         """The same of rows that are dealt by all that they are."""
         return self.chosen(row_hashes(table, schema, "whole"))
-
-
-@dataclass(frozen=True, slots=True)
-class Share(HashedKeys):
-    """The keys that are in all of these buckets, each (number, of how many): those of `((1, 4), (3, 8))` go from bucket
-    1 to bucket 3 where there are to be 8 instead of 4."""
-
-    buckets: tuple[tuple[int, int], ...]
-
-    def chosen(self, hashed: NDArray[np.uint64]) -> Bools:
-        in_share = np.ones(len(hashed), np.bool_)
-        for number, count in self.buckets:
-            in_share &= bucket_of(hashed, count) == number
-        return in_share
 
 
 KeySelection = Collection[Key] | HashedKeys
@@ -137,22 +123,19 @@ class KeyedStage:
             made.append(self._side(places, self.dependencies.plan.types(child), unit))
         return tuple(made)
 
-    def coming(self, unit: int) -> tuple[KeySide, ...]:
-        """Where rows have the key that come to each input of a goal, as it holds them. CepError: not all of them have
-        it."""
-        ways = [found for found in self._ways if unit in found.nodes]
-        properties, parts = self.dependencies.properties[unit], self.plan.nodes[unit].parts
-        by = {column for _, column in properties.groups} if properties.meeting is Meeting.GROUPS else None
-        made = []
-        for child in parts:
-            places = [found.nodes[child] for found in ways]
-            if by is not None:
-                places = [EVERYWHERE if place is EVERYWHERE else place & by for place in places]
-            made.append(self._side(places, self.dependencies.plan.types(child), unit))
-        held = [side for side in (*self.sides(unit), *made) if side.columns is not None]
-        if len({len(side.types) for side in held}) != 1:
-            raise self._without_key(unit)
-        return tuple(made)
+    def coming(self, unit: PlanUnit) -> KeySide:
+        """Find the key in the rows that a unit gives. CepError: they have none."""
+        if not isinstance(unit, str):
+            places = [found.nodes[unit] for found in self._ways if unit in found.nodes]
+            return self._side(places, self.dependencies.plan.types(unit), unit)
+        return self.given(unit) if any(unit in found.places for found in self._ways) else self.dealt(unit)
+
+    def dealt(self, event: str) -> KeySide:
+        """Find the key in the records of an event. CepError: they are dealt anyhow."""
+        side = self.taken(event) if event in self.stage.inputs else None
+        if side is None:
+            raise self._without_key(event)
+        return side
 
     def taken(self, event: str) -> KeySide | None:
         """Where an input of the stage has the key; None: its rows are dealt anyhow."""

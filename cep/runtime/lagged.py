@@ -230,9 +230,9 @@ class Lagged(Cycle):
         self.late = max(extent.late for extent in fluents.extents)
 
     @property
-    def takes(self) -> Takes | None:
+    def takes(self) -> Takes:
         """See `cep.runtime.machine_part`. The first time of the input alone may change something."""
-        return None
+        return Takes(self.outside, self.own, True, always=True)
 
     def go(self, frontier: Frontier) -> None:
         """Run piece by piece. A recursion that never ends goes to the latest time of the input alone."""

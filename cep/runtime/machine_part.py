@@ -27,8 +27,8 @@ class MachinePart(Protocol):
         ...
 
     @property
-    def takes(self) -> Takes | None:
-        """What it has something to do for; None: it is asked at every step."""
+    def takes(self) -> Takes:
+        """Return the rows, and the time, for which it has something to do."""
         ...
 
     def due(self) -> int | None:

@@ -31,7 +31,7 @@ class Schedule:
         self._timed: list[int] = []
         for number, part in enumerate(parts):
             takes = part.takes
-            if takes is None or any(unit in following for unit, _ in part.goals_by_unit()):
+            if takes.always or any(unit in following for unit, _ in part.goals_by_unit()):
                 self._always.append(number)
                 continue
             for unit in dict.fromkeys(takes.units):

@@ -6,7 +6,6 @@ engine or into another of the same stage.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,9 +24,9 @@ from cep.core.values import MISSING, Ints
 from cep.operators.goals.contract import Goal, Translation, demand, from_arrow, to_arrow
 from cep.plan.partition import Stage
 from cep.runtime import snapshot
-from cep.runtime.buckets import KeyCounter, deal_by
+from cep.runtime.buckets import KeyCounter, row_hashes
 from cep.runtime.decode import table_frame
-from cep.runtime.keyed_stage import HashedKeys, KeyedStage, KeySelection, KeySide, Share
+from cep.runtime.keyed_stage import HashedKeys, KeyedStage, KeySelection, KeySide
 from cep.runtime.parts import EngineParts, coded
 
 
@@ -150,7 +149,7 @@ def translation(moved: Ints) -> Translation:
     return translated
 
 
-# --- from buckets to buckets ------------------------------------------------------------------------------------------
+# --- from partitions to partitions ------------------------------------------------------------------------------------
 
 
 class Bucket(Protocol):
@@ -163,23 +162,6 @@ class Bucket(Protocol):
     def replace(self, keys: KeySelection, state: bytes) -> None:
         """See `Engine.replace`."""
         ...
-
-
-def gather(before: Callable[[int], Bucket | None], of: int, into: Bucket, number: int, count: int) -> None:
-    """The engine of bucket `number` of `count`, which is new, takes over all that the engines of `of` buckets hold of
-    its keys: those of the rows that `deal` will give it. `before` gives such an engine, None where there was none; it
-    keeps what belongs to every key."""
-    for place in range(number % math.gcd(of, count), of, math.gcd(of, count)):  # no other has any of its keys
-        if (one := before(place)) is not None:
-            share = Share(((place, of), (number, count)))
-            into.replace(share, one.extract(share))
-
-
-def rebalance(before: Sequence[Bucket], after: Sequence[Bucket]) -> None:
-    """All that the engines of a stage's buckets hold goes to the engines, which are new, of as many others as there are
-    to be."""
-    for number, one in enumerate(after):
-        gather(before.__getitem__, len(before), one, number, len(after))
 
 
 GROUPS = 1024
@@ -235,12 +217,32 @@ def deal_groups(
     count: int,
     keys: KeyCounter | None = None,
 ) -> list[dict[str, pl.DataFrame]]:
-    """As `cep.runtime.buckets.deal`: for each of `count` partitions the tables that its engine takes."""
+    """For each of `count` partitions of a stage the tables that its engine takes; rows keep their order. Tables that
+    are no input of the stage are passed over. `keys`: counts the rows that are dealt by a key."""
     check_partitions(count)
-    return deal_by(stage, tables, schemas, count, lambda hashed: partition_of(groups_of(hashed), count), keys)
+    dealt: list[dict[str, pl.DataFrame]] = [{} for _ in range(count)]
+    for event in sorted(stage.inputs.keys() & tables.keys()):
+        table, route = tables[event], stage.inputs[event]
+        if route == "single":
+            dealt[0][event] = table
+        elif route == "broadcast":
+            for bucket in dealt:
+                bucket[event] = table
+        else:
+            hashed = row_hashes(table, schemas[event], route)
+            if keys is not None and isinstance(route, tuple):
+                keys.take(event, [schemas[event].attributes[place].name for place in route], table, hashed)
+            numbers = partition_of(groups_of(hashed), count)
+            numbers = numbers.astype(np.uint16) if count <= 1 << 16 else numbers  # those are sorted in linear time
+            order = np.argsort(numbers, kind="stable")
+            table, stops = table[order], np.searchsorted(numbers[order], np.arange(count + 1)).tolist()
+            for number, (first, last) in enumerate(zip(stops, stops[1:])):
+                if first < last:
+                    dealt[number][event] = table[first:last]
+    return dealt
 
 
-def gather_groups(before: Callable[[int], Bucket | None], of: int, into: Bucket, number: int, count: int) -> None:
+def gather(before: Callable[[int], Bucket | None], of: int, into: Bucket, number: int, count: int) -> None:
     """The engine of partition `number` of `count`, which is new, takes over all that the engines of `of` partitions
     hold of its groups. `before` gives such an engine, None where there was none; it keeps what belongs to every key.
     CepError: the program holds what has no key."""
@@ -259,4 +261,4 @@ def redeal(before: Sequence[Bucket], after: Sequence[Bucket]) -> None:
     """All that the engines of a stage's partitions hold goes to the engines, which are new, of as many others as there
     are to be."""
     for number, one in enumerate(after):
-        gather_groups(before.__getitem__, len(before), one, number, len(after))
+        gather(before.__getitem__, len(before), one, number, len(after))

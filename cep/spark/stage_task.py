@@ -23,7 +23,7 @@ from cep.runtime.encode import late_reason
 from cep.runtime.fluent_records import as_intervals
 from cep.runtime.report import Report
 from cep.runtime.run_stats import RevisionStats
-from cep.runtime.state_by_key import gather_groups
+from cep.runtime.state_by_key import gather
 from cep.spark.dead_letters import file_of, line_of, record_lines, stage_letters, write_dead_letters
 from cep.spark.key_lateness import LateKeys
 from cep.spark.program import ShippedProgram
@@ -212,7 +212,7 @@ class StageTask:
             return None if state is None else self.program.engine(number, before=state)
 
         engine = self.program.engine(number, before=start.only_time(folder))
-        gather_groups(before, start.buckets, engine, bucket, count)
+        gather(before, start.buckets, engine, bucket, count)
         engine.begin_window()
         return engine
 

@@ -213,11 +213,12 @@ class Untimed:
 @dataclass(frozen=True, slots=True)
 class Takes:
     """What has goals run: rows of these units, which others give, and of these events, which come in; where they are
-    `timed`, also their time (`Goal.due`)."""
+    `timed`, also their time (`Goal.due`). `always`: they run at every step."""
 
     units: tuple[PlanUnit, ...]
     events: tuple[str, ...]
     timed: bool
+    always: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cep.core.relation import FIRST, Table
-from cep.core.time import Frontier
+from cep.core.relation import FIRST
 from cep.operators.goals.contract import Goal
 from cep.operators.goals.converted_keys import WithConvertedKeys
-from cep.operators.goals.fluents.holding import HoldingGoal, NarrowedHolding
+from cep.operators.goals.fluents.holding import HoldingGoal
 from cep.operators.goals.fluents.holding_reviser import holding_reviser
 from cep.operators.goals.fluents.inertia import InertiaGoal
 from cep.operators.goals.fluents.inertia_reviser import inertia_reviser
@@ -18,7 +17,7 @@ from cep.operators.goals.pairs.join import JoinGoal
 from cep.operators.goals.pairs.join_reviser import join_reviser
 from cep.operators.goals.pairs.unless import AbsenceDeadline
 from cep.operators.goals.relational import Project, ScanGoal, SelectGoal, UnionGoal
-from cep.operators.goals.reviser import InputReviser, LinearReviser, Revised, Reviser, RuleReviser, SetReviser
+from cep.operators.goals.reviser import InputReviser, LinearReviser, Reviser, RuleReviser, SetReviser
 from cep.operators.goals.windows.window_state import WindowState
 from cep.plan.order import PlanUnit
 
@@ -45,7 +44,7 @@ def revisers_of(
     inputs: Collection[PlanUnit],
 ) -> list[Reviser | None]:
     """A reviser for each goal, whose tables have these widths; None where a goal does not revise by itself. `given`:
-    the events that are given out, `inputs`: those that come in."""
+    the events that are given out, `inputs`: those that come in. Goals may read units that none of these gives."""
     by_unit = {each.unit: each for each in goals}
     found: list[Reviser | None] = []
     for each in goals:
@@ -65,6 +64,8 @@ def _distinct(
     unit: PlanUnit, goals: Mapping[PlanUnit, GoalInPlan], widths: Mapping[PlanUnit, int], inputs: Collection[PlanUnit]
 ) -> bool:
     """Whether what a unit gives is a set by itself: the intervals of a fluent are, that inertia gives."""
+    if unit not in goals:
+        return False
     goal, reads = goals[unit].goal, goals[unit].reads
     if isinstance(goal, InertiaGoal):
         return goal.lineage is None
@@ -79,17 +80,14 @@ def _distinct(
 
 def reviser_of(goal: Goal) -> Reviser | None:
     """A reviser for a goal; None: it does not revise."""
-    if type(goal) in (WithConvertedKeys, NarrowedHolding):
-        assert isinstance(goal, WithConvertedKeys), "both are"
-        inner = reviser_of(goal.goal)
-        return None if inner is None else WidenedReviser(goal, inner)
     found = _REVISERS.get(type(goal))
     return None if found is None else found(goal)
 
 
-def can_run_again(goal: Goal) -> bool:
-    """Whether a goal may be run again by key from a state that was kept."""
-    return isinstance(goal.goal if isinstance(goal, WithConvertedKeys) else goal, RUN_AGAIN)
+def in_time(goal: Goal) -> bool:
+    """Return True if what a goal gives surely ends in the step in which it is given."""
+    inner = goal.goal if isinstance(goal, WithConvertedKeys) else goal
+    return type(inner) in _REVISERS or isinstance(inner, IN_TIME)
 
 
 def project_reviser(goal: Project) -> Reviser | None:
@@ -97,36 +95,6 @@ def project_reviser(goal: Project) -> Reviser | None:
     if goal.lineage is not None:
         return None
     return RuleReviser() if goal.bag else SetReviser(goal)
-
-
-class WidenedReviser:
-    """Of a goal behind inputs that get converted key columns appended."""
-
-    remembers = True
-
-    def __init__(self, goal: WithConvertedKeys, inner: Reviser) -> None:
-        self.goal, self.inner = goal, inner
-        self.begin, self.forget, self.states_at = inner.begin, inner.forget, inner.states_at
-
-    def came(self, inputs: Sequence[Table]) -> None:
-        """See `Reviser`."""
-        self.inner.came(self.goal.widened(inputs))
-
-    def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
-        """See `Reviser`."""
-        assert isinstance(goal, WithConvertedKeys), "it is of such a goal"
-        found = self.inner.revise(self.goal.widened(inputs), goal.goal, since, frontier)
-        return Revised(goal.narrowed(found.changes), found.keys)
-
-    @property
-    def keys(self) -> int:
-        """See `Reviser`."""
-        return self.inner.keys
-
-    @property
-    def nbytes(self) -> int:
-        """See `Reviser`."""
-        return self.inner.nbytes
 
 
 def _linear(goal: Any) -> Reviser:
@@ -142,4 +110,4 @@ _REVISERS: dict[type, Callable[[Any], Reviser | None]] = {
     InertiaGoal: inertia_reviser,
     HoldingGoal: holding_reviser,
 }
-RUN_AGAIN = (JoinGoal, AbsenceDeadline, WindowState)
+IN_TIME = (JoinGoal, AbsenceDeadline, WindowState)

@@ -69,6 +69,13 @@ class KnowledgeReplay:
         """Whether nothing of it has changed at that time or later, and nothing late."""
         return self.changes is None or (not self.late and all(each.time < time for each in self.changes.past[-1:]))
 
+    def is_one(self, since: int, until: int) -> bool:
+        """Return True if nothing changes after the one time and up to the other, and nothing has changed late."""
+        known = self.changes
+        if known is None:
+            return True
+        return not self.late and not known.due(until) and all(each.time <= since for each in known.past[1:])
+
     def told(self, since: int, now: int) -> None:
         """What was given goes by all that came; nobody goes back before `since`."""
         if self.changes is not None:
@@ -225,9 +232,9 @@ class Revised:
 
 
 class GoingBack:
-    """The stages of a machine, to be run again. `build`: makes a machine for a part of the plan; `seen`: what stages
-    give to others or is given out; `changes`: the knowledge as it changes; `lineage`: whether
-    it is told what rows come from."""
+    """The stages of a machine, to be run again; all of them as one (`whole`) where what a stage no longer makes may
+    stay, as another makes it. `build`: makes a machine for a part of the plan; `seen`: what stages give to others or is
+    given out; `changes`: the knowledge as it changes; `lineage`: whether it is told what rows come from."""
 
     def __init__(
         self,
@@ -237,36 +244,31 @@ class GoingBack:
         pool: Pool,
         changes: KnowledgeChanges | None,
         lineage: bool,
+        whole: bool,
     ) -> None:
         self.plan, self.machine, self.build, self.pool = plan, machine, build, pool
-        self.stages: tuple[Stage, ...] = partition(plan)
-        rules = tuple(range(len(plan.heads)))
         made = tuple(dict.fromkeys(head.event for head in plan.heads))
-        taken: dict[str, Route] = dict.fromkeys(sorted(plan.inputs), "single")
-        self.whole = Stage(WHOLE, False, rules, taken, plan.inputs, made, frozenset(), ())
+        self.stages: tuple[Stage, ...] = partition(plan)
+        if whole:
+            rules, routes = (
+                tuple(range(len(plan.heads))),
+                dict[str, Route](dict.fromkeys(sorted(plan.inputs), "single")),
+            )
+            self.stages = (Stage(WHOLE, False, rules, routes, plan.inputs, made, frozenset(), ()),)
         handed = {event for stage in self.stages for event in stage.inputs if event not in stage.outside}
         self.lineage = lineage
         self.seen = tuple(event for event in made if lineage or event in handed or event in plan.derived)
         self.replays: dict[int, StageReplay] = {}
-        self.knowledge = KnowledgeReplay(plan, (self.whole, *self.stages), changes)
+        self.knowledge = KnowledgeReplay(plan, self.stages, changes)
 
     def revise(self, changes: Mapping[str, RowChanges], window: Window) -> Revised:
         """Run the stages again that changes of the input reach, which are in the window already."""
         changed, found = dict(changes), Revised()
-        whole = self._merges(changed) or (
-            self.lineage and len(self.stages) > 1
-        )  # later stages are told of origins, too
-        if whole:
-            for stretch in window.stretches:
-                self.settle(stretch.state)
-        for stage in [self.whole] if whole else self.stages:
+        for stage in self.stages:
             mine = {event: each for event, each in changed.items() if event in stage.inputs}
             if mine or self.knowledge.reaches(stage):
                 for event, each in self._again(stage, mine, window, found).items():
                     changed[event] = joined([*([changed[event]] if event in changed else []), each])
-        if self.whole.number in self.replays:
-            for stretch in window.stretches:
-                self.settle(stretch.state)
         return found
 
     def settle(self, state: KeptState) -> None:
@@ -283,16 +285,6 @@ class GoingBack:
         """Forget the numbers of keys, which no state uses any more."""
         for replay in self.replays.values():
             replay.numbers.clear()
-
-    def _merges(self, events: Iterable[str]) -> bool:
-        """Whether these reach a stage that makes what others may make as well: what it no longer makes may stay."""
-        reached = set(events)
-        for stage in self.stages:
-            if reached & stage.inputs.keys() or self.knowledge.reaches(stage):
-                if stage.merged:
-                    return True
-                reached.update(stage.outputs)
-        return False
 
     def _again(
         self, stage: Stage, changes: Mapping[str, RowChanges], window: Window, found: Revised

@@ -9,14 +9,13 @@ it: then it is put right (`settle`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import cast
 
 import numpy as np
 
-from cep.core.relation import END, IDENTITY, Table, concat, contiguous, empty, rows
+from cep.core.relation import END, IDENTITY, Table, concat, contiguous, rows
 from cep.core.signals import stops
 from cep.core.time import BEGINNING, END_OF_TIME, Frontier
 from cep.core.values import Pool
@@ -24,7 +23,7 @@ from cep.operators.goals.arrival import by_arrival, equal_before
 from cep.operators.goals.contract import EventGoal
 from cep.operators.goals.keyed_rows import GOES, parts_of, signed
 from cep.operators.goals.reviser import Reviser, apart, concatenated
-from cep.operators.goals.revisers import GoalInPlan, allow_twice, can_run_again, revisers_of
+from cep.operators.goals.revisers import GoalInPlan, allow_twice, in_time, revisers_of
 from cep.plan.dependencies import Dependencies
 from cep.plan.equal import equal_records
 from cep.plan.order import PlanUnit
@@ -33,9 +32,11 @@ from cep.plan.ties import Ties
 from cep.runtime.machine import Machine
 from cep.runtime.machine_part import GivenTables, SingleGoal
 from cep.runtime.revision.going_back import Revised
-from cep.runtime.revision.region import GoalPlace, RerunFromStretches, rerun_of
+from cep.runtime.revision.plan_regions import PartsTogether, regions_of
+from cep.runtime.revision.region import Rerun, RerunFromStretches, rerun_of
 from cep.runtime.revision.row_window import RowChanges, parted
 from cep.runtime.revision.stretch import FEWEST, RERUN, Given, Stretch, extend, window_of
+from cep.runtime.schedule import Schedule
 
 A_ROW, A_PUSH = 64, 4096
 """What a late row and a push with late rows cost where keys are run again, at least, in rows of the window run anew."""
@@ -49,20 +50,23 @@ FEW = 1024
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A goal that revises, what it reads, and its own place among those of the machine."""
+    """A goal that revises, in the part of the machine, with its place among all goals; or a region."""
 
-    single: SingleGoal
-    reviser: Reviser
+    part: SingleGoal | PartsTogether
+    reviser: Reviser | Rerun
     place: int
 
 
 class Incremental:
-    """Of a machine each of whose goals revises or can be run again."""
+    """Late rows as changes in one machine, whose window has one state of the knowledge."""
 
     def __init__(self, plan: Plan, machine: Machine, build: Callable[[Plan], Machine], pool: Pool) -> None:
         self.plan, self.machine, self.build, self.pool = plan, machine, build, pool
-        self.sets = {*machine.given, *_read_as_sets(plan, machine)}
+        self.regions = _regions(plan, machine)
+        """The numbers of the parts of the machine that are put right together."""
+        self.sets = {*machine.given, *_read_as_sets(machine, self.regions)}
         """The events of which an occurrence is there once."""
+        _in_bags(machine, self.sets)
         self.parts: list[_Part] = []
         self.spent = 0
         """What running keys again has cost."""
@@ -76,26 +80,16 @@ class Incremental:
         """The states of stretches that begin before it are right."""
         self.keys = 0
         """How many keys it had when it was begun."""
+        self.come: Given = {}
+        """Rows of the input that came in order, which regions are not told of yet."""
         self.several = _told_apart(plan, machine, self.sets)
         """The events of the input of which equal records are told apart, and their goals."""
         self.equal_until = BEGINNING
         """When the latest of these records ended that was equal to another. Changes are of sets."""
+        self.schedule = Schedule((), ())
+        """When each of `parts` has something to do."""
         self.restored = False
         """Whether what stretches hold came from a snapshot, and nobody has looked for equal records in it."""
-
-    @classmethod
-    def of(cls, plan: Plan, machine: Machine, build: Callable[[Plan], Machine], pool: Pool) -> Incremental | None:
-        """None: some goal neither revises nor can be run again."""
-        if any(not isinstance(part, SingleGoal) or machine.follows(part.unit) for part in machine.parts):
-            return None  # some run together, or follow the knowledge
-        found = cls(plan, machine, build, pool)
-        _in_bags(machine, found.sets)
-        ties = Ties(Dependencies(plan))
-        for each, reviser in zip(_goals(machine), _revisers(plan, machine), strict=True):
-            if reviser is None and not _runs_again(each, plan, ties):
-                _in_bags(machine, machine.widths)
-                return None
-        return found
 
     @property
     def stretches_of_a_window(self) -> int | None:
@@ -115,7 +109,7 @@ class Incremental:
             for event in self.several.keys() & stretch.inputs.keys():
                 self.look_at(stretch.inputs[event].all())
         self.restored = False
-        self.equal_until = max([self.equal_until, *(goal.latest_equal for goal in self.several.values())])
+        self.equal_until = max([self.equal_until, *(goal.latest_equal for goal in self.several.values() if goal)])
         return self.equal_until > since
 
     def look_at(self, records: Table) -> None:
@@ -132,37 +126,52 @@ class Incremental:
         """Begin with the oldest state, which is right as all of them are, and the input up to a frontier."""
         first = stretches[0]
         since = frontier.until(first.since)
-        live, scratch = self.machine.goals(), self.build(self.plan)
+        machine, scratch = self.machine, self.build(self.plan)
+        live = machine.goals()
         _in_bags(scratch, self.sets)
         places = {unit: place for place, (unit, _) in enumerate(live)}
-        singles = [part for part in self.machine.parts if isinstance(part, SingleGoal)]
+        revisers = _revisers(self.plan, machine)
+        seen = {*machine.given, *(unit for part in machine.parts for unit in part.takes.units)}
         self.parts = []
-        for single, other, reviser in zip(singles, scratch.goals(), _revisers(self.plan, self.machine), strict=True):
-            unit, place = single.unit, places[single.unit]
-            if reviser is None:
-                assert isinstance(unit, int), "goals of nodes are run again"
-                at = GoalPlace(unit, place, single.reads)
-                reviser = rerun_of(self.plan, at, other[1], live, self.pool, stretches)
-            self.parts.append(_Part(single, reviser, place))
+        for numbers, alone in self.regions:
+            single = machine.parts[numbers[0]]
+            if alone:
+                assert isinstance(single, SingleGoal), "a part that revises is a goal"
+                reviser = revisers[single.unit]
+                assert reviser is not None, "it revises"
+                self.parts.append(_Part(single, reviser, places[single.unit]))
+                continue
+            part, other = (
+                PartsTogether([each.parts[number] for number in numbers], seen, self.plan.inputs, machine.nothing)
+                for each in (machine, scratch)
+            )
+            region = rerun_of(self.plan, other, live, self.pool, stretches)
+            self.parts.append(_Part(part, region, places[part.goals_by_unit()[0][0]]))
+        self.schedule = Schedule([part.part for part in self.parts], ())
         for (_, goal), state in zip(scratch.goals(), first.state.base, strict=True):
             goal.become_arrays({name: array.copy() for name, array in state.items()})
-        for part in self.parts:
-            part.reviser.begin(first.state.base[part.place], since, frontier.watermark - frontier.stable)
+        length = frontier.watermark - frontier.stable
+        for each in self.parts:
+            if isinstance(each.reviser, Rerun):
+                each.reviser.begin(first.state.base, since, length)
+            else:
+                each.reviser.begin(first.state.base[each.place], since, length)
         scratch.watched = self._watched()
         inputs: dict[str, list[Table]] = {}
         for stretch in stretches:
             extend(inputs, {event: window.runs for event, window in stretch.inputs.items()})
         tables = {event: by_arrival(contiguous(concat(tables))) for event, tables in inputs.items() if tables}
         scratch.step(tables, frontier)
+        self.come = {event: [table] for event, table in tables.items()}
         self._take(scratch.watched)
-        self.machine.watched = self._watched()
+        machine.watched = self._watched()
         self._forget_changes()
         self.used = frontier.watermark
         self.keys = max(part.reviser.keys for part in self.parts)
 
     def leave(self) -> None:
         """Let all of it go; stretches have to be right, or to be given others."""
-        self.parts, self.spent = [], 0
+        self.parts, self.come, self.spent = [], {}, 0
         self._forget_changes()
         self.machine.watched = {}
 
@@ -176,21 +185,21 @@ class Incremental:
         tables = {event: _come(late.get(event), inputs.get(event)) for event in {*late, *inputs}}
         outputs, given = GivenTables(machine.nothing), set(machine.given)
         machine.touched()
-        schedule, began = machine.schedule, perf_counter_ns()
+        schedule, began = self.schedule, perf_counter_ns()
+        schedule.forget()
         schedule.begin(tables, frontier.watermark)
         while (number := schedule.next()) is not None:
             stops.between()
             part = self.parts[number]
-            unit = part.single.unit
-            read = [outputs[other] for other in part.single.reads]
-            if part.single.event is not None:
-                read.insert(0, tables.get(part.single.event, machine.nothing[unit]))
-            changes = self._revised(part, read, since, frontier, found)
-            outputs[unit] = changes
+            takes, unit = part.part.takes, part.part.unit
+            read = [tables[event] if event in tables else machine.nothing[event] for event in takes.events]
+            read += [outputs[other] for other in takes.units]
+            outputs.update(self._revised(part, read, since, frontier, found))
             schedule.ran(number, outputs)
-            if unit in given and rows(changes):
-                assert isinstance(unit, str), "events are given"
-                self._give(unit, changes, since, found, ahead)
+            for event in part.part.gives:
+                if event in given and rows(outputs[event]):
+                    assert isinstance(event, str), "events are given"
+                    self._give(event, outputs[event], since, found, ahead)
             now = perf_counter_ns()
             machine.spent[unit] += now - began
             began = now
@@ -201,19 +210,28 @@ class Incremental:
             self.used = frontier.watermark
         return found, ahead
 
-    def _revised(self, part: _Part, read: Sequence[Table], since: int, frontier: Frontier, found: Revised) -> Table:
-        """What changes of what a goal gives, also by time alone."""
-        goal, unit = part.single.goal, part.single.unit
-        made = part.reviser.revise(read, goal, since, frontier)
-        found.keys = max(found.keys, made.keys)
-        changes = made.changes
+    def _revised(
+        self, part: _Part, read: Sequence[Table], since: int, frontier: Frontier, found: Revised
+    ) -> Mapping[PlanUnit, Table]:
+        """Return the changes of what a part gives, also by time alone."""
+        made, single = self.machine.made, part.part
+        if isinstance(part.reviser, Rerun):
+            assert isinstance(single, PartsTogether), "a region is of parts"
+            tables, keys = part.reviser.revise(read, single, since, frontier, made)
+            found.keys = max(found.keys, keys)
+            return tables
+        assert isinstance(single, SingleGoal), "a part that revises is a goal"
+        goal, unit = single.goal, single.unit
+        revised = part.reviser.revise(read, goal, since, frontier)
+        found.keys = max(found.keys, revised.keys)
+        changes = revised.changes
         due = goal.due()
         if due is not None and due <= frontier.watermark:
             passed = goal.step([table[:, :0] for table in read], frontier)
             goal.evict(frontier)
             changes = concat([changes, passed]) if rows(changes) else passed
-        self.machine.made[unit] += rows(changes) - 2 * int(np.count_nonzero(changes[IDENTITY] == GOES))
-        return changes
+        made[unit] += rows(changes) - 2 * int(np.count_nonzero(changes[IDENTITY] == GOES))
+        return {unit: changes}
 
     def _give(self, event: str, changes: Table, since: int, found: Revised, ahead: Given) -> None:
         """Changes of an event that is given out."""
@@ -234,7 +252,7 @@ class Incremental:
         since = stretches[0].since
         for part in self.parts:
             part.reviser.forget(since)
-        if any(len(tables) > TABLES for tables in self.machine.watched.values()):
+        if any(len(tables) > TABLES for tables in (*self.machine.watched.values(), *self.come.values())):
             self._take(self.machine.watched)
         if self.waiting > max(FEW, 2 * self.netted):
             self._net_given(stretches)
@@ -257,7 +275,8 @@ class Incremental:
 
     @property
     def nbytes(self) -> int:
-        waiting = sum(table.nbytes for tables in self.machine.watched.values() for table in tables)
+        watched = *self.machine.watched.values(), *self.come.values()
+        waiting = sum(table.nbytes for tables in watched for table in tables)
         return waiting + sum(part.reviser.nbytes for part in self.parts)
 
     def _forget_changes(self) -> None:
@@ -265,19 +284,38 @@ class Incremental:
         self.pending, self.waiting, self.netted, self.since = [], 0, 0, END_OF_TIME
 
     def _watched(self) -> dict[PlanUnit, list[Table]]:
-        return {unit: [] for part in self.parts if part.reviser.remembers for unit in part.single.reads}
+        return {unit: [] for part in self.parts if part.reviser.remembers for unit in part.part.takes.units}
+
+    def took(self, inputs: Mapping[str, Table]) -> None:
+        """The machine has taken that of the input, in order."""
+        for event in self.several.keys() & inputs.keys():
+            if self.several[event] is None:
+                self.look_at(inputs[event])
+        if self.begun:
+            extend(self.come, {event: [inputs[event]] for event in self._own & inputs.keys()})
+
+    @property
+    def _own(self) -> frozenset[str]:
+        """The events of the input that regions take."""
+        regions = (part.part for part in self.parts if isinstance(part.reviser, Rerun))
+        return frozenset(event for part in regions for event in part.takes.events)
 
     def _take(self, watched: Mapping[PlanUnit, list[Table]]) -> None:
         """Tell revisers what has come in order."""
-        if not any(watched.values()):
+        if not any(watched.values()) and not any(self.come.values()):
             return
-        tables = {unit: concatenated(self.machine.widths[unit], found) for unit, found in watched.items()}
+        widths = self.machine.widths
+        tables = {unit: concatenated(widths[unit], found) for unit, found in watched.items()}
+        come = {event: concatenated(widths[event], found) for event, found in self.come.items()}
         for part in self.parts:
-            if part.reviser.remembers and any(rows(tables[unit]) for unit in part.single.reads):
-                own = [] if part.single.event is None else [empty(part.single.width)]
-                part.reviser.came([*own, *(tables[unit] for unit in part.single.reads)])
+            takes, own = part.part.takes, come if isinstance(part.reviser, Rerun) else {}
+            read = [own.get(event, self.machine.nothing[event]) for event in takes.events]
+            read += [tables[unit] for unit in takes.units] if part.reviser.remembers else []
+            if part.reviser.remembers and any(map(rows, read)):
+                part.reviser.came(read)
         for found in watched.values():
             found.clear()
+        self.come = {}
 
     def _net_given(self, stretches: Sequence[Stretch]) -> None:
         """Changes of what was given that are many are one for each event; stretches take them where they are as many as
@@ -308,14 +346,16 @@ class Incremental:
         self.pending, self.waiting, self.netted = [], 0, 0
 
 
-def _told_apart(plan: Plan, machine: Machine, sets: Set[PlanUnit]) -> dict[str, EventGoal]:
+def _told_apart(plan: Plan, machine: Machine, sets: Set[PlanUnit]) -> dict[str, EventGoal | None]:
     """The events of the input of which it matters how often a record is there, and their goals, which look for equal
-    ones."""
+    ones; None: a compiled loop has it."""
     about = equal_records(plan)
-    goals = {part.event: cast(EventGoal, part.goal) for part in machine.parts if isinstance(part, SingleGoal)}
-    found = {name: goals[name] for name in sorted(plan.inputs & goals.keys() & (about.numbered | about.several & sets))}
+    goals = {event: goal for goal, event in machine.events()}
+    taken = {event for part in machine.parts for event in part.takes.events}
+    found = {name: goals.get(name) for name in sorted(plan.inputs & taken & (about.numbered | about.several & sets))}
     for goal in found.values():
-        goal.looks = True
+        if goal is not None:
+            goal.looks = True
     return found
 
 
@@ -329,14 +369,16 @@ def _come(late: RowChanges | None, inputs: Table | None) -> Table:
 
 
 def _goals(machine: Machine) -> list[GoalInPlan]:
-    """The goals of a machine none of whose goals run together."""
+    """The goals of a machine that run by themselves."""
     singles = [part for part in machine.parts if isinstance(part, SingleGoal)]
     return [GoalInPlan(part.unit, part.goal, part.reads) for part in singles]
 
 
-def _revisers(plan: Plan, machine: Machine) -> list[Reviser | None]:
-    """A reviser for every part of a machine; None where it has none."""
-    return revisers_of(_goals(machine), machine.widths, machine.given, plan.inputs)
+def _revisers(plan: Plan, machine: Machine) -> dict[PlanUnit, Reviser | None]:
+    """A reviser for every goal that runs by itself; None where it has none."""
+    goals = _goals(machine)
+    found = revisers_of(goals, machine.widths, machine.given, plan.inputs)
+    return {each.unit: reviser for each, reviser in zip(goals, found, strict=True)}
 
 
 def _in_bags(machine: Machine, sets: Collection[PlanUnit]) -> None:
@@ -346,21 +388,24 @@ def _in_bags(machine: Machine, sets: Collection[PlanUnit]) -> None:
         allow_twice(goal, goal.unit not in sets)
 
 
-def _runs_again(goal: GoalInPlan, plan: Plan, ties: Ties) -> bool:
-    """Whether a goal gives the same when it is run again by itself: the order of what comes to it is known, if it goes
-    by that."""
-    if not can_run_again(goal.goal) or isinstance(goal.unit, str):
-        return False
-    node = plan.nodes[goal.unit]
-    return not node.by_order(plan.types(goal.unit)) or all(ties.node_alone[part] for part in node.parts)
+def _regions(plan: Plan, machine: Machine) -> list[tuple[list[int], bool]]:
+    """The parts that are put right together, by number, and whether it is one that revises by itself."""
+    _in_bags(machine, machine.widths)
+    revisers = _revisers(plan, machine)
+    parts = machine.parts
+    revises = [isinstance(part, SingleGoal) and revisers[part.unit] is not None for part in parts]
+    strays = [number for number, part in enumerate(parts) if not all(in_time(goal) for _, goal in part.goals_by_unit())]
+    found = regions_of(parts, plan, Ties(Dependencies(plan)), strays)
+    return [(each, len(each) == 1 and revises[each[0]] and each[0] not in strays) for each in found]
 
 
-def _read_as_sets(plan: Plan, machine: Machine) -> set[PlanUnit]:
-    """The events that goals without a reviser read, for which it matters how often an occurrence is there."""
+def _read_as_sets(machine: Machine, regions: Iterable[tuple[list[int], bool]]) -> set[PlanUnit]:
+    """The events that regions make or read, for which it matters how often an occurrence is there."""
     found, waiting = set[PlanUnit](), list[PlanUnit]()
-    reads = {each.unit: each.reads for each in _goals(machine)}
-    for each, reviser in zip(_goals(machine), _revisers(plan, machine), strict=True):
-        waiting += each.reads if reviser is None else ()
+    reads = {unit: part.takes.units for part in machine.parts for unit in part.gives}
+    for numbers, alone in regions:
+        for part in () if alone else (machine.parts[number] for number in numbers):
+            waiting += [*part.gives, *part.takes.units]
     while waiting:
         unit = waiting.pop()
         if unit not in found:

@@ -8,27 +8,27 @@ back without a look at that of other keys.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
 
-from cep.core.errors import CepError
-from cep.core.relation import END, FIRST, Table, concat, contiguous, empty, rows
+from cep.core.relation import END, FIRST, Table, concat, contiguous, rows
 from cep.core.time import BEGINNING, Frontier
 from cep.core.values import Pool
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import Arrays, Bools, Goal, Ints, KeyedRows, StateKeys
 from cep.operators.goals.keyed_rows import KEY, R_END, ROW, as_table, changes_of, words_of
 from cep.operators.goals.keyed_rows import KeyedRows as RowsByKey
-from cep.operators.goals.reviser import Revised, apart
+from cep.operators.goals.reviser import apart
 from cep.plan.order import PlanUnit
-from cep.plan.partition import partition
 from cep.plan.plan import Plan
-from cep.plan.staged import needed
-from cep.runtime.keyed_stage import KeyedStage, KeySide
+from cep.runtime.keyed_stage import KeySide
+from cep.runtime.machine_part import GivenTables, SingleGoal
 from cep.runtime.revision.key_numbers import KeyNumbers
+from cep.runtime.revision.plan_regions import PartsTogether, keys_of
 from cep.runtime.revision.row_window import parted
 from cep.runtime.revision.stretch import KeptState, Overlay, States, Stretch, copied
 
@@ -329,20 +329,8 @@ def _differing(one: KeyedRows, other: KeyedRows, count: int) -> Bools:
     return found
 
 
-SHARED = KeySide(None)
-
-
-@dataclass(frozen=True, slots=True)
-class GoalPlace:
-    """The node of a goal, the place of the goal among those of the program, and the units that it reads."""
-
-    unit: int
-    place: int
-    reads: tuple[PlanUnit, ...]
-
-
 class _Input:
-    """The rows that a goal took at one input, by the numbers of their keys; those that belong to every key under one
+    """The rows that a region took at one input, by the numbers of their keys; those that belong to every key under one
     number."""
 
     def __init__(self, side: KeySide, width: int, numbers: KeyNumbers) -> None:
@@ -372,54 +360,77 @@ class _Input:
         return as_table(self.rows.ending(keys[known], after[known], until[known]))
 
 
+Tables = dict[PlanUnit, Table]
+"""Rows by the unit that gives them."""
+
+
 class Rerun(ABC):
-    """The region of one goal. `goal`: another one of the same operator, to run keys again with; `live`: the goals of
-    the program."""
+    """A region. `part`: its parts in a machine of its own, to run keys again with; `live`: the goals of the program,
+    `nothing`: what units give that give nothing."""
 
     remembers = True
 
-    def __init__(self, plan: Plan, at: GoalPlace, goal: Goal, live: LiveGoals, pool: Pool) -> None:
-        self.goal, self.live = goal, live
-        self.width = len(plan.columns[at.unit])
+    def __init__(self, plan: Plan, part: PartsTogether, live: LiveGoals, pool: Pool) -> None:
+        self.part, self.live, self.nothing = part, live, part.nothing
         self.numbers = KeyNumbers(pool)
-        coming, sides = _keyed(plan, at.unit)
-        self.region = Region(-1 - at.place, [goal], [at.place], [sides], self.numbers, True)
-        widths = [len(plan.columns[child]) for child in plan.nodes[at.unit].parts]
-        each_read = list(zip(at.reads, coming, widths, strict=True))
-        self.firsts = [place for place, each in enumerate(each_read) if each not in each_read[:place]]
-        """Inputs that no earlier one is the same as: rows are kept of these alone."""
-        self.reads = [self.firsts.index(each_read.index(each)) for each in each_read]
-        self.inputs = [_Input(*each_read[place][1:], self.numbers) for place in self.firsts]
+        goals = [(unit, goal) for unit, goal in part.goals_by_unit() if goal.as_arrays()]
+        units = [unit for unit, _ in goals]
+        self.own = [goal for _, goal in goals]
+        keys = keys_of(plan, part, units)
+        places = {unit: place for place, (unit, _) in enumerate(live)}
+        self.places = [places[unit] for unit in units]
+        number = places[part.goals_by_unit()[0][0]]
+        self.region = Region(-1 - number, self.own, self.places, keys.held, self.numbers, True)
+        widths = [len(self.nothing[name]) - FIRST for name in (*part.takes.events, *part.takes.units)]
+        self.inputs = [_Input(side, width, self.numbers) for side, width in zip(keys.inputs, widths, strict=True)]
+        self._made: dict[PlanUnit, int] = Counter()
 
-    def begin(self, state: Arrays, frontier: Frontier, length: int) -> None:
-        """See `Reviser`."""
+    def begin(self, base: States, frontier: Frontier, length: int) -> None:
+        """Nothing has come since all goals had these states, when time had come to `frontier`. `length`: how far back
+        it changes, in microseconds."""
         for each in self.inputs:
             each.rows.length = length
         self.forget(frontier.watermark)
 
     def came(self, inputs: Sequence[Table]) -> None:
         """See `Reviser`."""
-        for each, place in zip(self.inputs, self.firsts, strict=True):
-            each.rows.change(each.changes(inputs[place]))
+        for each, table in zip(self.inputs, inputs, strict=True):
+            if rows(table):
+                each.rows.change(each.changes(table))
 
-    def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
-        """See `Reviser`. What is late is run again up to now; what comes in order is taken after it."""
+    def revise(
+        self, inputs: Sequence[Table], part: PartsTogether, since: int, frontier: Frontier, made: dict[PlanUnit, int]
+    ) -> tuple[Tables, int]:
+        """Return the changes of what the region gives, and how many keys were run again. Keys of late rows are run
+        again up to now; what comes in order is taken after it, by the parts of the program, which count what is
+        `made`."""
         late, ahead = zip(*(parted(table, table[END] <= since) for table in inputs), strict=True)
-        found = Revised(empty(self.width))
+        found, keys = Tables(), 0
         if any(map(rows, late)):
-            changes = [each.changes(late[place]) for each, place in zip(self.inputs, self.firsts, strict=True)]
+            changes = [each.changes(table) for each, table in zip(self.inputs, late, strict=True)]
             if any(map(len, changes)):
-                found = self._again(changes, frontier.until(since))
-        if any(map(rows, ahead)):
-            made = goal.step([by_arrival(table) for table in ahead], frontier)
-            goal.evict(frontier)
+                found, keys = self._again(changes, frontier.until(since))
+        due = part.due()
+        if any(map(rows, ahead)) or part.takes.always or (due is not None and due <= frontier.watermark):
+            given = self._taken(part, [by_arrival(table) for table in ahead], frontier, made)
             self.came(ahead)
-            found = Revised(concat([found.changes, made]), found.keys)
-        return found
+            found = {unit: concat([found[unit], given[unit]]) if unit in found else given[unit] for unit in part.gives}
+        return found, keys
+
+    def _taken(
+        self, part: PartsTogether, inputs: Sequence[Table], frontier: Frontier, made: dict[PlanUnit, int]
+    ) -> Tables:
+        """Return what parts give of inputs."""
+        outputs, count = GivenTables(self.nothing), len(part.takes.events)
+        outputs.update(zip(part.takes.units, inputs[count:], strict=True))
+        events = {event: table for event, table in zip(part.takes.events, inputs) if rows(table)}
+        part.run(events, outputs, frontier, made)
+        return {unit: outputs[unit] for unit in part.gives}
 
     @abstractmethod
-    def _again(self, changes: Sequence[Ints], frontier: Frontier) -> Revised:
-        """Run the keys again that have changes, up to now."""
+    def _again(self, changes: Sequence[Ints], frontier: Frontier) -> tuple[Tables, int]:
+        """Run the keys again that have changes, up to now; what changes of what is given, and how many keys these
+        are."""
 
     def _whole(self, changes: Sequence[Ints]) -> bool:
         """Whether something changes that belongs to every key."""
@@ -434,16 +445,24 @@ class Rerun(ABC):
                 now[place] = each.ending(*ranges)
         return now
 
-    def _run(self, states: States, inputs: Sequence[Table], frontier: Frontier) -> tuple[Table, States]:
-        """What the goal gives of inputs from a state on, which becomes its own, and its state then."""
-        self.goal.become_arrays(states[0])
-        made = self.goal.step([inputs[place] for place in self.reads], frontier)
-        return made, [self.goal.needed_arrays(frontier)]
+    def _run(self, states: States, inputs: Sequence[Table], frontier: Frontier) -> tuple[Tables, States]:
+        """Run the region on inputs from states on, which become its own; returns what it gives, and its states then."""
+        for goal, state in zip(self.own, states, strict=True):
+            goal.become_arrays(state)
+        made = self._taken(self.part, inputs, frontier, self._made)
+        return made, [goal.needed_arrays(frontier) for goal in self.own]
 
     def forget(self, until: int) -> None:
         """See `Reviser`."""
         for each in self.inputs:
             each.rows.floor = until
+
+    def _apart(self, old: Sequence[Tables], new: Sequence[Tables]) -> Tables:
+        """Return the changes of what each unit gives, from stretch to stretch."""
+        return {
+            unit: apart(*(concat([self.nothing[unit], *(made[unit] for made in each)]) for each in (old, new)))
+            for unit in self.part.gives
+        }
 
     @abstractmethod
     def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
@@ -461,16 +480,15 @@ class Rerun(ABC):
 
 
 class RerunFromStretches(Rerun):
-    """Of a goal that remembers without a bound: keys are run again from the states of stretches, which it puts
-    right."""
+    """Goals that remember without a bound: keys are run again from the states of stretches, which it puts right."""
 
     def __init__(
-        self, plan: Plan, at: GoalPlace, goal: Goal, live: LiveGoals, pool: Pool, stretches: Sequence[Stretch]
+        self, plan: Plan, part: PartsTogether, live: LiveGoals, pool: Pool, stretches: Sequence[Stretch]
     ) -> None:
-        super().__init__(plan, at, goal, live, pool)
+        super().__init__(plan, part, live, pool)
         self.stretches = stretches
 
-    def _again(self, changes: Sequence[Ints], frontier: Frontier) -> Revised:
+    def _again(self, changes: Sequence[Ints], frontier: Frontier) -> tuple[Tables, int]:
         """See `Rerun`."""
         window = Window(self.stretches, frontier.watermark, frontier.until)
         begins = np.array([each.since for each in self.stretches])
@@ -484,7 +502,7 @@ class RerunFromStretches(Rerun):
             ),
             self.numbers.count,
         )
-        old, new = list[Table](), list[Table]()
+        old, new = list[Tables](), list[Tables]()
         last: tuple[int, States] | None = None
         """The stretch that was run last, and the states that its keys had at its end before."""
 
@@ -508,7 +526,7 @@ class RerunFromStretches(Rerun):
             return ended
 
         keys = self.region.run_again(due, window, self.live, run)
-        return Revised(apart(concat(old), concat(new)), keys)
+        return self._apart(old, new), keys
 
     def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
         """See `Reviser`. The states of stretches are right, but for what lies beside them."""
@@ -521,19 +539,19 @@ class BoundedRerun(Rerun):
     """Of a goal that remembers what has ended for so long at most: a key is run again from so long before a change
     until so long after it, from nothing. `base`: the state of the goal when the rows begin that are kept."""
 
-    def __init__(self, plan: Plan, at: GoalPlace, goal: Goal, live: LiveGoals, pool: Pool, memory: int) -> None:
-        super().__init__(plan, at, goal, live, pool)
-        self.place, self.memory = at.place, memory
-        self.nothing = {name: array.copy() for name, array in goal.as_arrays().items()}
+    def __init__(self, plan: Plan, part: PartsTogether, live: LiveGoals, pool: Pool, memory: int) -> None:
+        super().__init__(plan, part, live, pool)
+        self.memory = memory
+        (self.empty,) = copied([goal.as_arrays() for goal in self.own])
         self.base: Arrays | None = None
         self.since = BEGINNING
 
-    def begin(self, state: Arrays, frontier: Frontier, length: int) -> None:
-        """See `Reviser`."""
-        super().begin(state, frontier, length)
-        self.base, self.since = {name: array.copy() for name, array in state.items()}, frontier.watermark
+    def begin(self, base: States, frontier: Frontier, length: int) -> None:
+        """See `Rerun`."""
+        super().begin(base, frontier, length)
+        (self.base,), self.since = copied([base[place] for place in self.places]), frontier.watermark
 
-    def _again(self, changes: Sequence[Ints], frontier: Frontier) -> Revised:
+    def _again(self, changes: Sequence[Ints], frontier: Frontier) -> tuple[Tables, int]:
         """See `Rerun`. Within the memory after a change all is known that has a part in what is given; later than that
         both runs give the same."""
         times = np.concatenate([change[:, ROW + R_END] for change in changes])
@@ -549,12 +567,12 @@ class BoundedRerun(Rerun):
         new, now = self._run(before, self._put(changes, taken, ranges), frontier)
         recent = keys[times + self.memory >= frontier.watermark]
         if whole and len(recent):
-            self.live[self.place][1].become_arrays(copied(now)[0])
+            self.live[self.places[0]][1].become_arrays(copied(now)[0])
         elif len(recent):
             mask = self._mask(recent)
             held = self.region.live(self.live).base
             self.region.become(self.live, held, mask, self.region.part(now, mask), (0,))
-        return Revised(apart(old, new), len(np.unique(keys)))
+        return self._apart([old], [new]), len(np.unique(keys))
 
     def _mask(self, keys: Ints) -> Bools:
         mask = np.zeros(self.numbers.count, np.bool_)
@@ -565,7 +583,7 @@ class BoundedRerun(Rerun):
         """The state from which keys are run whose rows begin after these times; `whole`: all keys."""
         early = keys[after < self.since]
         if self.base is None or not len(early):
-            return copied([self.nothing])
+            return copied([self.empty])
         return copied([self.base]) if whole else self.region.part([self.base], self._mask(early))
 
     def forget(self, until: int) -> None:
@@ -587,12 +605,14 @@ class BoundedRerun(Rerun):
             yield {name: array.copy() for name, array in state.items()}
 
 
-def rerun_of(plan: Plan, at: GoalPlace, goal: Goal, live: LiveGoals, pool: Pool, stretches: Sequence[Stretch]) -> Rerun:
-    """The region of a goal."""
-    memory = plan.nodes[at.unit].memory(plan.types(at.unit))
-    if memory is None:
-        return RerunFromStretches(plan, at, goal, live, pool, stretches)
-    return BoundedRerun(plan, at, goal, live, pool, memory)
+def rerun_of(plan: Plan, part: PartsTogether, live: LiveGoals, pool: Pool, stretches: Sequence[Stretch]) -> Rerun:
+    """The region of parts of a machine of its own."""
+    unit = part.unit
+    if len(part.parts) == 1 and isinstance(part.parts[0], SingleGoal) and not isinstance(unit, str):
+        memory = plan.nodes[unit].memory(plan.types(unit))
+        if memory is not None:
+            return BoundedRerun(plan, part, live, pool, memory)
+    return RerunFromStretches(plan, part, live, pool, stretches)
 
 
 def _merged(keys: Ints, after: Ints, until: Ints) -> tuple[Ints, Ints, Ints]:
@@ -604,16 +624,3 @@ def _merged(keys: Ints, after: Ints, until: Ints) -> tuple[Ints, Ints, Ints]:
     first[1:] = (keys[1:] != keys[:-1]) | (after[1:] > reached[:-1])
     places = np.flatnonzero(first)
     return keys[places], after[places], np.maximum.reduceat(until, places)
-
-
-def _keyed(plan: Plan, unit: int) -> tuple[tuple[KeySide, ...], tuple[KeySide, ...]]:
-    """Where the rows that come to a goal have a key, and what it holds of them; by no key they belong to every key."""
-    for stage in partition(plan):
-        if stage.keyed and unit in needed(plan, stage):
-            try:
-                keyed = KeyedStage.of(plan, stage.number)
-                return keyed.coming(unit), keyed.sides(unit)
-            except CepError:
-                pass
-    every = (SHARED,) * len(plan.nodes[unit].parts)
-    return every, every

@@ -20,6 +20,7 @@ from cep.core.time import BEGINNING, END_OF_TIME, Frontier
 from cep.core.values import Pool
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import Ints, Translation, from_arrow, to_arrow
+from cep.plan.partition import partition
 from cep.plan.plan import Plan
 from cep.runtime.history import OccurrenceHistory
 from cep.runtime.knowledge_changes import KnowledgeChanges
@@ -69,7 +70,10 @@ class Revision:
         self.stretches = [Stretch(BEGINNING, KeptState(copied(machine.states())))]
         self.waiting: Windows = {}
         self.late: dict[str, list[RowChanges]] = {}
-        self.going_back = GoingBack(plan, machine, build, pool, changes, history is not None)
+        self.merges = any(stage.merged for stage in partition(plan))
+        """True where several keys or stages may make the same occurrence."""
+        whole = self.merges or (history is not None and len(partition(plan)) > 1)  # each stage is told of all origins
+        self.going_back = GoingBack(plan, machine, build, pool, changes, history is not None, whole)
         self.stats = RevisionStats()
         self.late_rows: Counter[str] = Counter()
         """By event those of them that are late."""
@@ -78,8 +82,9 @@ class Revision:
         self.followers: list[Callable[[str, RowChanges], None]] = [self.lineage.come] if self.lineage else []
         self.latest = LatestInstant()
         machine.given = self.going_back.seen
-        alone = window.length and changes is None and history is None and window.handed is None
-        self.incremental = Incremental.of(plan, machine, build, pool) if alone else None
+        self.incremental: Incremental | None = None
+        if self.length and history is None and window.handed is None:
+            self.incremental = Incremental(plan, machine, build, pool)
 
     @property
     def stable(self) -> int:
@@ -131,8 +136,7 @@ class Revision:
     def _take_late(self, event: str, late: RowChanges) -> None:
         if not rows(late.going) and not rows(late.coming):
             return
-        put(self.stretches, event, late.going, False)
-        put(self.stretches, event, late.coming, True)
+        self._put({event: late}, True)
         self.late.setdefault(event, []).append(late)
 
     def _sort_late(self) -> None:
@@ -152,6 +156,8 @@ class Revision:
         watermark = at.watermark
         old: Given = {}
         new: Given = {}
+        if self._changes_begun and not self.going_back.knowledge.is_one(self.stretches[0].since, watermark):
+            self.leave()
         if self.late or self.latest.goes_on or self.going_back.knowledge.late:
             began = perf_counter_ns()
             if not self._go_back(old):
@@ -176,6 +182,8 @@ class Revision:
             if until >= END_OF_TIME and not self.plan.changes:
                 extend(made, self.machine.open())
             self._keep(inputs, made, until)
+            if self.incremental is not None:
+                self.incremental.took(inputs)
             extend(new, made)
             self.watermark = until
             self._begin_stretch(until, at)
@@ -186,7 +194,7 @@ class Revision:
         changes = self.incremental
         if changes is not None and changes.begun:
             gone = changes.went_on(self.stretches, self.watermark, self.length)
-            if gone or changes.tells_apart(self.stretches):
+            if gone or not self._is_uniform(changes, self.watermark):
                 self.leave()
         if self.going_back.numbered > KEPT + sum(w.size for each in self.stretches for w in each.inputs.values()):
             self.settle()
@@ -266,22 +274,23 @@ class Revision:
             return []
         self.settle()
         states = [[to_arrow(state) for state in each.state.base] for each in self.stretches]
-        return self.lineage.names(self._held(), self.late, states)
+        return self.lineage.names(self.held(), self.late, states)
 
     @property
     def size(self) -> tuple[int, int]:
         """Rows that the window holds, and the bytes that they and the states take."""
-        windows = [window for each in self._held() for window in each.values()]
+        windows = [window for each in self.held() for window in each.values()]
         states = sum(each.state.nbytes for each in self.stretches)
         states += 0 if self.incremental is None else self.incremental.nbytes
         return sum(w.size for w in windows), sum(run.nbytes for w in windows for run in w.runs) + states
 
-    def _held(self) -> list[Windows]:
+    def held(self) -> list[Windows]:
+        """Return the rows that wait, and those that came and were given in each stretch."""
         return [self.waiting, *(windows for each in self.stretches for windows in (each.inputs, each.given))]
 
     def _tables(self) -> list[tuple[str, Table]]:
         """All rows that are held, with their events."""
-        found = [(event, run) for each in self._held() for event, window in each.items() for run in window.runs]
+        found = [(event, run) for each in self.held() for event, window in each.items() for run in window.runs]
         for event, changes in self.late.items():
             found += [(event, table) for each in changes for table in (each.going, each.coming)]
         return found
@@ -309,48 +318,60 @@ class Revision:
             return False
         late = {event: joined(self.late[event]) for event in sorted(self.late)}
         for event in changes.several.keys() & late.keys():
-            words = [row for row in range(len(late[event].coming)) if row not in (ORDER, IDENTITY)]
-            changes.look_at(self.known(event, late[event].coming, words))
-        if changes.tells_apart(self.stretches):
+            going, every = late[event].going, concat([late[event].going, late[event].coming])
+            words = [row for row in range(len(every)) if row not in (ORDER, IDENTITY)]
+            changes.look_at(concat([going, self.known(event, every, words)]))
+        if not self._is_uniform(changes, at.watermark):
             if changes.begun:
                 self.leave()
             return False
         now = self._frontier(self.watermark, at)
         if not changes.begun:
             tables = [table for each in late.values() for table in (each.going, each.coming)]
-            if all((table[END] >= self.watermark).all() for table in tables):
-                return False  # the latest instant goes on, which nothing is late for
-            changes.cost(late)
-            held = sum(window.size for each in self.stretches for window in each.inputs.values())
-            if changes.spent < held:
-                return False
-            self._revise(old, new, at)
+            if not self.merges:
+                if all((table[END] >= self.watermark).all() for table in tables):
+                    return False  # the latest instant goes on, which nothing is late for
+                changes.cost(late)
+                if changes.spent < sum(window.size for each in self.stretches for window in each.inputs.values()):
+                    return False
             self.settle()
+            self._put(late, False)
             changes.begin(self.stretches, now)
-        else:
-            self.late = {}
-            until, *_ = [*cuts_between(self.watermark, at.watermark, self.length), END_OF_TIME]
-            ahead = now if until >= END_OF_TIME else self._frontier(until, at)
-            waiting = sorted(self.waiting.items()) if ahead is not now else []
-            inputs = {event: table for event, window in waiting if rows(table := window.leaving(until))}
-            for event in changes.several.keys() & inputs.keys():
-                changes.look_at(inputs[event])
-            if changes.tells_apart(self.stretches):
-                for event, table in inputs.items():
-                    self._window(self.waiting, event).add(table)
-                self.late = {event: [each] for event, each in late.items()}
-                self.leave()
-                return False
-            found, made = changes.revise(late, inputs, self.watermark, ahead)
-            extend(old, found.old)
-            extend(new, found.new)
-            if ahead is not now:
-                self._keep(inputs, made, until)
-                extend(new, made)
-                self.watermark = until
-                self._begin_stretch(until, at)
-            self.stats += RevisionStats(keys_replayed=found.keys)
+            self._put(late, True)
+        self.late = {}
+        until, *_ = [*cuts_between(self.watermark, at.watermark, self.length), END_OF_TIME]
+        ahead = now if until >= END_OF_TIME else self._frontier(until, at)
+        waiting = sorted(self.waiting.items()) if ahead is not now else []
+        inputs = {event: table for event, window in waiting if rows(table := window.leaving(until))}
+        for event in changes.several.keys() & inputs.keys():
+            changes.look_at(inputs[event])
+        if changes.tells_apart(self.stretches):
+            for event, table in inputs.items():
+                self._window(self.waiting, event).add(table)
+            self.late = {event: [each] for event, each in late.items()}
+            self.leave()
+            return False
+        found, made = changes.revise(late, inputs, self.watermark, ahead)
+        extend(old, found.old)
+        extend(new, found.new)
+        if ahead is not now:
+            self._keep(inputs, made, until)
+            extend(new, made)
+            self.watermark = until
+            self._begin_stretch(until, at)
+        self.stats += RevisionStats(keys_replayed=found.keys)
         return True
+
+    def _is_uniform(self, changes: Incremental, until: int) -> bool:
+        """Return True if the window has no equal records that are told apart, and the knowledge is one up to a time."""
+        known = self.going_back.knowledge
+        return known.is_one(self.stretches[0].since, until) and not changes.tells_apart(self.stretches)
+
+    def _put(self, late: Mapping[str, RowChanges], there: bool) -> None:
+        """Put late changes into the stretches, or take them back."""
+        for event, each in late.items():
+            put(self.stretches, event, each.going, not there)
+            put(self.stretches, event, each.coming, there)
 
     def _go_back(self, old: Given) -> bool:
         """To before the latest instant, where late changes are of that alone: it is run again with what follows."""

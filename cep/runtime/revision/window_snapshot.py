@@ -1,17 +1,24 @@
-"""The window of a revision in a snapshot, and what another program takes over of it."""
+"""The window of a revision in a snapshot, and what another program takes over of it.
+
+It is saved in parts: a table of rows as they came, or the state of a goal at the beginning of a stretch, is one. Parts
+are only replaced, never written to: what is the same array is the same segment (`cep.runtime.snapshot`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from cep.core.relation import FIRST, Table
-from cep.operators.goals.contract import demand, from_arrow, to_arrow
+from cep.operators.goals.contract import Arrays, demand, from_arrow, to_arrow
 from cep.runtime.revision.revision import Revision
 from cep.runtime.revision.row_window import RowChanges, joined
-from cep.runtime.revision.stretch import KeptState, LatestInstant, Stretch, Windows, copied, tables_of, window_of
+from cep.runtime.revision.stretch import KeptState, LatestInstant, Stretch, Windows, copied, window_of
+from cep.runtime.snapshot import SegmentBook
+
+_ROWS = "rows"
 
 
 def begin_window(revision: Revision, watermark: int, waiting: Mapping[str, Table] | None = None) -> None:
@@ -34,50 +41,84 @@ def resize(revision: Revision, length: int) -> None:
     revision.floor = max(revision.floor, revision.watermark - length)
 
 
-def save(revision: Revision) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
-    """What the window holds."""
+def save(revision: Revision) -> tuple[dict[str, Any], list[pa.RecordBatch], list[Arrays]]:
+    """Return what a window holds: numbers, the tables of late rows that nobody has looked at yet, and its parts."""
     revision.settle()
-    since = [each.since for each in revision.stretches]
-    numbers = {"watermark": revision.watermark, "floor": revision.floor, "since": since}
+    numbers = {
+        "watermark": revision.watermark,
+        "floor": revision.floor,
+        "since": [each.since for each in revision.stretches],
+        "runs": [
+            {event: len(window.runs) for event, window in sorted(held.items()) if window.runs}
+            for held in revision.held()
+        ],
+    }
     late = {event: joined(each) for event, each in revision.late.items()}
     batches = [
-        to_arrow(tables_of(revision.waiting)),
         to_arrow({event: each.going for event, each in late.items()}),
         to_arrow({event: each.coming for event, each in late.items()}),
     ]
-    for each in revision.stretches:
-        batches += [to_arrow(tables_of(each.inputs)), to_arrow(tables_of(each.given))]
-        batches += [to_arrow(state) for state in each.state.base]
-    return numbers, batches
+    return numbers, batches, list(_parts(revision))
 
 
-def restore(revision: Revision, numbers: Mapping[str, Any], batches: Sequence[pa.RecordBatch]) -> None:
+def restore(
+    revision: Revision, numbers: Mapping[str, Any], batches: Sequence[pa.RecordBatch], parts: Sequence[pa.RecordBatch]
+) -> None:
     """Take on what a window held. CepError: it is none of this program."""
     revision.forget_changes()
     goals = [goal for _, goal in revision.machine.goals()]
-    begins = numbers["since"]
+    begins, counts = numbers["since"], numbers["runs"]
     demand(bool(begins) and begins == sorted(set(begins)) and numbers["watermark"] >= begins[-1])
-    demand(len(batches) == 3 + len(begins) * (2 + len(goals)))
-    waiting, going, coming = map(from_arrow, batches[:3])
+    demand(len(batches) == 2 and len(counts) == 1 + 2 * len(begins))
+    demand(len(parts) == sum(sum(each.values()) for each in counts) + len(begins) * len(goals))
+    rest = iter(parts)
+    held = [_windows(revision, each, rest) for each in counts]
+    going, coming = map(from_arrow, batches)
     demand(going.keys() == coming.keys())
-    revision.watermark, revision.waiting = numbers["watermark"], _windows(revision, waiting)
-    revision.floor = numbers["floor"]
+    revision.watermark, revision.waiting, revision.floor = numbers["watermark"], held[0], numbers["floor"]
     revision.latest = LatestInstant()
     revision.late = {event: [RowChanges(going[event], coming[event])] for event in sorted(going)}
     revision.stretches = []
     for number, since in enumerate(begins):
-        at = 3 + number * (2 + len(goals))
-        inputs, given = (_windows(revision, from_arrow(batch)) for batch in batches[at : at + 2])
-        state = list(batches[at + 2 : at + 2 + len(goals)])
-        for goal, each in zip(goals, state, strict=True):
-            goal.restore(each)  # it says what is wrong; the state of now is restored after it
+        state = []
+        for goal in goals:
+            state.append(next(rest))
+            goal.restore(state[-1])  # it says what is wrong; the state of now is restored after it
+        inputs, given = held[1 + 2 * number : 3 + 2 * number]
         revision.stretches.append(Stretch(since, KeptState([from_arrow(each) for each in state]), inputs, given))
 
 
-def _windows(revision: Revision, tables: Mapping[str, Table]) -> Windows:
-    schemas = revision.plan.schemas
+def know(revision: Revision, book: SegmentBook, names: Sequence[str]) -> None:
+    """Name the segments that were restored."""
+    parts = list(_parts(revision))
+    for arrays, name in zip(parts, names) if len(parts) == len(names) else ():
+        book.know(*segment_of(arrays), name)
+
+
+def _parts(revision: Revision) -> Iterator[Arrays]:
+    """The parts in the order in which they are restored."""
+    for held in revision.held():
+        for _, window in sorted(held.items()):
+            yield from ({_ROWS: run} for run in window.runs)
+    for each in revision.stretches:
+        yield from each.state.base
+
+
+def segment_of(arrays: Arrays) -> tuple[Hashable, object]:
+    """By what a segment is known, and what has to stay for that."""
+    return tuple((name, id(array)) for name, array in arrays.items()), tuple(arrays.values())
+
+
+def _windows(revision: Revision, counts: Mapping[str, int], segments: Iterator[pa.RecordBatch]) -> Windows:
     found: Windows = {}
-    for event, table in tables.items():
-        demand(event in schemas and table.ndim == 2 and len(table) == FIRST + len(schemas[event].attributes))
-        window_of(found, event, len(schemas[event].attributes)).add(table)
+    for event, count in sorted(counts.items()):
+        demand(event in revision.plan.schemas)
+        arguments = len(revision.plan.schemas[event].attributes)
+        window = window_of(found, event, arguments)
+        for _ in range(count):
+            arrays = from_arrow(next(segments))
+            demand(arrays.keys() == {_ROWS})
+            table: Table = arrays[_ROWS]
+            demand(table.ndim == 2 and len(table) == FIRST + arguments)
+            window.add(table)
     return found

@@ -1,0 +1,142 @@
+"""Which parts of a machine are put right together: those that revise each by itself, all others in regions.
+
+A region is as small as it may be. Its parts run as one, on rows of some keys from a state that was kept. So between
+regions flow rows that a reader may take in any order, and that end in the step in which they are given:
+
+- A part that goes by the order of simultaneous rows runs with what makes these, back to where no two of them tie.
+- What formulas and time points give may end earlier: whatever reads it, at any depth, runs with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from cep.core.components import components
+from cep.core.errors import CepError
+from cep.core.relation import Table
+from cep.core.time import Frontier
+from cep.operators.goals.contract import Goal, Takes
+from cep.plan.order import PlanUnit
+from cep.plan.partition import Stage, partition
+from cep.plan.plan import Plan
+from cep.plan.staged import needed
+from cep.plan.ties import Ties
+from cep.runtime.keyed_stage import KeyedStage, KeySide
+from cep.runtime.machine_part import GivenTables, GoalByGoal, MachinePart
+
+SHARED = KeySide(None)
+
+
+class PartsTogether(GoalByGoal):
+    """Parts that run as one, in this order. `seen`: the units that others read or that are given out; `come`: the
+    events that come in."""
+
+    def __init__(
+        self,
+        parts: Sequence[MachinePart],
+        seen: Collection[PlanUnit],
+        come: Collection[str],
+        nothing: Mapping[PlanUnit, Table],
+    ) -> None:
+        self.parts, self.nothing = tuple(parts), nothing
+        self.inside = {unit for part in parts for unit in part.gives}
+        self.gives = tuple(unit for part in parts for unit in part.gives if unit in seen)
+        units = dict.fromkeys(unit for part in parts for unit in part.takes.units if unit not in self.inside)
+        events = dict.fromkeys(event for part in parts for event in part.takes.events if event in come)
+        always = any(part.takes.always for part in parts)
+        self.takes = Takes(tuple(units), tuple(events), any(part.takes.timed for part in parts), always)
+
+    @property
+    def unit(self) -> PlanUnit:
+        """See `MachinePart`."""
+        return self.parts[0].unit
+
+    def due(self) -> int | None:
+        """See `MachinePart`."""
+        times = [due for part in self.parts if (due := part.due()) is not None]
+        return min(times, default=None)
+
+    def run(
+        self,
+        inputs: Mapping[str, Table],
+        outputs: dict[PlanUnit, Table],
+        frontier: Frontier,
+        made: dict[PlanUnit, int],
+    ) -> bool:
+        """See `MachinePart`."""
+        inner = GivenTables(self.nothing)
+        inner.update((unit, outputs[unit]) for unit in self.takes.units)
+        for part in self.parts:
+            part.run(inputs, inner, frontier, made)
+        outputs.update((unit, inner[unit]) for unit in self.gives)
+        return True
+
+    def goals_by_unit(self) -> list[tuple[PlanUnit, Goal]]:
+        """See `MachinePart`."""
+        return [each for part in self.parts for each in part.goals_by_unit()]
+
+
+def regions_of(parts: Sequence[MachinePart], plan: Plan, ties: Ties, strays: Collection[int]) -> list[list[int]]:
+    """The parts by number in regions, each after what it reads. `strays`: what these give may end before the step."""
+    maker = {unit: number for number, part in enumerate(parts) for unit in part.gives}
+    reads = [[maker[unit] for unit in part.takes.units] for part in parts]
+    with_readers: list[set[int]] = [set() for _ in parts]
+    late = set(strays)
+    for number, makers in enumerate(reads):
+        for other in late.intersection(makers):
+            with_readers[other].add(number)
+            late.add(number)
+    waiting = [number for number, part in enumerate(parts) if _goes_by_order(part, plan)]
+    known = set(waiting)
+    while waiting:
+        number = waiting.pop()
+        for unit in parts[number].takes.units:
+            if not (ties.alone[unit] if isinstance(unit, str) else ties.node_alone[unit]):
+                with_readers[maker[unit]].add(number)
+                if maker[unit] not in known:
+                    known.add(maker[unit])
+                    waiting.append(maker[unit])
+    found = components(range(len(parts)), lambda number: (*reads[number], *with_readers[number]))
+    return [sorted(each) for each in found]
+
+
+def _goes_by_order(part: MachinePart, plan: Plan) -> bool:
+    units = [unit for unit in {*part.gives, part.unit} if not isinstance(unit, str)]
+    return any(plan.nodes[unit].by_order(plan.types(unit)) for unit in units)
+
+
+@dataclass(frozen=True, slots=True)
+class RegionKeys:
+    """The key in each input of a region, its own events first, and in what each of its goals holds."""
+
+    inputs: tuple[KeySide, ...]
+    held: tuple[tuple[KeySide, ...], ...]
+
+
+def keys_of(plan: Plan, part: PartsTogether, held: Sequence[PlanUnit]) -> RegionKeys:
+    """The key by which parts run again; by none every row belongs to every key. `held`: the units of its goals."""
+    for stage in partition(plan):
+        if stage.keyed and part.inside <= _units(plan, stage):
+            try:
+                return _keys_in(KeyedStage.of(plan, stage.number), part, held)
+            except CepError:
+                pass
+    count = len(part.takes.events) + len(part.takes.units)
+    return RegionKeys((SHARED,) * count, ((SHARED,),) * len(held))
+
+
+def _units(plan: Plan, stage: Stage) -> Set[PlanUnit]:
+    return {*needed(plan, stage), *stage.inputs, *stage.outputs}
+
+
+def _keys_in(stage: KeyedStage, part: PartsTogether, held: Iterable[PlanUnit]) -> RegionKeys:
+    chained = {each.compiled for each in part.parts}
+    sides = tuple(stage.sides(unit) if not isinstance(unit, str) or unit in chained else () for unit in held)
+    inputs = [*map(stage.dealt, part.takes.events), *map(stage.coming, part.takes.units)]
+    lengths = {
+        len(side.types) for side in (*inputs, *(each for some in sides for each in some)) if side.columns is not None
+    }
+    if len(lengths) != 1:
+        raise CepError("what it takes and holds has no key of its own", code="key")
+    return RegionKeys(tuple(inputs), sides)
