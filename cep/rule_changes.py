@@ -93,9 +93,12 @@ def statement_mutations(statement: Statement) -> Iterator[Edit]:
             yield from _alert_changes(statement)
 
 
-def formula_omissions(rule: WhileRule) -> Iterator[Edit]:
-    """Yield a formula without one of its parts each, and the part as its kind and its text."""
-    return edits(rule, _formula_without)
+def formula_omissions(statement: Statement) -> Iterator[tuple[str, Edit]]:
+    """Yield a formula without one of its parts each, behind the name of its fluent, and the part as its kind and its
+    text; nothing of other statements."""
+    if isinstance(statement, WhileRule):
+        for edit in edits(statement, _formula_without):
+            yield statement.name, edit
 
 
 def _formula_without(value: Any, bound: int | None) -> Iterator[Edit]:

@@ -16,7 +16,6 @@ from cep.compile import CompiledProgram, ReadProgram, compiled_rules, lowered
 from cep.core.errors import NOWHERE, CepError, Source, Span
 from cep.core.fluents import HOLDS, TRANSITIONS
 from cep.diff.rows import Row
-from cep.language.syntax.ast import WhileRule
 from cep.plan.algebra import Rule, Rules
 from cep.rule_changes import ABSENCE, BOUND, CONDITION, WINDOW, formula_omissions, omissions, span_of, with_conditions
 from cep.rules.terms import Comparison, Condition
@@ -115,9 +114,9 @@ def _judge_formulas(items: dict[tuple[str, str, Span], CoverageItem], prepared: 
     read = ReadProgram.of(prepared.source.text, prepared.source.name, options)
     base, parts, every = lowered(read.tree, options), list[tuple[str, CoverageItem]](), list[Rules]()
     for place, statement in enumerate(read.tree.statements):
-        if not isinstance(statement, WhileRule) or statement.name not in base.schemas:
-            continue
-        for changed, span, told in formula_omissions(statement):
+        for fluent, (changed, span, told) in formula_omissions(statement):
+            if fluent not in base.schemas:
+                break
             kind, _, text = told.partition(" ")
             own = statement.span if span == NOWHERE else span
             statements = (*read.tree.statements[:place], changed, *read.tree.statements[place + 1 :])
@@ -127,7 +126,7 @@ def _judge_formulas(items: dict[tuple[str, str, Span], CoverageItem], prepared: 
             except CepError:
                 continue
             every.append(rules)
-            parts.append((statement.name, items.setdefault((kind, text, own), CoverageItem(kind, text, own))))
+            parts.append((fluent, items.setdefault((kind, text, own), CoverageItem(kind, text, own))))
     if not parts:
         return
     names = sorted({name for name, _ in parts})
