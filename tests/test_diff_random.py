@@ -19,7 +19,7 @@ from cep.events import Event
 from cep.explain.absence import absence
 from cep.explain.derivation import derivation
 from cep.explain.judging import Judge
-from cep.explain.occurrences import Memory, Occurrence, same
+from cep.explain.occurrences import Memory, Occurrence
 from cep.explain.question import EventQuestion
 from connectors.why.text import Explainer
 from tests import reference
@@ -180,7 +180,7 @@ def check_refusal(made: Program, engines: list[Engine], deriving: int, row: Any,
     there = [
         each
         for each in _occurrences(memory, name)
-        if each.start <= time <= each.end and all(same(each.args[place], value) for place, value in fixed.items())
+        if each.start <= time <= each.end and all(each.args[place] == value for place, value in fixed.items())
     ]
     assert refused["exists"] == bool(there)
     if there:

@@ -20,7 +20,7 @@ from cep.core.schema import Schema
 from cep.plan.node import PART_FIELDS
 from cep.plan.order import reads
 from cep.plan.plan import Plan
-from cep.rules.terms import Graph, Predicate, Variable
+from cep.rules.terms import Disjunction, Graph, Predicate, Variable
 
 Change = Literal["added", "removed", "changed"]
 _VARIABLE = re.compile(
@@ -302,6 +302,8 @@ def _spelt(value: Any, variables: dict[str, str]) -> str:
         return f"Graph({_graph(value, variables)}, {value.negated})"
     if isinstance(value, Predicate) and value.graph is not None:
         return f"Graph({_graph(value.graph, variables)}, {value.negated}, {_spelt(value.arguments, variables)})"
+    if isinstance(value, Disjunction):  # its local variables follow from its alternatives
+        return f"Disjunction({_spelt(value.alternatives, variables)})"
     if is_dataclass(value) and not isinstance(value, type):
         own = [_spelt(getattr(value, each.name), variables) for each in fields(value) if each.compare]
         return f"{type(value).__name__}({', '.join(own)})"
