@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from cep.engine import Engine
+from cep.runtime.revision import incremental
 from cep.runtime.revision.going_back import StageReplay
 
 PROGRAM = """
@@ -29,6 +30,8 @@ def engine_of(monkeypatch: pytest.MonkeyPatch) -> tuple[Engine, list[int]]:
     """An engine with a window of many stretches, and where the replays that it makes end."""
     engine, runs = Engine.from_text(PROGRAM, revise=160 * MS), list[int]()
     run = StageReplay.run
+    for cost in ("A_PUSH", "A_ROW"):  # changes never pay
+        monkeypatch.setattr(incremental, cost, 0)
 
     def counted(self, states, inputs, frontier, step):  # type: ignore[no-untyped-def]
         runs.append(frontier.watermark)
