@@ -156,7 +156,7 @@ def test_an_engine_that_stopped_while_stretches_were_put_right_is_not_gone_on_wi
         if not pushes:
             engine.push([Event("a", (4,), 6, 6)])
         patch.setattr(incremental, place, stops)
-        engine.push([Event("a", (4,), 6, 6)]) if pushes else engine.snapshot()
+        engine.push([Event("a", (4,), at, at) for at in (6, 16, 26)]) if pushes else engine.snapshot()
     assert incremental_of(engine).begun and len(calls) == 2, "the one event is as it is to be, the other is not"
     for use in (engine.snapshot, engine.close, lambda: engine.push([Event("a", (5,), 7, 7)])):
         with pytest.raises(CepError, match="stopped in the middle of a step"):
@@ -176,10 +176,9 @@ def test_one_that_knows_many_tuples_for_a_row_is_not_begun_again_and_again(monke
     assert sum(begun) >= len(begun) - 6
 
 
-def test_programs_with_a_cycle_are_run_again_by_key() -> None:
+def test_a_cycle_is_a_region() -> None:
     engine = Engine.from_text("event a(k: int).\nx(K) <- a(K).\nx(K) <- x(K) SEQ a(K).", revise=10)
-    revision = engine._parts.revision
-    assert revision is not None and revision.incremental is None
+    assert [len(numbers) for numbers, alone in incremental_of(engine).regions if not alone] == [1]
 
 
 def table_of(rows: Any, sign: int) -> Table:
@@ -262,7 +261,7 @@ def test_what_goes_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
     for part in found.parts:
         reviser = part.reviser
-        for side, unit in enumerate(part.single.reads):
+        for side, unit in enumerate(part.part.takes.units):
             gone = np.zeros((FIRST + widths[unit], 1), np.int64)
             gone[END] = gone[START] = 9
             gone[IDENTITY] = GOES
@@ -270,10 +269,10 @@ def test_what_goes_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
                 gone[FIRST + reviser.spec.kind] = BEGINS
             elif not isinstance(reviser, InertiaReviser | HoldingReviser):
                 continue
-            inputs = [empty(widths[each]) for each in part.single.reads]
+            inputs = [empty(widths[each]) for each in part.part.takes.units]
             inputs[side] = gone
             with pytest.raises(AssertionError, match="what goes was there"):
-                reviser.revise(inputs, part.single.goal, 10, Frontier.at(10))
+                reviser.revise(inputs, part.part.goals_by_unit()[0][1], 10, Frontier.at(10))
             tried.append((type(reviser), side))
     assert set(tried) == {(InertiaReviser, 0), (HoldingReviser, 0), (HoldingReviser, 1)}
 
