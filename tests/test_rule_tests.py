@@ -327,7 +327,7 @@ def test_pytest_runs_the_same_files(asked: list[str]) -> None:
 def test_the_demos_pass_their_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     result = cep("test", "demos")
-    assert result.exit_code == 0 and result.stdout.startswith("14 passed, "), result.output
+    assert result.exit_code == 0 and result.stdout.startswith("18 passed, "), result.output
     tested = {path.parent.name for path in (ROOT / "demos").glob("*/*.test.yaml")}
     assert tested == {path.parent.name for path in (ROOT / "demos").glob("*/demo.py")}
 
