@@ -111,7 +111,7 @@ def test_an_integer_beyond_64_bits_is_missing(policy: str, sign: str, exact: Cal
 def test_the_stack_of_a_goal_is_what_its_programs_need() -> None:
     engine = Engine.from_text(
         "event a(k: int, v: int). event b(k: int, v: int). policy chronological."
-        f"x(K, X) <- a(K, X) SEQ b(K, Y) WHERE {nested('max', 'X')} > Y."
+        f"x(K, X) <- a(K, X) SEQ b(K, Y) WHERE {nested('max', 'X')} != Y."
     )
     (goal,) = goals(engine)
     assert len(goal.scratch[2]) == stack_cells(goal.code) == DEPTH + 1
