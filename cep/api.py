@@ -25,6 +25,7 @@ from cep.engine import Frames
 from cep.events import Event, types_of
 from cep.runtime.encode import RefusedRow
 from cep.runtime.knowledge_source import KnowledgeSource
+from cep.runtime.partial_matches import Key, PartialMatches
 from cep.workers.partitioned_engine import dealt_engine
 from connectors.batch import Batch
 from connectors.frames import ROWS, read_data, whole_table
@@ -195,6 +196,15 @@ class Engine:
         """Take on a snapshot of the same program; gives the engine itself. Raises CepError."""
         self.inner.restore(blob)
         return self
+
+    def partial_matches(self, event: str, key: Key | None = None, limit: int = 100) -> PartialMatches:
+        """The occurrences that wait for the rest of a rule of a derived event, those that lack least first.
+
+        Each says how far it is, what it waits for, and until when. `key`: values by the names of attributes of the
+        event or of variables of its rules; what has, or will have, other values is left out. At most `limit` are
+        listed, the others counted. Times are microseconds. Raises CepError.
+        """
+        return self.inner.partial_matches(event, key, limit)
 
     @property
     def inputs(self) -> dict[str, Schema]:

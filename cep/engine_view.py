@@ -36,6 +36,7 @@ from cep.runtime.machine import Machine
 from cep.runtime.memory import keep_freed
 from cep.runtime.options import EngineOptions
 from cep.runtime.output import EngineOutput
+from cep.runtime.partial_matches import Key, PartialMatches, partial_matches
 from cep.runtime.parts import EngineParts
 from cep.runtime.reorder_buffer import ReorderBuffer
 from cep.runtime.revision.revision import Revision
@@ -261,6 +262,19 @@ class EngineView:
             return found
         lineage = {name: self.history.because(concat(t), self.plan.schemas, self.pool) for name, t in held.items()}
         return {name: table.with_columns(lineage[name]) for name, table in found.items()}
+
+    def partial_matches(self, event: str, key: Key | None = None, limit: int = 100) -> PartialMatches:
+        """The occurrences that wait, at the watermark, for the rest of a rule of a derived event, those that lack least
+        first. `key`: only those that have, or may still get, these values, by the names of attributes of the event or
+        of variables of its rules. At most `limit` are listed, the others counted. Nothing changes by it.
+
+        Raises CepError for an event or a name that is not there, and where they are not known (docs/limits.md).
+        """
+        if self.revises:
+            hint = "without `revise`, and without a KEY"
+            message = "partial matches are not listed where records may be withdrawn or replaced: what waits may change"
+            raise CepError(message, hint=hint, code="partial")
+        return partial_matches(self.plan, self._machine.goals_by_unit(), self.pool, self.watermark, event, key, limit)
 
     @property
     def watermark(self) -> int:

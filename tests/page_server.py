@@ -24,7 +24,7 @@ from connectors.feeds.document import Publisher
 from connectors.feeds.sse import Stream
 from connectors.service import Service
 from connectors.serving import feeds as alerts
-from connectors.serving import page, why
+from connectors.serving import page, partial, why
 from connectors.serving.app import application
 from connectors.serving.fair_lock import FairLock
 from connectors.serving.gazette import Gazette
@@ -119,6 +119,7 @@ class Shown:
             page.router(self.scene, self.outbox, self.status),
             alerts.router(self.outbox, origin, self.stream),
             why.router(self.questions),
+            partial.router(self.engine, self.turn),
         ]
         app = application(
             routers,

@@ -263,6 +263,10 @@ class Machine:
         self.attempts.begin(None)
         self.schedule.forget()
 
+    def goals_by_unit(self) -> dict[PlanUnit, Goal]:
+        """Every goal by its unit, for somebody who changes nothing that they hold."""
+        return dict(self._goals())
+
     def _goals(self) -> list[tuple[PlanUnit, Goal]]:
         return [each for part in self.parts for each in part.goals_by_unit()]
 

@@ -43,6 +43,7 @@ from connectors.rdf.store_process import StoreProcess, damaged, is_damage
 from connectors.rdf.vocabulary import EventVocabulary
 from connectors.service import Relay, Round, Service
 from connectors.serving import feeds, ldes, page, programs, sparql, subscribe, why
+from connectors.serving import partial as waiting
 from connectors.serving.app import application
 from connectors.serving.gazette import Gazette
 from connectors.serving.guard import Limits
@@ -201,6 +202,9 @@ class ServerParts:
             feeds.router(self.outbox, self.origin, stream, self.people is None and options.server.local),
             page.router(scene, self.outbox, options.alerts.status, self.vocabulary, program.version.number),
             why.router(questions),
+            waiting.router(
+                engine if program.alert_engine is None else None, program.batches.lock, options.queries.query_seconds
+            ),
             ldes.router(history, lasting),
             programs.router(self.live),
             programs.shadow_router(self.live),

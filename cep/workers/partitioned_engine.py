@@ -31,6 +31,7 @@ from cep.runtime.fitting_tables import fitting_tables
 from cep.runtime.fluent_records import may_close
 from cep.runtime.history import BECAUSE
 from cep.runtime.options import EngineOptions
+from cep.runtime.partial_matches import Key, PartialMatches
 from cep.runtime.run_stats import Count
 from cep.runtime.state_by_key import KeyGroups, check_partitions, groups_in
 from cep.runtime.stepping import timely, wholly
@@ -249,6 +250,9 @@ class PartitionedEngine(Engine):
     def forget(self) -> None:
         self._settle()
         self._processes.ask([Forget()] * len(self._processes))
+
+    def partial_matches(self, event: str, key: Key | None = None, limit: int = 100) -> PartialMatches:
+        raise CepError("workers: partial matches are listed in one process", hint="without workers", code="workers")
 
     def skip(self, watermark: int) -> None:
         raise CepError("workers: what they derive is not left out", code="workers")

@@ -325,3 +325,23 @@ def damaged() -> CepError:
     return CepError(
         "this is no snapshot, or a damaged one", hint="bring it back from a copy, or begin anew", code=DAMAGED
     )
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRows:
+    """Copies of rows that wait, in order of arrival: the arguments are `arguments[column]`. `until`: the last time at
+    which each may find what it waits for, END_OF_TIME where there is none."""
+
+    start: Ints
+    end: Ints
+    arguments: Ints
+    until: Ints
+
+
+@runtime_checkable
+class KeepsWaiting(Protocol):
+    """A goal in which occurrences wait for others, or for a deadline."""
+
+    def waiting(self, side: int, width: int, watermark: int) -> WaitingRows:
+        """The rows of an input that still wait after `watermark`, with their first `width` arguments. Changes
+        nothing."""

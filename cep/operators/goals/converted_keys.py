@@ -10,7 +10,7 @@ import numpy as np
 from cep.core.relation import Table, bits, rows
 from cep.core.time import Frontier
 from cep.operators.goals.checkpoint import Checkpoint
-from cep.operators.goals.contract import Goal
+from cep.operators.goals.contract import Goal, KeepsWaiting
 from cep.operators.goals.heads import columns_of
 from cep.operators.goals.in_rounds import InRounds
 from cep.rules.expressions.evaluate import Evaluation
@@ -35,6 +35,8 @@ class WithConvertedKeys:
         self.part, self.others, self.together = goal.part, goal.others, goal.together
         self.rows_by_key = goal.rows_by_key
         self.codes, self.coded, self.names = goal.codes, goal.coded, goal.names
+        if isinstance(goal, KeepsWaiting):
+            self.waiting = goal.waiting
         self.whole_checkpoint, self.take_back = goal.whole_checkpoint, goal.take_back
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:

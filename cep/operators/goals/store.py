@@ -15,7 +15,7 @@ from cep.core.kernels import njit
 from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, IDENTITY, ORDER, START
 from cep.core.room import SPARE, roomy
-from cep.operators.goals.contract import Arrays, Ints, KeyedRows, StateKeys
+from cep.operators.goals.contract import Arrays, Ints, KeyedRows, StateKeys, WaitingRows
 from cep.operators.goals.intrinsics import bare, inside, prefetch
 from cep.operators.goals.keys import MISSING, NAN, Keys, grow
 from cep.operators.goals.state_tables import DeclaredState, KeyedBy, StateTable
@@ -457,6 +457,23 @@ def stored(
             codes=tuple(place for place, column in enumerate(key) if column in codes[0]),
         ),
     }
+
+
+def waiting_rows(
+    hot: Ints, cold: Ints, side: int, width: int, within: int, reach: int, watermark: int
+) -> tuple[WaitingRows, Ints]:
+    """Copy the rows of a side that something later than the watermark may still meet; also returns their numbers."""
+    start, end = hot[:, BEGIN], hot[:, END]
+    chosen = (hot[:, NEXT] != GONE) & (cold[:, SIDE] == side)
+    chosen &= (start > watermark - within) & (end > watermark - reach)
+    own = np.flatnonzero(chosen)
+    own = own[np.argsort(cold[own, ARRIVAL], kind="stable")]
+    own = own[np.argsort(end[own], kind="stable")]
+    start, end = start[own], end[own]
+    by_start = np.full(len(own), FOREVER, np.int64) if within >= FOREVER else start + within
+    by_end = np.full(len(own), FOREVER, np.int64) if reach >= FOREVER else end + reach
+    arguments = np.ascontiguousarray(cold[own, HEADER : HEADER + width].T)
+    return WaitingRows(start, end, arguments, np.minimum(by_start, by_end)), own
 
 
 class StoredState(DeclaredState):

@@ -19,6 +19,7 @@ from cep.operators.goals.contract import (
     Arrays,
     Ints,
     Untimed,
+    WaitingRows,
 )
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage, first_of_each
@@ -31,6 +32,7 @@ from cep.operators.goals.pairs.rows_by_key import SharedRows, are_few, near
 from cep.operators.goals.state_tables import StateTable, tuples_of
 from cep.operators.goals.store import (
     ABSENT,
+    BEGIN,
     FOREVER,
     GONE,
     HEADER,
@@ -49,6 +51,7 @@ from cep.operators.goals.store import (
     shrunk,
     stored,
     tidied,
+    waiting_rows,
 )
 
 NOTHING: Ints = np.empty(0, np.int64)
@@ -304,6 +307,28 @@ class JoinGoal(StoredState, Untimed):
             outputs.append(table)
             self._compact(end)
         return np.concatenate(outputs, axis=1)
+
+    def waiting(self, side: int, width: int, watermark: int) -> WaitingRows:
+        """See `cep.operators.goals.contract`. A left side is over once what must be absent has come, where it has the
+        key of that."""
+        hot, cold = self.hot[: self.count], self.cold[: self.count]
+        reach = self.reach_left if side == 0 else self.reach_right
+        found, own = waiting_rows(hot, cold, side, width, self.within, reach, watermark)
+        known = self.spec.absence in (pairing.ABSENT_COMMON, pairing.ABSENT_LEFT)
+        if side == 1 or not self.spec.point or not known or not self.absent_count:
+            return found
+        columns = np.array([self._column_on(0, *place) for place in self.spec.absent_from], np.int64)
+        table = np.zeros((FIRST + self.spec.left_width, len(own)), np.int64)
+        table[FIRST:] = cold[own, HEADER : HEADER + self.spec.left_width].T
+        slots = self.absent_keys.slots(table, columns, False)
+        there = slots >= 0
+        last = np.full(len(own), -1, np.int64)
+        last[there] = self.absent_chains[slots[there], 1]
+        there = last >= 0
+        over = np.zeros(len(own), np.bool_)
+        over[there] = self.absent_hot[last[there], BEGIN] > found.end[there]
+        keep = ~over
+        return WaitingRows(found.start[keep], found.end[keep], found.arguments[:, keep], found.until[keep])
 
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
         if wholly or self.count + self.absent_count > self.watched:

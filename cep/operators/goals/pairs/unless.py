@@ -20,6 +20,7 @@ from cep.operators.goals.contract import (
     Arrays,
     Goal,
     Ints,
+    WaitingRows,
 )
 from cep.operators.goals.converted_keys import WithConvertedKeys, with_converted_keys
 from cep.operators.goals.heads import codes_of, others
@@ -30,6 +31,7 @@ from cep.operators.goals.state_tables import StateTable
 from cep.operators.goals.store import (
     END,
     FAR,
+    FOREVER,
     GONE,
     HEADER,
     HOT,
@@ -50,6 +52,7 @@ from cep.operators.goals.store import (
     rows_table,
     stored,
     unlink,
+    waiting_rows,
 )
 
 if TYPE_CHECKING:
@@ -182,6 +185,11 @@ class AbsenceDeadline(StoredState):
     def pending(self) -> int:
         """At most how many deadlines are open."""
         return self.count - self.first
+
+    def waiting(self, side: int, width: int, watermark: int) -> WaitingRows:
+        """See `cep.operators.goals.contract`. A row stands at its deadline unless something comes before."""
+        hot, cold = self.store[self.first : self.count], self.cold[self.first : self.count]
+        return waiting_rows(hot, cold, side, width, FOREVER, self.spec.duration, watermark)[0]
 
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
         if wholly or (self.count > 1024 and self.first > self.count // 2):

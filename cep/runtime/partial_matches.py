@@ -1,0 +1,412 @@
+"""Partial matches: which occurrences wait in the goals of an event's rules, how far they are, and what they wait for.
+
+Goals are only read. A row that waits is an occurrence of a part of a pattern; the goals above it say what else the rule
+needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cep.core.errors import NOWHERE, CepError
+from cep.core.fluents import author_name
+from cep.core.literals import read_time, say_duration
+from cep.core.relation import FIRST
+from cep.core.suggest import did_you_mean
+from cep.core.time import BEGINNING, END_OF_TIME
+from cep.core.values import Pool
+from cep.events import Iri, Value
+from cep.operators.goals.contract import Goal, KeepsWaiting, WaitingRows
+from cep.plan.algebra import Head
+from cep.plan.names import excerpt
+from cep.plan.order import PlanUnit
+from cep.plan.plan import Plan
+from cep.plan.render import CHANGE, Rendering, listed, places_of
+from cep.rules.pattern_text import Text
+from cep.rules.printing import instant, print_expression
+from cep.rules.terms import Constant, Variable
+from cep.runtime.decode import values
+
+Ints: TypeAlias = NDArray[np.int64]
+
+JOIN, DEADLINE, FILTER, UNION = "join", "deadline", "filter", "union"
+"""Kinds of nodes through which a partial match becomes a match; what others give is one of its constituents."""
+LONGEST = 200
+"""Characters of a pattern that is awaited, as its author wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartialMatch:
+    """An occurrence of a part of a rule's pattern, which waits for the rest.
+
+    `rule`: its label, or `line 5`; `line`: where it begins. `have` of `of` constituents have come: `constituents`, as
+    patterns with their values. They lie between `start` and `end`, and bind `values` to the rule's variables.
+    `waits_for`: the next part of the pattern; after UNLESS `no` and what must not come. `until`: the last time at which
+    it can come, or when an UNLESS stands, None: there is no bound; `left`: how long that is after the watermark. Times
+    are microseconds.
+    """
+
+    rule: str
+    line: int
+    have: int
+    of: int
+    constituents: tuple[str, ...]
+    start: int
+    end: int
+    values: Mapping[str, Value]
+    waits_for: str
+    until: int | None
+    left: int | None
+
+    def __str__(self) -> str:
+        times = f"at {instant(self.end)}" if self.start == self.end else f"{instant(self.start)} to {instant(self.end)}"
+        bound = "" if self.left is None else f", {say_duration(self.left)} left"
+        came = ", ".join(self.constituents)
+        return f"{self.rule}: {self.have} of {self.of}, {came} {times}; waits for {self.waits_for}{bound}"
+
+
+@dataclass(frozen=True, slots=True)
+class PartialMatches:
+    """The partial matches of an event at a watermark, those that lack least first; `more`: how many are left out."""
+
+    event: str
+    watermark: int
+    matches: tuple[PartialMatch, ...]
+    more: int = 0
+
+    def __iter__(self) -> Iterator[PartialMatch]:
+        return iter(self.matches)
+
+    def __len__(self) -> int:
+        return len(self.matches)
+
+    def __str__(self) -> str:
+        rest = [f"and {self.more} more"] if self.more else []
+        return "\n".join([*map(str, self.matches), *rest]) or f"no partial match of {self.event}"
+
+
+Key = Mapping[str, Value]
+"""Values by the names of attributes of the event, or of variables of its rules."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A goal's input that waits, as one rule needs it: `names` of the columns of the node, and those `wanted` to have a
+    value; `lacks`: how many constituents are missing beside those that wait; `within`: the least WITHIN around it."""
+
+    head: Head
+    number: int
+    side: int
+    names: Sequence[str]
+    wanted: Mapping[int, Value]
+    lacks: int
+    within: int
+
+
+def partial_matches(
+    plan: Plan,
+    goals: Mapping[PlanUnit, Goal],
+    pool: Pool,
+    watermark: int,
+    event: str,
+    key: Key | None,
+    limit: int,
+) -> PartialMatches:
+    """The partial matches of an event of the plan, at most `limit`. CepError: the event has none, or the key names
+    nothing that it has."""
+    return _Search(plan, goals, pool, watermark).found(event, key or {}, limit)
+
+
+class _Search:
+    """The goals of a plan, to be looked through."""
+
+    def __init__(self, plan: Plan, goals: Mapping[PlanUnit, Goal], pool: Pool, watermark: int) -> None:
+        self.plan, self.goals, self.pool, self.watermark = plan, goals, pool, watermark
+        self.rendering = Rendering(plan.nodes, plan.names, plan.heads, plan.schemas, plan.source, plan.points)
+
+    def found(self, event: str, key: Key, limit: int) -> PartialMatches:
+        if limit < 0:
+            raise CepError(f"limit: {limit} is negative", hint="the number of partial matches to list, 100 by default")
+        self._check(event)
+        heads = [head for head in self.plan.heads if head.event == event]
+        self._check_key(event, heads, key)
+        waiting = [] if self.watermark in (BEGINNING, END_OF_TIME) else self._waiting(heads, key)
+        lacks = _joined([np.full(len(rows.end), place.lacks, np.int64) for place, rows in waiting])
+        starts, ends = _joined([rows.start for _, rows in waiting]), _joined([rows.end for _, rows in waiting])
+        which = _joined([np.full(len(rows.end), number, np.int64) for number, (_, rows) in enumerate(waiting)])
+        row = _joined([np.arange(len(rows.end)) for _, rows in waiting])
+        chosen = np.lexsort((row, which, ends, starts, lacks))[:limit]
+        made: dict[tuple[int, int], PartialMatch] = {}
+        for number, (place, rows) in enumerate(waiting):
+            wanted = np.sort(row[chosen][which[chosen] == number])
+            for at, match in zip(wanted.tolist(), self._matches(place, _taken(rows, wanted)), strict=True):
+                made[number, at] = match
+        matches = [made[int(which[each]), int(row[each])] for each in chosen]
+        return PartialMatches(event, self.watermark, tuple(matches), len(row) - len(matches))
+
+    # --- what is asked ---
+
+    def _check(self, event: str) -> None:
+        """Refuse an event that no rule derives, or of which no partial matches are kept."""
+        plan = self.plan
+        names = [name for name in plan.derived if name not in plan.rules.helpers]
+        if event not in names:
+            known = [f"`{name}`" for name in names if plan.schemas[name].fluent is None]
+            hint = did_you_mean(event, names) or f"rules derive {listed(known) if known else 'no event'}"
+            read = event in plan.inputs
+            text = f"`{event}` is read, not derived" if read else f"no rule derives an event `{event}`"
+            raise CepError(text, hint=hint, code="unknown")
+        if plan.schemas[event].fluent is not None:
+            hint = "ask for an event; a server's page, and `held_now()` of the engine, tell what holds"
+            raise CepError(
+                f"`{author_name(event)}` is a fluent, which has no partial matches", hint=hint, code="partial"
+            )
+        if any(group.recursive and event in group.units for group in plan.groups):
+            hint = "ask for an event that is not derived from itself"
+            text = f"`{event}` is derived from itself: how much is missing of a match has no end"
+            raise CepError(text, hint=hint, code="partial")
+
+    def _check_key(self, event: str, heads: Sequence[Head], key: Key) -> None:
+        """Refuse a name that is neither an attribute of the event nor a variable of its rules."""
+        attributes = [attribute.name for attribute in self.plan.schemas[event].attributes]
+        variables = [name for head in heads for name in self.rendering.names[head.child] if name[0] != CHANGE]
+        known = list(dict.fromkeys([*attributes, *variables]))
+        for name in key:
+            if name not in known:
+                hint = (
+                    did_you_mean(name, known)
+                    or f"it has {listed([f'`{each}`' for each in known]) if known else 'none'}"
+                )
+                text = f"`{event}` has no attribute or variable `{name}`"
+                raise CepError(text, hint=hint, code="unknown")
+
+    def _wanted(self, head: Head, key: Key) -> dict[int, Value] | None:
+        """The values that columns of a head's node are to have; None: the head always has another value."""
+        names, attributes = self.rendering.names[head.child], self.plan.schemas[head.event].attributes
+        arguments = dict(zip([attribute.name for attribute in attributes], head.arguments, strict=True))
+        found: dict[int, Value] = {}
+        for name, value in key.items():
+            argument = arguments.get(name)
+            if isinstance(argument, Variable):
+                found[int(argument.name[1:])] = value
+            elif isinstance(argument, Constant):
+                if not _equal(argument.value, value, argument.type, name):
+                    return None
+            elif argument is None:
+                if name not in names:
+                    return None  # a variable of another rule
+                found[names.index(name)] = value
+        return found
+
+    # --- what waits ---
+
+    def _waiting(self, heads: Sequence[Head], key: Key) -> list[tuple[_Place, WaitingRows]]:
+        """The rows that wait for something, by goal and side."""
+        found = []
+        for head in heads:
+            wanted = self._wanted(head, key)
+            if wanted is None:
+                continue
+            known = set()
+            for place in self._places(head, head.child, self.rendering.names[head.child], wanted, 0, END_OF_TIME):
+                same = place.number, place.side, tuple(place.names), place.lacks, place.within
+                rows = (
+                    None if same in known else self._rows(place)
+                )  # a part may be there twice: `(a SEQ b) OR (a SEQ b)`
+                known.add(same)
+                if rows is not None and len(rows.end):
+                    found.append((place, rows))
+        return found
+
+    def _places(
+        self, head: Head, number: int, names: Sequence[str], wanted: Mapping[int, Value], lacks: int, within: int
+    ) -> Iterator[_Place]:
+        """The inputs of goals that wait, from a node of a rule down. `lacks`: the constituents that are needed beside
+        those of the node."""
+        properties, parts = self.rendering.properties[number], self.plan.nodes[number].parts
+        if properties.kind not in (JOIN, DEADLINE, FILTER, UNION):
+            return
+        within = within if properties.within is None else min(within, properties.within)
+        below = self._below(number, names)
+        goals_wanted = self._wanted_below(number, wanted)
+        for part in self._whole(number):
+            others = 0 if properties.kind == UNION else self._size(number) - self._size(parts[part])
+            if properties.kind in (JOIN, DEADLINE) and part in properties.waits:
+                yield _Place(head, number, part, below[part], goals_wanted[part], lacks + others, within)
+            yield from self._places(head, parts[part], below[part], goals_wanted[part], lacks + others, within)
+
+    def _whole(self, number: int) -> list[int]:
+        """The parts of a node whose constituents are constituents of it."""
+        negated = self.rendering.properties[number].negated
+        return [part for part in range(len(self.plan.nodes[number].parts)) if part != negated]
+
+    def _size(self, number: int) -> int:
+        """How many constituents an occurrence of a node has."""
+        if self.rendering.properties[number].kind not in (JOIN, DEADLINE, FILTER):
+            return 1
+        return sum(self._size(self.plan.nodes[number].parts[part]) for part in self._whole(number))
+
+    def _below(self, number: int, names: Sequence[str]) -> list[list[str]]:
+        """The names, or the texts, that columns of a node's parts have where its own have these."""
+        properties = self.rendering.properties[number]
+        found = [["_"] * len(self.plan.names[part]) for part in self.plan.nodes[number].parts]
+        for name, places in zip(names, properties.shows):
+            for part, column in places:
+                found[part][column] = name
+        for (one, mine), (other, theirs) in properties.equal:
+            found[other][theirs] = found[one][mine]
+        for (part, column), own in properties.forbids:
+            found[part][column] = names[own]
+        return found
+
+    def _wanted_below(self, number: int, wanted: Mapping[int, Value]) -> list[dict[int, Value]]:
+        """The values that columns of a node's parts are to have where its own are to have these."""
+        properties = self.rendering.properties[number]
+        found: list[dict[int, Value]] = [{} for _ in self.plan.nodes[number].parts]
+        for own, value in wanted.items():
+            for part, column in properties.shows[own] if own < len(properties.shows) else ():
+                found[part][column] = value
+        for (one, mine), (other, theirs) in properties.equal:
+            if mine in found[one]:
+                found[other][theirs] = found[one][mine]
+        return found
+
+    def _rows(self, place: _Place) -> WaitingRows | None:
+        """The rows that wait there and have the values that are wanted; None: the goal keeps none."""
+        goal = self.goals.get(place.number)
+        if not isinstance(goal, KeepsWaiting):
+            return None
+        types = self.plan.types(self._part(place))
+        rows = goal.waiting(place.side, len(types), self.watermark)
+        keep = np.ones(len(rows.end), np.bool_)
+        last = (
+            np.full(len(rows.end), END_OF_TIME, np.int64) if place.within >= END_OF_TIME else rows.start + place.within
+        )
+        if self.rendering.properties[place.number].kind == DEADLINE:
+            keep &= rows.until <= last  # else the UNLESS stands too late for the WITHIN around it
+            last = rows.until
+        last = np.minimum(rows.until, last)
+        keep &= last > self.watermark
+        for column, value in place.wanted.items():
+            known, at = np.unique(rows.arguments[column], return_inverse=True)
+            held = self._decoded(known, types[column])
+            name = place.names[column]
+            same = [_equal(each, value, types[column], name) for each in held]
+            keep &= np.array(same, np.bool_)[at] if len(known) else keep
+        return _taken(WaitingRows(rows.start, rows.end, rows.arguments, last), np.flatnonzero(keep))
+
+    def _part(self, place: _Place) -> int:
+        return self.plan.nodes[place.number].parts[place.side]
+
+    def _decoded(self, column: Ints, type: str) -> list[Value]:
+        table = np.zeros((FIRST + 1, len(column)), np.int64)
+        table[FIRST] = column
+        return values(table, 0, type, self.pool)
+
+    # --- how it is told ---
+
+    def _matches(self, place: _Place, rows: WaitingRows) -> Iterator[PartialMatch]:
+        part = self._part(place)
+        types = self.plan.types(part)
+        columns = [self._decoded(column, type) for column, type in zip(rows.arguments, types, strict=True)]
+        line = 1 if place.head.span == NOWHERE else place.head.span.line
+        rule = place.head.label or self.plan.source.line_name(line)
+        have = self._size(part)
+        named = [(at, name) for at, name in enumerate(place.names) if name != "_" and name[0] != CHANGE]
+        for row in range(len(rows.end)):
+            own = [column[row] for column in columns]
+            texts = [_written(value, type) for value, type in zip(own, types, strict=True)]
+            until = int(rows.until[row])
+            bounded = until < END_OF_TIME
+            yield PartialMatch(
+                rule,
+                self.plan.source.place(line)[1],
+                have,
+                have + place.lacks,
+                tuple(self._constituents(part, texts)),
+                int(rows.start[row]),
+                int(rows.end[row]),
+                {name: own[at] for at, name in named},
+                self._awaited(place, texts),
+                until if bounded else None,
+                until - self.watermark if bounded else None,
+            )
+
+    def _constituents(self, number: int, shown: Sequence[str]) -> Iterator[str]:
+        """The constituents of a node, whose columns have these texts."""
+        if self.rendering.properties[number].kind not in (JOIN, DEADLINE, FILTER):
+            yield self._text(number, shown)
+            return
+        below = self._below(number, shown)
+        for part in self._whole(number):
+            yield from self._constituents(self.plan.nodes[number].parts[part], below[part])
+
+    def _awaited(self, place: _Place, texts: Sequence[str]) -> str:
+        """The other side of a goal, with what the waiting side has under the names that both know."""
+        node, properties = self.plan.nodes[place.number], self.rendering.properties[place.number]
+        shown = ["_"] * len(self.plan.names[place.number])
+        for own, places in enumerate(properties.shows):
+            shown[own] = next((texts[column] for part, column in places if part == place.side), "_")
+        for pair in properties.equal:
+            mine = next((column for part, column in pair if part == place.side), None)
+            for own, places in enumerate(properties.shows):
+                if mine is not None and set(pair) & set(places):
+                    shown[own] = texts[mine]
+        deadline = properties.kind == DEADLINE
+        other = 1 - place.side  # an UNLESS has two sides as well
+        text = self._text(node.parts[other], self._below(place.number, shown)[other])
+        return f"no {text}" if deadline else text
+
+    def _text(self, number: int, shown: Sequence[str]) -> str:
+        """A node, an event with these texts for its columns; other patterns as they are written."""
+        node, properties = self.plan.nodes[number], self.rendering.properties[number]
+        if properties.kind is None:
+            return node.under(self.rendering, shown).text
+        if properties.kind == FILTER:
+            asked, names = places_of(properties.conditions), self.rendering.names[number]
+            shown = [names[at] if text == "_" and at in asked else text for at, text in enumerate(shown)]
+            (part,) = node.parts
+            if not properties.conditions and self.plan.points[part]:  # whose WITHIN says nothing
+                return self._text(part, self._below(number, shown)[0])
+            return node.text(self.rendering, number, [Text(self._text(part, self._below(number, shown)[0]))]).text
+        written = excerpt(self.plan.source, self.plan.spans[number], LONGEST)
+        return written or ", ".join(self._constituents(number, shown))
+
+
+def _joined(parts: Sequence[Ints]) -> Ints:
+    return np.concatenate([np.empty(0, np.int64), *parts])
+
+
+def _taken(rows: WaitingRows, index: Ints) -> WaitingRows:
+    return WaitingRows(rows.start[index], rows.end[index], rows.arguments[:, index], rows.until[index])
+
+
+def _written(value: Value, type: str) -> str:
+    """A value as a program has it."""
+    if value is None:
+        return "null"
+    if type not in ("time", "duration"):
+        type = "iri" if isinstance(value, Iri) else "string" if isinstance(value, str) else type
+    return print_expression(Constant(value, type))
+
+
+def _equal(held: Value, given: Value, type: str, name: str) -> bool:
+    """Compare a value that is held with one that is given, perhaps as text. CepError: it is not of the type."""
+    if held is None or given is None:
+        return held is given
+    if not isinstance(given, str) or isinstance(held, str):
+        return str(held) == str(given) if isinstance(held, str) and isinstance(given, str) else held == given
+    if isinstance(held, bool):
+        return given == ("true" if held else "false")
+    try:
+        if type == "time" and "-" in given[1:]:
+            return held == read_time(given)
+        return held == (int(given) if given.lstrip("-").isdecimal() else float(given))
+    except (ValueError, CepError):
+        hint = "`true` or `false`" if type == "bool" else "a number"
+        raise CepError(f"`{name}` is of type {type}, not `{given}`", hint=hint, code="type") from None

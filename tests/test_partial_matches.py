@@ -1,0 +1,353 @@
+"""Partial matches: what waits in the rules of an event, how far it is, for what, until when; asking changes nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import cep
+from cep.core.errors import CepError
+from cep.engine import Engine, detect
+from cep.events import Event, Iri
+from cep.plan.plan import Plan
+from connectors.serving.guard import Limits
+from connectors.serving.people import People, Person, Role
+from tests.long import examples, seeds
+from tests.page_server import shown
+from tests.programs import Program, programs
+from tests.test_equivalence import types
+
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+EIGHT = 1_714_550_400 * SECOND  # 2024-05-01T08:00:00Z
+DECLARED = """
+event reading(station: string, temp: float) TIME time.
+event calm(station: string) TIME time.
+event warning(station: string).
+"""
+READINGS = [("a", 7.2, 0), ("a", 7.4, 10), ("b", 7.5, 12), ("a", 8.1, 50)]
+
+
+def at(minute: int) -> int:
+    return EIGHT + minute * MINUTE
+
+
+def running(rules: str, *calm: tuple[str, int], until: int = 50, **options: Any) -> Engine:
+    """An engine that has taken the readings and those of calm, up to a minute after eight."""
+    engine = Engine.from_text(DECLARED + rules, lateness=None, **options)
+    engine.receive([Event("reading", (station, temp), at(m), at(m)) for station, temp, m in READINGS if m <= until])
+    engine.receive([Event("calm", (station,), at(m), at(m)) for station, m in calm if m <= until])
+    engine.advance(at(until))
+    return engine
+
+
+def texts(engine: Engine, **asked: Any) -> list[str]:
+    before = engine.snapshot()
+    found = str(engine.partial_matches("warning", **asked)).splitlines()
+    assert engine.snapshot() == before, "asking changes nothing"
+    return found
+
+
+def test_a_chain_says_how_far_it_is() -> None:
+    engine = running("warning(S) <- (reading(S, T) WHERE T > 7) TIMES 4 WITHIN 3 h.")
+    found = engine.partial_matches("warning", {"station": "a"})
+    assert [(each.have, each.of, each.start, each.end) for each in found] == [
+        (3, 4, at(0), at(50)), (2, 4, at(0), at(10)), (2, 4, at(0), at(50)), (2, 4, at(10), at(50)),
+        (1, 4, at(0), at(0)), (1, 4, at(10), at(10)), (1, 4, at(50), at(50)),
+    ]  # fmt: skip
+    first = found.matches[0]
+    assert first.constituents == ('reading("a", 7.2)', 'reading("a", 7.4)', 'reading("a", 8.1)')
+    assert first.values == {"S": "a", "T": 7.2, "T2": 7.4, "T3": 8.1} and (first.line, first.rule) == (5, "line 5")
+    assert (first.until, first.left) == (at(180), 130 * MINUTE)
+    assert str(first) == (
+        'line 5: 3 of 4, reading("a", 7.2), reading("a", 7.4), reading("a", 8.1) 2024-05-01T08:00:00Z to '
+        '2024-05-01T08:50:00Z; waits for reading("a", T) WHERE T > 7, 2 h 10 min left'
+    )
+    assert texts(engine, key={"S": "b"}) == [
+        'line 5: 1 of 4, reading("b", 7.5) at 2024-05-01T08:12:00Z; waits for reading("b", T) WHERE T > 7, '
+        "2 h 22 min left"
+    ]
+    assert texts(engine, key={"station": "c"}) == ["no partial match of warning"]
+    short = engine.partial_matches("warning", limit=2)
+    assert (len(short), short.more, str(short).splitlines()[-1]) == (2, 6, "and 6 more")
+    assert list(short) == list(found)[:2]
+    engine.advance(at(180))  # until then the first may still become one, and not longer
+    assert next(each.start for each in engine.partial_matches("warning")) == at(10)
+
+
+def test_both_sides_of_and_wait_and_unless_waits_for_nothing_to_come() -> None:
+    rules = "warning(S) <- reading(S, T) AND calm(S) WITHIN 1 h.\nsilent: warning(S) <- reading(S, _) UNLESS calm(S) "
+    engine = running(rules + "WITHIN 2 h.", ("c", 40), ("b", 45))
+    assert texts(engine) == [
+        'silent: 1 of 1, reading("a", _) at 2024-05-01T08:00:00Z; waits for no calm("a"), 1 h 10 min left',
+        'silent: 1 of 1, reading("a", _) at 2024-05-01T08:10:00Z; waits for no calm("a"), 1 h 20 min left',
+        'silent: 1 of 1, reading("a", _) at 2024-05-01T08:50:00Z; waits for no calm("a"), 2 h left',
+        'line 5: 1 of 2, reading("a", 7.2) at 2024-05-01T08:00:00Z; waits for calm("a"), 10 min left',
+        'line 5: 1 of 2, reading("a", 7.4) at 2024-05-01T08:10:00Z; waits for calm("a"), 20 min left',
+        'line 5: 1 of 2, reading("b", 7.5) at 2024-05-01T08:12:00Z; waits for calm("b"), 22 min left',
+        'line 5: 1 of 2, calm("c") at 2024-05-01T08:40:00Z; waits for reading("c", _), 50 min left',
+        'line 5: 1 of 2, calm("b") at 2024-05-01T08:45:00Z; waits for reading("b", _), 55 min left',
+        'line 5: 1 of 2, reading("a", 8.1) at 2024-05-01T08:50:00Z; waits for calm("a"), 1 h left',
+    ]
+
+
+def test_what_must_be_absent_ends_a_partial_match() -> None:
+    rules = "warning(S) <- NOT(calm(S)).[reading(S, T), reading(S, U)] WHERE U > T + 5 WITHIN 2 h."
+    assert [each.start for each in running(rules).partial_matches("warning")] == [at(0), at(10), at(12), at(50)]
+    after = running(rules, ("a", 20), ("b", 12))  # not after the reading of b
+    assert [each.start for each in after.partial_matches("warning")] == [at(12), at(50)]
+    anything = "warning(S) <- NOT(calm(_)).[reading(S, T), reading(S, U)] WHERE U > T + 5 WITHIN 2 h."
+    assert [each.start for each in running(anything, ("x", 20)).partial_matches("warning")] == [at(50)]
+
+
+def test_outer_bounds_and_alternatives() -> None:
+    rules = "warning(S) <- ((reading(S, _) UNLESS calm(S) WITHIN 1 h) SEQ (calm(S) OR reading(S, _))) WITHIN 90 min."
+    engine = running(rules)
+    found = engine.partial_matches("warning", {"S": "b"})
+    assert [(each.have, each.of, each.waits_for, each.until) for each in found] == [(1, 2, 'no calm("b")', at(72))]
+    engine.advance(at(72))
+    (match,) = engine.partial_matches("warning", {"S": "b"})
+    assert (match.have, match.of, match.until) == (1, 2, at(102)) and match.waits_for == "calm(S) OR reading(S, _)"
+    late = running("warning(S) <- (reading(S, _) UNLESS calm(S) WITHIN 1 h) WITHIN 30 min.")
+    assert not len(late.partial_matches("warning")), "such an UNLESS never stands"
+
+
+def test_gaps_converted_keys_missing_values_and_iris() -> None:
+    program = """
+event a(k: int, n: string?) TIME time.
+event b(k: float) TIME time.
+event c(i: iri) TIME time.
+event d(i: iri) TIME time.
+warning(K, N) <- a(K, N) SEQ[5 s, 10 s] b(K).
+other(I) <- c(I) SEQ d(I).
+"""
+    engine = Engine.from_text(program, lateness=None)
+    engine.receive([Event("a", (3, None), EIGHT, EIGHT), Event("c", (Iri("http://e/x"),), EIGHT, EIGHT)])
+    engine.advance(EIGHT + SECOND)
+    for key in ({"k": 3}, {"K": 3.0}, {"k": "3"}, {"n": None}):
+        (match,) = engine.partial_matches("warning", key)
+        assert (match.constituents, match.values) == (("a(3, null)",), {"K": 3, "N": None})
+        assert (match.waits_for, match.left) == ("b(3)", 9 * SECOND)
+    assert not len(engine.partial_matches("warning", {"k": 4}))
+    for iri in (Iri("http://e/x"), "http://e/x"):
+        (match,) = engine.partial_matches("other", {"I": iri})
+        assert (match.values, match.waits_for) == ({"I": Iri("http://e/x")}, "d(<http://e/x>)")
+        assert (match.until, match.left) == (None, None) and str(match).endswith("waits for d(<http://e/x>)")
+    with pytest.raises(CepError, match="`K` is of type int, not `three`"):
+        engine.partial_matches("warning", {"K": "three"})
+    engine.advance(EIGHT + 10 * SECOND)
+    assert not len(engine.partial_matches("warning"))
+
+
+def test_a_head_with_constants_and_expressions() -> None:
+    program = "event a(k: int) TIME time.\nwarning(K + 1, low) <- a(K) SEQ a(K).\nwarning(K, high) <- a(K) SEQ a(_)."
+    engine = Engine.from_text(program, lateness=None)
+    engine.push([Event("a", (3,), EIGHT, EIGHT)])
+    engine.advance(EIGHT)
+    first, second = engine.outputs["warning"].attributes
+    assert [each.line for each in engine.partial_matches("warning", {second.name: "high"})] == [3]
+    assert [each.line for each in engine.partial_matches("warning", {first.name: 9})] == [2], "it may be any number"
+
+
+@pytest.mark.parametrize(
+    ("event", "key", "message", "hint"),
+    [
+        ("warnin", {}, "no rule derives an event `warnin`", "did you mean `warning`?"),
+        ("reading", {}, "`reading` is read, not derived", "rules derive `warning` and `count`"),
+        ("warning", {"statio": "a"}, "`warning` has no attribute or variable `statio`", "did you mean `station`?"),
+        ("open", {}, "`open` is a fluent, which has no partial matches", "ask for an event"),
+        ("count", {}, "`count` is derived from itself", "not derived from itself"),
+    ],
+)
+def test_what_has_none_is_refused(event: str, key: dict[str, str], message: str, hint: str) -> None:
+    rules = """warning(S) <- reading(S, T) SEQ calm(S).
+fluent open(station: string).
+initiate open(S) <- reading(S, _).
+terminate open(S) <- calm(S).
+count(S) <- calm(S).
+count(S) <- count(S) SEQ reading(S, _).
+"""
+    engine = running(rules)
+    with pytest.raises(CepError, match=message) as caught:
+        engine.partial_matches(event, key)
+    assert hint in (caught.value.hint or "")
+
+
+def test_revision_and_workers_are_refused_by_name() -> None:
+    rules = DECLARED + "warning(S) <- reading(S, T) SEQ calm(S) WITHIN 1 h."
+    with pytest.raises(CepError, match="where records may be withdrawn or replaced"):
+        Engine.from_text(rules, revise=MINUTE).partial_matches("warning")
+    engine = cep.Engine.from_text(rules, workers=2)
+    try:
+        with pytest.raises(CepError, match="workers: partial matches are listed in one process"):
+            engine.partial_matches("warning")
+    finally:
+        engine.stop()
+
+
+def test_the_engine_for_data() -> None:
+    engine = cep.Engine.from_text(DECLARED + "warning(S) <- reading(S, T) SEQ calm(S) WITHIN 1 h.")
+    engine.push({"reading": [{"time": datetime(2024, 5, 1, 8, tzinfo=UTC), "station": "a", "temp": 8.5}]})
+    engine.advance("2024-05-01T08:00:00Z")
+    assert str(engine.partial_matches("warning", {"station": "a"})) == (
+        'line 5: 1 of 2, reading("a", 8.5) at 2024-05-01T08:00:00Z; waits for calm("a"), 1 h left'
+    )
+    engine.finish()
+    assert str(engine.partial_matches("warning")) == "no partial match of warning"
+
+
+# --- random ---
+
+
+def chains(random: Random) -> Iterator[tuple[str, int, int]]:
+    """Events of a chain of three, by second, with a key."""
+    for second in range(12):
+        for _ in range(random.choice((0, 1, 1, 2))):
+            yield random.choice("abc"), random.randrange(2), second
+
+
+@pytest.mark.parametrize("seed", seeds(60))
+def test_chains_are_those_of_brute_force_and_the_missing_event_makes_the_match(seed: int) -> None:
+    random = Random(seed)
+    within = random.choice((3, 5, 8))
+    program = f"warning(K, X, Y, Z) <- (a(K, X) SEQ b(K, Y) SEQ c(K, Z)) WITHIN {within} s."
+    events = [
+        Event(name, (key, number), EIGHT + s * SECOND, EIGHT + s * SECOND)
+        for number, (name, key, s) in enumerate(chains(random))
+    ]
+    now = EIGHT + random.randrange(12) * SECOND
+    schema = dict.fromkeys("abc", ("int", "int"))
+    engine = Engine.from_text(program, lateness=None, types=schema)
+    came = [each for each in events if each.end <= now]
+    engine.receive(came)
+    engine.advance(now)
+    by = {name: [each for each in came if each.type == name] for name in "abc"}
+    alone = [(one,) for one in by["a"]]
+    pairs = [(one, two) for one in by["a"] for two in by["b"] if one.args[0] == two.args[0] and one.end < two.start]
+    wanted = Counter(
+        (len(part), part[0].start, part[-1].end, tuple(each.args[1] for each in part))
+        for part in (*alone, *pairs)
+        if part[0].start + within * SECOND > now
+    )
+    found = engine.partial_matches("warning", limit=1_000)
+    numbers = ("X", "Y")
+    assert wanted == Counter(
+        (m.have, m.start, m.end, tuple(m.values[n] for n in numbers if n in m.values)) for m in found
+    )
+    assert [3 - match.have for match in found] == sorted(3 - match.have for match in found)
+    blob = engine.snapshot()
+    again = Engine.from_text(program, lateness=None, types=schema).restore(blob)
+    assert again.partial_matches("warning", limit=1_000) == found, "the same after a restart"
+    for match in found:
+        assert match.until == match.start + within * SECOND and match.left == match.until - now
+        missing = "bc"[match.have - 1 :]
+        for last, makes in ((match.until, match.left >= len(missing)), (match.until + 1, False)):
+            if last - len(missing) < now:
+                continue
+            other = Engine.from_text(program, lateness=None, types=schema).restore(blob)
+            times = [last - len(missing) + 1 + place for place in range(len(missing))]
+            more = [Event(n, (match.values["K"], 99), t, t) for n, t in zip(missing, times, strict=True)]
+            other.receive(more)
+            rows = other.advance(last).get("warning")
+            own = {} if rows is None else Counter(zip(rows["start"], rows[rows.columns[3]], rows["end"]))
+            assert ((match.start, match.values["X"], last) in own) is makes, (match, last)
+
+
+def asked(plan: Plan, number: int) -> set[str]:
+    """The events that a node is made of."""
+    event = plan.nodes[number].properties().event
+    return set().union({event} if event else (), *(asked(plan, part) for part in plan.nodes[number].parts))
+
+
+@examples(300)
+@given(programs(aggregates=False), st.integers(-1, 12))
+def test_what_is_derived_later_waits_before(program: Program, second: int) -> None:
+    """Of events that happen at instants: what has begun, and is derived after a moment, is a partial match then."""
+    now = second * SECOND
+    given_types = types(program.events)
+    engine = Engine.from_text(program.text, lateness=None, types=given_types)
+    read = [each for each in program.events if each.type in engine.inputs and each.end <= now]
+    engine.receive(read)
+    engine.take_dead()
+    engine.advance(now)
+    blob = engine.snapshot()
+    found = {event: engine.partial_matches(event, limit=10_000) for event in engine.outputs}
+    assert engine.snapshot() == blob
+    again = Engine.from_text(program.text, lateness=None, types=given_types).restore(blob)
+    assert {event: again.partial_matches(event, limit=10_000) for event in engine.outputs} == found
+    for matches in found.values():
+        for match in matches:
+            assert 1 <= match.have <= match.of and match.start <= match.end <= now and len(match.constituents) > 0
+            assert match.until is None or match.until > now
+    if any(each.start != each.end for each in program.events):
+        return
+    for event in detect(program.text, program.events):
+        heads = [head for head in engine.plan.heads if head.event == event.type]
+        if any(asked(engine.plan, head.child) & engine.outputs.keys() for head in heads):
+            continue
+        if event.start <= now < event.end and any(each.start == event.start for each in read):
+            names = [attribute.name for attribute in engine.outputs[event.type].attributes]
+            of_key = engine.partial_matches(event.type, dict(zip(names, event.args, strict=True)), limit=10_000)
+            assert event.start in {match.start for match in of_key}, (event, str(found[event.type]))
+
+
+# --- served ---
+
+PROGRAM = """
+event reading(station: string, temp: float, y: float?, x: float?) TIME time.
+event warning(station: string).
+warning(S) <- (reading(S, T, _, _) WHERE T > 30) TIMES 3 WITHIN 1 h.
+"""
+
+
+def test_it_is_asked_over_http_by_viewers(tmp_path: Path) -> None:
+    token = "a-secret-of-the-house"
+    people = People({Person("wall", Role.VIEWER): token})
+    with shown(tmp_path, PROGRAM, limits=Limits(people, rate=0)) as one:
+        assert httpx.get(one.url + "/partial?event=warning").status_code == 401
+        with httpx.Client(base_url=one.url, headers={"Authorization": f"Bearer {token}"}) as client:
+            assert client.get("/partial?event=warning").json()["matches"] == []
+            one.push((0, "vie", 31), (60, "vie", 36.5), (60, "grz", 32), (90, "vie", 20))
+            answer = client.get("/partial", params={"event": "warning", "station": "vie", "limit": 1})
+            assert (answer.status_code, answer.headers["cache-control"]) == (200, "no-store")
+            assert answer.json() == {
+                "event": "warning",
+                "watermark": "2024-05-01T08:01:30Z",
+                "matches": [
+                    {
+                        "rule": "line 4",
+                        "line": 4,
+                        "have": 2,
+                        "of": 3,
+                        "constituents": ['reading("vie", 31.0, _, _)', 'reading("vie", 36.5, _, _)'],
+                        "start": "2024-05-01T08:00:00Z",
+                        "end": "2024-05-01T08:01:00Z",
+                        "values": {"S": "vie", "T": 31.0, "T2": 36.5},
+                        "waits_for": 'reading("vie", T, _, _) WHERE T > 30',
+                        "until": "2024-05-01T09:00:00Z",
+                        "seconds_left": 3510.0,
+                        "text": 'line 4: 2 of 3, reading("vie", 31.0, _, _), '
+                        'reading("vie", 36.5, _, _) 2024-05-01T08:00:00Z to 2024-05-01T08:01:00Z; waits for '
+                        'reading("vie", T, _, _) WHERE T > 30, 58 min 30 s left',
+                    }
+                ],
+                "more": 2,
+            }
+            for place, status, said in (
+                ("event=warnin", 404, "did you mean `warning`?"),
+                ("event=warning&staton=vie", 404, "did you mean `station`?"),
+                ("event=warning&T=hot", 400, "`T` is of type float"),
+                ("event=warning&limit=-1", 422, "limit"),
+                ("station=vie", 422, "event"),
+            ):
+                refused = client.get(f"/partial?{place}")
+                assert refused.status_code == status and said in refused.text, refused.text
