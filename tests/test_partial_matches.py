@@ -21,8 +21,9 @@ from cep.events import Event, Iri
 from cep.plan.plan import Plan
 from connectors.serving.guard import Limits
 from connectors.serving.people import People, Person, Role
+from tests.axe import bars
 from tests.long import examples, seeds
-from tests.page_server import shown
+from tests.page_server import CHROMIUM, MISSING, shown
 from tests.programs import Program, programs
 from tests.test_equivalence import types
 
@@ -351,3 +352,34 @@ def test_it_is_asked_over_http_by_viewers(tmp_path: Path) -> None:
             ):
                 refused = client.get(f"/partial?{place}")
                 assert refused.status_code == status and said in refused.text, refused.text
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
+@pytest.mark.xdist_group("chromium")
+def test_the_page_tells_what_waits(tmp_path: Path) -> None:
+    from playwright.sync_api import expect, sync_playwright
+
+    with shown(tmp_path, PROGRAM) as one, sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        page.set_default_timeout(120_000)
+        expect.set_options(timeout=120_000)
+        wrong: list[str] = []
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.goto(f"{one.url}/")
+        expect(page.locator("#connection")).to_have_text("live")
+        page.get_by_role("tab", name="Rules").click()
+        page.locator(".rule[data-event=warning] summary").click()
+        button = page.get_by_role("button", name="What waits?")
+        button.click()
+        expect(page.locator(".waits li")).to_have_text("Nothing waits for warning.")
+        one.push((0, "<b>vie", 31), (60, "<b>vie", 36.5), (90, "grz", 20))
+        button.click()
+        rows = page.locator(".waits li")
+        expect(rows).to_have_count(3)
+        expect(rows.first).to_have_text(
+            '2 of 3 reading("<b>vie", 31.0, _, _), reading("<b>vie", 36.5, _, _) at 2024-05-01 08:01 waits for '
+            'reading("<b>vie", T, _, _) WHERE T > 30 until 2024-05-01 09:00'
+        )
+        assert bars(page) == [] and wrong == []
+        browser.close()

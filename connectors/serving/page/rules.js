@@ -1,6 +1,6 @@
 // The program with live numbers: at each rule how often it fired and how many wait in its goals.
 
-import { by, counted, el, say } from "./elements.js";
+import { ask, by, counted, el, say, valued } from "./elements.js";
 
 // What is coloured; `words`: the keywords, which the server lists.
 let TOKEN;
@@ -9,6 +9,7 @@ function speak(words) {
 }
 
 const LONG = 8; // lines between rules that are folded
+const MOST = 20; // partial matches that are listed
 
 // Text of the language, coloured.
 export function code(text) {
@@ -83,12 +84,27 @@ export class Rules {
     const bar = el("i", { class: "share" });
     const goals = rule.goals.map((number) => ({ number, made: el("td", {}, "0"), wait: el("td", {}, "0"), ...this.program.goals[number] }));
     this.badges.push({ rule, fired, wait, goals, bar });
+    const waits = el("ul", { class: "waits", "aria-live": "polite" });
     return el("details", { class: "counts" },
       el("summary", {}, el("span", {}, "fired ", fired), el("span", {}, "waiting ", wait), el("span", { class: "bar-of" }, bar)),
       el("table", {},
         el("caption", { class: "unseen" }, `goals of the rule in line ${rule.line}`),
         el("thead", {}, el("tr", {}, ...["goal", "made", "wait"].map((each) => el("th", { scope: "col" }, each)))),
-        el("tbody", {}, ...goals.map((goal) => el("tr", {}, el("td", {}, code(goal.text)), goal.made, goal.wait)))));
+        el("tbody", {}, ...goals.map((goal) => el("tr", {}, el("td", {}, code(goal.text)), goal.made, goal.wait)))),
+      el("button", { type: "button", onclick: () => this.ask(rule.event, waits) }, "What waits?"), waits);
+  }
+
+  // The partial matches of an event, those that lack least first.
+  async ask(event, list) {
+    try {
+      const { matches, more } = await (await ask(`partial?event=${encodeURIComponent(event)}&limit=${MOST}`)).json();
+      const rows = matches.map((each) => el("li", {}, el("b", {}, `${each.have} of ${each.of}`), " ", code(each.constituents.join(", ")),
+        ` at ${valued(each.end)} waits for `, code(each.waits_for), each.until ? ` until ${valued(each.until)}` : ""));
+      if (more) rows.push(el("li", {}, `and ${counted(more)} more`));
+      list.replaceChildren(...rows.length ? rows : [el("li", {}, `Nothing waits for ${event}.`)]);
+    } catch (error) {
+      list.replaceChildren(el("li", {}, error.message.replace(/^\d+ /, "")));
+    }
   }
 
   later() {
