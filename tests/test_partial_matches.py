@@ -202,6 +202,8 @@ def test_the_engine_for_data() -> None:
     assert str(engine.partial_matches("warning", {"station": "a"})) == (
         'line 5: 1 of 2, reading("a", 8.5) at 2024-05-01T08:00:00Z; waits for calm("a"), 1 h left'
     )
+    engine.push({"reading": [{"time": "2024-05-01T08:10:00Z", "station": "b", "temp": 8.5}]})
+    assert str(engine.partial_matches("warning")).endswith('waits for calm("a"), 50 min left'), "a microsecond is none"
     engine.finish()
     assert str(engine.partial_matches("warning")) == "no partial match of warning"
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cep.core.errors import NOWHERE, CepError
 from cep.core.fluents import author_name
-from cep.core.literals import read_time, say_duration
+from cep.core.literals import SECOND, read_time, say_duration
 from cep.core.relation import FIRST
 from cep.core.suggest import did_you_mean
 from cep.core.time import BEGINNING, END_OF_TIME
@@ -65,7 +65,7 @@ class PartialMatch:
 
     def __str__(self) -> str:
         times = f"at {instant(self.end)}" if self.start == self.end else f"{instant(self.start)} to {instant(self.end)}"
-        bound = "" if self.left is None else f", {say_duration(self.left)} left"
+        bound = "" if self.left is None else f", {say_duration(_rounded(self.left))} left"
         came = ", ".join(self.constituents)
         return f"{self.rule}: {self.have} of {self.of}, {came} {times}; waits for {self.waits_for}{bound}"
 
@@ -384,6 +384,11 @@ def _joined(parts: Sequence[Ints]) -> Ints:
 
 def _taken(rows: WaitingRows, index: Ints) -> WaitingRows:
     return WaitingRows(rows.start[index], rows.end[index], rows.arguments[:, index], rows.until[index])
+
+
+def _rounded(duration: int) -> int:
+    """A duration in whole seconds, since watermarks lie a microsecond before a record; a shorter one as it is."""
+    return duration if duration < SECOND else (duration + SECOND // 2) // SECOND * SECOND
 
 
 def _written(value: Value, type: str) -> str:
