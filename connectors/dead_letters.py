@@ -47,6 +47,14 @@ class DeadLetters:
     def total(self) -> int:
         return sum(self.counts.values())
 
+    @property
+    def first_told(self) -> str | None:
+        """The place and the reason of the first one, `history.csv:7: ...`."""
+        if self.first is None:
+            return None
+        file = "standard input" if self.first.file == "-" else self.first.file
+        return f"{file}:{self.first.line}: {self.first.reason}"
+
     def __enter__(self) -> Self:
         return self
 

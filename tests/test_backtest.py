@@ -282,7 +282,7 @@ def test_a_program_without_detections_has_no_precision() -> None:
 history   2024-05-01T00:00:00Z to 2024-05-03T00:00:00Z
           2 records, no dead letters
 labels    1
-episodes  detections of `warming` at most the longest window of their rule apart
+episodes  detections of `warming` no further apart than 20 min
 
 recall                 0 of 1, 0 % (95 %: 0 to 79 %)
 precision              undefined (no episodes)
@@ -330,6 +330,93 @@ def test_a_history_with_dead_letters_says_so() -> None:
     with Path("history.csv").open("a") as file:
         file.write("2024-05-02T01:00:00Z,a,warm\n")
     assert run("--detect", "warming")["dead"] == 1
+    arguments = ("backtest", "rules.cep", "-i", "reading=history.csv", "--labels", "labels.csv", "--detect", "warming")
+    for more in ((), ("--key", "box", "--grid", "Hot=6,7,8", "--workers", "2", "--state", "state.jsonl")) * 2:
+        told = cep(*arguments, *more).stdout
+        assert "3 records, 1 dead letter\n          one dead letter is history.csv:4: temp: " in told, told
+
+
+OUTSIDE = (
+    "2 of 2 labels lie outside the history (from 2024-05-01T00:00:00Z to 2024-05-01T02:00:00Z): they count as missed"
+)
+
+
+@pytest.mark.parametrize(
+    ("labels", "key", "warnings"),
+    [
+        ("2023-05-01,2023-05-02,a\n2025-05-01,2025-05-02,b", ["--key", "box"], [OUTSIDE]),
+        ("2023-05-01,2024-05-01,a\n2024-05-01T02:00Z,2025-05-02,b", ["--key", "box"], []),
+        ("2024-05-01,2024-05-02,aa", ["--key", "box"], ["no record has the key `aa` of 1 label: did you mean `a`?"]),
+        ("2024-05-01,2024-05-02,a\n2024-05-01,2024-05-02,", ["--key", "box"], []),
+        (
+            "2024-05-01,2024-05-02,a",
+            [],
+            [
+                "labels have a column `box`, an attribute of `warming`: with `--key box` a label is hit by detections "
+                "of its own `box` alone"
+            ],
+        ),
+    ],
+)
+def test_labels_that_cannot_be_hit_are_told(labels: str, key: list[str], warnings: list[str]) -> None:
+    write([(BEGIN + timedelta(minutes=10 * n), box, 8.0) for n in range(13) for box in "ab"], [])
+    text = "\n".join(line if "T" in line else line.replace(",", "T00:00Z,", 2) for line in labels.splitlines())
+    Path("labels.csv").write_text(f"start,end,box\n{text}\n".replace("2025-05-02,b", "2025-05-02T00:00Z,b"))
+    text = Path("labels.csv").read_text()
+    assert run("--detect", "warming", *key)["warnings"] == warnings, text
+    arguments = ("backtest", "rules.cep", "-i", "reading=history.csv", "--labels", "labels.csv", "--detect", "warming")
+    told = cep(*arguments, *key).stdout
+    assert told.count("warning: ") == len(warnings) and max(map(len, told.splitlines())) <= 80
+
+
+def test_a_choice_that_finds_nothing_is_not_written() -> None:
+    random = Random(8)
+    write(
+        readings(random, 300),
+        [(BEGIN + timedelta(hours=5 + n), BEGIN + timedelta(hours=5 + n), "c") for n in (1, 2, 3)],
+    )
+    arguments = ("backtest", "rules.cep", "-i", "reading=history.csv", "--labels", "labels.csv", *GRID)
+    result = cep(*arguments)
+    assert result.exit_code == 0
+    assert "warning: the chosen point finds none of the incidents before the holdout" in result.stdout
+    result = cep(*arguments, "--write")
+    assert result.exit_code == 1 and "--write: the chosen point finds none of the incidents" in result.stderr
+    assert Path("rules.cep").read_text() == PROGRAM and "updated" not in result.stdout
+
+
+def test_a_condition_that_breaks_after_the_holdout_is_told() -> None:
+    early = [(BEGIN + timedelta(hours=n), "a", 5.0) for n in range(48)]
+    late = [(BEGIN + timedelta(days=2, minutes=20 * n), "a", 5.0 + n % 6) for n in range(48)]
+    write(early + late, [(BEGIN + timedelta(hours=n), BEGIN + timedelta(hours=n), "a") for n in (1, 2, 50)])
+    found = run(*GRID, "--subject-to", "load <= 1/d", "--holdout", "2024-05-03")
+    (told,) = [each for each in found["warnings"] if "does not pass" in each]
+    assert told.startswith("from the holdout on the chosen point does not pass load <= 1/d: it has ")
+
+
+@pytest.mark.parametrize("time", ["2023-01-01", "2026-01-01"])
+def test_a_holdout_outside_of_the_history_is_refused(time: str) -> None:
+    write(readings(Random(8), 40), [(BEGIN, BEGIN, "a")])
+    result = cep(
+        "backtest", "rules.cep", "-i", "reading=history.csv", "--labels", "labels.csv", *GRID, "--holdout", time
+    )
+    assert result.exit_code == 2, result.output
+    assert f"--holdout {time} is outside of the history" in result.stderr
+    assert "hint: a time within the history, from 2024-05-01T00:00:00Z to 2024-05-01T06:30:00Z" in result.stderr
+
+
+def test_a_state_does_not_depend_on_default_values() -> None:
+    """`--write` changes defaults; the points are the same by their values."""
+    random = Random(8)
+    write(readings(random, 200), labels_of(random, 200))
+    command = ("backtest", "rules.cep", "-i", "reading=history.csv", "--labels", "labels.csv", *GRID)
+    first = cep(*command, "--write", "--state", "state.jsonl")
+    assert first.stdout.endswith("updated\n") and Path("rules.cep").read_text() != PROGRAM, first.output
+    before = Path("state.jsonl").read_bytes()
+    again = cep(*command, "--state", "state.jsonl")
+    assert again.exit_code == 0 and again.stdout in first.stdout, again.output
+    assert Path("state.jsonl").read_bytes() == before
+    Path("rules.cep").write_text(PROGRAM.replace("T > 9.5", "T > 9"))
+    assert "is the state of another backtest" in cep(*command, "--state", "state.jsonl").stderr
 
 
 def test_detections_come_later_by_the_lateness() -> None:

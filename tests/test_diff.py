@@ -186,6 +186,8 @@ def test_corrections_lateness_and_changing_knowledge() -> None:
     assert told("old.cep", "new.cep", "-i", "late.jsonl")["counts"]["warming"]["gone"] == 2
     found = told("old.cep", "new.cep", "-i", "late.jsonl", "--lateness", "1 min")
     assert found["counts"]["warming"]["gone"] == 0 and found["dead"] == {"old": 1, "new": 1}
+    text = cep("diff", "old.cep", "new.cep", "-i", "late.jsonl", "--lateness", "1 min").stdout
+    assert text.count("          one dead letter is late.jsonl:3: ") == 1, text
     Path("k.ttl").write_text('@prefix k: <http://example.org/k#> . k:a k:limit "milk" .\n')
     Path("k.nq").write_text(
         '<http://example.org/k#a> <http://example.org/k#limit> "beer" <urn:at:1970-01-01T00:15:00Z> .\n'

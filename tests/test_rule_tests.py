@@ -287,9 +287,46 @@ def test_update_rewrites_what_differs_and_keeps_comments() -> None:
     assert cep("test", "--update").stdout == "fridge.test.yaml: updated\n"
     text = Path("fridge.test.yaml").read_text()
     assert "# all of them" in text and "# not yet" in text
-    assert "warming: {fridge: milk, old: 8.2, new: 9.5, start: 2024-05-01T08:10:00Z, end: 2024-05-01T08:20:00Z}" in text
+    assert "      - warming: {old: 8.2}" in text and "fridge: milk" not in text
     assert cep("test").exit_code == 0
     assert cep("test", "--update").stdout == "fridge.test.yaml: nothing to update\n"
+
+
+@pytest.mark.parametrize(
+    ("written", "wanted"),
+    [
+        ("[warming: {fridge: x}]", "- warming: {fridge: milk}"),
+        ("[warming: {end: 2024-05-01 08:21, new: 9.5}]", "{end: 2024-05-01T08:20:00Z, new: 9.5}"),
+        ("[warming, warming]", "[warming]"),
+        ("[warming: {fridge: milk}, warming: {fridge: x}]", "[warming: {fridge: milk}]"),
+        ("[silent]", "[]"),
+    ],
+)
+def test_update_keeps_to_the_attributes_that_are_named(written: str, wanted: str) -> None:
+    write(HEAD + f"    expect: {written}\n    dead: 0\n")
+    assert cep("test", "--update").stdout == "fridge.test.yaml: updated\n"
+    text = Path("fridge.test.yaml").read_text()
+    assert wanted.removeprefix("- ") in text, text
+    assert text.count("milk") == HEAD.count("milk") + wanted.count("milk"), text
+    assert cep("test").exit_code == 0
+
+
+def test_update_adds_what_is_derived_besides_and_keeps_intervals_short() -> None:
+    text = HEAD.replace("milk,9.5\n", "milk,9.5\n        2024-05-01 08:30,milk,9.9\n")
+    write(text + "    expect:\n      - warming: {new: 9.5}\n    holds: {warm: [{fridge: cheese}]}\n")
+    assert cep("test", "--update").stdout == "fridge.test.yaml: updated\n"
+    updated = Path("fridge.test.yaml").read_text()
+    assert (
+        "      - warming: {new: 9.5}\n      - warming: {new: 9.9}\n" in updated and "{warm: [fridge: milk]}" in updated
+    )
+    assert cep("test").exit_code == 0
+
+
+def test_a_wrong_program_is_told_once() -> None:
+    write(HEAD + f"    none: silent\n  - name: another one\n{GIVEN}    none: silent\n")
+    Path("fridge.cep").write_text("event reading(fridge: string) TIME time.\nsilent(F) <- reading(G).\n")
+    result = cep("test")
+    assert result.exit_code == 2 and result.stderr.count("fridge.cep:2") == 1, result.stderr
 
 
 def test_a_broken_law_prints_the_smallest_schedule(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,8 +55,11 @@ class StoredRecords:
         found = find(self.inputs, schemas, self.format)
         return interrupt.next(form(found, schemas) for _ in range(1))
 
-    def run(self, engine: Engine, take: Take) -> RunStats:
-        """Run an engine over the records to their end; what it derives goes to `take`."""
+    def run(self, engine: Engine, take: Take) -> tuple[RunStats, str | None]:
+        """Run an engine over the records to their end; what it derives goes to `take`.
+
+        Return the counts, and the place and reason of the first dead letter.
+        """
         batches, interrupt, stats = self.batches(engine.inputs, engine.revises), Interrupt(), RunStats()
         if engine.revises:
             batches = changes_of(batches)
@@ -64,7 +67,7 @@ class StoredRecords:
             updates = knowledge_updates(engine, self.updates, None)
             flow(engine, batches, stats, take, dead_letters, interrupt, updates=updates)
         _stop(interrupt)
-        return stats
+        return stats, dead_letters.first_told
 
     def explained(self, engine: Engine, first: Engine | None, asked: str | None = None) -> Explainer:
         """Run an engine that remembers over the records to their end.

@@ -20,8 +20,8 @@ from cep.app.cli_options import (
 )
 from cep.app.command_line import takes
 from cep.app.durations import refuse
-from cep.app.terminal import announce_compiling, say
-from cep.core.errors import reason_of
+from cep.app.terminal import announce_compiling, complain, say
+from cep.core.errors import CepError, reason_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +64,12 @@ class ScoreOptions:
             help="Detections of a key no further apart are one episode. Default: the longest window of the rule.",
         ),
     ] = None
-    before: Annotated[str, Option(metavar="DURATION", help="An episode hits a label that begins so much later.")] = "0"
-    after: Annotated[str, Option(metavar="DURATION", help="An episode hits a label that ended so long ago.")] = "0"
+    before: Annotated[
+        str, Option(metavar="DURATION", help="An episode that ends so long before a label still hits it.")
+    ] = "0"
+    after: Annotated[
+        str, Option(metavar="DURATION", help="An episode that begins so long after a label still hits it.")
+    ] = "0"
     flapping: Annotated[
         str | None, Option(metavar="DURATION", help="Report the share of episodes that are shorter.")
     ] = None
@@ -103,7 +107,7 @@ class GridOptions:
         str | None,
         Option(
             metavar="TIME",
-            help="Choose by what is before it, and report both parts. Default: the start of the label at two thirds.",
+            help="Choose by what is before it, and report both parts. Default: after two thirds of the labels.",
         ),
     ] = None
     state: Annotated[
@@ -197,6 +201,11 @@ def backtest(options: BacktestOptions) -> int:
         except OSError as error:
             raise refuse(f"--picture {options.form.picture}: {reason_of(error)}") from None
     if options.grids.write and result.chosen is not None:
+        if not result.judged[result.chosen].hit:
+            hint = "look at the labels, the key and the holdout; or set the parameters by hand"
+            message = "--write: the chosen point finds none of the incidents before the holdout; nothing is written"
+            complain(CepError(message, hint=hint, code="failed"))
+            return 1
         for path in search.write(result.chosen):
             say(f"{path}: updated")
     return 0 if options.grids.choose is None or result.chosen is not None else 1

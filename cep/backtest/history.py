@@ -23,12 +23,15 @@ from connectors.dead_letters import DeadLetters
 @dataclass(slots=True)
 class History:
     """The result of a pass over a history: for each variant the times of detections by key; the ends of the first and
-    the last record; counts of records."""
+    the last record; counts of records. `keys`: those of records that have all attributes of the key, None: no event
+    that is read has them; `first_dead`: the place and the reason of the first dead letter."""
 
     detections: list[dict[Key, Times]]
     since: int
     until: int
     stats: RunStats
+    keys: set[Key] | None
+    first_dead: str | None
 
 
 @dataclass(slots=True)
@@ -74,6 +77,8 @@ def detections_of(
     found = {name: _Collected(key) for name in names}
     lifecycle = _lifecycle(engine) if alert else None
     ends: list[tuple[int, int]] = []
+    having = [name for name, schema in engine.inputs.items() if set(key) <= {each.name for each in schema.attributes}]
+    keys: set[Key] = set()
     stats = RunStats()
 
     def take(batch: Batch | None, tables: Mapping[str, pl.DataFrame]) -> None:
@@ -82,6 +87,9 @@ def detections_of(
             if table.height:
                 column = table["end"].to_numpy()
                 ends.append((int(column.min()), int(column.max())))
+        for name in having if key else ():
+            if batch is not None and name in batch.tables:
+                keys.update(batch.tables[name].select(key).unique().rows())
         if lifecycle is None:
             for name in found.keys() & tables.keys():
                 if tables[name].height:
@@ -97,7 +105,8 @@ def detections_of(
         flow(engine, batches, stats, take, dead_letters, interrupt)
     times = {name: each.times() for name, each in found.items()}
     since, until = min((first for first, _ in ends), default=0), max((last for _, last in ends), default=0)
-    return History([times[name] for name in names], since, until, stats)
+    own = keys if key and having else None
+    return History([times[name] for name in names], since, until, stats, own, dead_letters.first_told)
 
 
 def _ends(tables: Mapping[str, pl.DataFrame]) -> list[int]:

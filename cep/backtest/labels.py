@@ -21,9 +21,12 @@ from cep.core.suggest import did_you_mean, missing
 _OFFSET = re.compile(r"(?:Z|[+-]\d\d:?\d\d)$", re.IGNORECASE)
 
 
-def read_labels(path: Path, keys: Sequence[Attribute], unit: Fraction | None) -> list[Label]:
-    """Read labels, sorted by start. `keys`: the attributes that tell the keys of detections apart; an empty cell, and
-    `null`, is a label of every key. CepError: the file cannot be read, or says what no label says."""
+def read_labels(path: Path, keys: Sequence[Attribute], unit: Fraction | None) -> tuple[list[Label], list[str]]:
+    """Read labels, sorted by start, and the names of their other columns.
+
+    `keys`: the attributes that tell the keys of detections apart; an empty cell, and `null`, is a label of every key.
+    CepError: the file cannot be read, or says what no label says.
+    """
     rows = _rows(path, keys)
     labels: list[tuple[Label, int]] = []
     zones: dict[bool, int] = {}
@@ -45,12 +48,16 @@ def read_labels(path: Path, keys: Sequence[Attribute], unit: Fraction | None) ->
         raise CepError(f"{path}: there are no labels", hint="a row for each incident: `start,end`", code="labels")
     labels.sort(key=lambda each: (each[0].start, each[0].end, each[1]))
     _refuse_overlaps(path, labels, _further(rows, keys))
-    return [label for label, _ in labels]
+    return [label for label, _ in labels], _others(rows)
+
+
+def _others(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [name for row in rows[:1] for name in row if name not in ("start", "end")]
 
 
 def _further(rows: Sequence[Mapping[str, Any]], keys: Sequence[Attribute]) -> str:
     """Return what to do about labels of one key that may be of several: name the column that tells them apart."""
-    columns = [name for row in rows[:1] for name in row if name not in ("start", "end")]
+    columns = _others(rows)
     return f", or tell them apart: `--key {columns[0]}`" if columns and not keys else ""
 
 

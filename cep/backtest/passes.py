@@ -44,12 +44,15 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class HistorySummary:
-    """The ends of the first and the last record of a history, and the numbers of records and dead letters."""
+    """The ends of the first and the last record of a history, and the numbers of records and dead letters, with the
+    place and the reason of the first of these. `unknown`: of labels whose key no record has, what is wrong."""
 
     since: int
     until: int
     records: int
     dead: int
+    first_dead: str | None = None
+    unknown: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

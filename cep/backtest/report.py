@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -15,6 +16,7 @@ from cep.core.literals import say_duration, write_time
 from cep.rules.parameters import Value
 from cep.runtime.run_stats import count
 
+WIDTH = 80
 SHOWN = 20
 """How many points of a grid are printed."""
 ROWS = (
@@ -53,9 +55,13 @@ def lines(result: BacktestResult) -> Iterator[str]:
     days = f"{write_time(result.history.since)} to {write_time(result.history.until)}"
     yield f"history   {days}"
     yield f"          {count(history.records, 'record')}, {count(history.dead, 'dead letter')}"
+    if history.first_dead is not None:
+        yield from _wrapped(f"one dead letter is {history.first_dead}", "          ")
     yield f"labels    {len(result.labels)}" + _divided(result)
-    apart = "the longest window of their rule" if result.merge is None else say_duration(result.merge)
-    yield f"episodes  detections of `{result.detect}` at most {apart} apart"
+    apart = "the longest window of a point's rules" if result.merge is None else say_duration(result.merge)
+    yield from _wrapped(f"episodes  detections of `{result.detect}` no further apart than {apart}", further=10)
+    for remark in result.remarks:
+        yield from _wrapped(f"warning: {remark}")
     yield ""
     if not result.axes:
         yield from _figures(result.parts[0])
@@ -64,6 +70,17 @@ def lines(result: BacktestResult) -> Iterator[str]:
     if result.figure is not None:
         yield ""
         yield from _choice(result)
+
+
+def _wrapped(text: str, indent: str = "", further: int = 4) -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent + " " * further,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _divided(result: BacktestResult) -> str:
@@ -172,7 +189,7 @@ def _choice(result: BacktestResult) -> Iterator[str]:
     parts = result.parts[result.chosen]
     yield from _figures(parts)
     for warning in warnings(result):
-        yield f"warning: {warning}"
+        yield from _wrapped(f"warning: {warning}")
 
 
 def warnings(result: BacktestResult) -> list[str]:
@@ -181,10 +198,17 @@ def warnings(result: BacktestResult) -> list[str]:
         return []
     found = []
     before = result.judged[result.chosen]
+    if not before.hit:
+        found.append("the chosen point finds none of the incidents before the holdout")
     if before.hit == 1:
         found.append("the choice rests on a single incident")
     for name in at_edge(result.axes, result.points[result.chosen]):
         found.append(f"the chosen `{name}` is at the edge of the values that were tried")
+    after = result.parts[result.chosen].after
+    for bound in result.bounds if after is not None else ():
+        if after is not None and not bound.allows(after):
+            value = _text(bound.figure, after, False)
+            found.append(f"from the holdout on the chosen point does not pass {bound.text}: it has {value}")
     return found
 
 
@@ -203,11 +227,12 @@ def as_json(result: BacktestResult) -> str:
         "to": write_time(result.history.until),
         "records": result.history.records,
         "dead": result.history.dead,
+        "first_dead": result.history.first_dead,
         "labels": len(result.labels),
         "merge": None if result.merge is None else result.merge / 1_000_000,
         "holdout": None if result.holdout is None else write_time(result.holdout),
         "points": points,
-        "warnings": warnings(result),
+        "warnings": [*result.remarks, *warnings(result)],
     }
     return json.dumps(told, ensure_ascii=False, indent=2)
 

@@ -26,7 +26,7 @@ from cep.backtest.scoring import Figures, Label, Scoring, halves, holdout_of, sc
 from cep.backtest.state import SearchState
 from cep.compile import CompiledProgram
 from cep.core.errors import CepError
-from cep.core.literals import say_duration
+from cep.core.literals import say_duration, write_time
 from cep.core.schema import Attribute, Schema
 from cep.core.suggest import did_you_mean
 from cep.language.reading import parameters_of
@@ -51,7 +51,9 @@ ROWS = 1 << 18
 
 @dataclass(slots=True)
 class BacktestResult:
-    """The figures of all points. `chosen`: the number of the point that was chosen, None: none."""
+    """The figures of all points. `merge`: how far apart detections of an episode may be, None: the longest window of
+    the rules at each point; `remarks`: what is doubtful about the labels; `chosen`: the number of the point that was
+    chosen, None: none."""
 
     detect: str
     axes: Sequence[Axis]
@@ -63,6 +65,7 @@ class BacktestResult:
     figure: str | None = None
     bounds: Sequence[Bound] = ()
     holdout: int | None = None
+    remarks: Sequence[str] = ()
     chosen: int | None = None
 
     @property
@@ -87,7 +90,8 @@ class Search:
                 raise refuse(f"--input {one.path}: a history is files", "save what comes live, then name the files")
         self.unit = number_size(found, self.schemas)
         self.key = [_attribute(schema, name) for name in options.scores.key]
-        self.labels = read_labels(Path(options.scores.labels or ""), self.key, self.unit)
+        self.attributes = [each.name for each in schema.attributes]
+        self.labels, self.label_columns = read_labels(Path(options.scores.labels or ""), self.key, self.unit)
         scores = options.scores
         merge = None if scores.merge is None else duration(scores.merge, "--merge")
         flapping = None if scores.flapping is None else duration(scores.flapping, "--flapping")
@@ -145,17 +149,19 @@ class Search:
         finally:
             if state is not None:
                 state.close()
+        self._check_holdout(history)
         result = BacktestResult(
             self.detect,
             self.axes,
             points,
             parts,
             self.labels,
-            self.merge,
+            self._apart(),
             history,
             self.figure,
             self.bounds,
             self.holdout,
+            self._remarks(history),
         )
         if self.figure is not None:
             result.chosen = choose(self.axes, points, result.judged, self.figure, self.bounds)
@@ -192,6 +198,57 @@ class Search:
         assert history is not None, "there is a point at least"
         return [found[name] for name in names], history
 
+    def _apart(self) -> int | None:
+        """Return how far apart detections of an episode may be, None: that depends on the point."""
+        if self.merge is not None or any(axis.parameter.type == "duration" for axis in self.axes):
+            return self.merge
+        return self._window(self.program, self.detect)
+
+    def _check_holdout(self, history: HistorySummary) -> None:
+        """CepError: the holdout that was asked for is not within the history."""
+        asked = self.options.grids.holdout
+        if asked is not None and self.holdout is not None and not history.since < self.holdout <= history.until:
+            hint = f"a time within the history, {_range(history)}"
+            raise refuse(f"--holdout {asked} is outside of the history", hint)
+
+    def _remarks(self, history: HistorySummary) -> list[str]:
+        """Return what is doubtful about the labels."""
+        remarks = []
+        if not self.key and (columns := [name for name in self.label_columns if name in self.attributes]):
+            column = columns[0]
+            remarks.append(
+                f"labels have a column `{column}`, an attribute of `{self.detect}`: with `--key {column}` a label is "
+                f"hit by detections of its own `{column}` alone"
+            )
+        before, after = self.scoring.before, self.scoring.after
+        outside = [
+            each for each in self.labels if each.end + after < history.since or each.start - before > history.until
+        ]
+        if outside:
+            lie = "lies" if len(outside) == 1 else "lie"
+            counted = "it counts as missed" if len(outside) == 1 else "they count as missed"
+            remarks.append(
+                f"{len(outside)} of {count(len(self.labels), 'label')} {lie} outside the history ({_range(history)}): "
+                f"{counted}"
+            )
+        return [*remarks, *history.unknown]
+
+    def _unknown(self, keys: set[Key] | None) -> list[str]:
+        """Return what is wrong with the keys of labels that no record has."""
+        found = {} if keys is None else {each.key: None for each in self.labels if each.key is not None}
+        known = [each for each in sorted(keys or (), key=str) if None not in each]
+        texts = []
+        for key in found:
+            if keys is None or key in keys:
+                continue
+            told = ", ".join(f"`{value}`" for value in key)
+            hint = did_you_mean(str(key[0]), [str(each[0]) for each in known]) if len(key) == 1 else None
+            number = sum(each.key == key for each in self.labels)
+            texts.append(
+                f"no record has the key {told} of {count(number, 'label')}: {hint or 'they count, and cannot be hit'}"
+            )
+        return texts
+
     def _name(self, point: Point) -> str:
         """Return the values of a point as a text."""
         told = (f"{axis.parameter.name}={axis.parameter.written(value)}" for axis, value in zip(self.axes, point))
@@ -206,7 +263,7 @@ class Search:
         labels = hashlib.sha256(Path(scores.labels or "").read_bytes()).hexdigest()
         evaluation = self.options.evaluation
         return {
-            "program": self.source.text,
+            "program": self._without_defaults(),
             "values": values,
             "compiled": self.program.fingerprint if not self.axes else None,
             "inputs": [(each.path, each.size) for each in found],
@@ -219,13 +276,29 @@ class Search:
             "holdout": self.holdout,
         }
 
+    def _without_defaults(self) -> str:
+        """Return the program without the default values of its parameters: figures go by the values they have."""
+        lines = self.source.text.splitlines(keepends=True)
+        spans = [each.default.span for each in self.parameters]
+        for span in sorted(spans, reverse=True):
+            line = lines[span.line - 1]
+            lines[span.line - 1] = line[: span.column - 1] + line[span.end_column - 1 :]
+        return "".join(lines)
+
     def run_points(self, points: Sequence[Point], seen: Seen) -> PassResult:
         """Run points together, and score each. KeyboardInterrupt: a signal came."""
         history, merges = self._pass(points, seen)
         scorings = [replace(self.scoring, merge=merge) for merge in merges]
         parts = [self._score(*own, history) for own in zip(history.detections, scorings)]
         stats = history.stats
-        summary = HistorySummary(history.since, history.until, stats.records, stats.dead.total())
+        summary = HistorySummary(
+            history.since,
+            history.until,
+            stats.records,
+            stats.dead.total(),
+            history.first_dead,
+            tuple(self._unknown(history.keys)),
+        )
         return PassResult(parts, summary)
 
     def write(self, chosen: int) -> list[Path]:
@@ -336,6 +409,10 @@ def window_of(rules: Iterable[Rule], event: str) -> int | None:
             seen |= more
             waiting += sorted(more)
     return longest or None
+
+
+def _range(history: HistorySummary) -> str:
+    return f"from {write_time(history.since)} to {write_time(history.until)}"
 
 
 def _say_nothing(source: str, text: str, /, *, lost: bool) -> None:

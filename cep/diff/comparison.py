@@ -25,10 +25,12 @@ from connectors.why.text import Explainer
 
 @dataclass(frozen=True, slots=True)
 class DerivedRun:
-    """What a program derived from the records: rows by event, and counts of records."""
+    """What a program derived from the records: rows by event, and counts of records. `first_dead`: the place and the
+    reason of the first dead letter."""
 
     rows: Mapping[str, Counter[Row]]
     stats: RunStats
+    first_dead: str | None = None
 
 
 class Comparison:
@@ -102,9 +104,10 @@ class Comparison:
         def take(_: Batch | None, tables: Mapping[str, DataFrame]) -> None:
             found.add(tables)
 
-        stats = self.records.run(engine, take)
+        stats, first_dead = self.records.run(engine, take)
         found.hold(engine.held_now())
-        return DerivedRun({name: rows for name, rows in found.rows().items() if name in engine.outputs}, stats)
+        rows = {name: rows for name, rows in found.rows().items() if name in engine.outputs}
+        return DerivedRun(rows, stats, first_dead)
 
     def _explainer(self, compared: Compared) -> Explainer:
         remembering = replace(self.options, remember=ALWAYS, corrected=True, revise=None)

@@ -95,6 +95,8 @@ def _counts(comparison: Comparison) -> Iterator[str]:
     stats = [run.stats for run in comparison.runs]
     told = list(dict.fromkeys(_records(each) for each in stats))
     yield f"history   {told[0]}" if len(told) == 1 else f"history   old: {told[0]}; new: {told[1]}"
+    for first in dict.fromkeys(run.first_dead for run in comparison.runs if run.first_dead is not None):
+        yield from _wrapped("          one dead letter is ", first)
     rows = [
         [_shown(comparison, name), *(f"{own[kind]:,}" for kind in KINDS)] for name, own in comparison.counts.items()
     ]
@@ -223,6 +225,7 @@ def as_json(diff: ProgramDiff, comparison: Comparison | None, shown: int, exceed
         runs = {"old": comparison.runs[0].stats, "new": comparison.runs[1].stats}
         told["records"] = {name: stats.records for name, stats in runs.items()}
         told["dead"] = {name: stats.dead.total() for name, stats in runs.items()}
+        told["first_dead"] = {name: run.first_dead for name, run in zip(runs, comparison.runs)}
         told["counts"] = {
             _shown(comparison, name): {kind: own[kind] for kind in KINDS} for name, own in comparison.counts.items()
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -18,7 +18,7 @@ from cep.diff.rows import FIRST, Row, sorted_rows
 from cep.events import Value as EventValue
 from cep.explain.question import BEGINNING, END, EventQuestion
 from cep.explain.revisions import InputRevisions
-from cep.testing.matching import ValueReader, Wanted, match, nearest
+from cep.testing.matching import Matched, ValueReader, Wanted, match, nearest
 from cep.testing.rule_files import AlertCheck, RuleTest
 from cep.testing.runs import Outcome, Prepared
 from cep.testing.yaml_tree import Value
@@ -104,7 +104,7 @@ class Checker:
         """Return True if nothing is otherwise than the test says; reasons are not asked."""
         for name, wanted in (*self._expected, *self._held):
             matched = match(wanted, self._rows(outcome, name))
-            if matched.missing or (matched.unexpected and not self._allows_more(name)):
+            if matched.missing or (matched.unexpected and not self.allows_more(name)):
                 return False
         if any(self._rows(outcome, name) for name in self.test.none) or len(outcome.dead) != self.test.dead:
             return False
@@ -112,11 +112,18 @@ class Checker:
 
     def differs(self, outcome: Outcome, name: Value) -> bool:
         """Return True if what is derived of an expected event or fluent is not what the test says."""
-        wanted = next(own for each, own in (*self._expected, *self._held) if each is name)
-        matched = match(wanted, self._rows(outcome, name))
-        return bool(matched.missing or (matched.unexpected and not self._allows_more(name)))
+        matched = self.remainder(outcome, name)
+        return bool(matched.missing or (matched.unexpected and not self.allows_more(name)))
 
-    def _allows_more(self, name: Value) -> bool:
+    def wanted(self, name: Value) -> list[Wanted]:
+        """Return what is expected of an event or fluent, in the order of the file."""
+        return next(own for each, own in (*self._expected, *self._held) if each is name)
+
+    def remainder(self, outcome: Outcome, name: Value) -> Matched:
+        """Return the expectations of an event or fluent that are not met, and what is derived besides."""
+        return match(self.wanted(name), self._rows(outcome, name))
+
+    def allows_more(self, name: Value) -> bool:
         return self.test.at_least and name.text in self.events
 
     # --- events and fluents ---
@@ -327,9 +334,15 @@ class Checker:
         order = sorted(wanted.values, key=lambda place: (place < FIRST, place))
         return f"{{{', '.join(f'{names[each]}: {self._text(wanted.values[each], each, schema)}' for each in order)}}}"
 
-    def row_text(self, row: Row, schema: Schema) -> str:
-        """Return a row as an expectation has it."""
+    def row_text(self, row: Row, schema: Schema, named: Collection[str] = ()) -> str:
+        """Return a row as an expectation has it. `named`: with these attributes alone, in this order."""
         names = self._names(schema)
+        if named:
+            by_name = {"time": [0, 1], **{name: [place] for place, name in enumerate(names)}}
+            if row[0] == row[1]:
+                by_name["time"], names = [0], ["time" if "time" in named else names[0], *names[1:]]
+            wanted = [place for name in named for place in by_name[name]]
+            return f"{{{', '.join(f'{names[each]}: {self._text(row[each], each, schema)}' for each in wanted)}}}"
         places = [*range(FIRST, FIRST + len(schema.attributes)), 0, 1]
         if row[0] == row[1] and schema.fluent is None and "time" not in names:
             places[-2:], names = [0], ["time", *names[1:]]

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
-from cep.diff.rows import sorted_rows
+from cep.core.schema import Schema
+from cep.diff.rows import Row, sorted_rows
 from cep.testing.checks import Checker
+from cep.testing.matching import Wanted, nearest
 from cep.testing.rule_files import RuleTestFile
 from cep.testing.runs import Outcome, Programs
+from cep.testing.yaml_tree import Value
 
 WIDTH = 4096
 
@@ -29,13 +34,14 @@ def updated(file: RuleTestFile, programs: Programs) -> str:
         prepared = programs.prepare(test)
         checker = Checker(prepared)
         outcome = prepared.run()
-        if test.expected_types:
-            _rewrite_events(checker, outcome, written)
-        for name in test.held_types:
-            rows = sorted_rows(outcome.rows[name.word("a fluent")]) if name.text in outcome.rows else []
+        for name in test.expected_types:
             if checker.differs(outcome, name):
-                texts = [checker.row_text(row, checker.fluents[str(name.text)]) for row in rows]
-                written["holds"][name.text] = _sequence([_flow(text) for text in texts])
+                schema = checker.events[name.word("an event")]
+                _rewrite(checker, outcome, name, schema, written["expect"], f"{schema.name}: ", schema.name)
+        for name in test.held_types:
+            if checker.differs(outcome, name):
+                schema = checker.fluents[name.word("a fluent")]
+                _rewrite(checker, outcome, name, schema, written["holds"][name.text], "", None)
         if len(outcome.dead) != test.dead:
             written["dead"] = len(outcome.dead)
     out = io.StringIO()
@@ -43,19 +49,42 @@ def updated(file: RuleTestFile, programs: Programs) -> str:
     return out.getvalue()
 
 
-def _rewrite_events(checker: Checker, outcome: Outcome, written: Any) -> None:
-    """Replace the expectations of each type that differs, at the place of its first."""
-    items = written["expect"]
-    for name in checker.test.expected_types:
-        word = name.word("an event")
-        if not checker.differs(outcome, name):
+def _rewrite(
+    checker: Checker, outcome: Outcome, name: Value, schema: Schema, items: Any, head: str, type_name: str | None
+) -> None:
+    """Rewrite the expectations of an event or fluent that are not met, each from the nearest row that none expects.
+
+    They keep the attributes that they name. Rows that are left are added with the attributes of the first expectation.
+    """
+    left = checker.remainder(outcome, name)
+    wanted, rows = checker.wanted(name), sorted_rows(Counter(left.unexpected))
+    places = [place for place, item in enumerate(items) if type_name is None or _type(item) == type_name]
+
+    def node(names: Sequence[str], row: Row) -> Any:
+        return _flow(f"{head}{checker.row_text(row, schema, names)}") if names or not head else type_name
+
+    gone = []
+    for expectation, place in zip(wanted, places):
+        if not any(expectation is each for each in left.missing):
             continue
-        places = [place for place, item in enumerate(items) if _type(item) == word]
-        for place in reversed(places):
-            del items[place]
-        rows = sorted_rows(outcome.rows[word]) if word in outcome.rows else []
+        row = nearest(expectation, rows)
+        if row is None:
+            gone.append(place)
+            continue
+        rows.remove(row)
+        items[place] = node(_named(expectation), row)
+    if not checker.allows_more(name):
+        first = _named(wanted[0]) if wanted else ()
+        at = places[-1] + 1 if places else len(items)
         for offset, row in enumerate(rows):
-            items.insert(places[0] + offset, _flow(f"{word}: {checker.row_text(row, checker.events[word])}"))
+            items.insert(at + offset, node(first, row))
+    for place in reversed(gone):
+        del items[place]
+
+
+def _named(wanted: Wanted) -> Sequence[str]:
+    """Return the names that an expectation gives values of."""
+    return () if wanted.expectation is None else tuple(wanted.expectation.values)
 
 
 def _type(item: Any) -> str:
@@ -67,9 +96,3 @@ def _flow(text: str) -> Any:
     from ruamel.yaml import YAML
 
     return YAML().load(text)
-
-
-def _sequence(items: list[Any]) -> Any:
-    from ruamel.yaml.comments import CommentedSeq
-
-    return CommentedSeq(items)
