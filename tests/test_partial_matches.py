@@ -11,14 +11,18 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.testclient import TestClient
 
 import cep
 from cep.core.errors import CepError
 from cep.engine import Engine, detect
 from cep.events import Event, Iri
 from cep.plan.plan import Plan
+from connectors.serving import partial
+from connectors.serving.fair_lock import FairLock
 from connectors.serving.guard import Limits
 from connectors.serving.people import People, Person, Role
 from tests.axe import bars
@@ -354,6 +358,20 @@ def test_it_is_asked_over_http_by_viewers(tmp_path: Path) -> None:
             ):
                 refused = client.get(f"/partial?{place}")
                 assert refused.status_code == status and said in refused.text, refused.text
+
+
+def test_a_job_on_spark_and_a_busy_program_are_told() -> None:
+    engine = running("warning(S) <- reading(S, T) SEQ calm(S) WITHIN 1 h.")
+    busy = FairLock()
+    busy.acquire()
+    for router, status, said in (
+        (partial.router(None, FairLock()), 409, "the program runs on Spark"),
+        (partial.router(engine, busy, 0.01), 503, "the program is busy"),
+    ):
+        app = FastAPI()
+        app.include_router(router)
+        answer = TestClient(app).get("/partial?event=warning")
+        assert (answer.status_code, said in answer.text) == (status, True)
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
