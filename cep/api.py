@@ -69,6 +69,7 @@ def detect(
     lateness: Duration | None = None,
     lateness_by: str | None = None,
     strict: bool = False,
+    distinct: bool = False,
     params: Mapping[str, object] | None = None,
 ) -> Derived:
     """All that a program derives from data, which need not be in the order of time.
@@ -79,14 +80,14 @@ def detect(
     them than that; an iterator of tables may then be longer than the memory. `lateness_by`: judge it by the latest time
     of each value of this attribute, so that one wrong clock harms only itself. The tables of several events (`{event:
     data}`) have no order among each other: all their rows are taken, then time moves. `strict`: a row that becomes no
-    event is an error; else it is among `dead` of what is found.
+    event is an error; else it is among `dead` of what is found. `distinct`: equal records are one event, of each event.
     `params`: values of parameters, `{"Hot": 8}`. Raises CepError for a mistake in the program, and for data that do
     not fit it.
     """
     events, data = _events(data)
     text, name = _program(program)
     types = None if events is None else types_of(events)
-    options = CompileOptions(policy=policy, knowledge=knowledge, types=types, params=params)
+    options = CompileOptions(policy=policy, knowledge=knowledge, types=types, params=params, distinct=distinct)
     if lateness_by is not None and lateness is None:
         lateness = "0 s"
     ticks = None if lateness is None else _ticks(lateness)

@@ -13,7 +13,8 @@ from cep.core.time import END_OF_TIME
 from connectors.batch import Batch, DeadLetter
 from connectors.times import SECOND, iso
 
-DAY = 24 * 60 * 60_000_000
+MINUTE = 60_000_000
+DAY = 24 * 60 * MINUTE
 """Microseconds of a jump of time that is worth a warning."""
 
 CODE = "ahead"
@@ -69,6 +70,11 @@ def _said(time: int, place: str | None) -> str:
     return iso(time) if place is None else f"{iso(time)} ({place})"
 
 
+def _say(ticks: int) -> str:
+    """A length of more than a day, to the minute."""
+    return say_duration((ticks + MINUTE // 2) // MINUTE * MINUTE)
+
+
 class TimeJumps:
     """Warns, once each, that the latest time is more than a day ahead of the clock, and that records are late after
     the latest time has jumped by more than a day from one batch to the next."""
@@ -86,11 +92,11 @@ class TimeJumps:
         now = time.time_ns() // 1000
         if late and self._jump is not None:
             by, to = self._jump
-            text = f"time has jumped by {say_duration(by // DAY * DAY)}, to {to}, and records that came after that"
+            text = f"time has jumped by {_say(by)}, to {to}, and records that came after that"
             yield from self._once("late", f"{text} are late: a clock may be wrong; {REMEDY}")
         if latest > now + DAY:
             where = place() if "ahead" not in self._reported and self._rises(latest) else None
-            far = say_duration((latest - now) // DAY * DAY)
+            far = _say(latest - now)
             yield from self._once(
                 "ahead",
                 f"{_said(latest, where)} is {far} ahead of the clock, and is the latest time from now on: if the clock "

@@ -32,7 +32,7 @@ from connectors.packscan import halves
 from connectors.patterns import compiled, join, read_patterns
 from connectors.record_tests import Tested
 from connectors.records import Record, parse, part_patterns, series, time_keys
-from connectors.times import FIRST, LAST, SHIFTS, of_duration
+from connectors.times import FIRST, FIXED, LAST, SHIFTS, of_duration
 from connectors.values import COUNTED, FALSE_WORDS, NUMERIC, TRUE_WORDS, Unreadable, json_value, text_value
 
 UnreadableRow = tuple[int, str, str]
@@ -200,7 +200,8 @@ def intervals(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
     known = lengths.unique().with_columns(pl.col("text").map_elements(_length, pl.Int64).alias("length"))
     found = lengths.join(known, "text", "left", maintain_order="left")["length"]
     there = found.is_not_null().to_numpy()
-    ends[rows[there]] = begins[rows[there]] + found.drop_nulls().to_numpy()
+    later = FIXED if schema.format is not None and schema.format.fold == "order" else 0
+    ends[rows[there]] = begins[rows[there]] + found.drop_nulls().to_numpy() + later
     states[rows[there]] = GOOD
     return begins, ends, np.where((good == GOOD) & (states == GOOD), GOOD, BAD).astype(np.uint8)
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from cep.core.schema import Schema
 from cep.core.zones import zone
+from connectors.times import FIXED
 
 Ints = NDArray[np.int64]
 _NEVER = 2**62
@@ -54,11 +55,6 @@ class OrderedTimes:
         self._hour, self._passed, self._last, self._least = -1, False, -_NEVER, _NEVER
         self.falls = self.steps = self.doubtful = 0
 
-    @property
-    def hours(self) -> tuple[Ints, Ints]:
-        """When the hours that the zone has twice begin, and end, in their first pass."""
-        return self._begins, self._ends
-
     def settled(self, times: Ints) -> Ints:
         """The times of further records, which are read as of the first pass, as of the pass that they are of."""
         if not len(times):
@@ -88,27 +84,142 @@ class OrderedTimes:
         return found
 
 
+class OrderedIntervals:
+    """The intervals of the records of one input and event, block by block, for `FOLD order`.
+
+    An interval begins where the one before ended, if that is possible, and is as long as that one; else its start goes
+    by the order of the records, as times do. An end that is written by its clock lies after its start.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._begins, self._ends = double_hours(name)
+        self._hour, self._passed, self._least = -1, False, _NEVER
+        self._last, self._start, self._end = -_NEVER, -_NEVER, -_NEVER
+        self._run, self._usual = 0, 0
+        self.falls = self.steps = self.doubtful = self.undecided = 0
+
+    def settled(self, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
+        """Start and end of further records, which are read as of the first pass, as of the pass that they are of."""
+        if not len(starts):
+            return starts, ends
+        by_end, by_start = starts >= FIXED, ends >= FIXED
+        starts, ends = np.where(by_end, starts - FIXED, starts), np.where(by_start, ends - FIXED, ends)
+        before = np.diff(starts, prepend=starts[0] if self._last == -_NEVER else self._last)
+        self.falls += int((before < 0).sum())
+        self.steps += int((before != 0).sum())
+        hours = np.full(len(starts), -1)
+        for times, known in ((ends, by_start), (starts, by_end)):
+            rows, which = _within(np.where(known, -_NEVER, times), self._begins, self._ends)
+            hours[rows] = which
+        found, done = (starts.copy(), ends.copy()), 0
+        for row in np.flatnonzero(hours >= 0).tolist():
+            self._pass_over(starts[done:row], ends[done:row])
+            done = row + 1
+            fixed = bool(by_end[row] or by_start[row])
+            start, end = self._one(int(starts[row]), int(ends[row]), int(hours[row]), fixed, bool(by_end[row]))
+            found[0][row], found[1][row] = start, end
+        self._pass_over(starts[done:], ends[done:])
+        return found
+
+    def _pass_over(self, starts: Ints, ends: Ints) -> None:
+        """Records that lie outside of each double hour."""
+        if not len(starts):
+            return
+        cuts = np.flatnonzero(np.diff(starts, prepend=self._start)).tolist()
+        if cuts:
+            sizes = np.diff([-self._run, *cuts, len(starts)]).tolist()
+            self._usual, self._run = sizes[-2:]
+        else:
+            self._run += len(starts)
+        self._least = min(self._least, int(starts.min()))
+        self._last = self._start = int(starts[-1])
+        self._end = int(ends[-1])
+
+    def _one(self, start: int, end: int, hour: int, fixed: bool, by_end: bool) -> tuple[int, int]:
+        """The next record, one of whose ends is in a double hour."""
+        begin, over = int(self._begins[hour]), int(self._ends[hour])
+        again = over - begin
+        inside = begin <= (end if by_end else start) < over
+        self.doubtful += inside
+        if fixed:
+            pairs = [(start, end), (start + again, end + again)]
+        else:
+            pairs = _by_clock(start, end, begin, over)
+        starts = sorted({first for first, _ in pairs})
+        if inside and (hour != self._hour or self._least < begin):
+            self._hour, self._passed, self._least = hour, False, _NEVER
+        if self._run < self._usual and self._start in starts:
+            begins = self._start
+        elif self._end in starts:
+            begins = self._end
+        else:
+            begins = starts[-1] if self._passed or start < self._last else starts[0]
+            self.undecided += len(starts) > 1 and 0 < self._usual <= self._run and start == self._last
+        settled = (begins, self._length([last for first, last in pairs if first == begins], begins, end, hour))
+        if inside:
+            self._passed = begins > start
+        else:
+            self._least = min(self._least, start)
+        if begins == self._start:
+            self._run += 1
+        else:
+            self._usual, self._run = self._run, 1
+        self._last, self._start, self._end = start, *settled
+        return settled
+
+    def _length(self, ends: list[int], start: int, end: int, hour: int) -> int:
+        """The end of an interval, of those that are possible: as long as the interval before, if one is."""
+        if len(ends) == 1:
+            return ends[0]
+        like = start + self._end - self._start
+        if self._start != -_NEVER and like in ends:
+            return like
+        over, again = self._ends[hour], self._ends[hour] - self._begins[hour]
+        if end < over:
+            return min(ends)
+        self.undecided += 1
+        return min(ends) if end == over + again else end
+
+
+def _by_clock(start: int, end: int, begin: int, over: int) -> list[tuple[int, int]]:
+    """The intervals that may be meant by both their ends on the clock. Meters write the hour that ends the first pass
+    as 02:00 to 02:00, or as 02:00 to 03:00."""
+    again = over - begin
+    starts = [start, start + again] if begin <= start < over else [start]
+    ends = [end, end + again] if begin <= end < over else [end]
+    pairs = [(first, last) for first in starts for last in ends if first < last]
+    if len(starts) > 1 and end >= over:
+        pairs.append((start, end - again))
+    return pairs or [(each, each) for each in starts if each in ends] or [(start, end)]
+
+
 class FoldedTables:
-    """The tables of one input, whose times are of the pass that the order of the records tells, where that is asked.
-    Both ends of intervals go in an order of their own."""
+    """The tables of one input, whose times are of the pass that the order of the records tells, where that is asked."""
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
-        self._series = {
-            name: [OrderedTimes(schema.format.zone) for _ in range(1 if schema.start is None else 2)]
+        self._series: dict[str, OrderedTimes | OrderedIntervals] = {
+            name: (OrderedTimes if schema.start is None else OrderedIntervals)(schema.format.zone)
             for name, schema in schemas.items()
             if schema.format is not None and schema.format.fold == "order" and schema.format.zone is not None
         }
 
     def remarks(self, file: str) -> list[str]:
-        """What is told of events whose times fall from record to record, so that their order tells nothing."""
+        """Events whose times fall from record to record, so that their order tells nothing; intervals of which nothing
+        tells the pass."""
         found = []
-        for name, (series, *_) in self._series.items():
+        for name, series in self._series.items():
             if series.doubtful and series.steps >= 2 and series.falls > _MOSTLY * series.steps:
                 text = (
                     f"times of `{name}` in {file} fall from record to record: `FOLD order` reads records oldest first"
                 )
                 text += f", and of the {series.doubtful} in the hour that comes twice most are in the wrong pass"
                 found.append(f"{text}; turn the file round (`tac`, below its header), or say `FOLD earlier`")
+            elif isinstance(series, OrderedIntervals) and series.undecided:
+                number, verb = (
+                    ("one interval", "begins") if series.undecided == 1 else (f"{series.undecided} intervals", "begin")
+                )
+                text = f"{number} of `{name}` in {file} {verb} in the hour that comes twice, and neither the records"
+                found.append(f"{text} before nor the length of those says of which pass it is: write offsets (`%z`)")
         return found
 
     def settled(self, tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
@@ -118,28 +229,15 @@ class FoldedTables:
         return {name: self._of(name, table) for name, table in tables.items()}
 
     def _of(self, name: str, table: pl.DataFrame) -> pl.DataFrame:
-        if name not in self._series:
+        series = self._series.get(name)
+        if series is None:
             return table
-        settled = [
-            pl.Series(series.settled(table[end].to_numpy()))
-            for series, end in zip(self._series[name], ("start", "end"))
-        ]
-        start, end = settled[0], settled[-1]
-        if len(settled) > 1:
-            end = self._after(name, start, end)
-        return table.with_columns(start.alias("start"), end.alias("end"))
-
-    def _after(self, name: str, start: pl.Series, end: pl.Series) -> pl.Series:
-        """The ends, of the second pass where they would not be after their starts in the first."""
-        begins, ends = self._series[name][1].hours
-        times = end.to_numpy()
-        rows, hours = _within(times, begins, ends)
-        late = times[rows] <= start.to_numpy()[rows]
-        if not late.any():
-            return end
-        times = times.copy()
-        times[rows[late]] += (ends - begins)[hours[late]]
-        return pl.Series(times)
+        start, end = table["start"].to_numpy(), table["end"].to_numpy()
+        if isinstance(series, OrderedTimes):
+            start = end = series.settled(start)
+        else:
+            start, end = series.settled(start, end)
+        return table.with_columns(pl.Series("start", start), pl.Series("end", end))
 
 
 @dataclass(slots=True)

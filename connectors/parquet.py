@@ -206,7 +206,8 @@ def _intervals(column: pl.Series, schema: Schema, reasons: Reasons) -> tuple[pl.
         try:
             if column[row] is None:
                 raise Unreadable("time", f"no time: `{column.name}` is missing")
-            start[row], end[row] = interval(column.name, column[row], partial(text_time, format=schema.format))
+            read = partial(text_time, format=schema.format)
+            start[row], end[row] = interval(column.name, column[row], read, schema)
         except Unreadable as reason:
             reasons.setdefault(row, (reason.code, reason.reason))
     return pl.Series(start), pl.Series(end)

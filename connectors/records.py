@@ -34,7 +34,7 @@ from connectors.paths import (
 from connectors.paths import place as element
 from connectors.record_tests import JsonValues, passed
 from connectors.time_hint import time_hint
-from connectors.times import of_duration, shown
+from connectors.times import FIXED, of_duration, shown
 from connectors.values import Real, Unreadable, json_time, json_value, kind, text_time, text_value, written_time
 
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -465,24 +465,26 @@ def read_times(
         words = [_word(*each, fields) for each in zip(keys, given, part_patterns(schema.format, len(keys)))]
         return (time := read(", ".join(keys), " ".join(words))), time
     if len(keys) == 2 and keys[0] == keys[1]:
-        return interval(keys[0], given[0], read)
+        return interval(keys[0], given[0], read, schema)
     start = read(keys[0], given[0])
     return start, read(keys[-1], given[-1]) if len(keys) > 1 else start
 
 
-def interval(key: str, value: Any, read: Callable[[str, Any], int]) -> tuple[int, int]:
-    """Start and end of an interval in one text: `start/end`, `start/PT1H`, `PT1H/end`; a time alone is both."""
+def interval(key: str, value: Any, read: Callable[[str, Any], int], schema: Schema | None = None) -> tuple[int, int]:
+    """Start and end of an interval in one text: `start/end`, `start/PT1H`, `PT1H/end`; a time alone is both. With
+    `FOLD order` in the schema, what follows from a length is marked with `FIXED`."""
+    later = FIXED if schema is not None and schema.format is not None and schema.format.fold == "order" else 0
     first, slash, last = str(value).partition("/") if isinstance(value, str) else ("", "", "")
     if not slash:
-        return (time := read(key, value)), time
+        return (time := read(key, value)), time + later
     lengths = [text.strip(" \t").startswith("P") for text in (first, last)]
     if all(lengths):
         raise Unreadable("time", f"{key}: `{shown(str(value))}` has two lengths, and no time")
     try:
         if lengths[1]:
-            return (start := read(key, first)), start + of_duration(last.strip(" \t"))
+            return (start := read(key, first)), start + of_duration(last.strip(" \t")) + later
         if lengths[0]:
-            return (end := read(key, last)) - of_duration(first.strip(" \t")), end
+            return (end := read(key, last)) - of_duration(first.strip(" \t")) + later, end
     except ValueError as error:
         hint = "; months and years differ in length" if "is no duration" in str(error) else ""
         raise Unreadable("time", f"{key}: {error}{hint}") from None

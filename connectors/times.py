@@ -24,6 +24,9 @@ SPAN = 10**12  # seconds, a number that holds the years 1 to 9999
 OUTSIDE = "is no time of the years 1 to 9999"
 RECENT = 4_102_444_800  # the year 2100, in seconds
 LONG_AGO = 631_152_000  # 1990
+FIXED = 2**61
+"""Added to the end of an interval whose start and length are written, and to the start of one whose length and end are,
+where `FOLD order` settles them only later."""
 FAR = 7_258_118_400
 """The year 2200 in seconds: a number beyond it is rather one of another unit, unless FORMAT says that it is not."""
 _SURE = "says which instant it is, and `FOLD order` is about times of which that is not known"

@@ -123,7 +123,7 @@ def json_value(attribute: Attribute, value: Any) -> Value:
             case ("int" | "float" | "any", Real() | int()):
                 return _number(attribute.type, str(value))
             case ("int" | "float", str()) if attribute.quoted:
-                return text_value(attribute, value or None)
+                return text_value(attribute, value or None, declarable=False)
             case "bool", int() | str():
                 return _boolean(str(value).strip(" \t"))
             case "time", int() | str():
@@ -146,8 +146,11 @@ def json_value(attribute: Attribute, value: Any) -> Value:
         raise Unreadable("ill-typed", f"{told_name(attribute)}: {error}") from None
 
 
-def text_value(attribute: Attribute, text: str | None, point: str = ".", thousands: str | None = None) -> Value:
-    """The value of an attribute in a text field. `any`: a JSON number, `true`, `false`, else a string."""
+def text_value(
+    attribute: Attribute, text: str | None, point: str = ".", thousands: str | None = None, declarable: bool = True
+) -> Value:
+    """The value of an attribute in a text field. `any`: a JSON number, `true`, `false`, else a string. `declarable`:
+    the format has other marks of decimals and thousands, which the hint names."""
     if text is None:
         return None
     bare = text.strip(" \t")
@@ -174,7 +177,9 @@ def text_value(attribute: Attribute, text: str | None, point: str = ".", thousan
                 return _number("any", text)
             case "any":
                 return text == "true" if text in ("true", "false") else text
-        hint = _grouped(attribute.type, bare, point, thousands)
+        hint = _grouped(attribute.type, bare, point, thousands) if declarable else ""
+        if not declarable and attribute.type in COUNTED and is_number(bare.replace(",", ".")):
+            hint = "; QUOTED reads numbers with a decimal point, and FORMAT csv, which has other marks, is of tables"
         raise ValueError(f"expected {attribute.type}, found `{shown(text)}`{hint}")
     except ValueError as error:
         raise Unreadable("ill-typed", f"{told_name(attribute)}: {error}") from None

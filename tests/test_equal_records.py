@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+import cep
 from cep.command import app
 from cep.compile import CompileOptions, compiled
 from cep.core.errors import CepError
@@ -377,3 +378,11 @@ def test_the_closing_line_says_how_many_records_were_left_out(tmp_path: Path, op
     assert kept.stderr.startswith("7 records, 7 derived events: failed 7"), kept.stderr
     once = CliRunner().invoke(app, [*asked, "--distinct"])
     assert once.stderr.startswith("7 records, 6 equal to others, 1 derived event: failed 1"), once.stderr
+
+
+def test_detect_of_data_takes_distinct() -> None:
+    rows = [{"type": "login", "time": 1, "user": "ann", "ok": False}] * 7
+    assert cep.detect(LOGIN + FAILED, rows).tables["failed"].height == 7
+    assert cep.detect(LOGIN + FAILED, rows, distinct=True).tables["failed"].height == 1
+    engine = cep.Engine.from_text(LOGIN + FAILED, distinct=True)
+    assert sum(found.tables["failed"].height for found in (engine.push(rows), engine.finish())) == 1

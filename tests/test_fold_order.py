@@ -159,3 +159,106 @@ def test_an_hour_that_ends_where_it_begins_on_the_clock_ends_in_the_second_pass(
     schemas = Engine.from_text(f"event m(x: int) START von END bis {form}.\nn(X) <- m(X).\n").inputs
     (batch,) = read([str(tmp_path / "m.csv")], schemas)
     assert ((batch.tables["m"]["end"] - batch.tables["m"]["start"]) // 3_600_000_000).to_list() == [1, 1]
+
+
+DAY, HOUR = "27.10.2024 ", 3_600_000_000
+MIDNIGHT = 1_729_980_000_000_000
+"""22:00Z, by which time Zurich has midnight."""
+
+
+def hours_of(
+    tmp_path: Path, rows: str, form: str = "csv", chunk: int = 10**6
+) -> tuple[list[tuple[float, float]], list[str]]:
+    """The intervals that are read, in hours after 22:00Z, and the remarks."""
+    columns = "START von END bis" if form == "csv" else "START p END p"
+    pattern = 'FORMAT "%d.%m.%Y %H:%M" ' if form == "csv" else ""
+    schemas = Engine.from_text(
+        f'event m(x: int) {columns} {pattern}ZONE "Europe/Zurich" FOLD order.\nn(X) <- m(X).\n'
+    ).inputs
+    path = tmp_path / f"m.{form}"
+    if form == "csv":
+        texts = [",".join(DAY + each for each in row.split("-")) for row in rows.split()]
+        path.write_text("von,bis,x\n" + "".join(f"{text},{x}\n" for x, text in enumerate(texts)))
+    else:
+        texts = [f"2024-10-27T{row}" if row[0] != "P" else row.replace("/", "/2024-10-27T") for row in rows.split()]
+        if form == "parquet":
+            pl.DataFrame({"p": texts, "x": range(len(texts))}).write_parquet(path)
+        else:
+            path.write_text("".join(f'{{"p": "{text}", "x": {x}}}\n' for x, text in enumerate(texts)))
+    batches = list(read([str(path)], schemas, chunk=chunk))
+    table = pl.concat([batch.tables["m"] for batch in batches if batch.tables])
+    found = [((start - MIDNIGHT) / HOUR, (end - MIDNIGHT) / HOUR) for start, end in table["start", "end"].rows()]
+    return found, [remark for batch in batches for remark in batch.remarks]
+
+
+def steps(first: float, size: float, count: int) -> list[tuple[float, float]]:
+    return [(first + size * each, first + size * (each + 1)) for each in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ("01:00-02:00 02:00-03:00 02:00-03:00 03:00-04:00", steps(1, 1, 4)),
+        ("01:00-02:00 02:00-02:00 02:00-03:00 03:00-04:00", steps(1, 1, 4)),
+        ("02:00-02:30 02:30-03:00 02:00-02:30 02:30-03:00", steps(2, 0.5, 4)),
+        ("02:00-02:30 02:30-02:00 02:00-02:30 02:30-03:00", steps(2, 0.5, 4)),
+        ("00:30-01:30 01:30-02:30 02:30-02:30 02:30-03:30", steps(0.5, 1, 4)),
+        ("00:30-01:30 01:30-02:30 02:30-03:30 02:30-03:30 03:30-04:30", steps(0.5, 1, 5)),
+        ("00:00-02:00 02:00-03:00 03:00-05:00", steps(0, 2, 3)),
+        ("01:00-02:00 01:00-02:00 02:00-03:00 02:00-03:00 02:00-03:00 02:00-03:00", sorted(steps(1, 1, 3) * 2)),
+        ("02:45-02:00 02:15-02:30", [(2.75, 3), (3.25, 3.5)]),
+        ("01:00-02:00 02:00-02:00 02:00-03:00 01:00-02:00 02:00-02:00 02:00-03:00", steps(1, 1, 3) * 2),
+    ],
+)  # fmt: skip
+def test_an_interval_begins_where_the_one_before_ended(tmp_path: Path, rows: str, expected: list[object]) -> None:
+    for chunk in (40, 10**6):
+        assert hours_of(tmp_path, rows, chunk=chunk) == (expected, [])
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ("02:00/PT1H 02:30/PT1H 02:00/PT1H 02:30/PT1H", [(2, 3), (2.5, 3.5), (3, 4), (3.5, 4.5)]),
+        (" ".join(f"02:{minute}/PT15M" for minute in ("00", "15", "30", "45") * 2), steps(2, 0.25, 8)),
+        ("01:00/PT1H 02:00/PT1H 02:00/PT1H 03:00/PT1H", steps(1, 1, 4)),
+        ("02:00/PT2H 03:00/PT2H", [(2, 4), (4, 6)]),
+        ("01:30/PT1H 02:30 02:00 02:00/PT0S 02:30/PT30M", [(1.5, 2.5), (2.5, 2.5), (3, 3), (3, 3), (3.5, 4)]),
+        ("PT1H/02:00 PT1H/02:00 PT1H/03:00", steps(1, 1, 3)),
+    ],
+)  # fmt: skip
+def test_a_length_counts_from_the_start_in_its_pass(
+    tmp_path: Path, form: str, rows: str, expected: list[object]
+) -> None:
+    for chunk in (40, 10**6):
+        assert hours_of(tmp_path, rows, form, chunk) == (expected, [])
+
+
+def test_intervals_that_nothing_settles_are_told(tmp_path: Path) -> None:
+    found, (remark,) = hours_of(tmp_path, "02:00-03:00")
+    assert found == [(2, 3)] and "one interval of `m`" in remark and "of which pass it is" in remark
+    found, (remark,) = hours_of(tmp_path, "02:10-03:20 05:00-06:00")
+    assert found[0] == (2 + 1 / 6, 4 + 1 / 3) and "begins in the hour that comes twice" in remark
+
+
+@given(st.data())
+def test_meters_of_any_length_are_read_right(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Those that write the clock of their ends, and those that add their length to the clock of their starts."""
+    size = data.draw(st.sampled_from([5, 10, 15, 20, 30, 60]))
+    meters, apart = data.draw(st.integers(1, 3)), data.draw(st.booleans())
+    adds = data.draw(st.booleans())
+    begin = datetime(2024, 10, 26, 20, tzinfo=UTC)
+    starts = [begin + timedelta(minutes=size * each) for each in range(10 * 60 // size)]
+    starts = [each for each in starts for _ in range(meters)] if apart else starts * meters
+    shown = [each.astimezone(ZURICH).replace(tzinfo=None) for each in starts]
+    length = timedelta(minutes=size)
+    ends = [each + length if adds else (real + length).astimezone(ZURICH) for each, real in zip(shown, starts)]
+    rows = [f"{a:%d.%m.%Y %H:%M},{b:%d.%m.%Y %H:%M},{x}" for x, (a, b) in enumerate(zip(shown, ends))]
+    path = tmp_path_factory.mktemp("m") / "m.csv"
+    path.write_text("von,bis,x\n" + "\n".join(rows) + "\n")
+    form = 'FORMAT "%d.%m.%Y %H:%M" ZONE "Europe/Zurich" FOLD order'
+    schemas = Engine.from_text(f"event m(x: int) START von END bis {form}.\nn(X) <- m(X).\n").inputs
+    chunk = data.draw(st.sampled_from([60, 500, 10**6]))
+    table = pl.concat([each.tables["m"] for each in read([str(path)], schemas, chunk=chunk) if each.tables])
+    assert table["start"].to_list() == [ticks(each) for each in starts]
+    assert table["end"].to_list() == [ticks(each + length) for each in starts]

@@ -238,3 +238,10 @@ def test_a_header_of_numbers_is_one_above_dates(header: str) -> None:
     text = printed("d.csv", header + "\n2024-05-01,4,5,6\n2024-05-02,,5,\n2024-05-03,,5,6\n")
     assert "csv(columns" not in text and "TIME day" in text
     assert lines_read("d.csv", text) == 3
+
+
+def test_a_quoted_number_keeps_its_optional_ones() -> None:
+    lines = [{"t": 1_714_550_400 + n, **({"code": "7" if n == 9 else 7} if n % 3 == 0 else {})} for n in range(60)]
+    text = printed("m.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    assert "code: int? QUOTED" in text
+    assert lines_read("m.jsonl", text) == 60

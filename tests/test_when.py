@@ -315,3 +315,16 @@ def test_a_path_that_no_record_has_is_told(tmp_path: Path, monkeypatch: pytest.M
     Path("r.jsonl").write_text('{"t": 1, "deploy": {"x": 1}}\n')
     text = run("run", "p.cep", "--input", "r.jsonl").stderr
     assert "no record is `e`: the first that is no event has nothing at `deplyo`; there is `deploy`" in text
+
+
+@pytest.mark.parametrize(
+    ("declared", "why"),
+    [
+        ('event e(h: string) FORMAT influx WHEN h = "a".', "says by its measurement which event it is"),
+        ('event e(h: string) WHEN h = "a" FORMAT influx.', "says by its measurement which event it is"),
+        ("event e(u: string FROM <http://x/u>) AS <http://x/y> WHEN u EXISTS.", "WHEN tests records, not observations"),
+    ],
+)
+def test_what_has_no_when_is_refused_by_the_check(declared: str, why: str) -> None:
+    with pytest.raises(CepError, match=why):
+        Engine.from_text(f"{declared}\nx(H) <- e(H).\n")

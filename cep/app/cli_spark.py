@@ -105,7 +105,7 @@ def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) ->
         charts(request.engine.plan, request.program.stages), RunStats(), options.log, 0, request.program.buckets
     )
     endless = options.spark.follow or reads.live or reads.beside
-    remarks = InputRemarks(request.engine.inputs, options.spark.open_ended)
+    remarks = InputRemarks(request.engine.inputs, options.spark.open_ended, options.source.lateness_by is not None)
     if request.program.window is not None:
         watch.meter.revision = RevisionStats()
     watcher = BatchWatcher(watch, None if endless else reads.known + len(reads.files), remarks, options.log)

@@ -178,7 +178,7 @@ def _mixed(name: str, there: Sequence[Any], kinds: Counter[str], optional: bool)
     texts = [each for each in there if _kind(each) == "string"]
     quoted = [each for each in texts if is_number(each.strip(" \t"))]
     if quoted:
-        return _quoted(name, numbers, texts, quoted)
+        return _quoted(name, numbers, texts, quoted, optional)
     words = sorted(set(texts))
     if len(words) > FEW and len(texts) <= allowed(len(there)):
         return _without_bad(_numbers(name, _plain(numbers), optional), len(texts), len(there), words)
@@ -206,7 +206,7 @@ def _in_quotes(texts: Sequence[str]) -> str:
     return f"numbers in quotes: `{type} QUOTED` reads them as numbers"
 
 
-def _quoted(name: str, numbers: Sequence[Any], texts: Sequence[str], quoted: Sequence[str]) -> Guess:
+def _quoted(name: str, numbers: Sequence[Any], texts: Sequence[str], quoted: Sequence[str], optional: bool) -> Guess:
     """Numbers, some of them in quotes; of the other texts there are few, or the column has no type."""
     absent = {each for each in texts if each.strip(" \t").lower() in ABSENT}
     odd = sorted({each for each in texts if each not in quoted and each not in absent})
@@ -216,7 +216,7 @@ def _quoted(name: str, numbers: Sequence[Any], texts: Sequence[str], quoted: Seq
         return _unlike(Counter(int=len(numbers), string=len(texts)))
     plain = [each.strip(" \t") for each in quoted]
     read = [int(each) if each.lstrip("+-").isdigit() and len(each) < 400 else float(each) for each in plain]
-    found = _numbers(name, [*_plain(numbers), *read], bool(absent))
+    found = _numbers(name, [*_plain(numbers), *read], optional or bool(absent))
     if found.type not in ("int", "float"):
         return found
     note = f"{len(quoted):,} of {count:,} stand in quotes"

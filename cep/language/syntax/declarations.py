@@ -136,6 +136,9 @@ def record_clauses(
     if key is not None and distinct is not None:
         hint = "with a KEY records of one key and time are corrections of each other, so equal ones are one already"
         cursor.stop("an event has a KEY or is DISTINCT, not both", hint, distinct.span)
+    if when is not None:
+        named = [each.source for each in attributes] + [source for source, _ in sources]
+        _check_tested(cursor, name, clauses, named, first)
     times = clauses.times(cursor)
     if further and times is not None and times.unit is not None:
         cursor.stop("a count has one column", f"`TIME {time} FORMAT epoch {times.unit}`", cursor.span(first))
@@ -143,6 +146,16 @@ def record_clauses(
         _check_parts(cursor, (time or "", *further), None if times is None else times.pattern, first)
     more = tuple(further), times, clauses.missing, clauses.records, key, when, distinct is not None
     return ast.EventDeclaration(name, attributes, time, start, end, iri, cursor.span(first), *more)
+
+
+def _check_tested(cursor: Cursor, name: str, clauses: Clauses, sources: Sequence[str | None], first: Token) -> None:
+    """Refuse WHEN where something else says which records are the event: a measurement, or a class in RDF."""
+    if clauses.records is not None and clauses.records.name == "influx":
+        hint = f'`FORMAT influx(measurement: "...")` behind {name} names it, in place of WHEN'
+        cursor.stop("a line of InfluxDB says by its measurement which event it is", hint, cursor.span(first))
+    if any(source is not None and source.startswith("<") for source in sources):
+        hint = f"its class says which observations are one: `event {name}(...) AS <class>`"
+        cursor.stop("WHEN tests records, not observations in RDF", hint, cursor.span(first))
 
 
 def _time(cursor: Cursor, sources: list[tuple[str, Token]]) -> tuple[str | None, list[str], str | None, str | None]:

@@ -6,8 +6,8 @@ knows at an error only which tokens it could shift, where the author is to read 
     program     = { statement }
     statement   = "PREFIX" [NAME] ":" IRI
                 | "event" name [ "(" [ attribute { "," attribute } ] ")" ]
-                      [ "AS" iri ] [ "TIME" column [ "," column ] | "START" column "END" column ]
-                      { written | key | "DISTINCT" } "."
+                      [ when ] [ "AS" iri ] [ "TIME" column { "," column } | "START" column "END" column ]
+                      { written | key | when | "DISTINCT" } "."
                 | "fact" name "(" argument { "," argument } ")" [ written ] "."
                 | "policy" choice "."
                 | "PARAM" VARIABLE "=" value [ "IN" ( [ value ] ".." [ value ] | "[" value { "," value } "]" ) ]
@@ -22,18 +22,25 @@ knows at an error only which tokens it could shift, where the author is to read 
                 | [ name ":" ] head "<-" pattern "."
                 | head ":-" conditions "."
                 | head "."
-    attribute   = name ":" type [ "?" ] { "in" [ bound ] ".." [ bound ] | "FROM" column | "AS" iri | written }
+    attribute   = name ":" type [ "?" ]
+                  { "in" [ bound ] ".." [ bound ] | "FROM" column | "QUOTED" | "AS" iri | written }
     argument    = name ":" type [ "?" ] { written }
     key         = "KEY" NAME { "," NAME }
-    written     = "FORMAT" ( STRING | [ "epoch" ] ( "s" | "ms" | "us" | "ns" ) | name "(" option { "," option } ")" )
+    when        = "WHEN" passing { "or" passing }
+    passing     = said { ( "," | "and" ) said }
+    said        = column ( [ "not" ] "EXISTS" | ( "=" | "!=" | "<" | "<=" | ">" | ">=" ) said_value
+                | [ "not" ] "in" "[" said_value { "," said_value } "]" )
+    said_value  = [ "-" ] number | STRING | WORD | "true" | "false"
+    written     = "FORMAT" ( STRING | [ "epoch" ] ( "s" | "ms" | "us" | "ns" )
+                | name [ "(" option { "," option } ")" ] )
                 | "ZONE" STRING | "FOLD" ( "earlier" | "later" | "order" ) | "MISSING" missing { "," missing }
     value       = bound | STRING | iri | "true" | "false"
-    option      = name ":" STRING
+    option      = name ":" ( STRING | number )
     missing     = [ "-" ] number | STRING
     iri         = PREFIXED | "<" IRI ">"
     type        = "int" | "float" | "string" | "bool" | "iri" | "time" | "duration"
     bound       = [ "-" ] ( number [ unit ] | DURATION ) | TIME
-    column      = WORD { "[" [ number ] "]" | "." WORD } | STRING | iri { "/" iri }
+    column      = WORD { "[" [ number ] "]" | "." ( WORD | STRING ) } | STRING | iri { "/" iri }
     clause      = "WHERE" conditions | "TITLE" STRING | "TEXT" STRING | "INSTRUCTION" STRING
                 | "SEVERITY" STRING | "URGENCY" STRING | "CERTAINTY" STRING | "CATEGORY" STRING
                 | "AFTER" duration | "FOR" duration | "KEEP" duration | "KEYED" "BY" VARIABLE { "," VARIABLE }

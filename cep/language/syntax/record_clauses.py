@@ -254,6 +254,13 @@ def _records(cursor: Cursor) -> RecordFormat:
     return RecordFormat(name.text, tuple(options.items()))
 
 
+def _twice(columns: str) -> str | None:
+    """The first name that a list of columns has twice, None: there is none. `_` and `-` may stand for columns that
+    nothing needs."""
+    names = [name for each in columns.split(",") if (name := each.strip()).strip("_-")]
+    return next((name for place, name in enumerate(names) if name in names[:place]), None)
+
+
 def _refused(option: str, value: str) -> tuple[str, str] | None:
     match option:
         case "encoding":
@@ -282,6 +289,8 @@ def _refused(option: str, value: str) -> tuple[str, str] | None:
             return "a comment begins with characters of ASCII", f"e.g. {_CSV}"
         case "columns" if not value.strip(" ,"):
             return "there are no names of columns", 'e.g. `FORMAT csv(columns: "time, station, wind")`'
+        case "columns" if twice := _twice(value):
+            return f"the column `{twice}` is there twice", f"each has a name of its own: `{twice}`, `{twice}_2`"
         case "skip" | "units" if not (value.isascii() and value.isdigit() and len(value) < 6):
             what = "lines before the header" if option == "skip" else "rows between the header and the records"
             return f"`{value}` is no number of {what}", f"e.g. `FORMAT csv({option}: 2)`"

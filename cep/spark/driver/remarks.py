@@ -18,10 +18,12 @@ _EARLY = (
 
 
 class InputRemarks:
-    """`schemas`: of the events that are read; `open_ended`: the watermark alone says what has come."""
+    """`schemas`: of the events that are read; `open_ended`: the watermark alone says what has come; `by_key`: keys have
+    clocks of their own (`--lateness-by`), so the latest time of all makes no record late."""
 
-    def __init__(self, schemas: Mapping[str, Schema], open_ended: bool = False) -> None:
+    def __init__(self, schemas: Mapping[str, Schema], open_ended: bool = False, by_key: bool = False) -> None:
         self._open_ended = open_ended
+        self._by_key = by_key
         self._latest: int | None = None
         self._reached: int | None = None
         self._place: str | None = None
@@ -35,7 +37,9 @@ class InputRemarks:
         """The reports of a micro-batch; warnings that cannot wait for the end."""
         for one in reports:
             self._told |= dict.fromkeys(one.remarks)
-            reached = one.latest if one.stage == READING else one.watermark  # which an earlier run may have moved
+            reached = one.watermark  # which an earlier run may have moved
+            if one.stage == READING:
+                reached = None if self._by_key else one.latest
             if reached is not None and (self._reached is None or reached > self._reached):
                 self._reached, self._place = reached, one.place
             if one.stage == READING and one.latest is not None:
