@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -149,7 +149,8 @@ class Batch:
     said of it or asked for what follows (`connectors.messages`). `remarks`: what looks wrong with an input, at its end.
     `held`: intervals of fluents that were derived elsewhere, which no engine takes. `together`: its rows have no order
     among each other, so none is late for another. `handover`: another program goes on from here; the triples are the
-    last ones of the one before, and `held` has what begins now.
+    last ones of the one before, and `held` has what begins now. `beside`: tables of events that the program does not
+    read, and another one that may take over, or a shadow, does.
     """
 
     tables: dict[str, pl.DataFrame]
@@ -165,6 +166,7 @@ class Batch:
     held: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     together: bool = False
     handover: str | None = None
+    beside: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     _firsts: list[int] = field(default_factory=list)
 
     def origin(self, type: str, row: int) -> tuple[str, int, str | None]:
@@ -194,8 +196,21 @@ class Batch:
         return sum(block.unmatched for block in self.blocks)
 
     @property
+    def whole(self) -> Mapping[str, pl.DataFrame]:
+        """All tables, also those of events that the program does not read."""
+        return {**self.tables, **self.beside} if self.beside else self.tables
+
+    @property
     def rows(self) -> int:
-        return sum(table.height for table in self.tables.values())
+        return sum(table.height for table in self.whole.values())
+
+    def read_by(self, events: Container[str]) -> Batch:
+        """The same for a program that reads these events."""
+        if all(name in events for name in self.tables):
+            return self
+        tables = {name: table for name, table in self.tables.items() if name in events}
+        beside = {name: table for name, table in self.tables.items() if name not in events}
+        return replace(self, tables=tables, beside={**self.beside, **beside})
 
 
 def dead_record(block: Block, order: int, code: str, reason: str) -> DeadLetter:

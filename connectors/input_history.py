@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,13 @@ from typing import Any
 from cep.core.append_log import RecordLog
 from cep.core.checksum import Broken
 from cep.core.errors import CepError
-from cep.core.private_files import private_folder
+from cep.core.private_files import private_folder, private_opener
 
 JournalRecord = tuple[dict[str, Any], bytes]
 """An object of JSON, and the tables or numbers of sources behind it."""
+
+EVENTS = "events"
+"""The file that says for which events the input is read, and from which batch on."""
 
 _NAME = re.compile(r"(\d{15})-(\d+)-(-?\d+)")
 
@@ -62,6 +65,34 @@ class InputHistory:
     def beyond(self) -> int:
         """The number behind the last batch that is in a file."""
         return max((file.beyond for file in self._files()), default=0)
+
+    def note_events(self, fields: Mapping[str, list[list[str]]], number: int) -> None:
+        """From the batch `number` on the input is read for these events, and no others; those that it was read for
+        until then, with the same fields, keep their number. OSError: it cannot be noted."""
+        path = self._folder / EVENTS
+        known = self._events()
+        found = {
+            name: [own, known[name][1] if name in known and known[name][0] == own else number]
+            for name, own in fields.items()
+        }
+        part = path.with_suffix(".part")
+        with open(part, "w", encoding="utf-8", opener=private_opener) as file:
+            json.dump(found, file, ensure_ascii=False)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+
+    def read_since(self, events: Iterable[str]) -> int:
+        """The number of the first batch from which on the input was read for all of these events."""
+        known = self._events()
+        return max((known[name][1] if name in known else self.beyond for name in events), default=0)
+
+    def _events(self) -> dict[str, Any]:
+        try:
+            found = json.loads((self._folder / EVENTS).read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):  # a damaged one: none of them is known to have been read
+            return {}
+        return found if isinstance(found, dict) else {}
 
     def keep(self, journal: Path, first: int, count: int, latest: int) -> None:
         """Keep the first batches of a journal, which is about to be replaced. OSError: it cannot be."""

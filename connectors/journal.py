@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -27,7 +27,7 @@ from cep.core.schema import Schema
 from cep.core.time import BEGINNING
 from connectors.arrow_bytes import pack, unpack
 from connectors.batch import Batch, Block, DeadLetter
-from connectors.input_history import InputHistory, JournalRecord, read_records
+from connectors.input_history import EVENTS, InputHistory, JournalRecord, read_records
 
 SourcePosition = Mapping[int, int]
 """How far a source was read, by numbers of its own: from here on it goes on."""
@@ -79,8 +79,8 @@ class Journal:
     """
 
     def __init__(self, folder: Path, schemas: Mapping[str, Schema], keeps: bool = False) -> None:
-        """`schemas`: of the events that the program reads; others are left out. CepError: it cannot be read, or it and
-        the snapshot are damaged, or not of one time."""
+        """`schemas`: of the events that the input is read for; others are `beside` in a replay. CepError: it cannot be
+        read, or it and the snapshot are damaged, or not of one time."""
         self.version = 1
         self._input = InputHistory(folder / "input") if keeps else None
         self._base = 0  # so many batches came before this journal
@@ -96,6 +96,10 @@ class Journal:
         self._point: JournalMark | None = None
         try:
             self._log = self._opened(self._name())
+            if self._input is not None:
+                self._input.note_events(self._schemas, self._base + len(self._log) - 1)
+            else:
+                (folder / "input" / EVENTS).unlink(missing_ok=True)
         except OSError as error:
             raise _failed(self._path, error) from None
         self.whole = not self._left
@@ -148,10 +152,6 @@ class Journal:
             self._replay.silence = head["silence"]
         self._passed = self._given
 
-    def read_by(self, schemas: Mapping[str, Schema]) -> None:
-        """From now on the program reads these events."""
-        self._schemas = {name: _fields(schema) for name, schema in schemas.items()}
-
     def history(self, since: int, schemas: Mapping[str, Schema], from_time: int) -> Iterator[tuple[int, Batch]]:
         """Yield the batches that were processed, as far back as they are kept, each with the number of the next one.
         They begin behind the batch `since`, without files of batches from before `from_time`; `schemas`: of the events
@@ -161,6 +161,10 @@ class Journal:
         wanted = {name: _fields(schema) for name, schema in schemas.items()}
         for number, (head, tables) in self._input.records(since, from_time, self._path):
             yield number + 1, _batch(head, tables, wanted)
+
+    def read_since(self, events: Iterable[str]) -> int:
+        """The number of the first batch from which on the input was read for all of these events."""
+        return 0 if self._input is None else self._input.read_since(events)
 
     def forget_input(self, before: int) -> None:
         """Remove the batches from before a time, as far as they are in files of their own."""
@@ -270,20 +274,24 @@ class Journal:
     def _batch(self, head: Mapping[str, Any], data: bytes) -> Batch:
         if "handover" in head and data:
             return _handover(head, data)
-        return _batch(head, data, self._schemas)
+        return _batch(head, data, self._schemas, beside=True)
 
 
-def _batch(head: Mapping[str, Any], data: bytes, schemas: Mapping[str, list[list[str]]]) -> Batch:
-    """A batch as it was written, with the tables that fit the schemas."""
+def _batch(head: Mapping[str, Any], data: bytes, schemas: Mapping[str, list[list[str]]], beside: bool = False) -> Batch:
+    """A batch as it was written, with the tables that fit the schemas, and if asked for the others `beside`."""
     tables: dict[str, pl.DataFrame] = {}
+    others: dict[str, pl.DataFrame] = {}
     start = 0
     for name, fields, size in head["tables"]:
         if schemas.get(name) == fields:
             tables[name] = unpack(data[start : start + size])
+        elif beside:
+            others[name] = unpack(data[start : start + size])
         start += size
     dead = [DeadLetter(*each) for each in head["dead"]]
     blocks = [_block(each) for each in head["blocks"]]
-    return Batch(tables, dead, blocks, silence=head["silence"], source=head["source"], place=dict(head["place"]))
+    place = dict(head["place"])
+    return Batch(tables, dead, blocks, silence=head["silence"], source=head["source"], place=place, beside=others)
 
 
 def _handed(handover: Handover) -> RecordBytes:

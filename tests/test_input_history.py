@@ -11,6 +11,7 @@ import pytest
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.plan.input_horizon import InputHorizon
+from cep.server.warming import warm
 from connectors.batch import Batch, Block
 from connectors.journal import Handover, Journal
 
@@ -109,3 +110,35 @@ def test_without_a_place_nothing_is_kept(tmp_path: Path) -> None:
         journal.add(batch(1))
         journal.save(b"1", journal.point(SECOND))
         assert numbers(journal) == [] and not (tmp_path / "input").exists()
+
+
+def test_it_is_noted_since_when_the_input_is_read_for_an_event(tmp_path: Path) -> None:
+    both = Engine.from_text(f"{PROGRAM} event b(x: int) TIME time. f(X) <- b(X).").inputs
+    with closing(Journal(tmp_path, both, keeps=True)) as journal:
+        journal.add(batch(0))
+        assert journal.read_since(["a", "b"]) == 0
+    with closing(Journal(tmp_path, SCHEMAS, keeps=True)) as journal:
+        list(journal.replayed())
+        journal.add(batch(1))
+        journal.save(b"1", journal.point(SECOND))
+        assert journal.read_since(["a"]) == 0
+    with closing(Journal(tmp_path, both, keeps=True)) as journal:
+        assert (journal.read_since(["a"]), journal.read_since(["a", "b"])) == (0, 2)
+        journal.add(batch(2))
+    other = Engine.from_text("event a(x: float) TIME time. e(X) <- a(X) WHERE X > 0.").inputs
+    with closing(Journal(tmp_path, other, keeps=True)) as journal:
+        assert journal.read_since(["a"]) == 3, "its records were of other fields"
+        beside = [each.beside.keys() for each in journal.replayed()]
+        assert beside == [{"a"}, set()], "they move the time all the same"
+
+
+def test_a_program_says_since_when_all_of_its_input_was_read(tmp_path: Path) -> None:
+    text = f"{PROGRAM} event b(x: int) TIME time. f(X) <- b(X) SEQ a(X) WITHIN 9 s."
+    with closing(Journal(tmp_path, SCHEMAS, keeps=True)) as journal:
+        journal.add(batch(1))
+    with closing(Journal(tmp_path, Engine.from_text(text).inputs, keeps=True)) as journal:
+        list(journal.replayed())
+        journal.add(batch(3))
+        engine = Engine.from_text(text, lateness=0)
+        assert warm(engine, journal, 3 * SECOND, lambda: 3 * SECOND).since == 3 * SECOND
+        assert warm(Engine.from_text(PROGRAM, lateness=0), journal, 3 * SECOND, lambda: 3 * SECOND).since == SECOND

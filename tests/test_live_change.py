@@ -231,6 +231,8 @@ tests:
         (server.put(text.replace("temp: float", "temp: int")), 409, "declares `reading` otherwise"),
         (server.put(f"event other(x: int).\nnew(X) <- other(X).\n{text}"), 409, "reads `other`"),
         (server.put(text.replace("B > A + 0", "B > A + 8")), 422, "five degrees more are a rise"),
+        (server.put(""), 422, "no rules and no alerts"),
+        (server.put("event reading(fridge: string, temp: float) TIME time."), 422, "no rules and no alerts"),
         (ask("PUT", "/program", content=b"\xff", headers=kind), 422, "UTF-8"),
         (ask("PUT", "/program", json={"other.cep": text}), 422, "the files rules.cep"),
         (ask("PUT", "/program", content="[", headers={"Content-Type": "application/json"}), 422, "not JSON"),
@@ -238,24 +240,41 @@ tests:
         (ask("GET", "/program/history/9"), 404, "no version 9"),
     ):
         assert (answer.status_code, message in answer.text) == (status, True), answer.text
-        assert status == 404 or "runs on" in answer.text or status == 422, answer.text
+        assert status == 404 or "nothing has changed" in answer.text or status == 422, answer.text
+        assert str(tmp_path) not in answer.text, "nobody learns the folder"
     ben = {"Authorization": f"Bearer {TOKEN[::-1]}"}
     refused = httpx.put(server.url + "/program", content=text, headers=ben)
     assert refused.status_code == 403 and "needs the role editor; ben is responder" in refused.text
-    assert httpx.put(server.url + "/program", content=text).status_code == 401
+    nobody = httpx.put(server.url + "/program", content=text)
+    assert (nobody.status_code, nobody.text) == (401, "a token is needed\n")
+    wrong = httpx.get(server.url + "/program", headers={"Authorization": "Bearer of-nobody-in-the-house"})
+    assert (wrong.status_code, wrong.text) == (401, "the token is not known\n")
+    shadow = ask("PUT", "/shadow", content=text.replace("temp: float", "temp: int"), headers=kind)
+    assert shadow.status_code == 409 and "runs on" not in shadow.text and "nothing has changed" in shadow.text
+    same = server.put(text)
+    assert (same.status_code, same.json()["version"], same.json()["same"]) == (200, 1, True), same.text
     assert [each["version"] for each in ask("GET", "/program/history").json()] == [1]
     other = Rules(2, 9, 4, 8, 7, False)
     taken = server.put(other.text).json()
     assert (taken["version"], taken["tests"]) == (2, 2) and "line 3: rising" in taken["warmed"]
     again = ask("POST", "/program/history/1/restore").json()
-    assert again["version"] == 3 and ask("GET", "/program").json()["files"] == {"rules.cep": text}
-    assert [each["running"] for each in ask("GET", "/program/history").json()] == [True, False, False]
-    assert ask("GET", "/api/program").json()["version"] == 3
+    assert (again["version"], again["restores"], again["same"], again["cut"]) == (3, 1, False, [])
+    listed = ask("GET", "/program/history").json()
+    assert [each.get("restores") for each in listed] == [1, None, None]
+    cold = f"{text}fluent cold(f: string).\ninitiate cold(F) <- reading(F, T) WHERE T < 3.\n"
+    new = server.put(cold + "PARAM Unused = 3.\n").json()
+    assert new["cut"] == [] and new["warnings"] and str(tmp_path) not in str(new["warnings"]), new
+    said = [line["text"] for line in server.logged if line["event"] == "program"]
+    assert not any(": none" in line for line in said), said
+    assert ask("POST", "/program/history/1/restore").json()["version"] == 5
+    assert ask("GET", "/program").json()["files"] == {"rules.cep": text}
+    assert [each["running"] for each in ask("GET", "/program/history").json()] == [True] + 4 * [False]
+    assert ask("GET", "/api/program").json()["version"] == 5
     assert server.end(signal.SIGTERM) == 0
     (tmp_path / "rules.cep").write_text(other.text)  # edited in between: the files count
     server = Editable("--input", "reading=-", *arguments)
     now = server.ask("GET", "/program").json()
-    assert (now["version"], now["author"], now["files"]) == (4, "the files", {"rules.cep": other.text})
+    assert (now["version"], now["author"], now["files"]) == (6, "the files", {"rules.cep": other.text})
     assert server.end(signal.SIGTERM) == 0
 
 
@@ -428,4 +447,74 @@ def test_the_page_shows_the_program_that_took_over(tmp_path: Path) -> None:
         expect(page.locator("#connection")).to_have_text("live")
         assert wrong == []
         browser.close()
+    assert server.end(signal.SIGTERM) == 0
+
+
+PAIR = """event a(p: string) TIME ts.
+event b(p: string) TIME ts.
+pair(P) <- b(P) SEQ a(P) WITHIN 1 h.
+"""
+TWO = "event a(p: string) TIME ts.\ntwo(P) <- a(P) SEQ a(P) WITHIN 1 h.\n"
+
+
+def record(event: str, minute: int, part: str = "x") -> str:
+    return json.dumps({"type": event, "ts": f"2024-05-01T08:{minute:02}:00Z", "p": part})
+
+
+def say(server: Editable, *records: str) -> None:
+    assert server.process.stdin is not None
+    server.process.stdin.write("".join(each + "\n" for each in records))
+    server.process.stdin.flush()
+
+
+def taken_in(server: Editable, number: int) -> None:
+    """Wait until so many records are read."""
+    until(
+        lambda: server.ask("GET", "/api/state").json()["numbers"]["records"] >= number, f"{number} records", every=0.1
+    )
+
+
+PAIRS = "SELECT ?x { ?x a <urn:semcep:type/pair> }"
+
+
+def test_events_that_the_program_of_now_does_not_read_are_kept(tmp_path: Path) -> None:
+    arguments = started(tmp_path, SMALL)
+    (tmp_path / "rules.cep").write_text(PAIR)
+    server = Editable("--input", "-", *arguments)
+    assert server.put(TWO).status_code == 200
+    say(server, record("b", 30), record("b", 40, "y"))
+    taken_in(server, 2)
+    restored = server.ask("POST", "/program/history/1/restore").json()
+    assert restored["seen"] == "2024-05-01T08:30:00Z", restored
+    assert restored["from"] == "2024-05-01T08:39:59.999999Z", "time has gone on meanwhile"
+    say(server, record("a", 50), record("a", 55))
+    until(lambda: len(server.select(PAIRS)) == 1, "the pair", every=0.2)
+    assert server.put(TWO).status_code == 200
+    say(server, record("b", 56, "z"))
+    taken_in(server, 5)
+    assert server.end(signal.SIGTERM) == 0
+    assert server.logged[-1]["records"] == 5 and "in the input" not in server.logged[-1]["text"], server.logged[-1]
+    server = Editable("--input", "-", *arguments)  # the files read `b`
+    say(server, record("b", 57, "u"), record("a", 58, "u"))
+    taken_in(server, 2)
+    assert server.ask("POST", "/program/history/1/restore").status_code == 200
+    say(server, record("a", 58, "z"), record("a", 59, "t"))
+    until(lambda: len(server.select(PAIRS)) == 3, "the pairs of both", every=0.2)
+    assert server.end(signal.SIGTERM) == 0
+
+
+def test_a_shadow_reads_events_that_the_program_does_not(tmp_path: Path) -> None:
+    arguments = started(tmp_path, SMALL)
+    (tmp_path / "rules.cep").write_text(TWO)
+    (tmp_path / "new.cep").write_text(PAIR)
+    server = Editable("--input", "-", *arguments, "--shadow", str(tmp_path / "new.cep"))
+    until(lambda: server.ask("GET", "/shadow").status_code == 200, "it runs", every=0.1)
+    say(server, record("b", 30), record("a", 31), record("b", 32))
+    events = until(
+        lambda: (found := server.ask("GET", "/shadow").json()["events"])["pair"]["appeared"] and found, "a pair"
+    )
+    assert events is not None and events["pair"]["appeared"] == 1, events
+    assert server.ask("POST", "/shadow/promote").status_code == 200
+    say(server, record("a", 33), record("a", 34))
+    until(lambda: len(server.select(PAIRS)) >= 1, "the pair", every=0.2)
     assert server.end(signal.SIGTERM) == 0

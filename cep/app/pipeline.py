@@ -113,7 +113,7 @@ def flow(
     the input was not over. Where one has ended a step in the middle (`Interrupt.steps`), the rows of that batch are not
     counted, what the step would have given is not taken, and the source is asked for no more.
     """
-    seen: set[str] = set()
+    twice, said = stats.twice, stats.remarks  # of a program before this one
     doubtful, units = Doubtful.of(engine.inputs), SmallUnits.of(engine.inputs)
     never = NeverThere.of(engine.inputs)
     remarks, jumps = dict[str, None](), TimeJumps()
@@ -124,6 +124,8 @@ def flow(
         if batch.watermark is not None:
             engine.advance_only()  # the batches alone move the time
         engine.receive(batch.tables, in_turn=True)
+        if batch.beside:
+            engine.pass_by(batch.beside)
         dead_letters.add(batch.dead)
         stats.dead.update(record.code for record in batch.dead)
         refused = engine.take_dead()
@@ -132,7 +134,7 @@ def flow(
         stats.no_records += _no_records(batch)
         stats.unmatched += batch.unmatched
         stats.records += batch.rows + len(batch.dead) - _no_records(batch) + batch.unmatched
-        seen |= batch.tables.keys()
+        stats.seen |= batch.whole.keys()
         doubtful.take(batch.tables)
         units.take(batch.tables)
         never.take(batch)
@@ -170,8 +172,9 @@ def flow(
         if watch is not None:
             watch.meter.revision = engine.revision_stats
             watch.batch([_read(batch, engine), _stepped(engine, made, refused)], stats.busy - before)
-    stats.twice, stats.remarks = doubtful.counts(), list(remarks | dict.fromkeys((*units.remarks(), *never.remarks())))
-    stats.unseen = [name for name in engine.inputs if name not in seen and name not in engine.outputs]
+    stats.twice = twice + doubtful.counts()
+    stats.remarks = list(dict.fromkeys((*said, *remarks, *units.remarks(), *never.remarks())))
+    stats.unseen = [name for name in engine.inputs if name not in stats.seen and name not in engine.outputs]
     if not interrupt.signal:
         began, before = perf_counter(), stats.busy
         made = Counter()

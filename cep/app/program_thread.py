@@ -72,18 +72,22 @@ class JournaledBatches:
                 self._before = 0
             elif self._before:
                 batch = replace(batch, silence=max(1, batch.silence - self._before))
-            if self._events is not None and not batch.tables.keys() <= self._events:
-                tables = {name: table for name, table in batch.tables.items() if name in self._events}
-                batch = replace(batch, tables=tables)
             if self._journal is not None:
                 self._journal.add(batch)
+            if self._events is not None:
+                batch = batch.read_by(self._events)
         if self.stopping:
             raise StopIteration
         return batch
 
+    def read_by(self, events: Iterable[str]) -> None:
+        """The consumer reads these events; what comes of others stands `beside`, and is in the journal, too."""
+        self._events = frozenset(events)
+
     def hand_over(self, events: Iterable[str]) -> None:
         """Give nothing more to the consumer of now; the next one reads these events. Called with the `lock`."""
-        self._before, self._ends, self._events = self._silence, True, frozenset(events)
+        self._before, self._ends = self._silence, True
+        self.read_by(events)
 
     def go_on(self) -> bool:
         """Return True if another consumer was given its turn (`hand_over`)."""
@@ -176,6 +180,7 @@ class ProgramThread(threading.Thread):
         with self.batches.lock:
             self._flow()
             while self.batches.go_on() and self.error is None:
+                self.stats.unseen = []  # the input of the next one goes on
                 self._flow()
         self.batches.close()
 

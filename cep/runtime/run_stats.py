@@ -83,6 +83,7 @@ class RunStats:
 
     `written` are those of the derived events that were asked for, None: all.
     `unseen` are the events that the program reads and does not derive of which the input held none.
+    `seen` are the events of which there were tables.
     `batches` are those that are through; `with_records` are the files that held records, `empty` those that
     held none.
     `no_records`: how many dead letters are files, or the rest of files. `unmatched`: how many records are no event;
@@ -102,6 +103,7 @@ class RunStats:
     derived: Counter[str] = field(default_factory=Counter)
     written: Counter[str] | None = None
     unseen: list[str] = field(default_factory=list)
+    seen: set[str] = field(default_factory=set)
     with_records: set[str] = field(default_factory=set)
     empty: list[str] = field(default_factory=list)
     twice: Counter[str] = field(default_factory=Counter)

@@ -16,7 +16,7 @@ import polars as pl
 
 from cep.app.durations import refuse
 from cep.app.program_thread import ProgramThread
-from cep.app.terminal import warn, warnings_of
+from cep.app.terminal import warnings_of
 from cep.core.errors import CepError, reason_of
 from cep.core.schema import Schema
 from cep.engine import Engine
@@ -37,19 +37,20 @@ from connectors.serving.programs import ChangeRefused, version_time
 from connectors.serving.versions import Version, files_hash
 
 _WRITTEN = 30.0  # seconds in which the store has to write what was derived
-_BEHIND = "the program before runs on"
+_BEHIND = "nothing has changed"
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """An engine of other texts that goes on where the program of now is: the texts by file and together, the input that
-    its new rules have seen, and how many tests passed."""
+    its new rules have seen, how many tests passed, and what the compiler warns of."""
 
     texts: Mapping[str, str]
     text: str
     engine: Engine
     warmed: Warmed
     tests: int
+    warnings: list[str]
 
 
 class LiveProgram:
@@ -64,7 +65,7 @@ class LiveProgram:
         begin: Callable[[ServedProgram, Mapping[str, pl.DataFrame]], Service],
     ) -> None:
         self._options, self._program, self._run, self._begin = options, program, run, begin
-        self._schemas: Mapping[str, Schema] = program.engine.inputs  # by which the input is read
+        self._schemas: Mapping[str, Schema] = program.schemas
         self._one = threading.Lock()
         self._shadow: Shadow | None = None
 
@@ -104,6 +105,7 @@ class LiveProgram:
         return found
 
     def _listed(self, version: Version) -> dict[str, Any]:
+        restores = {} if version.restores is None else {"restores": version.restores}
         return {
             "version": version.number,
             "author": version.author,
@@ -111,6 +113,7 @@ class LiveProgram:
             "from": version_time(version.watermark),
             "seen": version_time(version.since),
             "running": version.number == self._program.version.number,
+            **restores,
         }
 
     def _full(self, version: Version) -> dict[str, Any]:
@@ -120,12 +123,17 @@ class LiveProgram:
 
     def restore(self, number: int, author: str) -> dict[str, Any]:
         """Have the texts of a version take over again. Raises ChangeRefused."""
-        return self.change(self._version(number).texts, author)
+        return self.change(self._version(number).texts, author, number)
 
-    def change(self, texts: Mapping[str, str], author: str) -> dict[str, Any]:
-        """Have other texts take over. Raises ChangeRefused; then nothing has changed."""
-        with self._alone(), self._prepared(texts) as new:
-            return self._take_over(new, author)
+    def change(self, texts: Mapping[str, str], author: str, restores: int | None = None) -> dict[str, Any]:
+        """Have other texts take over, which are those of the version that it `restores`; the texts that run are no new
+        version. Raises ChangeRefused; then nothing has changed."""
+        with self._alone():
+            if texts == self._program.version.texts:
+                self._refuse_unchangeable()
+                return {**self._listed(self._program.version), "same": True}
+            with self._prepared(texts) as new:
+                return self._take_over(new, author, restores)
 
     # --- a shadow ---
 
@@ -133,16 +141,20 @@ class LiveProgram:
         """Run other texts on the same input, for nobody. Raises ChangeRefused."""
         with self._alone():
             with self._prepared(texts) as new:
+                warnings = new.warnings
                 self._shadow = self._run.follower = Shadow(self._program.engine, new.engine, new.texts)
             since = version_time(self._shadow.since) or "the beginning"
             self._options.log("shadow", f"a shadow program runs from {since} on")
-        return self.shadow(0)
+        return {**self.shadow(0), "warnings": warnings}
 
     def check_shadow(self) -> None:
         """CepError: the files of `--shadow` cannot be a shadow, whatever comes."""
         self.check_changeable("--shadow")
         source = program_source(self._options, None, self._program.known, self._options.server.shadow)
-        self._refuse_other_input(Engine(source.compiled(alerts=True), self._program.running))
+        try:
+            self._refuse_other_input(Engine(source.compiled(alerts=True), self._program.running))
+        except ChangeRefused as error:
+            raise refuse(f"--shadow: {error}") from None
 
     def check_changeable(self, option: str) -> None:
         """CepError: the program can never change while it runs, which an option asks for."""
@@ -185,9 +197,15 @@ class LiveProgram:
         try:
             yield
         except CepError as error:
-            raise ChangeRefused(422 if error.source is not None else 409, str(error)) from None
+            raise ChangeRefused(422 if error.source is not None else 409, self._in_names(str(error))) from None
         finally:
             self._one.release()
+
+    def _in_names(self, text: str) -> str:
+        """A text that names files without their folders, which are nobody else's business."""
+        for path in self._options.rules:
+            text = text.replace(str(path), path.name).replace(f"{path.resolve().parent}/", "")
+        return text
 
     def _named(self, texts: Mapping[str, str]) -> dict[Path, str]:
         return dict(zip(self._options.rules, (texts[name] for name in self.names), strict=True))
@@ -203,10 +221,17 @@ class LiveProgram:
         source = program_source(options, named, program.known)
         compiled = source.compiled(alerts=True)
         engine = Engine(compiled, program.running)
+        if not engine.outputs and not engine.alerts:
+            text = f"the new program has no rules and no alerts, so it would derive nothing; {_BEHIND}"
+            raise ChangeRefused(422, f"{text}. To stop deriving, end the server")
         engine.refuse_endless("a live input")
         self._refuse_other_input(engine)
         tests = self._tested({path.resolve(): text for path, text in named.items()})
-        warn(warnings_of(engine, source.name, options.knowledge.predicates), options.rules, options.log)
+        warnings = [
+            self._in_names(str(each)) for each in warnings_of(engine, source.name, options.knowledge.predicates)
+        ]
+        for text in warnings:
+            options.log("warning", text.splitlines()[0], "warning")
 
         def stop() -> int:
             nonlocal held
@@ -218,12 +243,12 @@ class LiveProgram:
             warmed = warm(engine, program.journal, before.latest, stop)
             self._refuse_unchangeable()
             after = Engine(compiled, replace(program.running, before=PriorState(before.snapshot(), warm=warmed.state)))
-            yield Prepared(dict(texts), source.text, after, warmed, tests)
+            yield Prepared(dict(texts), source.text, after, warmed, tests, warnings)
         finally:
             if held:
                 lock.release()
 
-    def _take_over(self, new: Prepared, author: str) -> dict[str, Any]:
+    def _take_over(self, new: Prepared, author: str, restores: int | None) -> dict[str, Any]:
         """Have an engine go on as the program, in one step that outlives a kill."""
         options, program, run, after = self._options, self._program, self._run, new.engine
         journal, versions = program.journal, program.versions
@@ -241,6 +266,7 @@ class LiveProgram:
             before.watermark,
             new.warmed.since,
             cuts,
+            restores,
         )
         self._written()
         blob = after.snapshot()
@@ -255,7 +281,6 @@ class LiveProgram:
             reason = reason_of(error) if isinstance(error, OSError) else error.message
             raise ChangeRefused(409, f"the new program cannot be kept: {reason}; {_BEHIND}") from None
         try:  # from here on it is the program, also after a kill
-            journal.read_by(after.inputs)
             self._program = replace(program, text=new.text, engine=after, version=version)
             run.adopt(after, self._begin(self._program, ended), handover.batch)
         except BaseException as error:
@@ -266,10 +291,13 @@ class LiveProgram:
         since = version_time(version.since)
         seen = f"have seen the input from {since} on" if since else "have seen no input"
         text = f"version {number} of {author} takes over at {version_time(version.watermark) or 'the beginning'}; "
-        text += f"keep their state: {', '.join(kept) or 'none'}; {seen}: {', '.join(warmed) or 'none'}"
+        said = ("keep their state", kept), (seen, warmed)
+        text += "; ".join(f"{what}: {', '.join(rules)}" for what, rules in said if rules) or "no rule is new"
         options.log("program", text, version=number, author=author, kept=kept, warmed=warmed)
-        cut = sorted(name for name in cuts if name in after.outputs and cuts[name] == version.watermark)
-        return {**self._listed(version), "kept": kept, "warmed": warmed, "cut": cut, "tests": new.tests}
+        both = before.outputs.keys() & after.outputs.keys()  # a new fluent begins, and is not cut
+        cut = sorted(name for name in cuts if name in both and cuts[name] == version.watermark)
+        taken = {"kept": kept, "warmed": warmed, "cut": cut, "tests": new.tests, "warnings": new.warnings}
+        return {**self._listed(version), "same": False, **taken}
 
     def _ended(self, after: Engine) -> dict[str, pl.DataFrame]:
         """The intervals that end at the watermark: those of fluents that mean something else in the new program, or are
@@ -366,6 +394,6 @@ class LiveProgram:
                 result = session.run(test)
                 number += 1
                 if not result.passed:
-                    lines = "\n".join(failure_lines(result))
+                    lines = self._in_names("\n".join(failure_lines(result)))
                     raise ChangeRefused(422, f"a test of the new program fails; {_BEHIND}\n{lines}")
         return number

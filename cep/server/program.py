@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from cep.core import checksum
 from cep.core.errors import CepError, reason_of
 from cep.core.fluents import EDGES
 from cep.core.private_files import private_folder
+from cep.core.schema import Schema
 from cep.core.suggest import astray
 from cep.engine import Engine
 from cep.runtime.options import EngineOptions
@@ -42,7 +43,8 @@ IDLE = 1.0
 @dataclass(frozen=True, slots=True)
 class ServedProgram:
     """`alert_engine`: for a program that runs on Spark, an engine of its ALERT statements, over what was derived.
-    `found`: the inputs, none on Spark; `live`: they have no end of their own. `folder`: where the server keeps its
+    `schemas`: of the events that the input is read for; `found`: the inputs, none on Spark; `live`: they have no end of
+    their own. `folder`: where the server keeps its
     state; `journal`: where it keeps the program's, if it does. `sources`: which sources are lost. `origins`: where
     records came from. `running`: the options of its engine. `version`: that of the program which runs, among
     `versions`, None: they are not kept. `meant`: what its events mean, in the folder of --state, if there is one."""
@@ -51,6 +53,7 @@ class ServedProgram:
     known: Knowledge | None
     engine: Engine
     alert_engine: Engine | None
+    schemas: Mapping[str, Schema]
     found: Sequence[Input]
     live: bool
     batches: JournaledBatches
@@ -110,8 +113,11 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
     engine = source.engine(running, alerts=True)
     alert_engine = source.engine(EngineOptions(lateness=None, stage=0), alerts=True) if options.place.on_spark else None
     derived = None if alert_engine is None else _derived(options, engine, alert_engine)
-    found = find(options.source.inputs, engine.inputs, options.source.format) if derived is None else []
+    schemas = _read_for(options, engine, files, texts, source.known)
+    found = find(options.source.inputs, schemas, options.source.format) if derived is None else []
     live = any(one.size is None for one in found)
+    if not live:
+        schemas = engine.inputs
     if live:
         engine.refuse_endless("a live input")
     silence = _silence(options, live)
@@ -128,7 +134,7 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
     if journaled_input and options.knowledge.updates:
         hint = "without --state, or with input from files"
         raise refuse("--knowledge-updates: live input that goes on from a snapshot cannot have them", hint)
-    journal = stack.enter_context(closing(Journal(folder, engine.inputs, changeable))) if journaled_input else None
+    journal = stack.enter_context(closing(Journal(folder, schemas, changeable))) if journaled_input else None
     if journal is not None:
         if blob := journal.snapshot():
             engine = _restored(options, engine, source, running, blob)
@@ -141,16 +147,38 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
     sources.expect(one.path for one in found if one.address is not None)
     origins = Origins(MOST if options.retention.explain else 0, engine.position)
     batches = (
-        origins.noted(_batches(options, engine, silence, rest, journal, sources))
+        origins.noted(_batches(options, engine, schemas, silence, rest, journal, sources))
         if derived is None
         else derived.follow()
     )
     journaled = JournaledBatches(batches, journal)
+    if schemas.keys() != engine.inputs.keys():
+        journaled.read_by(engine.inputs)
     text, known = source.text, source.known
     return ServedProgram(
-        text, known, engine, alert_engine, found, live, journaled, changes, rest, sources, origins, folder, journal,
-        running, version, versions, meant,
+        text, known, engine, alert_engine, schemas, found, live, journaled, changes, rest, sources, origins, folder,
+        journal, running, version, versions, meant,
     )  # fmt: skip
+
+
+def _read_for(
+    options: ServeOptions,
+    engine: Engine,
+    files: Mapping[str, str],
+    texts: Mapping[str, str],
+    known: Knowledge | None,
+) -> Mapping[str, Schema]:
+    """The events that the input is read for: those of the program, and of the programs that are at hand to take over,
+    the shadow and the files that another version goes on instead of."""
+    if not options.changeable or options.place.on_spark or engine.revises or engine.explain:
+        return engine.inputs
+    others = [options.rules] if texts != files else []
+    found: dict[str, Schema] = {}
+    for rules in [*others, *filter(None, [options.server.shadow])]:
+        with suppress(CepError):  # who wants it to take over is told
+            source = program_source(options, None, known, rules)
+            found = {**Engine(source.compiled(alerts=True)).inputs, **found}
+    return {**found, **engine.inputs}
 
 
 def _version(options: ServeOptions, versions: Versions, folder: Path, files: Mapping[str, str]) -> Version:
@@ -196,6 +224,7 @@ def _derived(options: ServeOptions, engine: Engine, alert_engine: Engine) -> Sin
 def _batches(
     options: ServeOptions,
     engine: Engine,
+    schemas: Mapping[str, Schema],
     silence: float | None,
     rest: Acknowledgements | None,
     journal: Journal | None,
@@ -207,7 +236,7 @@ def _batches(
             options.log("again", f"{journal.behind} records that came after the last snapshot", records=journal.behind)
         yield from journal.replayed() if engine.revises else unrevised(journal.replayed())
     first = 0 if journal is None else journal.first
-    schemas = with_changes(engine.inputs) if engine.revises else engine.inputs
+    schemas = with_changes(schemas) if engine.revises else schemas
     came = open_batches(options.source.taken, options.source.batch, schemas, silence, sources, rest, first)
     yield from changes_of(came) if engine.revises else came
 

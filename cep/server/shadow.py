@@ -47,7 +47,7 @@ class Shadow:
         engine = self._engine
         try:
             if batch is not None and batch is not self._batch:
-                engine.receive({name: table for name, table in batch.tables.items() if name in engine.inputs}, True)
+                engine.receive({name: table for name, table in batch.whole.items() if name in engine.inputs}, True)
                 engine.take_dead()
             own = engine.advance(self._served.watermark)
         except CepError as error:

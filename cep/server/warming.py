@@ -64,8 +64,8 @@ def _keys(table: pl.DataFrame | None, arguments: tuple[str, ...]) -> Iterator[tu
 
 @dataclass(frozen=True, slots=True)
 class Warmed:
-    """An engine that has taken input from before: its state, since when it has had input (None: it had none), and the
-    rows of tables of alerts on fluents that are open."""
+    """An engine that has taken input from before: its state, since when it has had all of its input (None: it had
+    none), and the rows of tables of alerts on fluents that are open."""
 
     state: bytes
     since: int | None
@@ -81,7 +81,7 @@ def warm(engine: Engine, journal: Journal, latest: int, stop: Callable[[], int])
     """
     horizon, interrupt = InputHorizon.of(engine.plan), Interrupt()
     rows = OpenRows([(one.table, one.ends, one.arguments) for one in engine.alerts if one.ends is not None])
-    since, reached = END_OF_TIME, BEGINNING
+    since, reached, read_since = END_OF_TIME, BEGINNING, journal.read_since(engine.inputs)
 
     def batches() -> Iterator[Batch]:
         nonlocal since, reached
@@ -92,9 +92,9 @@ def warm(engine: Engine, journal: Journal, latest: int, stop: Callable[[], int])
                 reached = stop()
             for beyond, batch in journal.history(number, engine.inputs, from_time):
                 number = beyond
-                since = min(
-                    [since, *(int(table["start"].to_numpy().min()) for table in batch.tables.values() if table.height)]
-                )
+                if number > read_since:
+                    starts = (table["start"] for table in batch.tables.values() if table.height)
+                    since = min([since, *(int(each.to_numpy().min()) for each in starts)])
                 yield batch
         interrupt.signal = 1  # the input goes on
 

@@ -82,7 +82,9 @@ class Guard:
         elif not free and limits.rate and not self._may(client):
             refused = PlainTextResponse("too many requests\n", 429, {"Retry-After": "1"})
         elif not free and unknown and scope["method"] != "OPTIONS":
-            refused = PlainTextResponse("a token is needed\n", 401, {"WWW-Authenticate": 'Bearer realm="semcep"'})
+            brought = _bearer(headers) or token_in_address or _cookie(headers)
+            reason = "the token is not known" if brought else "a token is needed"
+            refused = PlainTextResponse(f"{reason}\n", 401, {"WWW-Authenticate": 'Bearer realm="semcep"'})
         elif _head(scope) > limits.head:
             refused = PlainTextResponse(too_long(limits.head), 431, {"Connection": "close"})
         elif _length(headers) > limits.body:
@@ -147,10 +149,8 @@ class Guard:
                 del self._open[client]
 
     def _person(self, people: People, headers: Headers, token_in_address: str | None) -> Person | None:
-        kind, _, value = headers.get("authorization", "").partition(" ")
-        bearer = value.strip() if kind.lower() == "bearer" else ""
         return (
-            people.with_token(bearer)
+            people.with_token(_bearer(headers))
             or people.with_token(token_in_address or "")
             or people.with_cookie(_cookie(headers))
         )
@@ -188,6 +188,11 @@ def _secure(scope: Scope) -> str:
     """Return the cookie attribute for browsers that came by HTTPS, here or to the proxy in front."""
     before = Headers(scope=scope).get("x-forwarded-proto", "").partition(",")[0].strip().lower()
     return "; Secure" if "https" in (scope["scheme"], before) else ""
+
+
+def _bearer(headers: Headers) -> str:
+    kind, _, value = headers.get("authorization", "").partition(" ")
+    return value.strip() if kind.lower() == "bearer" else ""
 
 
 def _token_in_address(scope: Scope) -> str | None:

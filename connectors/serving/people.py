@@ -86,7 +86,8 @@ def read_people(file: Path) -> People:
     except OSError as error:
         raise CepError(f"--token-file {file}: {reason_of(error)}", code="option") from None
     if stat.S_ISREG(mode) and mode & (stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP):
-        message = f"--token-file {file}: others may read or change it (its mode is {stat.S_IMODE(mode):04o})"
+        who = "its group, or others, may change it" if mode & (stat.S_IWGRP | stat.S_IWOTH) else "others may read it"
+        message = f"--token-file {file}: {who} (its mode is {stat.S_IMODE(mode):04o}; its group may read it)"
         raise CepError(message, hint=f"`chmod 600 {file}`", code="option")
     tokens: dict[Person, str] = {}
     lines: dict[str, int] = {}  # of names and tokens

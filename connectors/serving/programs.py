@@ -23,6 +23,7 @@ _VERSION: Mapping[str, Any] = {
         "from": {"type": ["string", "null"], "format": "date-time"},
         "seen": {"type": ["string", "null"], "format": "date-time"},
         "running": {"type": "boolean"},
+        "restores": {"type": "integer", "minimum": 1},
     },
     "required": ["version", "author", "time", "from", "seen", "running"],
 }
@@ -31,17 +32,21 @@ _TAKEN = {
     "type": "object",
     "properties": {
         **_VERSION["properties"],
-        **{name: {"type": "array", "items": {"type": "string"}} for name in ("kept", "warmed", "cut")},
+        "same": {"type": "boolean"},
+        **{name: {"type": "array", "items": {"type": "string"}} for name in ("kept", "warmed", "cut", "warnings")},
         "tests": {"type": "integer"},
     },
 }
 _CHANGES: Responses = {
     403: {"description": "It needs the role editor, or comes from another page.", "content": TEXT},
     409: {
-        "description": "The program cannot change now, or not while it runs; the one before runs on.",
+        "description": "The program cannot change now, or not while it runs; nothing has changed.",
         "content": TEXT,
     },
-    422: {"description": "The program has mistakes, or its tests fail; the one before runs on.", "content": TEXT},
+    422: {
+        "description": "The program has mistakes or no rules, or its tests fail; nothing has changed.",
+        "content": TEXT,
+    },
 }
 _NONE: Responses = {404: {"description": "There is no shadow program.", "content": TEXT}}
 _SHADOW: Mapping[str, Any] = {
@@ -53,6 +58,7 @@ _SHADOW: Mapping[str, Any] = {
         "failed": {"type": ["string", "null"]},
         "events": {"type": "object"},
         "differences": {"type": "array", "items": {"type": "object"}},
+        "warnings": {"type": "array", "items": {"type": "string"}},
     },
 }
 _BODY = {

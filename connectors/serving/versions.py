@@ -24,7 +24,8 @@ class Version:
     """A version of a program. `texts`: by the names of its files; `author`; `time`: when it was taken, by the clock;
     `watermark`: what ends after it is derived by this version, None: all. `since`: the new and changed rules have seen
     the input from then on, None: they have seen none. `cuts`: the fluents, and tables of alerts, that begin at a time
-    at the earliest. `files`: the hash of the files when it was taken."""
+    at the earliest. `files`: the hash of the files when it was taken. `restores`: the version whose texts it has again,
+    None: they are new."""
 
     number: int
     texts: Mapping[str, str]
@@ -34,6 +35,7 @@ class Version:
     watermark: int | None = None
     since: int | None = None
     cuts: Mapping[str, int] = field(default_factory=dict)
+    restores: int | None = None
 
 
 def files_hash(texts: Mapping[str, str]) -> str:
