@@ -142,3 +142,16 @@ def test_a_program_says_since_when_all_of_its_input_was_read(tmp_path: Path) -> 
         engine = Engine.from_text(text, lateness=0)
         assert warm(engine, journal, 3 * SECOND, lambda: 3 * SECOND).since == 3 * SECOND
         assert warm(Engine.from_text(PROGRAM, lateness=0), journal, 3 * SECOND, lambda: 3 * SECOND).since == SECOND
+        with pytest.raises(CepError, match="gone ahead of it in time"):
+            warm(Engine.from_text(text, lateness=0), journal, 3 * SECOND, lambda: SECOND)
+
+
+def test_records_that_a_program_does_not_read_move_its_time() -> None:
+    engine = Engine.from_text(PROGRAM, lateness=SECOND)
+    engine.pass_by({"b": pl.DataFrame({"start": [5 * SECOND, 9 * SECOND], "end": [5 * SECOND, 8 * SECOND]})})
+    assert engine.reached == 4 * SECOND - 1, "one that ends before it starts is none"
+    engine.pass_by({"b": pl.DataFrame({"start": [2 * SECOND], "end": [2 * SECOND]})})
+    assert engine.reached == 4 * SECOND - 1
+    by_key = Engine.from_text(PROGRAM, lateness=SECOND, lateness_by="x")
+    by_key.pass_by({"b": pl.DataFrame({"start": [5 * SECOND], "end": [5 * SECOND]})})
+    assert by_key.reached == by_key.watermark
