@@ -404,6 +404,36 @@ def test_a_holdout_outside_of_the_history_is_refused(time: str) -> None:
     assert "hint: a time within the history, from 2024-05-01T00:00:00Z to 2024-05-01T06:30:00Z" in result.stderr
 
 
+def test_points_that_pass_come_first_and_a_line_divides_them() -> None:
+    random = Random(8)
+    write(readings(random, 300), labels_of(random, 300))
+    arguments = ("backtest", "rules.cep", "-i", "reading=history.csv", "--labels", "labels.csv", *GRID)
+    found = run(*GRID, "--subject-to", "lead >= -1 h 10 min", "--subject-to", "load <= 12/d")
+    lines = cep(*arguments, "--subject-to", "lead >= -1 h 10 min", "--subject-to", "load <= 12/d").stdout.splitlines()
+    (head,) = [place for place, line in enumerate(lines) if line.startswith("points that pass lead >= -1 h 10 min and")]
+    passing = [
+        (each["before"]["lead"] or -1e9) >= -4200
+        and each["before"]["load"] <= 12
+        and each["before"]["lead"] is not None
+        for each in found["points"]
+    ]
+    assert 0 < sum(passing) < 15 and lines[head].endswith(f"come first: {sum(passing)} of 15")
+    assert lines[head + 2 + sum(passing)] == "--- these do not pass ---"
+    place = lines.index("no other point has more recall and less load than")
+    assert lines[place + 1].split() == ["Hot", "Patience", "recall", "precision", "lead", "time", "load"]
+    assert " of " in lines[place + 2] and lines[place + 2].endswith("/d")
+
+
+def test_a_point_is_chosen_by_the_score_of_nab() -> None:
+    random = Random(8)
+    write(readings(random, 300), labels_of(random, 300))
+    asked = ("--detect", "warming", "--key", "box", "--grid", "Hot", "--grid", "Patience", "--score", "nab")
+    for name, profile in (("nab", "standard"), ("nab_low_fp", "low_fp")):
+        points = run(*asked, "--choose", name, "--subject-to", "nab >= -1000")["points"]
+        (chosen,) = [each for each in points if each.get("chosen")]
+        assert chosen["before"]["nab"][profile] == max(each["before"]["nab"][profile] for each in points)
+
+
 def test_a_state_does_not_depend_on_default_values() -> None:
     """`--write` changes defaults; the points are the same by their values."""
     random = Random(8)
@@ -440,6 +470,13 @@ def test_detections_come_later_by_the_lateness() -> None:
         ("--key=box --grid=Hot --choose=recall --subject-to=load", "--subject-to: `load` is not a condition"),
         ("--key=box --grid=Hot --choose=recall --subject-to=load<=x/d", "hint: `load <= 1/d`"),
         ("--key=box --grid=Hot --choose=recall --subject-to=lead>=soon", "hint: `lead >= 10 min`"),
+        ("--key=box --grid=Hot --choose=recall --subject-to=lead>=-", "hint: `lead >= 10 min`"),
+        ("--key=box --grid=Hot --choose=nab", "--choose: `nab` is not computed\nhint: add `--score nab`"),
+        (
+            "--key=box --grid=Hot=1..10",
+            "--grid: `1..10` is a range, and a grid has values\nhint: name them: `--grid Hot=5.0,6.0,7.0`",
+        ),
+        ("--key=box --grid=Patience=1h..2h", "`--grid Patience=10min,20min,30min`"),
         ("--detect=warmin", "--detect: the program derives no `warmin`\nhint: did you mean `warming`?"),
         ("--detect=constant", "--merge is missing: the rules of `constant` have no window\nhint: how far apart"),
         ("--labels=none.csv", "--labels none.csv: no such file"),
@@ -470,6 +507,8 @@ def test_wrong_options_are_refused(arguments: str, told: str) -> None:
         ("start,end,box\nsoon,2024-05-01,a\n", "label 1: start: `soon` is not a time"),
         ("start,end,box\n,2024-05-01,a\n", "label 1: `start` is missing"),
         ("start,end,box\n", "labels.csv: there are no labels"),
+        ("", "labels.csv: the file of labels is empty\nhint: a header, and a row for each incident: `start,end`"),
+        ("start,end,box\n\n2024-05-01,2024-05-02,a,b\n", "labels.csv:3: 4 fields, and the header has 3"),
     ],
 )
 def test_wrong_labels_are_refused(labels: str, told: str) -> None:

@@ -229,6 +229,7 @@ def test_versions_in_git() -> None:
     assert found["rules"][0]["old"]["file"] == "git:HEAD:rules/r.cep"
     assert told("git:main:./rules/r.cep", "old.cep")["same"]
     assert "from the current folder it is `./rules.cep`" in refused("git:main:r.cep", "old.cep")
+    assert "no branch, tag or commit `gone` here" in refused("git:gone:rules/r.cep", "old.cep")
     assert "`git:main` is not a version of a file" in refused("git:main", "old.cep")
     assert "`git:--output=x:y` is not" in refused("git:--output=x:y", "old.cep")
 

@@ -322,6 +322,13 @@ def test_update_adds_what_is_derived_besides_and_keeps_intervals_short() -> None
     assert cep("test").exit_code == 0
 
 
+def test_a_program_in_place_of_its_tests_is_refused() -> None:
+    write(HEAD + "    none: silent\n")
+    result = cep("test", "fridge.cep")
+    assert result.exit_code == 2
+    assert result.stderr == "fridge.cep: this is not a test file\nhint: `cep test fridge.test.yaml`\n"
+
+
 def test_a_wrong_program_is_told_once() -> None:
     write(HEAD + f"    none: silent\n  - name: another one\n{GIVEN}    none: silent\n")
     Path("fridge.cep").write_text("event reading(fridge: string) TIME time.\nsilent(F) <- reading(G).\n")

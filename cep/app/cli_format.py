@@ -105,7 +105,7 @@ def _texts(paths: tuple[Path, ...]) -> dict[Path, str]:
                 raise refuse(f"{path}: there is no `.cep` file in this folder", "name the programs")
             found |= {each: text_of(each) for each in below}
         else:
-            found[path] = text_of(path)
+            found[path] = text_of(path, "`cep fmt` lays out programs: `cep fmt rules.cep`")
     return found
 
 

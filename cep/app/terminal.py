@@ -83,12 +83,12 @@ def drain() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def text_of(path: Path) -> str:
-    """Read the text of a program. CepError: it cannot be read."""
+def text_of(path: Path, wanted: str | None = None) -> str:
+    """Read the text of a program. CepError: it cannot be read. `wanted`: the hint where it is data by its name."""
     from cep.language.reading import LONGEST, too_long
 
     if (option := DATA.get(path.suffix)) is not None:
-        rules = f"the program comes first: `cep run rules.cep {option}{path}`"
+        rules = wanted or f"the program comes first: `cep run rules.cep {option}{path}`"
         raise CepError(f"{path}: this is data by its name, not a program", hint=rules, code="option")
     try:
         with path.open("rb") as file:

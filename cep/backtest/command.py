@@ -96,7 +96,7 @@ class GridOptions:
         Option(
             metavar="FIGURE",
             help="Choose the point that is best by it: recall, precision, lead, lead_worst, quiet, load, load_busiest "
-            "or flapping.",
+            "flapping, or nab with --score nab.",
         ),
     ] = None
     subject_to: Annotated[

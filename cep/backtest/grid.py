@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from math import inf
+from typing import Any
 
 from cep.backtest.scoring import DAY, Figures
 from cep.core.errors import CepError
@@ -23,8 +24,12 @@ HIGHER = ("recall", "precision", "lead", "lead_worst", "quiet")
 LOWER = ("load", "load_busiest", "flapping")
 FIGURES = (*HIGHER, *LOWER)
 """The figures that can be chosen by; of the first ones more is better, of the others less."""
+NAB = {"nab": "standard", "nab_low_fp": "low_fp", "nab_low_fn": "low_fn"}
+"""The scores of NAB, which can be chosen by where they are asked for, as figures have them; more is better."""
 _DURATIONS = ("lead", "lead_worst", "quiet")
 _LOADS = ("load", "load_busiest")
+_RANGE = re.compile(r"[^,]+\.\.[^,]+")
+_TIME_PART = re.compile(r"[\d.]+\s*[a-z]+\s*")
 _BOUND = re.compile(r"\s*([a-z_]+)\s*(<=|>=|<|>|=)\s*(.+?)\s*")
 
 
@@ -47,7 +52,7 @@ class Bound:
 
     def allows(self, figures: Figures) -> bool:
         """Return True if the figures pass."""
-        own = getattr(figures, self.figure)
+        own = value_of(self.figure, figures)
         if own is None:
             return False
         tests: Mapping[str, Callable[[float, float], bool]] = {
@@ -73,9 +78,21 @@ def read_axis(text: str, parameters: Parameters) -> Axis:
         raise CepError(f"--grid: the program has no parameter `{name}`", hint=hint, code="option")
     if equals:
         words = [each.strip() for each in listed.split(",")]
+        if _RANGE.fullmatch(listed) and parameter.type != "string":
+            message = f"--grid: `{listed}` is a range, and a grid has values"
+            raise CepError(message, hint=f"name them: `--grid {name}={_example(parameter)}`", code="option")
         values = [parameter.with_value(each, parameters.prefixes, f"--grid {name}").value.value for each in words]
         return Axis(parameter, tuple(dict.fromkeys(values)))
     return Axis(parameter, _own_values(parameter))
+
+
+def _example(parameter: Parameter) -> str:
+    """Return some values of a parameter as they are named on the command line."""
+    try:
+        values = _own_values(parameter)[:3]
+    except CepError:
+        return f"{parameter.written(parameter.default.value)},..."
+    return ",".join(parameter.written(each).replace(" ", "") for each in values)
 
 
 def _own_values(parameter: Parameter) -> tuple[Value, ...]:
@@ -101,19 +118,25 @@ def points_of(axes: Sequence[Axis]) -> list[tuple[Value, ...]]:
     return list(product(*(axis.values for axis in axes)))
 
 
-def read_bound(text: str) -> Bound:
-    """Read `load <= 1/d`, `precision >= 0.8`, `lead >= 10 min`. CepError: it is no condition on a figure."""
+def read_bound(text: str, nab: bool = False) -> Bound:
+    """Read `load <= 1/d`, `precision >= 0.8`, `lead >= 10 min`. CepError: it is no condition on a figure.
+
+    `nab`: the scores of NAB are figures too.
+    """
     match = _BOUND.fullmatch(text)
     if match is None:
         raise CepError(f"--subject-to: `{text}` is not a condition", hint="`load <= 1/d`", code="option")
-    figure = read_figure(match[1], "--subject-to")
+    figure = read_figure(match[1], "--subject-to", nab)
     return Bound(text.strip(), figure, match[2], _figure_value(figure, match[3], text))
 
 
-def read_figure(name: str, option: str) -> str:
-    """Return the name of a figure. CepError: there is no such figure."""
-    if name not in FIGURES:
-        hint = did_you_mean(name, FIGURES) or f"the figures are {', '.join(FIGURES)}"
+def read_figure(name: str, option: str, nab: bool = False) -> str:
+    """Return the name of a figure. CepError: there is no such figure. `nab`: the scores of NAB are some."""
+    if name in NAB and not nab:
+        raise CepError(f"{option}: `{name}` is not computed", hint="add `--score nab`", code="option")
+    known = (*FIGURES, *NAB) if nab else FIGURES
+    if name not in known:
+        hint = did_you_mean(name, known) or f"the figures are {', '.join(known)}"
         raise CepError(f"{option}: there is no figure `{name}`", hint=hint, code="option")
     return name
 
@@ -121,28 +144,47 @@ def read_figure(name: str, option: str) -> str:
 def _figure_value(figure: str, text: str, whole: str) -> float:
     try:
         if figure in _DURATIONS:
-            return float(of_duration(text))
+            return _read_time(text)
         if figure in _LOADS:
             number, slash, unit = text.partition("/")
             size = {"w": 7 * DAY, **UNITS}[unit.strip()] if slash else DAY
             return float(number) * DAY / size
-        if text.endswith("%"):
+        if text.endswith("%") and figure not in NAB:
             return float(text[:-1]) / 100
         return float(text)
     except (KeyError, ValueError):
         example = {"lead": "10 min", "lead_worst": "0 s", "quiet": "1 d"}.get(
-            figure, "1/d" if figure in _LOADS else "0.8"
+            figure, "1/d" if figure in _LOADS else "50" if figure in NAB else "0.8"
         )
         hint = f"`{figure} {'<=' if figure in LOWER else '>='} {example}`"
         raise CepError(f"--subject-to: `{whole}` is not a condition", hint=hint, code="option") from None
 
 
+def _read_time(text: str) -> float:
+    """Read a time in the form that reports have it, `-1 h 10 min`, or as one number. ValueError: it is no time."""
+    negative = text.startswith("-")
+    parts = _TIME_PART.findall(text.removeprefix("-"))
+    if negative and not parts:
+        raise ValueError(text)
+    if "".join(parts) != text.removeprefix("-"):
+        return float(of_duration(text))
+    total = sum(of_duration(part.strip()) for part in parts)
+    return float(-total if negative else total)
+
+
+def value_of(figure: str, figures: Figures) -> Any:
+    """Return a figure by its name; None: it is undefined."""
+    if figure not in NAB:
+        return getattr(figures, figure)
+    return None if figures.nab is None else getattr(figures.nab, NAB[figure])
+
+
 def rank(figure: str, figures: Figures) -> float:
     """Return a number that is the larger the better a figure is; an undefined one is the worst."""
-    own = getattr(figures, figure)
+    own = value_of(figure, figures)
     if own is None:
         return -inf
-    return float(own) if figure in HIGHER else -float(own)
+    return -float(own) if figure in LOWER else float(own)
 
 
 def choose(

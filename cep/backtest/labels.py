@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from cep.core.errors import CepError, reason_of
 from cep.core.literals import read_instant
 from cep.core.schema import Attribute
 from cep.core.suggest import did_you_mean, missing
+from cep.runtime.run_stats import count
 
 _OFFSET = re.compile(r"(?:Z|[+-]\d\d:?\d\d)$", re.IGNORECASE)
 
@@ -115,7 +117,7 @@ def _rows(path: Path, keys: Sequence[Attribute]) -> list[dict[str, Any]]:
         hint = missing(path) if isinstance(error, FileNotFoundError) else None
         reason = "no such file" if isinstance(error, FileNotFoundError) else reason_of(error)
         raise CepError(f"--labels {path}: {reason}", hint=hint, code="option") from None
-    except (pl.exceptions.PolarsError, ValueError) as error:
+    except (pl.exceptions.PolarsError, csv.Error, ValueError) as error:
         raise CepError(f"--labels {path}: {str(error).splitlines()[0]}", code="labels") from None
     columns = list(dict.fromkeys(name for row in rows for name in row))
     for name in ("start", "end", *(each.name for each in keys)):
@@ -132,7 +134,7 @@ def _read(path: Path, keys: Sequence[Attribute]) -> list[dict[str, Any]]:
     match path.suffix.lower():
         case ".csv" | ".tsv":
             separator = "\t" if path.suffix.lower() == ".tsv" else ","
-            return pl.read_csv(path, separator=separator, infer_schema=False).to_dicts()
+            return _of_csv(path, separator)
         case ".parquet":
             table = pl.read_parquet(path)
             return [{name: _plain(value) for name, value in row.items()} for row in table.to_dicts()]
@@ -142,6 +144,26 @@ def _read(path: Path, keys: Sequence[Attribute]) -> list[dict[str, Any]]:
                 return _of_json(json.loads(text), keys)
             return _of_json([json.loads(line) for line in text.splitlines() if line.strip()], keys)
     raise ValueError(f"`{path.suffix}` is not a format of labels: csv, tsv, parquet, json or jsonl")
+
+
+def _of_csv(path: Path, separator: str) -> list[dict[str, Any]]:
+    """Return the rows of a table of texts; an empty cell, and one that is not there, is None."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, delimiter=separator)
+        header = next(reader, None)
+        if not header:
+            hint = "a header, and a row for each incident: `start,end`"
+            raise CepError(f"{path}: the file of labels is empty", hint=hint, code="labels")
+        rows = []
+        for cells in reader:
+            if len(cells) > len(header):
+                message = f"{count(len(cells), 'field')}, and the header has {len(header)}"
+                hint = f"quote a value that has a `{separator}` in it, or name all columns in the first line"
+                raise CepError(f"{path}:{reader.line_num}: {message}", hint=hint, code="labels")
+            if cells:
+                own = (cell or None for cell in (*cells, *[None] * (len(header) - len(cells))))
+                rows.append(dict(zip(header, own)))
+    return rows
 
 
 def _plain(value: Any) -> Any:

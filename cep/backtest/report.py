@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from cep.backtest.grid import HIGHER, Axis, at_edge, front, rank
+from cep.backtest.grid import HIGHER, Axis, at_edge, front, rank, value_of
 from cep.backtest.passes import Parts
 from cep.backtest.scoring import Figures
 from cep.backtest.search import BacktestResult
@@ -96,22 +96,14 @@ def _figures(parts: Parts) -> Iterator[str]:
         columns += [("before", parts.before), ("from the holdout on", parts.after)]
         yield f"{'':23}" + "".join(f"{title:19}" for title, _ in columns).rstrip()
     for name in ROWS:
-        if name in ASKED and all(_figure(figures, name) is None for _, figures in columns):
+        if name in ASKED and all(value_of(name, figures) is None for _, figures in columns):
             continue
         texts = [_text(name, figures, len(columns) == 1) for _, figures in columns]
         yield f"{TITLES[name]:23}" + "".join(f"{text:19}" for text in texts).rstrip()
 
 
-def _figure(figures: Figures, name: str) -> Any:
-    if name.startswith("nab"):
-        return (
-            None if figures.nab is None else getattr(figures.nab, name.removeprefix("nab_").replace("nab", "standard"))
-        )
-    return getattr(figures, name)
-
-
 def _text(name: str, figures: Figures, long: bool) -> str:
-    own = _figure(figures, name)
+    own = value_of(name, figures)
     if own is None:
         return "undefined" + (" (no episodes)" if long and name == "precision" and not figures.episodes else "")
     if name in ("lead", "lead_worst", "quiet"):
@@ -138,33 +130,39 @@ def _points(result: BacktestResult) -> Iterator[str]:
         figure = result.figure
         order.sort(key=lambda each: (-rank(figure, judged[each]), judged[each].load or 0, each))
         order.sort(key=lambda each: not all(bound.allows(judged[each]) for bound in result.bounds))
-    names = [axis.parameter.name for axis in result.axes]
-    rows = [
-        [
-            *_values(result.axes, result.points[each]),
-            *(_text(name, judged[each], False) for name in ROWS[:3]),
-            _text("load", judged[each], False),
-        ]
-        for each in order[:SHOWN]
-    ]
-    head = [*names, "recall", "precision", "lead time", "load"]
-    widths = [max(len(row[place]) for row in [head, *rows]) for place in range(len(head))]
-    for row in [head, *rows]:
-        yield "  ".join(f"{text:{width}}" for text, width in zip(row, widths)).rstrip()
+    passing = sum(all(bound.allows(each) for bound in result.bounds) for each in judged)
+    if result.bounds:
+        conditions = " and ".join(each.text for each in result.bounds)
+        yield from _wrapped(f"points that pass {conditions} come first: {passing:,} of {len(order):,}")
+    rows = list(_table(result, order[:SHOWN]))
+    if 0 < passing < len(rows) - 1 and result.bounds:
+        rows.insert(passing + 1, "--- these do not pass ---")
+    yield from rows
     if (rest := len(order) - SHOWN) > 0:
         yield f"{count(rest, 'more point')}: `--json` has all"
-    best = front(judged, result.figure if result.figure in HIGHER[:2] else "recall")
-    told = [point_text(result, each) for each in best]
+    figure = result.figure if result.figure in HIGHER[:2] else "recall"
+    best = front(judged, figure)
     yield ""
-    yield (
-        "no other point has more recall and less load than"
-        if result.figure != "precision"
-        else ("no other point has more precision and less load than")
-    )
-    for text in told[:SHOWN]:
-        yield f"  {text}"
-    if (rest := len(told) - SHOWN) > 0:
+    yield f"no other point has more {figure} and less load than"
+    yield from (f"  {text}" for text in _table(result, best[:SHOWN]))
+    if (rest := len(best) - SHOWN) > 0:
         yield f"  and {rest} more"
+
+
+def _table(result: BacktestResult, numbers: Sequence[int]) -> Iterator[str]:
+    """Yield points with their main figures, below a header."""
+    judged = result.judged
+    shown = ["recall", "precision", "lead", "load"]
+    if result.figure is not None and result.figure not in shown:
+        shown.append(result.figure)
+    titles = [{"lead": "lead time"}.get(name, name) for name in shown]
+    rows = [[axis.parameter.name for axis in result.axes] + titles] + [
+        [*_values(result.axes, result.points[each]), *(_text(name, judged[each], False) for name in shown)]
+        for each in numbers
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    for row in rows:
+        yield "  ".join(f"{text:{width}}" for text, width in zip(row, widths)).rstrip()
 
 
 def point_text(result: BacktestResult, number: int) -> str:
@@ -185,7 +183,8 @@ def _choice(result: BacktestResult) -> Iterator[str]:
     point = result.points[result.chosen]
     names = [axis.parameter.name for axis in result.axes]
     told = ", ".join(f"{name} = {text}" for name, text in zip(names, _values(result.axes, point)))
-    yield f"chosen by {result.figure}{f' with {conditions}' if conditions else ''}, before the holdout: {told}"
+    limited = f" with {conditions}" if conditions else ""
+    yield from _wrapped(f"chosen by {result.figure}{limited}, before the holdout: {told}")
     parts = result.parts[result.chosen]
     yield from _figures(parts)
     for warning in warnings(result):

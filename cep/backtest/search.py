@@ -114,8 +114,8 @@ class Search:
             if name in options.parameters.values:
                 raise refuse(f"--grid: `{name}` is set by --param as well", "leave one of them out")
         grids = options.grids
-        self.figure = None if grids.choose is None else read_figure(grids.choose, "--choose")
-        self.bounds = [read_bound(each) for each in grids.subject_to]
+        self.figure = None if grids.choose is None else read_figure(grids.choose, "--choose", self.scoring.nab)
+        self.bounds = [read_bound(each, self.scoring.nab) for each in grids.subject_to]
         self.lateness = duration(options.history.lateness or "0", "--lateness")
         self.holdout = self._holdout()
 

@@ -77,6 +77,8 @@ def _of_git(name: str) -> str:
         told = shown.stderr.decode(errors="replace").strip().splitlines()
         reason = told[0].removeprefix("fatal: ") if told else f"git ended with {shown.returncode}"
         hint = "the path begins at the top of the repository; from the current folder it is `./rules.cep`"
+        if reason.startswith(("invalid object name", "ambiguous argument", "bad revision")):
+            hint = f"there is no branch, tag or commit `{ref}` here: `git branch --all` and `git tag` list them"
         raise refuse(f"{name}: {reason}", hint)
     try:
         return shown.stdout.decode("utf-8-sig")

@@ -136,6 +136,10 @@ def find_test_files(paths: Sequence[Path]) -> list[Path]:
         if path.is_dir():
             found |= dict.fromkeys(_below(path))
         elif path.is_file():
+            if path.suffix not in (".yaml", ".yml"):
+                tests = path.with_name(path.name.partition(".")[0] + SUFFIX)
+                hint = f"`cep test {tests}`" if tests.is_file() else f"its tests are in a file of their own: `{tests}`"
+                raise CepError(f"{path}: this is not a test file", hint=hint, code="option")
             found[path] = None
         else:
             raise CepError(f"{path}: no such file", hint=missing(path), code="option")
