@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 import polars as pl
@@ -68,7 +69,8 @@ class SnapshotParts:
         waiting = from_arrow(first)
         if "revision" in header:
             states, window = states[: -header["window"]], states[-header["window"] :]
-            waiting |= segments.waiting() if "segments" in header else from_arrow(window[0])
+            parts = segments.parts if "segments" in header else window[2:]
+            waiting |= _waiting(header["revision"]["runs"][0], parts)
         header["watermark"] = max(header["watermark"], before.watermark)
         changes = None if header["knowledge"] is None else states.pop()
         named = {name: state for name, state in zip(header["goals"], states, strict=True) if name}
@@ -89,28 +91,27 @@ class SnapshotParts:
 
 @dataclass(frozen=True, slots=True)
 class _Segments:
-    """What a snapshot has in segments: `values` of the pool, and the `tables` of what waits, each with its event."""
+    """What a snapshot has in segments: `values` of the pool, and the `parts` of the window that wait."""
 
     values: list[pa.RecordBatch]
-    tables: list[tuple[str, pa.RecordBatch]]
+    parts: list[pa.RecordBatch]
 
     @classmethod
     def of(cls, before: PriorState, header: Mapping[str, Any]) -> _Segments:
         if "segments" not in header or before.segments is None:
             return cls([], [])
         names, fetch = before.segments
-        count, runs = header["values in segments"], header["revision"]["runs"][0]
-        events = [event for event, number in runs.items() for _ in range(number)]
-        waiting = zip(events, names[count : count + len(events)], strict=True)
-        values = [snapshot.streamed(fetch(name)) for name in names[:count]]
-        return cls(values, [(event, snapshot.streamed(fetch(name))) for event, name in waiting if before.waits])
+        count = header["values in segments"]
+        end = count + (sum(header["revision"]["runs"][0].values()) if before.waits else 0)
+        read = [snapshot.streamed(fetch(name)) for name in names[:end]]
+        return cls(read[:count], read[count:])
 
-    def waiting(self) -> dict[str, Table]:
-        """What waits, by event."""
-        found: dict[str, list[Table]] = {}
-        for event, batch in self.tables:
-            found.setdefault(event, []).extend(from_arrow(batch).values())
-        return {event: concat(tables) for event, tables in found.items()}
+
+def _waiting(runs: Mapping[str, int], parts: Sequence[pa.RecordBatch]) -> dict[str, Table]:
+    """What waits in a window of revision, by event, of which the first `parts` have so many `runs` each."""
+    rest = iter(parts)
+    tables = {event: [*chain(*(from_arrow(each).values() for each in islice(rest, n)))] for event, n in runs.items()}
+    return {event: concat(each) for event, each in tables.items() if each}
 
 
 def rules_with(
