@@ -51,8 +51,14 @@ _FITS = {
 
 
 def mismatch(file: str, column: pl.Series, attribute: Attribute) -> CepError:
+    hint = None
+    if attribute.type in ("int", "float") and column.dtype == pl.String:
+        texts = column.drop_nulls().head(100)
+        if len(texts) and all(is_number(text.strip(" \t")) for text in texts):
+            hint = f"they are numbers in texts: `{attribute.name}: {attribute.type} QUOTED` reads them"
     return CepError(
         f"{file}: the column `{column.name}` holds {column.dtype}; {attribute.type} wants {_FITS[attribute.type]}",
+        hint=hint,
         code="input",
     )
 

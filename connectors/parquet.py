@@ -323,7 +323,7 @@ def _quoted(column: pl.Series, attribute: Attribute, reasons: Reasons) -> pl.Ser
     found, odd = quoted_numbers(attribute, column)
     for row in odd.tolist():
         try:
-            found[row] = text_value(attribute, column[row] or None)
+            found[row] = text_value(attribute, column[row] or None, declarable=False)
         except Unreadable as reason:
             reasons.setdefault(row, (reason.code, reason.reason))
     return found

@@ -42,6 +42,8 @@ UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _CP1252 = re.compile(rb"[\x80-\x9f]")
 """Letters of Windows where ISO 8859-1 has control characters."""
 _CLOCK = re.compile("%[HIMSf]")
+_CALENDAR = re.compile(r"P[^T/]*[0-9][YM]")
+"""A length in years or months."""
 NO_EVENT = "the record is no event of the program: it passes no WHEN"
 _NAME = r'\s*"?[^\W\d][^,;\t"{}\[\]]*"?\s*'
 _HEADER = re.compile(rf"\ufeff?{_NAME}([,;\t]){_NAME}(?:\1{_NAME})*")
@@ -486,6 +488,6 @@ def interval(key: str, value: Any, read: Callable[[str, Any], int], schema: Sche
         if lengths[0]:
             return (end := read(key, last)) - of_duration(first.strip(" \t")) + later, end
     except ValueError as error:
-        hint = "; months and years differ in length" if "is no duration" in str(error) else ""
+        hint = "; months and years differ in length" if _CALENDAR.search(value) else ""
         raise Unreadable("time", f"{key}: {error}{hint}") from None
     return read(key, first), read(key, last)

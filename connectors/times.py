@@ -55,7 +55,7 @@ _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _WORDS = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))\s*(ms|s|min|h|d)", re.ASCII)
 _UNITS = {"ms": 1_000, "s": SECOND, "min": 60 * SECOND, "h": 3_600 * SECOND, "d": 86_400 * SECOND}
 _PERIOD = re.compile(
-    r"(-?)P(?=[0-9T])(?:([0-9.]+)W)?(?:([0-9.]+)D)?(?:T(?=[0-9])(?:([0-9.]+)H)?(?:([0-9.]+)M)?(?:([0-9.]+)S)?)?"
+    r"(-?)P(?=[0-9T])(?:([0-9.,]+)W)?(?:([0-9.,]+)D)?(?:T(?=[0-9])(?:([0-9.,]+)H)?(?:([0-9.,]+)M)?(?:([0-9.,]+)S)?)?"
 )
 _PERIOD_UNITS = (7 * _UNITS["d"], _UNITS["d"], _UNITS["h"], _UNITS["min"], SECOND)
 
@@ -253,12 +253,12 @@ def of_iso_clock(text: str) -> tuple[int, bool]:
 
 
 def of_duration(text: str) -> int:
-    """The microseconds of `500 ms`, `30 s`, `30 min`, `3 h`, `2 d` or `PT3H`."""
+    """The microseconds of `500 ms`, `30 s`, `30 min`, `3 h`, `2 d` `PT3H` or `PT0,5S`."""
     if match := _WORDS.fullmatch(text):
         parts, sign = [(match[1], _UNITS[match[2]])], ""
     elif match := _PERIOD.fullmatch(text):
         sign, *numbers = match.groups()
-        parts = [(number, unit) for number, unit in zip(numbers, _PERIOD_UNITS) if number]
+        parts = [(number.replace(",", "."), unit) for number, unit in zip(numbers, _PERIOD_UNITS) if number]
     else:
         raise ValueError(f"`{shown(text)}` is no duration")
     if any(not is_number(number) for number, _ in parts):

@@ -245,3 +245,26 @@ def test_a_quoted_number_keeps_its_optional_ones() -> None:
     text = printed("m.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
     assert "code: int? QUOTED" in text
     assert lines_read("m.jsonl", text) == 60
+
+
+def test_a_column_most_of_which_are_times_is_told() -> None:
+    rows = [f"{n % 28 + 1:02d}.05.2024 08:00,{n}" if n % 20 else f"n{n},{n}" for n in range(100)]
+    text = " ".join(printed("d.csv", "t,v\n" + "\n".join(rows) + "\n").replace("\n%", "").split())
+    assert '95 of 100 of `t` are times: `TIME t FORMAT "%d.%m.%Y %H:%M"` reads those' in text
+
+
+def test_a_name_with_a_dot_is_read_beside_an_object() -> None:
+    lines = [{"time": 1_714_550_400 + n, "a.b": n, "a": {"b": "t"}} for n in range(20)]
+    text = printed("d.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    assert 'b: int FROM "a.b"' in text and "no path" not in text and "of the object `a`" in text
+    assert lines_read("d.jsonl", text) == 20
+
+
+def test_standard_input_is_read() -> None:
+    lines = "".join(json.dumps({"time": 1_714_550_400 + n, "v": n}) + "\n" for n in range(20))
+    found = cep("infer", "-", "--event", "reading", input=lines)
+    assert found.exit_code == 0 and "event reading(" in found.stdout and "v: int" in found.stdout
+    unsaid = cep("infer", "-", input="t,v\n1,2\n")
+    assert unsaid.exit_code == 2 and "-: nothing says the format" in unsaid.stderr and "--format" in unsaid.stderr
+    table = cep("infer", "-", "--format", "csv", input="time,v\n2024-05-01,2\n")
+    assert table.exit_code == 0 and "v: int" in table.stdout

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cep import detect
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.engine import Engine
@@ -231,3 +232,28 @@ def test_logs_of_zeek_name_their_columns_themselves(tmp_path: Path) -> None:
         list(read([str(tmp_path / "x.log")], schema(declaration)))
     (tmp_path / "y.log").write_text("")
     assert list(read([str(tmp_path / "y.log")], schema(declaration))) == []
+
+
+def test_a_decimal_comma_in_quotes_is_told_without_a_circle() -> None:
+    _, (reason,) = values("event q(v: float? QUOTED) TIME t.", [{"t": 1, "v": "2,5"}])
+    assert "`2,5`; QUOTED reads numbers with a decimal point" in reason and "are declared" not in reason
+
+
+def test_texts_of_a_data_frame_that_are_numbers_have_a_hint() -> None:
+    frame = pl.DataFrame({"t": [1, 2], "v": ["1.5", "2"]})
+    with pytest.raises(CepError) as caught:
+        detect("event q(v: float) TIME t.\nx(V) <- q(V).", frame)
+    assert caught.value.hint is not None and "`v: float QUOTED` reads them" in caught.value.hint
+    assert detect("event q(v: float QUOTED) TIME t.\nx(V) <- q(V).", frame).tables["x"]["v"].to_list() == [1.5, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "micros"), [("PT1,5H", 5_400_000_000), ("PT0,5S", 500_000), ("P1,5D", 129_600_000_000)]
+)
+def test_lengths_may_have_decimal_commas(text: str, micros: int) -> None:
+    assert values("event q(v: duration) TIME t.", [{"t": 1, "v": text}]) == ([micros], [])
+    known = schema("event q(v: int) START when END when.")
+    data = f'{{"when": "2024-05-01/{text}", "v": 1}}\n{{"when": "2024-05-01/P1,M", "v": 1}}\n'.encode()
+    tables, dead, _ = LineReader(known, "q", True).read("f", data, 0, 1, 0)
+    assert (tables["q"]["end"] - tables["q"]["start"]).to_list() == [micros]
+    assert dead[0].reason == "when: `P1,M` is no duration"

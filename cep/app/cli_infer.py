@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,7 +33,8 @@ class InferOptions:
         Path,
         Argument(
             metavar="FILE",
-            help="Records: JSON, CSV, TSV, Parquet, SenML, SensorThings or line protocol.",
+            help="Records: JSON, CSV, TSV, Zeek, Parquet, SenML, SensorThings, line protocol or Prometheus; - is "
+            "standard input.",
             autocompletion=completions.record_files,
         ),
     ]
@@ -56,21 +60,47 @@ def infer(options: InferOptions) -> None:
     \b
       cep infer data.jsonl
       cep infer weather.csv --event reading > rules.cep
+      curl http://localhost/metrics | cep infer - --format prometheus
 
     Types, the time and how it is written, where nested values stand, what stands for a missing one; what values were
     seen, as comments. It is a proposal, made from the first records: read it, and correct it.
     """
-    from connectors.infer.declaration import inferred
-    from connectors.infer.files import samples
-
     file = options.file
-    if str(file) == "-" or not file.is_file():
+    if str(file) == "-":
+        _from_input(options)
+        return
+    if not file.is_file():
         from cep.core.errors import CepError
         from cep.core.suggest import missing
 
         what = "is a folder" if file.is_dir() else "no such file"
-        hint = "name a file of it" if file.is_dir() else missing(file) if str(file) != "-" else "name a file"
+        hint = "name a file of it" if file.is_dir() else missing(file)
         raise CepError(f"{file}: {what}", hint=hint)
+    _print(file, options)
+
+
+def _from_input(options: InferOptions) -> None:
+    """The same of standard input, of which a file is made that one can look at twice."""
+    from cep.core.errors import CepError
+
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "data"
+        with file.open("wb") as copy:
+            shutil.copyfileobj(sys.stdin.buffer, copy)
+        with file.open("rb") as stream:
+            like_json = stream.read(1 << 12).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
+        try:
+            _print(file.rename(file.with_suffix(".jsonl")) if like_json else file, options)
+        except CepError as error:
+            message = error.message.replace(f"{file.with_suffix('.jsonl')}", "-").replace(f"{file}", "-")
+            message = message.replace("the name does not say the format", "nothing says the format")
+            raise CepError(message, hint=error.hint, code=error.code) from None
+
+
+def _print(file: Path, options: InferOptions) -> None:
+    from connectors.infer.declaration import inferred
+    from connectors.infer.files import samples
+
     stem = file.name.removesuffix(file.suffix) if file.suffix in (".gz", ".zst") else file.name
     for number, sample in enumerate(samples(file, options.records, options.format)):
         if number:

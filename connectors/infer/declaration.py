@@ -8,7 +8,7 @@ from typing import Any
 from cep.core.schema import Attribute, RecordFormat, Schema
 from cep.rules.printing import record_format
 from cep.rules.static.typed_facts import FactAttribute, FactDeclaration
-from connectors.infer.event_times import event_times
+from connectors.infer.event_times import event_times, mostly_times
 from connectors.infer.names import event_name, identifier, names
 from connectors.infer.sample import RecordSample
 from connectors.infer.sensors import SENSORS
@@ -75,7 +75,8 @@ def inferred(sample: RecordSample, name: str) -> Inferred:
     made.schema = replace(made.schema, when=sample.when)
     made.remarks = [*_binding(sample, title, own), *sample.remarks]
     if not own and not times:
-        made.remarks.append("no column looks like the time of an event: name it with TIME")
+        nearly = mostly_times(sample, guesses)
+        made.remarks.append(f"no column looks like the time of an event: {nearly or 'name it with TIME'}")
         made.facts = _facts(made.schema, sample)
     elif not own and guesses[times[0]].local:
         made.remarks.append('times have no offset and are read as UTC: ZONE "Europe/Zurich" says otherwise')

@@ -8,7 +8,7 @@ from functools import partial
 
 from cep.core.schema import TimeFormat
 from connectors.infer.sample import RecordSample
-from connectors.infer.types import Guess, allowed, clock_pattern, timely, unit_of
+from connectors.infer.types import Guess, allowed, clock_pattern, most_times, timely, unit_of
 from connectors.paths import path
 from connectors.records import interval
 from connectors.times import of_iso
@@ -85,6 +85,24 @@ def event_times(
         return (counts[0],), (), counts[1]
     best = min(whole, key=rank, default=None)
     return ((), (), None) if best is None else ((best,), (), guesses[best].format)
+
+
+def mostly_times(sample: RecordSample, guesses: Mapping[str, Guess]) -> str | None:
+    """The remark on the column of texts most of which are times, though too many are not; None: there is none."""
+    best: tuple[int, int, str, str | None] | None = None
+    for source, found in guesses.items():
+        texts = [value for value in sample.columns[source] if isinstance(value, str)]
+        if found.type != "string" or not texts:
+            continue
+        pattern, number = most_times([text.strip(" \t") for text in texts])
+        if number * 2 >= len(texts) and (best is None or number > best[0]):
+            best = number, len(texts), source, pattern
+    if best is None:
+        return None
+    number, count, source, pattern = best
+    named = source if source.isidentifier() else f'"{source}"'
+    written = f"TIME {named}" + ("" if pattern is None else f' FORMAT "{pattern}"')
+    return f"{number:,} of {count:,} of `{source}` are times: `{written}` reads those, the rest are dead letters"
 
 
 def _interval(begin: Guess, end: Guess) -> bool:

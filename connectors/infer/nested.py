@@ -165,6 +165,8 @@ def _leaves(shape: _Shape, series: Path | None, left_out: dict[str, str], count:
             continue
         if not _writable(steps, names, source):
             why = "no path has such a name"
+            if len(steps) > 1 and source in names:
+                why = f"of the object `{steps[0]}`: `{source}` is the field that is called so"
         elif LIST in there and there != {LIST}:
             why = f"it is {' and '.join(sorted(_one(each) for each in there))}, {_of(kinds, LIST)}"
         elif LIST in there and steps != series and _is_place(shape, steps):
@@ -197,7 +199,7 @@ def _of(kinds: Counter[str], kind: str) -> str:
 
 
 def _writable(steps: Path, names: set[str], source: str) -> bool:
-    """Whether a declaration can name it. A name at the top may have dots, where no other is the beginning of it."""
+    """Whether a declaration can name it. A name at the top may have dots, and is read before a value in an object."""
     if any(not step or ("[" in step and step != EACH) for step in steps) or level(source) is not None:
         return False
     try:
@@ -205,7 +207,7 @@ def _writable(steps: Path, names: set[str], source: str) -> bool:
     except UnicodeEncodeError:
         return False
     if len(steps) == 1:
-        return path(source) == steps or path(source)[0] not in names
+        return True
     return path(source) == steps and source not in names
 
 
