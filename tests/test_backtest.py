@@ -605,6 +605,11 @@ def test_processes_give_the_same_and_a_picture_shows_the_points() -> None:
     chosen = next(each["params"] for each in one["points"] if each.get("chosen"))
     assert f"chosen: Hot {chosen['Hot']}, Patience" in " ".join(texts)
     assert "warming: recall and load of 15 points, before the holdout" in texts
+    assert {"recall", "load, episodes a day"} <= set(texts)
+    shown = [int(each[1:]) for each in texts if each.startswith("×")]
+    dots = [each for each in picture.iter("{http://www.w3.org/2000/svg}circle") if each.get("fill") == "#9aa0a6"]
+    beyond = [int(each.split()[0]) for each in texts if each.endswith("more load not shown")]
+    assert len(dots) - len(shown) + sum(shown) + sum(beyond) == 15, "each point is in a dot, or is said to be left out"
     titles = ["".join(each.itertext()) for each in picture.iter("{http://www.w3.org/2000/svg}title")]
     assert titles and all(each.startswith("Hot ") for each in titles)
     assert all(each["all"]["nab"]["standard"] <= 100 for each in one["points"])

@@ -110,6 +110,7 @@ def test_coverage_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert {"kind": "rule", "text": "quiet", "file": "rules.cep", "line": 6, "lacking": "derived nothing"} in items
     assert cep("test", "--no-laws", "--coverage-page", "page.html").exit_code == 0
     page = Path("page.html").read_text()
+    assert "white-space:pre-wrap" in page, "a long line is broken"
     assert '<tr class="lacking"><td>6</td>' in page and "T &gt; 7 was never false" in page
 
 

@@ -9,6 +9,7 @@ from math import ceil, floor, log10
 from cep.backtest.grid import HIGHER, front
 from cep.backtest.report import TITLES, point_text
 from cep.backtest.search import BacktestResult
+from cep.runtime.run_stats import count
 
 WIDTH, HEIGHT = 720, 440
 LEFT, RIGHT, TOP, BOTTOM = 72, 24, 62, 56
@@ -18,7 +19,9 @@ TICKS = 6
 """About how many numbers stand at an axis."""
 ROOM = 1.6
 """How many times as far as the front the picture goes: points with more load are left out."""
-GREY, BLUE, RED = "#9aa0a6", "#1a5fb4", "#c01c28"
+MANY = 200
+"""Points at one place from which on their dot grows no more."""
+GREY, DARK, BLUE, RED = "#9aa0a6", "#5f6368", "#1a5fb4", "#c01c28"
 
 
 def svg(result: BacktestResult) -> str:
@@ -38,7 +41,7 @@ def svg(result: BacktestResult) -> str:
     places = {number: (load, value) for number, (load, value) in places.items() if load <= most}
     across = Axis(0.0, most, LEFT, WIDTH - RIGHT)
     up = Axis(0.0, 1.0, HEIGHT - BOTTOM, TOP)
-    beyond = f"; {left_out:,} have more" if left_out else ""
+    beyond = f"{count(left_out, 'point')} with more load not shown" if left_out else ""
     return "\n".join(_lines(result, figure, places, best, across, up, beyond)) + "\n"
 
 
@@ -85,7 +88,10 @@ def _lines(
         y = up.place(value)
         yield f'<line x1="{LEFT}" y1="{y}" x2="{WIDTH - RIGHT}" y2="{y}" stroke="#e6e6e6"/>'
         yield f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{100 * value:.0f} %</text>'
-    yield f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 14}" text-anchor="middle">episodes a day{beyond}</text>'
+    yield f'<text x="{LEFT}" y="{HEIGHT - 14}">load, episodes a day</text>'
+    yield f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 14}" text-anchor="end" fill="{DARK}">{beyond}</text>'
+    middle = (TOP + HEIGHT - BOTTOM) / 2
+    yield f'<text x="18" y="{middle}" text-anchor="middle" transform="rotate(-90 18 {middle})">{TITLES[figure]}</text>'
     yield from _dots(result, places, across, up)
     yield from _front(result, best, places, across, up)
     if result.chosen is not None and result.chosen in places:
@@ -94,14 +100,18 @@ def _lines(
 
 
 def _dots(result: BacktestResult, places: Places, across: Axis, up: Axis) -> Iterator[str]:
-    """Yield the points, those at one place once."""
+    """Yield the points, those at one place as one larger dot with their number beside it."""
     found: dict[tuple[float, float], list[int]] = {}
     for number, (load, value) in places.items():
         found.setdefault((across.place(load), up.place(value)), []).append(number)
     for (x, y), numbers in found.items():
         rest = f" and {len(numbers) - 1:,} more" if len(numbers) > 1 else ""
         told = escape(point_text(result, numbers[0]) + rest)
-        yield f'<circle cx="{x}" cy="{y}" r="3" fill="{GREY}" fill-opacity="0.6"><title>{told}</title></circle>'
+        radius = round(3 * min(len(numbers), MANY) ** 0.25, 1)
+        yield f'<circle cx="{x}" cy="{y}" r="{radius}" fill="{GREY}" fill-opacity="0.6"><title>{told}</title></circle>'
+        if len(numbers) > 1:
+            place = f'x="{x + radius + 1:.1f}" y="{y - radius - 1:.1f}"'
+            yield f'<text {place} font-size="10" fill="{DARK}">×{len(numbers):,}</text>'
 
 
 def _front(result: BacktestResult, best: Sequence[int], places: Places, across: Axis, up: Axis) -> Iterator[str]:

@@ -242,7 +242,8 @@ def coverage_page(items: Sequence[CoverageItem], source: Source) -> str:
         notes = "".join(f"<div>{escape(each)}</div>" for each in lacking)
         rows.append(f'<tr class="{kind}"><td>{number}</td><td><pre>{escape(text)}</pre>{notes}</td></tr>')
     style = (
-        "body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}pre{margin:0}td{padding:1px 8px;"
+        "body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}"
+        "pre{margin:0;white-space:pre-wrap;overflow-wrap:anywhere}td{padding:1px 8px;"
         "vertical-align:top}td:first-child{color:#777;text-align:right}.covered{background:#e6f4e6}"
         ".lacking{background:#fbe9d7}div{color:#8a3c00;font-size:12px}"
         "@media(prefers-color-scheme:dark){body{background:#111;color:#ddd}.covered{background:#12301a}"
