@@ -343,5 +343,6 @@ class Fields:
 
     def _wrong(self, state: int) -> str:
         if state == FIELDS:
-            return f"the line has not as many fields as the header ({self._columns})"
+            named = "FORMAT names columns" if self._dialect.columns else "the header"
+            return f"the line has not as many fields as {named} ({self._columns})"
         return "a quote is not closed" if state == OPEN else "something follows a closing quote in its field"

@@ -268,3 +268,27 @@ def test_standard_input_is_read() -> None:
     assert unsaid.exit_code == 2 and "-: nothing says the format" in unsaid.stderr and "--format" in unsaid.stderr
     table = cep("infer", "-", "--format", "csv", input="time,v\n2024-05-01,2\n")
     assert table.exit_code == 0 and "v: int" in table.stdout
+
+
+def test_comments_on_times_agree_with_the_run() -> None:
+    times: list[object] = [f"2024-05-01T{8 + n // 60:02d}:{n % 60:02d}:00Z" for n in range(120)]
+    times[7] = 1_714_540_000
+    lines = "".join(json.dumps({"ts": time, "v": n}) + "\n" for n, time in enumerate(times))
+    text = printed("d.jsonl", lines)
+    assert "of `ts`, 1 is a number, seconds since 1970" in text and "dead letter" not in text
+    assert lines_read("d.jsonl", text) == 120
+    numbers: list[object] = [1_714_550_400 + n for n in range(120)]
+    numbers[7] = "bad"
+    lines = "".join(json.dumps({"time": time, "v": n}) + "\n" for n, time in enumerate(numbers))
+    text = printed("e.jsonl", lines)
+    assert "dead letter" in text and "missing one" not in text and lines_read("e.jsonl", text) == 119
+
+
+def test_intervals_of_the_doubled_hour_are_told() -> None:
+    hours = ["01:00", "01:30", "02:00", "02:30", "02:00", "02:30", "03:00", "03:30"]
+    rows = "".join(f"27.10.2024 {a};27.10.2024 {b};{n}\n" for n, (a, b) in enumerate(zip(hours, hours[1:])))
+    text = " ".join(printed("p.csv", "von;bis;kwh\n" + rows).replace("\n%", "").split())
+    assert '1 interval ends before it begins, as where clocks are set back: ZONE "Europe/Zurich" FOLD order' in text
+    lines = "".join(json.dumps({"p": f"2024-10-27T{a}/PT30M", "v": 1}) + "\n" for a in hours)
+    text = printed("q.jsonl", lines)
+    assert text.count("are read as UTC") == 1 and "START p END p" in text

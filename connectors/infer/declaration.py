@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cep.core.schema import Attribute, RecordFormat, Schema
 from cep.rules.printing import record_format
 from cep.rules.static.typed_facts import FactAttribute, FactDeclaration
-from connectors.infer.event_times import event_times, mostly_times
+from connectors.infer.event_times import event_times, local, mostly_times, set_back
 from connectors.infer.names import event_name, identifier, names
 from connectors.infer.sample import RecordSample
 from connectors.infer.sensors import SENSORS
@@ -78,10 +79,16 @@ def inferred(sample: RecordSample, name: str) -> Inferred:
         nearly = mostly_times(sample, guesses)
         made.remarks.append(f"no column looks like the time of an event: {nearly or 'name it with TIME'}")
         made.facts = _facts(made.schema, sample)
-    elif not own and guesses[times[0]].local:
+    elif not own and (guesses[times[0]].local or (one is None and times[0] == times[1] and local(sample, times[0]))):
         made.remarks.append('times have no offset and are read as UTC: ZONE "Europe/Zurich" says otherwise')
-    for source in times:
-        if note := guesses[source].note:
+        if one is None and times[0] != times[1] and (number := set_back(sample, times[0], times[1], format)):
+            some = "1 interval ends before it begins" if number == 1 else f"{number} intervals end before they begin"
+            made.remarks.append(f'{some}, as where clocks are set back: ZONE "Europe/Zurich" FOLD order reads them')
+    for source in dict.fromkeys(times):
+        words = ", ".join(json.dumps(word) for word in guesses[source].missing)
+        if words:
+            made.remarks.append(f"of `{source}`, {words} is no time: such records become dead letters")
+        elif note := guesses[source].note:
             made.remarks.append(f"of `{source}`, {note}")
         if absent := sample.columns[source].count(None):
             some = f"{absent} events have no `{source}`, and become dead letters"

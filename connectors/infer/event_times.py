@@ -11,7 +11,7 @@ from connectors.infer.sample import RecordSample
 from connectors.infer.types import Guess, allowed, clock_pattern, most_times, timely, unit_of
 from connectors.paths import path
 from connectors.records import interval
-from connectors.times import of_iso
+from connectors.times import of_iso, of_iso_clock
 from connectors.values import Unreadable, text_time
 
 _PREFERRED = (
@@ -27,6 +27,7 @@ _PREFERRED = (
     "date",
 )
 _BEGINS = ("start", "begin", "from", "started", "started_at", "start_time", "departed", "von")
+_HOUR = 3_600 * 10**6
 _TRIED = 500
 """Texts by which a column is taken for one of intervals."""
 _HOURS = re.compile(r"^(hours?|hr|hh|hod|stunde|std|heure|hora)$|_(hour|hr)$|^hour_", re.I)
@@ -85,6 +86,30 @@ def event_times(
         return (counts[0],), (), counts[1]
     best = min(whole, key=rank, default=None)
     return ((), (), None) if best is None else ((best,), (), guesses[best].format)
+
+
+def local(sample: RecordSample, source: str) -> bool:
+    """Whether intervals in one column begin, or end, at times without an offset."""
+    for text in (value for value in sample.columns[source] if isinstance(value, str)):
+        for part in text.split("/"):
+            try:
+                if not part.startswith("P") and not of_iso_clock(part.strip(" \t"))[1]:
+                    return True
+            except ValueError:
+                continue
+    return False
+
+
+def set_back(sample: RecordSample, begin: str, end: str, format: TimeFormat | None) -> int:
+    """How many intervals end up to an hour before they begin, as where clocks are set back."""
+    number = 0
+    for pair in zip(sample.columns[begin], sample.columns[end], strict=True):
+        try:
+            first, last = (text_time("", str(text).strip(" \t"), format) for text in pair)
+        except Unreadable:
+            continue
+        number += 0 < first - last <= _HOUR
+    return number
 
 
 def mostly_times(sample: RecordSample, guesses: Mapping[str, Guess]) -> str | None:

@@ -195,7 +195,8 @@ def _one(kind: str) -> str:
 
 
 def _of(kinds: Counter[str], kind: str) -> str:
-    return f"{kind} {kinds[kind]} times of {sum(kinds.values())}"
+    number, count = kinds[kind], sum(kinds.values())
+    return f"{kind} in {number} of {count}"
 
 
 def _writable(steps: Path, names: set[str], source: str) -> bool:

@@ -104,7 +104,11 @@ def guess(
     if (most := _majority(kinds)) is not None:
         kept = [value if value is None or _of_kinds(value, most) else ... for value in column]
         found = guess(name, [value for value in kept if value is not ...], text, decimal, typed, thousands)
-        return _without_bad(found, sum(value is ... for value in kept), len(there))
+        odd = [value for value, own in zip(column, kept, strict=True) if own is ...]
+        if found.type == "time" and found.format is None and most == {"string"} and unit_of_all(odd) == "s":
+            number = "1 is a number, seconds" if len(odd) == 1 else f"{len(odd)} are numbers, seconds"
+            return replace(found, note="; ".join(filter(None, (found.note, f"{number} since 1970"))))
+        return _without_bad(found, len(odd), len(there))
     if set(kinds) == {"int"} and (dates := _dates(name, there)) is not None:
         return _with(dates, (), optional)
     if set(kinds) <= {"int", "float"}:
@@ -379,6 +383,11 @@ def _dates(name: str, numbers: Sequence[int | float]) -> Guess | None:
         return None
     found = None if unit_of(numbers) else _times(name, [str(int(each)) for each in numbers])
     return found if found is not None and found.format is not None and found.format.pattern is not None else None
+
+
+def unit_of_all(values: Sequence[Any]) -> str | None:
+    """The unit of values that are all numbers, counts since 1970; None: they are not."""
+    return unit_of(_plain(values)) if all(_kind(each) in ("int", "float") for each in values) else None
 
 
 def unit_of(numbers: Sequence[int | float]) -> str | None:
