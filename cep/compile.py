@@ -11,7 +11,7 @@ from typing import Any, TypedDict, Unpack
 
 import polars as pl
 
-from cep.core.errors import CepError, CepErrors, Files
+from cep.core.errors import CepError, CepErrors, Files, Warning
 from cep.core.literals import SECOND
 from cep.core.values import Pool
 from cep.language.dialects.etalis import lower
@@ -271,7 +271,9 @@ def compiled_rules(program: ReadProgram, tree: SyntaxTree, every: Rules, options
             name: replace(schema, strict=strict, distinct=schema.distinct or distinct)
             for name, schema in planned.schemas.items()
         }
-        planned = replace(planned, schemas=schemas)
+        keyed = sorted(name for name in planned.inputs if schemas[name].key is not None) if distinct else []
+        warnings = (*planned.warnings, *map(_undistinct, keyed))
+        planned = replace(planned, schemas=schemas, warnings=warnings)
     return CompiledProgram(
         planned,
         planned.rules,
@@ -282,6 +284,13 @@ def compiled_rules(program: ReadProgram, tree: SyntaxTree, every: Rules, options
         Written.of(tree, program.parameters, program.dialect, program.tick, program.together),
         every,
         bound,
+    )
+
+
+def _undistinct(event: str) -> Warning:
+    return Warning(
+        f"`{event}` has a KEY, so that all events are to be distinct says nothing about it",
+        hint="records of one key and time are corrections of each other: the last one counts",
     )
 
 

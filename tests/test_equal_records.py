@@ -26,6 +26,7 @@ from cep.events import Event
 from cep.runtime.history import BECAUSE, CONSTITUENTS
 from cep.runtime.options import EngineOptions
 from cep.workers.partitioned_engine import PartitionedEngine
+from connectors.files import read
 from tests.local_workers import LocalWorkers
 from tests.long import examples
 from tests.program_maker import SECOND
@@ -386,3 +387,18 @@ def test_detect_of_data_takes_distinct() -> None:
     assert cep.detect(LOGIN + FAILED, rows, distinct=True).tables["failed"].height == 1
     engine = cep.Engine.from_text(LOGIN + FAILED, distinct=True)
     assert sum(found.tables["failed"].height for found in (engine.push(rows), engine.finish())) == 1
+
+
+def test_distinct_says_which_events_have_a_key() -> None:
+    text = "event a(k: string, v: int) KEY k.\nevent b(k: string).\nx(K) <- a(K, _) AND b(K) WITHIN 1 s.\n"
+    (warning,) = compiled(text, "p.cep", CompileOptions(distinct=True)).plan.warnings
+    assert "`a` has a KEY" in str(warning) and not compiled(text, "p.cep", CompileOptions()).plan.warnings
+
+
+def test_too_many_fields_without_a_header(tmp_path: Path) -> None:
+    for form, names in ((' FORMAT csv(columns: "time, v")', "as FORMAT names columns (2)"), ("", "as the header (2)")):
+        (tmp_path / "t.csv").write_text(("" if form else "time,v\n") + "1,2\n1,2,3\n")
+        (batch,) = read(
+            [str(tmp_path / "t.csv")], Engine.from_text(f"event t(v: int) TIME time{form}.\nx(V) <- t(V).").inputs
+        )
+        assert [names in one.reason for one in batch.dead] == [True]
