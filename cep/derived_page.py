@@ -1,4 +1,4 @@
-"""What a program derived, as a piece of HTML for notebooks: a timeline and the first rows of each table."""
+"""Derived events as a piece of HTML for notebooks: a timeline and the first rows of each table."""
 
 from __future__ import annotations
 

@@ -9,8 +9,14 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 CLEAN = (
+    "cep/backtest",
+    "cep/compiled",
+    "cep/diff",
+    "cep/editor",
     "cep/language",
     "cep/rules",
+    "cep/server",
+    "cep/testing",
     "connectors/alerts",
     "connectors/feeds",
     "connectors/serving",

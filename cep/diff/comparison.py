@@ -25,7 +25,7 @@ from connectors.why.text import Explainer
 
 @dataclass(frozen=True, slots=True)
 class DerivedRun:
-    """What a program derived from the records: rows by event, and counts of records. `first_dead`: the place and the
+    """Results of a program over the records: rows by event, and counts of records. `first_dead`: the place and the
     reason of the first dead letter."""
 
     rows: Mapping[str, Counter[Row]]
@@ -94,7 +94,7 @@ class Comparison:
 
     @cached_property
     def reasons(self) -> Reasons:
-        """What explains the differences: both programs run again, with their memory kept."""
+        """Return an explainer of the differences: both programs run again, with their memory kept."""
         return Reasons(self._explainer(self.old), self._explainer(self.new))
 
     def _run(self, compared: Compared) -> DerivedRun:

@@ -1,4 +1,4 @@
-"""What changed between two programs: rules by what they mean, declarations, alerts, and what these reach.
+"""Differences between two programs: rules by what they mean, declarations, alerts, and all that these reach.
 
 A rule means the same if its plan does: patterns, constants, conditions, policies and WITHIN, with the events and
 predicates that it reads by their names. So neither layout, the names of variables nor the order of rules matters. Types
@@ -27,7 +27,7 @@ _VARIABLE = re.compile(
     r'(?P<quoted>"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|<[^<>\s]*>)|(?P<space>(?:\s|(?<![\w:])\#[^\n]*)+)'
     r"|[?$](?P<name>\w+)|(?P<prefix>[A-Za-z][\w.-]*)?:(?=\w)"
 )
-"""What is read in a graph pattern: quoted text and IRIs, layout, variables, prefixes."""
+"""Tokens of a graph pattern: quoted text and IRIs, layout, variables, prefixes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,7 @@ class Program:
     # -- what stands there
 
     def hover(self, path: Path, offset: int) -> tuple[str, Occurrence] | None:
-        """What is known of a name, in Markdown."""
+        """Return a description of a name, in Markdown."""
         index = self.indexes[path]
         one = index.at(offset)
         if one is None:
@@ -356,7 +356,7 @@ def _in_comment(line: str) -> bool:
 
 
 def _open_call(tokens: Sequence[Token]) -> str:
-    """What is called by the innermost parenthesis that is open."""
+    """Return the name that the innermost open parenthesis calls."""
     depth = 0
     for at in range(len(tokens) - 1, -1, -1):
         depth += (tokens[at].key in (")", "]")) - (tokens[at].key in ("(", "["))

@@ -1,4 +1,4 @@
-"""What is wrong with a program that is being written, as `cep check` says it, and what was understood of it last.
+"""Mistakes of a program that is being written, as `cep check` says them, and what was understood of it last.
 
 A program is one file, or those that a test file beside it names together, with the knowledge, the facts and the
 dialect that it names.
@@ -54,7 +54,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Understood:
-    """What is known of a program: its events with types, its parameters, and what it asks."""
+    """A program as far as it is known: its events with types, its parameters, and what it asks."""
 
     schemas: Mapping[str, Schema] = field(default_factory=dict)
     parameters: tuple[Parameter, ...] = ()

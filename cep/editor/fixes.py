@@ -45,7 +45,7 @@ def fixes(index: Index, finding: Finding, name: str) -> list[Fix]:
 
 
 def extent(index: Index, finding: Finding) -> tuple[int, int]:
-    """Where a finding begins and ends, as offsets."""
+    """Return the offsets at which a finding begins and ends."""
     starts, span = index.line_starts, finding.span
 
     def offset(line: int, column: int) -> int:

@@ -30,7 +30,7 @@ SELECT ?kind ?said WHERE {{
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What the knowledge says of an IRI."""
+    """A description of an IRI by the knowledge."""
 
     label: str = ""
     comment: str = ""
@@ -63,7 +63,7 @@ class Prefixed:
         return self._names[space]
 
     def said(self, known: Knowledge | None, iri: str) -> Said:
-        """What is said of an IRI."""
+        """Return the description of an IRI."""
         self._renew(known)
         if known is None or any(each in iri for each in '<>"{}|^`\\ \n'):
             return Said()

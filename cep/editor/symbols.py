@@ -28,12 +28,12 @@ BUILT_IN = {
     "is_a": "`is_a(Thing, Class)`: what belongs to a class",
     "held": "`held(fluent(X), T)`: that a fluent held at a time",
 }
-"""What conditions may ask besides the functions."""
+"""Words that conditions may ask besides the functions."""
 _BEGINNINGS = frozenset(("EVENT", "FLUENT", "FACT", "PARAM", "ALERT", "PREFIX", "INITIATE", "TERMINATE", "INITIALLY"))
 _DECLARING = {"EVENT": "event", "FLUENT": "fluent", "FACT": "predicate"}
 _ACTING = ("INITIATE", "TERMINATE", "INITIALLY")
 _NO_STATEMENT = ("(", "<-", ":-", ".", ":")
-"""What stands behind a name that begins no statement of its own."""
+"""Tokens behind a name that begins no statement of its own."""
 _VALUE = frozenset(("=", "==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "//", "**"))
 _IN_TEXT = re.compile(r"\{([A-Z_]\w*)\}")
 _PREFIXED = re.compile(r"(?<![\w:<?$])((?:[^\W\d_][\w-]*)?):([\w][\w.-]*\w|\w)")
@@ -260,7 +260,7 @@ class _Reader:
         self.parameters = parameters
         self.scope = str(statement.number)
         self.called: list[str | None] = []
-        """What is called, by the parentheses that are open."""
+        """Return the name that is called, by the parentheses that are open."""
 
     def read(self) -> Iterator[Occurrence]:
         tokens = self.statement.tokens

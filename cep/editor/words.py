@@ -1,4 +1,4 @@
-"""What is said of the words of the language: keywords, types, functions, aggregates and what conditions may ask."""
+"""Texts about the words of the language: keywords, types, functions, aggregates and what conditions may ask."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _FURTHER = {
 
 
 def keyword_help(word: str) -> str:
-    """What a keyword does, in an example; empty: there is nothing to say."""
+    """Return an example of what a keyword does; empty: there is nothing to say."""
     key = word.upper()
     if key in OPERATORS:
         return OPERATORS[key]

@@ -40,7 +40,7 @@ class PriorState:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotParts:
-    """What a snapshot holds: `values` of the pool; the tables that `waiting` events have; states of `goals` by name;
+    """Content of a snapshot: `values` of the pool; the tables that `waiting` events have; states of `goals` by name;
     `changes` of the `knowledge`."""
 
     header: Mapping[str, Any]
@@ -78,7 +78,7 @@ class SnapshotParts:
         return cls(header, values, waiting if before.waits else {}, goals, changes)
 
     def waits(self, inputs: Mapping[str, Schema]) -> dict[str, Table]:
-        """What waits of the events that are still read. CepError: they are declared otherwise."""
+        """Return what waits of the events that are still read. CepError: they are declared otherwise."""
         for name, types in self.header["waiting"].items():
             if name in inputs and [a.type for a in inputs[name].attributes] != types:
                 raise CepError(
@@ -91,7 +91,7 @@ class SnapshotParts:
 
 @dataclass(frozen=True, slots=True)
 class _Segments:
-    """What a snapshot has in segments: `values` of the pool, and the `parts` of the window that wait."""
+    """The segments of a snapshot: `values` of the pool, and the `parts` of the window that wait."""
 
     values: list[pa.RecordBatch]
     parts: list[pa.RecordBatch]
@@ -108,7 +108,7 @@ class _Segments:
 
 
 def _waiting(runs: Mapping[str, int], parts: Sequence[pa.RecordBatch]) -> dict[str, Table]:
-    """What waits in a window of revision, by event, of which the first `parts` have so many `runs` each."""
+    """Return what waits in a window of revision, by event, of which the first `parts` have so many `runs` each."""
     rest = iter(parts)
     tables = {event: [*chain(*(from_arrow(each).values() for each in islice(rest, n)))] for event, n in runs.items()}
     return {event: concat(each) for event, each in tables.items() if each}

@@ -74,7 +74,7 @@ class ServerInputOptions(InputOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """Where the server answers, and whom."""
+    """The addresses under which the server answers, and the people whom it answers."""
 
     PANEL: ClassVar = "The server"
 
@@ -136,7 +136,7 @@ class ServerOptions:
 
     @property
     def local(self) -> bool:
-        """Whether only this machine reaches it."""
+        """True if only this machine reaches it."""
         from connectors.ip import here
 
         return here(self.host)
@@ -191,7 +191,7 @@ def public_url(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionOptions:
-    """What is kept, where and for how long."""
+    """The things that are kept, their places, and for how long."""
 
     PANEL: ClassVar = KEPT
 
@@ -230,7 +230,7 @@ class RetentionOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertOptions:
-    """Where alerts are sent, and how they are marked."""
+    """The receivers of alerts, and how alerts are marked."""
 
     PANEL: ClassVar = "Alerts"
 
@@ -260,7 +260,7 @@ class AlertOptions:
 
     @property
     def receivers(self) -> list[Target]:
-        """Where alerts are sent."""
+        """The receivers of alerts."""
         from connectors.feeds.senders import targets
 
         return targets(self.feed)
@@ -268,7 +268,7 @@ class AlertOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryOptions:
-    """What a query may take."""
+    """Limits of a query."""
 
     PANEL: ClassVar = "Questions"
 
@@ -308,7 +308,7 @@ class ServeOptions:
 
     @property
     def name(self) -> str:
-        """What the program is called: its files."""
+        """The name of the program: its files."""
         return ", ".join(path.name for path in self.rules)
 
     @property
@@ -335,14 +335,14 @@ class ServeOptions:
 
     @property
     def changeable(self) -> bool:
-        """Whether another program may take over while the server runs."""
+        """True if another program may take over while the server runs."""
         server = self.server
         changes = server.token_file is not None or server.watch or bool(server.shadow)
         return changes and not self.knowledge.updates
 
     @property
     def log(self) -> Log:
-        """Where the server writes what happens."""
+        """The log to which the server writes."""
         return LOGS[self.logging.log]
 
     def check(self) -> None:

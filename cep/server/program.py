@@ -70,7 +70,7 @@ class ServedProgram:
 
     @property
     def keeps_input(self) -> bool:
-        """Whether input is kept, so that another program may take over."""
+        """True if input is kept, so that another program may take over."""
         return self.journal is not None and self.versions is not None and self.live
 
 
@@ -215,7 +215,7 @@ def _first_version(files: Mapping[str, str], number: int) -> Version:
 
 
 def _derived(options: ServeOptions, engine: Engine, alert_engine: Engine) -> SinkReader:
-    """What a job on Spark writes. Its alerts take the tables of when fluents begin and end."""
+    """Return a reader of what a job on Spark writes. Its alerts take the tables of when fluents begin and end."""
     taken = (schema for name, schema in alert_engine.plan.schemas.items() if name in alert_engine.plan.inputs)
     edges = {each.fluent.name: each for each in taken if each.fluent is not None and each.fluent.part == EDGES}
     return SinkReader(options.source.inputs[0], engine.outputs, edges)
@@ -230,7 +230,7 @@ def _batches(
     journal: Journal | None,
     sources: Sources,
 ) -> Iterator[Batch]:
-    """What came after the last snapshot of a killed run, then what comes."""
+    """Yield the input since the last snapshot of a killed run, then what comes."""
     if journal is not None:
         if journal.behind:
             options.log("again", f"{journal.behind} records that came after the last snapshot", records=journal.behind)
