@@ -292,3 +292,53 @@ def test_intervals_of_the_doubled_hour_are_told() -> None:
     lines = "".join(json.dumps({"p": f"2024-10-27T{a}/PT30M", "v": 1}) + "\n" for a in hours)
     text = printed("q.jsonl", lines)
     assert text.count("are read as UTC") == 1 and "START p END p" in text
+
+
+def reads_each_once(name: str, text: str, count: int) -> None:
+    """The events that `cep infer` printed are all records of the file, each of one event."""
+    rules = []
+    for event in (each for each in parse(text).statements if isinstance(each, EventDeclaration)):
+        rules.append(f"\nseen_{event.name}(V) <- {event.name}(V{', _' * (len(event.attributes) - 1)}).")
+    Path("all.cep").write_text(text + "".join(rules))
+    result = cep("run", "all.cep", "--input", name, "--strict", "--strict-types")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.count("seen_") == count, result.stdout
+
+
+def test_events_are_told_apart_by_a_field_of_an_object() -> None:
+    own = ({"x": 1}, {"y": "q"}, {"inner": {"z": 1.5}})
+    lines = [{"t": 1714550400 + n, "event": {"kind": "abc"[n % 3]}, **own[n % 3]} for n in range(9)]
+    text = printed("d.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    for kind in "abc":
+        assert f'WHEN "event.kind" = "{kind}"' in text
+    assert 'z: float FROM "inner.z"' in text.split("event c(")[1] and "z" not in text.split("event b(")[0]
+    reads_each_once("d.jsonl", text, 9)
+    dotted = [{"t": 1714550400 + n, "event.kind": "abc"[n % 3], **own[n % 3]} for n in range(9)]
+    text = printed("e.jsonl", "".join(json.dumps(line) + "\n" for line in dotted))
+    assert 'WHEN "event.kind" = "c"' in text
+    reads_each_once("e.jsonl", text, 9)
+
+
+def test_events_are_told_apart_by_the_fields_under_one_key() -> None:
+    """Fields that stand beside another tell nothing more; an address says which device it was, and no event."""
+    kinds = ({"temp": 1, "battery": 3}, {"state": "ON"}, {"temp": 2})
+    lines = [{"t": 1714550400 + n, "topic": f"zone/{n % 2}", "payload": kinds[n % 3]} for n in range(12)]
+    text = printed("d.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    assert 'WHEN "payload.temp" EXISTS' in text and 'WHEN "payload.state" EXISTS' in text
+    assert text.count("WHEN") == 2 and 'battery: int? FROM "payload.battery"' in text
+    reads_each_once("d.jsonl", text, 12)
+    plain = [{"t": 1714550400 + n, "payload": [{"temp": 1, "wind": 2}, {"temp": 1}][n % 2]} for n in range(8)]
+    assert "WHEN" not in printed("e.jsonl", "".join(json.dumps(line) + "\n" for line in plain))
+
+
+def test_events_in_structs_of_parquet_are_told_apart() -> None:
+    rows = {
+        "t": [1714550400 + n for n in range(6)],
+        "event": [{"kind": "ab"[n % 2]} for n in range(6)],
+        "x": [1, None] * 3,
+        "y": [None, "q"] * 3,
+    }
+    pl.DataFrame(rows).write_parquet("d.parquet")
+    text = cep("infer", "d.parquet").stdout
+    assert 'WHEN "event.kind" = "a"' in text and 'WHEN "event.kind" = "b"' in text
+    reads_each_once("d.parquet", text, 6)

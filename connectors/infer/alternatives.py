@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cep.core.schema import RecordTest
 from connectors.infer.names import event_name
+from connectors.infer.nested import writable
 from connectors.infer.types import NOTHING, allowed
-from connectors.paths import path
+from connectors.paths import Path, path, written
 from connectors.values import FALSE_WORDS, TRUE_WORDS
 
 Records = Sequence[Mapping[str, Any]]
@@ -17,14 +18,16 @@ MOST = 12
 """So many values a field has at most that says which event a record is."""
 _LEAST = 4
 """Records from which events are told apart."""
+_DEEP = 4
+"""So many steps a path has at most by which events are told apart."""
 _BOOLEANS = frozenset((*TRUE_WORDS, *FALSE_WORDS))
 
 
 def alternatives(records: Records) -> list[tuple[str, RecordTest, Records]]:
     """Events that records are, each with a name, its test and its records; nothing where they seem to be one event.
 
-    A field says which where it has few values, and most of these have keys of their own; so do objects of which each
-    record has one. A text that stands for a missing value is none; keys that have nothing else are left out.
+    A field, perhaps of an object, says which where it has few values, and most of these have keys of their own; so do
+    objects of which each record has one, and fields of which each object under one key has one. A text that stands for a missing value is none; keys that have nothing else are left out.
     """
     return [(name, test, _without_empty(some)) for name, test, some in _alternatives(records)]
 
@@ -43,45 +46,89 @@ def says(value: Any) -> bool:
 def _alternatives(records: Records) -> list[tuple[str, RecordTest, Records]]:
     if len(records) < _LEAST:
         return []
-    keys = [key for key in dict.fromkeys(key for each in records for key in each) if path(key) == (key,)]
-    best: tuple[int, dict[str, Records]] = (0, {})
-    field = ""
-    for key in keys:
-        groups = _groups(records, key)
-        own = _having_own(groups, key)
-        if own >= max(2, len(groups) - 1) and own > best[0]:
-            best, field = (own, groups), key
-    if best[0]:
-        return [(value, RecordTest(field, "=", (value,)), some) for value, some in best[1].items()]
-    objects = _objects(records, keys)
-    return [(key, RecordTest(key, "exists"), [each for each in records if each.get(key)]) for key in objects]
+    flat = _flat(records)
+    keys = sorted(dict.fromkeys(key for each in flat for key in each), key=lambda key: len(path(key)))
+    groups = {key: found for key in keys if (found := _groups(flat, key))}
+    addresses = {key for key, found in groups.items() if any("/" in value for value in found)}
+    if found := _by_value(records, flat, {key: groups[key] for key in groups if key not in addresses}):
+        return found
+    top = [key for key in dict.fromkeys(key for each in records for key in each) if path(key) == (key,)]
+    if objects := _objects(records, top):
+        return [(key, RecordTest(key, "exists"), [each for each in records if each.get(key)]) for key in objects]
+    if fields := _fields(records, flat, top):
+        return [
+            (path(key)[-1], RecordTest(key, "exists"), [records[row] for row in rows]) for key, rows in fields.items()
+        ]
+    return _by_value(records, flat, {key: groups[key] for key in groups if key in addresses})
 
 
-def _groups(records: Records, key: str) -> dict[str, Records]:
-    """The records by the value of a key; nothing where it has too many values, or some that are no names of events."""
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for each in records:
+def _by_value(
+    records: Records, flat: Records, groups: Mapping[str, Mapping[str, Sequence[int]]]
+) -> list[tuple[str, RecordTest, Records]]:
+    """The records by the values of the key for which most of them have keys of their own."""
+    best, field = 0, ""
+    for key, rows in groups.items():
+        own = _having_own(flat, rows, key)
+        if own >= max(2, len(rows) - 1) and own > best:
+            best, field = own, key
+    return [
+        (value, RecordTest(field, "=", (value,)), [records[row] for row in rows])
+        for value, rows in groups.get(field, {}).items()
+    ]
+
+
+def _flat(records: Records) -> list[dict[str, Any]]:
+    """The records with a key for each path through objects that WHEN can name; a name at the top is read before."""
+    top = {key for each in records for key in each}
+    names: dict[Path, str | None] = {}
+    flat: list[dict[str, Any]] = []
+    for record in records:
+        flat.append({})
+        waiting: list[tuple[Path, Any]] = [((key,), value) for key, value in record.items()]
+        for steps, value in waiting:  # grows as it goes
+            if steps not in names:
+                source = written(steps)
+                names[steps] = source if writable(steps, top, source) else None
+            if (name := names[steps]) is not None:
+                flat[-1][name] = value
+            if isinstance(value, dict) and len(steps) < _DEEP:
+                waiting += [((*steps, key), inner) for key, inner in value.items()]
+    return flat
+
+
+def _groups(records: Records, key: str) -> dict[str, list[int]]:
+    """The rows by the value of a key; nothing where it has too many values, or some that are no names of events."""
+    groups: dict[str, list[int]] = {}
+    missing = 0
+    for row, each in enumerate(records):
         value = each.get(key)
-        if type(value) is str and says(value):
-            if not value[0].isalpha() or value.lower() in _BOOLEANS:
+        if type(value) is not str or not says(value):
+            missing += 1
+            if missing > allowed(len(records)):
                 return {}
-            groups.setdefault(value, []).append(each)
-            if len(groups) > MOST:
-                return {}
-    missing = len(records) - sum(map(len, groups.values()))
+            continue
+        if not value[0].isalpha() or value.lower() in _BOOLEANS:
+            return {}
+        groups.setdefault(value, []).append(row)
+        if len(groups) > MOST:
+            return {}
     few = any(len(group) < 2 for group in groups.values())
     alike = len(set(map(event_name, groups))) < len(groups)
-    return {} if few or alike or len(groups) < 2 or missing > allowed(len(records)) else dict(groups)
+    return {} if few or alike or len(groups) < 2 else groups
 
 
-def _having_own(groups: Mapping[str, Records], field: str) -> int:
+def _having_own(records: Records, groups: Mapping[str, Sequence[int]], field: str) -> int:
     """How many groups have a key in almost all of their records that no other group has."""
-    counts = {name: Counter(key for each in some for key in each if says(each[key])) for name, some in groups.items()}
+    counts = {name: Counter(_said(records, rows)) for name, rows in groups.items()}
     found = 0
     for name, some in groups.items():
         own = [key for key, count in counts[name].items() if count >= len(some) - allowed(len(some)) and key != field]
         found += any(all(key not in counts[other] for other in groups if other != name) for key in own)
     return found
+
+
+def _said(records: Records, rows: Sequence[int]) -> Iterator[str]:
+    return (key for row in rows for key, value in records[row].items() if says(value))
 
 
 def _objects(records: Records, keys: Sequence[str]) -> list[str]:
@@ -95,3 +142,29 @@ def _objects(records: Records, keys: Sequence[str]) -> list[str]:
     some = [key for key in some if sum(there[key]) >= 2]
     alone = sum(sum(there[key][row] for key in some) == 1 for row in range(len(records)))
     return some if 2 <= len(some) <= MOST and len(records) - alone <= allowed(len(records)) else []
+
+
+def _fields(records: Records, flat: Records, keys: Sequence[str]) -> dict[str, list[int]]:
+    """The rows by the field of which each object under one key has one, and no other: `payload` has `temp` or `state`.
+
+    Of fields that stand together the first counts; those that stand only beside it do not.
+    """
+    for key in keys:
+        if sum(isinstance(each.get(key), dict) for each in records) < len(records) - allowed(len(records)):
+            continue
+        rows: dict[str, list[int]] = {}
+        for row, each in enumerate(flat):
+            for name, value in each.items():
+                if path(name)[:-1] == (key,) and says(value) and value != {}:
+                    rows.setdefault(name, []).append(row)
+        chosen: dict[str, list[int]] = {}
+        covered: set[int] = set()
+        for name, some in sorted(rows.items(), key=lambda each: -len(each[1])):
+            if covered.isdisjoint(some):
+                chosen[name] = some
+                covered.update(some)
+        alike = len({event_name(path(name)[-1]) for name in chosen}) < len(chosen)
+        few = any(len(some) < 2 for some in chosen.values())
+        if 2 <= len(chosen) <= MOST and not alike and not few and len(records) - len(covered) <= allowed(len(records)):
+            return {name: chosen[name] for name in rows if name in chosen}
+    return {}

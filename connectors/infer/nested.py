@@ -163,7 +163,7 @@ def _leaves(shape: _Shape, series: Path | None, left_out: dict[str, str], count:
         if steps[-1] == EACH and steps[:-1] != series:
             closed.add(steps)
             continue
-        if not _writable(steps, names, source):
+        if not writable(steps, names, source):
             why = "no path has such a name"
             if len(steps) > 1 and source in names:
                 why = f"of the object `{steps[0]}`: `{source}` is the field that is called so"
@@ -199,7 +199,7 @@ def _of(kinds: Counter[str], kind: str) -> str:
     return f"{kind} in {number} of {count}"
 
 
-def _writable(steps: Path, names: set[str], source: str) -> bool:
+def writable(steps: Path, names: set[str], source: str) -> bool:
     """Whether a declaration can name it. A name at the top may have dots, and is read before a value in an object."""
     if any(not step or ("[" in step and step != EACH) for step in steps) or level(source) is not None:
         return False
