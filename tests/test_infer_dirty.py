@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -342,3 +344,64 @@ def test_events_in_structs_of_parquet_are_told_apart() -> None:
     text = cep("infer", "d.parquet").stdout
     assert 'WHEN "event.kind" = "a"' in text and 'WHEN "event.kind" = "b"' in text
     reads_each_once("d.parquet", text, 6)
+
+
+def test_a_column_of_parquet_is_read_before_the_field_of_a_struct_of_the_same_path() -> None:
+    """The note shows the values that are read."""
+    struct = [{"b": 5, "c.d": 7, 'e"': 8}, {"b": 6, "c.d": 8, 'e"': 9}]
+    pl.DataFrame({"time": [1714550400, 1714550401], "a": struct, "a.b": [1, 2]}).write_parquet("d.parquet")
+    text = cep("infer", "d.parquet").stdout
+    remarks = " ".join(text.replace("%", "").split())
+    assert 'b: int FROM "a.b",         % 1 to 2' in text and 'c_d: int FROM "a.\\"c.d\\""' in text
+    assert "`a.b` is left out: of the struct `a`: `a.b` is the column that is called so" in remarks
+    assert '`a.e"` is left out: no path leads to a name that is empty, or has quotes or brackets' in remarks
+    assert lines_read("d.parquet", text) == 2
+
+
+@pytest.mark.parametrize(
+    ("between", "start", "end", "pattern"),
+    [
+        (" - ", "27.10.2024 0{}:00", "27.10.2024 0{}:00", ' FORMAT "%d.%m.%Y %H:%M"'),
+        (" to ", "2024-10-27T0{}:00Z", "2024-10-27T0{}:00Z", ""),
+    ],
+)
+def test_intervals_in_one_column_are_named(between: str, start: str, end: str, pattern: str) -> None:
+    rows = "".join(f"{start.format(n)}{between}{end.format(n + 1)},5{n}\n" for n in range(5))
+    remarks = " ".join(printed("d.csv", "MTU,price\n" + rows).replace("%  ", "").split())
+    assert "`MTU` has intervals, the start and the end in one column" in remarks
+    assert f'cut it at the "{between.strip()}" between blanks, then `START .. END ..{pattern}` reads them' in remarks
+    parted = "start,end,price\n" + rows.replace(between, ",")
+    text = printed("e.csv", parted)
+    assert f"START start END end{pattern}" in text
+    words = "".join(f"a{n} - b{n},5{n}\n" for n in range(5))
+    assert "intervals" not in printed("f.csv", "MTU,price\n" + words)
+
+
+@pytest.mark.parametrize(
+    ("text", "command", "columns"),
+    [
+        ("#YY  MM DD hh WDIR\n#yr  mo dy hr degT\n2024 05 01 00  70\n2024 05 01 01 170\n", "tr -s ' ' ','", 5),
+        ("time  v\n2024-05-01  1,5\n2024-05-02  2\n2024-05-03  3\n", "tr -s ' ' ';'", 2),
+        ("      time   v\n2024-05-01 100\n2024-05-02  20\n", "awk '{$1=$1}1' OFS=','", 2),
+    ],
+    ids=["names in a comment", "decimal commas", "aligned to the right"],
+)
+def test_columns_apart_by_blanks_are_named(text: str, command: str, columns: int) -> None:
+    remarks = " ".join(printed("d.csv", text).replace("%  ", "").split())
+    assert f"apart by blanks, so they are read as one: `{command}` makes them {columns}" in remarks
+    made = subprocess.run(shlex.split(command), input=text, capture_output=True, text=True, check=True).stdout
+    fixed = printed("e.csv", made)
+    assert " TIME " in fixed and "blanks" not in fixed and lines_read("e.csv", fixed) == text.count("2024")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "date time\n2024-05-01 08:00:00\n2024-05-02 09:00:00\n",
+        "who\nann 1\nbob 2\n",
+        "first name\nann lee\nbob ray\n",
+        "a b,c\n1 2,3\n4 5,6\n",
+    ],
+)
+def test_blanks_within_a_column_are_no_separators(text: str) -> None:
+    assert "apart by blanks" not in printed("d.csv", text)

@@ -26,8 +26,9 @@ _BOOLEANS = frozenset((*TRUE_WORDS, *FALSE_WORDS))
 def alternatives(records: Records) -> list[tuple[str, RecordTest, Records]]:
     """Events that records are, each with a name, its test and its records; nothing where they seem to be one event.
 
-    A field, perhaps of an object, says which where it has few values, and most of these have keys of their own; so do
-    objects of which each record has one, and fields of which each object under one key has one. A text that stands for a missing value is none; keys that have nothing else are left out.
+    A field, perhaps one of an object, says which where it has few values, and most of these have keys of their own. So
+    do objects of which each record has one, and fields of which each object under one key has one. A text that stands
+    for a missing value is none; keys that have nothing else are left out.
     """
     return [(name, test, _without_empty(some)) for name, test, some in _alternatives(records)]
 
@@ -50,8 +51,8 @@ def _alternatives(records: Records) -> list[tuple[str, RecordTest, Records]]:
     keys = sorted(dict.fromkeys(key for each in flat for key in each), key=lambda key: len(path(key)))
     groups = {key: found for key in keys if (found := _groups(flat, key))}
     addresses = {key for key, found in groups.items() if any("/" in value for value in found)}
-    if found := _by_value(records, flat, {key: groups[key] for key in groups if key not in addresses}):
-        return found
+    if parts := _by_value(records, flat, {key: groups[key] for key in groups if key not in addresses}):
+        return parts
     top = [key for key in dict.fromkeys(key for each in records for key in each) if path(key) == (key,)]
     if objects := _objects(records, top):
         return [(key, RecordTest(key, "exists"), [each for each in records if each.get(key)]) for key in objects]

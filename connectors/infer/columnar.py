@@ -56,7 +56,9 @@ def _chosen(
         for steps in (each for leaf in leaves(schema, name) for each in _places(batch, leaf, series)):
             source = written(steps)
             kind = _type(schema, steps)
-            if (why := _no_value(steps, kind, series)) is not None:
+            if len(steps) > 1 and source in schema.names:
+                sample.left_out[source] = f"of the struct `{steps[0]}`: `{source}` is the column that is called so"
+            elif (why := _no_value(steps, kind, series)) is not None:
                 sample.left_out[source] = why
             elif len(steps) > 1:
                 nested[source] = steps
@@ -95,7 +97,7 @@ def _no_value(steps: Path, kind: pa.DataType, series: Path | None) -> str | None
     """Why what stands at a path is no value of an event, None: it is one."""
     source = written(steps)
     if len(steps) > 1 and path(source) != steps:
-        return "no path has such a name"
+        return "no path leads to a name that is empty, or has quotes or brackets"
     if len(steps) == 1 and (EACH in source or level(source) is not None):
         return "in a declaration the name means something else"
     if EACH in steps and steps[: steps.index(EACH)] != series:

@@ -30,6 +30,8 @@ _BEGINS = ("start", "begin", "from", "started", "started_at", "start_time", "dep
 _HOUR = 3_600 * 10**6
 _TRIED = 500
 """Texts by which a column is taken for one of intervals."""
+_BETWEEN = re.compile(r"\s+(-|\u2013|\u2014|to|bis|until)\s+")
+"""The words between the start and the end of an interval."""
 _HOURS = re.compile(r"^(hours?|hr|hh|hod|stunde|std|heure|hora)$|_(hour|hr)$|^hour_", re.I)
 _CLOCKS = re.compile(r"time|clock|uhr|zeit|^hh_?mm|^hrmn$|heure|hora|^utc$", re.I)
 """Names of hours and of times of day."""
@@ -113,12 +115,15 @@ def set_back(sample: RecordSample, begin: str, end: str, format: TimeFormat | No
 
 
 def mostly_times(sample: RecordSample, guesses: Mapping[str, Guess]) -> str | None:
-    """The remark on the column of texts most of which are times, though too many are not; None: there is none."""
+    """The remark on the column of texts most of which are times, though too many are not, or of two times each; None:
+    there is none."""
     best: tuple[int, int, str, str | None] | None = None
     for source, found in guesses.items():
         texts = [value for value in sample.columns[source] if isinstance(value, str)]
         if found.type != "string" or not texts:
             continue
+        if (intervals := _pairs(source, texts)) is not None:
+            return intervals
         pattern, number = most_times([text.strip(" \t") for text in texts])
         if number * 2 >= len(texts) and (best is None or number > best[0]):
             best = number, len(texts), source, pattern
@@ -128,6 +133,23 @@ def mostly_times(sample: RecordSample, guesses: Mapping[str, Guess]) -> str | No
     named = source if source.isidentifier() else f'"{source}"'
     written = f"TIME {named}" + ("" if pattern is None else f' FORMAT "{pattern}"')
     return f"{number:,} of {count:,} of `{source}` are times: `{written}` reads those, the rest are dead letters"
+
+
+def _pairs(source: str, texts: Sequence[str]) -> str | None:
+    """The remark on a column of intervals that only people read, `27.10.2024 01:00 - 27.10.2024 02:00`."""
+    pairs = [_BETWEEN.split(text.strip(" \t"))[::2] for text in texts]
+    both = [pair for pair in pairs if len(pair) == 2]
+    if 2 * len(both) <= len(texts):
+        return None
+    pattern, number = most_times([text for pair in both for text in pair])
+    if number <= len(both):
+        return None
+    between = _BETWEEN.search(texts[pairs.index(both[0])])
+    written = "" if pattern is None else f' FORMAT "{pattern}"'
+    return (
+        f"`{source}` has intervals, the start and the end in one column. START and END need two columns: cut it at the "
+        f'"{between[1] if between else ""}" between blanks, then `START .. END ..{written}` reads them'
+    )
 
 
 def _interval(begin: Guess, end: Guess) -> bool:

@@ -14,7 +14,7 @@ from cep.core.errors import CepError
 from cep.core.schema import RecordFormat
 from connectors.csv import header
 from connectors.infer.sample import RecordSample
-from connectors.infer.types import ABSENT, MOSTLY
+from connectors.infer.types import ABSENT, MOSTLY, most_times
 from connectors.paths import EACH, level
 from connectors.thousands import is_grouped, plain_number
 from connectors.times import is_number
@@ -77,6 +77,8 @@ def table_sample(stream: Any, limit: int, kind: str) -> RecordSample:
     said = tuple((name, value) for name, value in options if value is not None)
     sample.format = RecordFormat("csv", said) if said else None
     sample.remarks += layout.remarks
+    if (remark := _apart_by_blanks(layout, lines)) is not None:
+        sample.remarks.append(remark)
     sample.nameless = layout.nameless
     return sample
 
@@ -217,6 +219,28 @@ def _rows(lines: Sequence[str], separator: str) -> Iterator[list[str]]:
         yield from csv.reader((line + "\n" for line in lines), delimiter=separator)
     except csv.Error as error:
         raise CepError(f"the table cannot be read: {error}", code="input") from None
+
+
+def _apart_by_blanks(layout: _Layout, raw: Sequence[str]) -> str | None:
+    """The remark on a table of one column that seems to be several, apart by blanks; None: there is nothing to say."""
+    lines = [line for line in layout.lines[:_LOOKED_AT] if line.strip()]
+    if len(layout.names) != 1 or not lines:
+        return None
+    cut = [line.split() for line in lines]
+    width = Counter(map(len, cut)).most_common(1)[0][0]
+    rows = [row for row in cut if len(row) == width]
+    named = layout.nameless or len(layout.names[0].split()) == width
+    valued = sum(2 * sum(_is_value(row[place]) for row in rows) > len(rows) for place in range(width))
+    texts = [line.strip() for line in lines]
+    if width < 2 or not named or valued < 1 + layout.nameless or 2 * len(rows) <= len(lines):
+        return None
+    if most_times(texts)[1] * 2 > len(texts):
+        return None
+    mark = next((mark for mark in ",;|" if not any(mark in line for line in lines)), "\\t")
+    command = f"tr -s ' ' '{mark}'"
+    if any(line.startswith(" ") for line in raw):
+        command = f"awk '{{$1=$1}}1' OFS='{mark}'"
+    return f"the columns stand apart by blanks, so they are read as one: `{command}` makes them {width}"
 
 
 def _unnamed(name: str, names: Sequence[str]) -> str | None:
