@@ -329,6 +329,12 @@ def test_events_are_told_apart_by_the_fields_under_one_key() -> None:
     assert 'WHEN "payload.temp" EXISTS' in text and 'WHEN "payload.state" EXISTS' in text
     assert text.count("WHEN") == 2 and 'battery: int? FROM "payload.battery"' in text
     reads_each_once("d.jsonl", text, 12)
+    nulls = [{"t": 1714550400 + n, "payload": {"x": [n, None][n % 2], "y": [None, "q"][n % 2]}} for n in range(8)]
+    text = printed("f.jsonl", "".join(json.dumps(line) + "\n" for line in nulls))
+    assert text.count("WHEN") == 2
+    reads_each_once("f.jsonl", text, 8)
+    words = [{"t": 1714550400 + n, "payload": {"x": [n, "NA"][n % 2], "y": ["NA", "q"][n % 2]}} for n in range(8)]
+    assert "WHEN" not in printed("g.jsonl", "".join(json.dumps(line) + "\n" for line in words))
     plain = [{"t": 1714550400 + n, "payload": [{"temp": 1, "wind": 2}, {"temp": 1}][n % 2]} for n in range(8)]
     assert "WHEN" not in printed("e.jsonl", "".join(json.dumps(line) + "\n" for line in plain))
 

@@ -156,7 +156,7 @@ def _fields(records: Records, flat: Records, keys: Sequence[str]) -> dict[str, l
         rows: dict[str, list[int]] = {}
         for row, each in enumerate(flat):
             for name, value in each.items():
-                if path(name)[:-1] == (key,) and says(value) and value != {}:
+                if path(name)[:-1] == (key,) and value is not None:  # as EXISTS tests
                     rows.setdefault(name, []).append(row)
         chosen: dict[str, list[int]] = {}
         covered: set[int] = set()
