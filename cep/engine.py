@@ -16,7 +16,7 @@ import polars as pl
 
 from cep.compile import CompiledProgram, CompileKeywords, CompileOptions, ProgramKeywords, compiled, divided, one_text
 from cep.core.relation import Table, concat
-from cep.core.time import END_OF_TIME, FARTHEST, Frontier
+from cep.core.time import END_OF_TIME, Frontier
 from cep.events import Event, Held, Value, types_of
 from cep.runtime.admission import EventBatch, as_declared, receive
 from cep.runtime.change_admission import go_on, receive_changes
@@ -168,15 +168,6 @@ class Engine(StatefulEngine):
     def advance_only(self) -> None:
         """From now on only `advance` moves the watermark, whatever comes."""
         self._buffer.lateness = self._buffer.clocks = None
-
-    def pass_by(self, tables: Mapping[str, pl.DataFrame]) -> None:
-        """Records of events that the program does not read have come: they move the time, as others do."""
-        if self._buffer.clocks is not None:  # they are those of keys that it reads
-            return
-        for table in tables.values():
-            right = table.filter(pl.col("start") <= pl.col("end"), pl.col("end").abs() < FARTHEST)
-            if right.height:
-                self._buffer.latest = max(self._buffer.latest, int(right["end"].to_numpy().max()))
 
     def count_up_to(self, position: int) -> None:
         """So many records have come, also those that became no event: what comes next has a higher position."""

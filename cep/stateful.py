@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from cep.compile import CompiledProgram
 from cep.core.errors import CepError
+from cep.core.time import FARTHEST
 from cep.engine_view import EngineView, assemble
 from cep.runtime import engine_state, snapshot, stepping
 from cep.runtime.history import StageHistory
@@ -130,6 +131,15 @@ class StatefulEngine(EngineView):
     def begun_by(self, time: int) -> bool:
         """Whether the input has begun by then (microseconds), as far as is known here."""
         return self._parts.buffer.begun <= time
+
+    def pass_by(self, tables: Mapping[str, pl.DataFrame]) -> None:
+        """Records of events that the program does not read have come: they move the time, as others do."""
+        if self._buffer.clocks is not None:  # they are those of keys that it reads
+            return
+        for table in tables.values():
+            right = table.filter(pl.col("start") <= pl.col("end"), pl.col("end").abs() < FARTHEST)
+            if right.height:
+                self._buffer.latest = max(self._buffer.latest, int(right["end"].to_numpy().max()))
 
     def hand_lineage(self, tables: Mapping[str, pl.DataFrame]) -> None:
         """Of a stage: these tables are about to be received, and what other stages made of them says where it comes
