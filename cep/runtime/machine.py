@@ -35,10 +35,6 @@ from cep.runtime.schedule import Schedule
 SLICE = 131_072
 
 
-NamedStates = tuple[Mapping[str, pa.RecordBatch], Translation]
-"""States by the names of goals, and the codes that their values have here."""
-
-
 def slices(inputs: Mapping[str, Table], watermark: int) -> list[tuple[dict[str, Table], int]]:
     """Sorted inputs cut at instants into slices of about SLICE rows, each with its watermark."""
     total = sum(rows(table) for table in inputs.values())
@@ -297,7 +293,12 @@ class Machine:
         """Names of units as names of goals: how a recursion is run makes another goal of it."""
         return {**names, **{unit: name for part in self.parts for unit, name in part.goal_names(names).items()}}
 
-    def carry(self, names: Sequence[str], states: Sequence[NamedStates], frontier: Frontier) -> None:
+    def carry(
+        self,
+        names: Sequence[str],
+        states: Sequence[tuple[Mapping[str, pa.RecordBatch], Translation]],
+        frontier: Frontier,
+    ) -> None:
         """Take on the state of each goal from the first of `states` that has it. The others begin at `frontier`."""
         for name, (_, goal) in zip(names, self.goals(), strict=True):
             for by_name, codes in states:
