@@ -24,6 +24,7 @@ from cep.editor.fixes import fixes
 from cep.editor.positions import Positions
 from cep.editor.symbols import Index
 from tests.cli_runs import cep
+from tests.waiting import turn
 
 ROOT = Path(__file__).parent.parent
 T = TypeVar("T")
@@ -111,7 +112,7 @@ class Document:
         end = time.monotonic() + 120
         while not self.editor.told.get(self.uri):
             assert time.monotonic() < end, "nothing was said about the program"
-            self.editor.wait(asyncio.sleep(0.02))
+            self.editor.wait(turn(0.02))
         return list(self.editor.told.pop(self.uri)[-1].diagnostics)
 
     def at(self, mark: str, plus: int = 0) -> lsp.Position:

@@ -19,6 +19,7 @@ PICKLING = frozenset(("pickle", "_pickle", "cloudpickle", "dill", "joblib", "mar
 RUNNING = frozenset(("eval", "exec", "compile", "__import__"))
 MESSAGES = {
     "cep/app/spark_query.py": "the knowledge, to be sent to workers",
+    "cep/backtest/passes.py": "points and what they found, through pipes to the processes of one backtest",
     "cep/core/kernel_files.py": "numba's cache, in a folder that its owner alone may write (`cep.core.kernels`)",
     "cep/spark/handed_blocks.py": "blocks that Spark has brought from a task",
     "cep/spark/handover.py": "blocks that Spark brings from a task",
