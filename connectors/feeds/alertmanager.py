@@ -7,16 +7,15 @@ now, whatever its time says, and what is resolved ends now.
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cep.rules.alert import CERTAINTY, URGENCY
+from connectors.alerts.labels import alert_labels
 from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import OutboxEntry
-from connectors.alerts.text import rfc3339, value_text
+from connectors.alerts.text import rfc3339
 from connectors.feeds.document import Publisher
 from connectors.feeds.http_post import HttpConnections
 from connectors.feeds.targets import Target
@@ -25,7 +24,6 @@ LASTS = 10
 """Periods of sending after which Alertmanager ends an alert that is not sent again: longer than a restart takes."""
 
 PATH = "/api/v2/alerts"
-_NO_LABEL = re.compile(r"[^a-zA-Z0-9_]")
 
 
 class Alertmanager:
@@ -100,27 +98,11 @@ def alertmanager_alert(
 ) -> dict[str, object]:
     """Return an alert as Alertmanager takes it.
 
-    Its labels identify it: program, name, severity, key, those of its LABELS, an unusual urgency or certainty, and a
-    status that is not `actual`. `now`: microseconds of Unix time; `every`: seconds until it is sent again; `lost`: the
-    sources that are lost.
+    Its labels (`alert_labels`) identify it. `now`: microseconds of Unix time; `every`: seconds until it is sent again;
+    `lost`: the sources that are lost.
     """
-    labels = {"alertname": change.name, "severity": change.severity.lower(), "program": origin.title}
-    if change.urgency != URGENCY:
-        labels["urgency"] = change.urgency.lower()
-    if change.certainty != CERTAINTY:
-        labels["certainty"] = change.certainty.lower()
-    if origin.status != "Actual":
-        labels["status"] = origin.status.lower()
-    labels |= change.labels
+    labels = alert_labels(change, origin.title, origin.status)
     open_until = max(change.until, now + int(LASTS * every * 1_000_000))
-    for name, value in change.key.items():
-        label = _NO_LABEL.sub("_", name)
-        if change.labels.get(label) == value_text(value):
-            continue
-        label = f"key_{label}" if label in labels or not label[0].isalpha() else label
-        while label in labels:  # two names of which nothing else is left
-            label += "_"
-        labels[label] = value_text(value)
     annotations = {"summary": change.title, "description": change.text or change.title, "alert": change.alert}
     if change.instruction:
         annotations["instruction"] = change.instruction

@@ -1,0 +1,34 @@
+"""The labels of an alert: by these it is known to Alertmanager, and by these silences and routes choose it."""
+
+from __future__ import annotations
+
+import re
+
+from cep.rules.alert import CERTAINTY, URGENCY
+from connectors.alerts.lifecycle import AlertChange
+from connectors.alerts.text import value_text
+
+_NO_LABEL = re.compile(r"[^a-zA-Z0-9_]")
+
+
+def alert_labels(change: AlertChange, program: str, status: str = "Actual") -> dict[str, str]:
+    """Return `alertname`, `severity`, `program`, the alert's LABELS and the attributes of its key; an unusual urgency
+    or certainty, and a status that is not `Actual`. An attribute of the key that has the name of another label is
+    called `key_…`."""
+    labels = {"alertname": change.name, "severity": change.severity.lower(), "program": program}
+    if change.urgency != URGENCY:
+        labels["urgency"] = change.urgency.lower()
+    if change.certainty != CERTAINTY:
+        labels["certainty"] = change.certainty.lower()
+    if status != "Actual":
+        labels["status"] = status.lower()
+    labels |= change.labels
+    for name, value in change.key.items():
+        label = _NO_LABEL.sub("_", name)
+        if change.labels.get(label) == value_text(value):
+            continue
+        label = f"key_{label}" if label in labels or not label[0].isalpha() else label
+        while label in labels:  # two names of which nothing else is left
+            label += "_"
+        labels[label] = value_text(value)
+    return labels

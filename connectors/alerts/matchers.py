@@ -1,0 +1,201 @@
+"""Matchers over the labels of alerts, in the text form of Alertmanager: `{severity="Severe",site=~"north.*"}`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import re2
+
+from cep.core.errors import CepError
+from cep.core.suggest import did_you_mean
+from cep.rules.alert import SEVERITIES
+from connectors.alerts.text import clean
+
+Operator = Literal["=", "!=", "=~", "!~"]
+OPERATORS: tuple[Operator, ...] = get_args(Operator)
+
+IGNORE_CASE = frozenset(("severity", "urgency", "certainty", "status"))
+"""Labels with words of a fixed list, which programs write `Severe` and receivers `severe`: both match."""
+
+MOST, LONGEST = 100, 1_000
+"""Matchers in a list, and characters of a name or value, at most."""
+
+_NAME = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
+_SIGN = re.compile(r"\s*(=~|!~|!=|=)\s*")
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_BARE = re.compile(r"[^\s,{}\"=!~][^,{}\"]*")
+_ESCAPES = {"n": "\n", '"': '"', "\\": "\\"}
+_FORM = '`name="value"`, with `=`, `!=`, `=~` or `!~`, and a comma between two: `{severity="Severe",site=~"north.*"}`'
+
+
+@dataclass(frozen=True, slots=True)
+class Matcher:
+    """A condition on one label; an alert without the label has the empty text there.
+
+    A regular expression has to match the whole value. It runs in RE2, whose time grows with the length of the value
+    alone, and whose syntax is that of Alertmanager. Raises CepError if it is not valid.
+    """
+
+    name: str
+    operator: Operator
+    value: str
+    _pattern: Any = field(default=None, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for text in (self.name, self.value):
+            if len(text) > LONGEST:
+                raise _wrong(f"`{clean(text, 40)}` has {len(text):,} characters", f"at most {LONGEST:,}")
+            if any("\ud800" <= character <= "\udfff" for character in text):
+                raise _wrong(f"`{clean(text, 40)}` has half of a character", "text in Unicode")
+        if not self.name:
+            raise _wrong("a matcher has no name", _FORM)
+        if self.operator in ("=~", "!~"):
+            object.__setattr__(self, "_pattern", _compiled(self.name, self.value))
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return True if the label of an alert meets the condition."""
+        value = labels.get(self.name, "")
+        if self._pattern is not None:
+            found = self._pattern.fullmatch(value) is not None
+        elif self.name in IGNORE_CASE:
+            found = value.lower() == self.value.lower()
+        else:
+            found = value == self.value
+        return found is (self.operator in ("=", "=~"))
+
+    def __str__(self) -> str:
+        value = self.value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        name = self.name if _NAME.fullmatch(self.name) else '"' + self.name.replace('"', '\\"') + '"'
+        return f'{name}{self.operator}"{value}"'
+
+
+@dataclass(frozen=True, slots=True)
+class Matchers:
+    """Conditions that all have to hold; without any, every alert matches."""
+
+    each: tuple[Matcher, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Matchers:
+        """Read `a="b",c=~"d.*"`, in braces or not; a value of one word needs no quotes. Raises CepError."""
+        return cls.of(_parsed(text))
+
+    @classmethod
+    def parse_all(cls, texts: Iterable[str]) -> Matchers:
+        """Read several texts, each with one or more matchers, that all have to hold. Raises CepError."""
+        return cls.of(each for text in texts for each in _parsed(text))
+
+    @classmethod
+    def of(cls, matchers: Iterable[Matcher]) -> Matchers:
+        """Put matchers into a list without repetition. Raises CepError if there are too many."""
+        found = tuple(dict.fromkeys(matchers))
+        if len(found) > MOST:
+            raise _wrong(f"there are {len(found)} matchers", f"at most {MOST}; `=~` takes several values: `a|b|c`")
+        return cls(found)
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return True if an alert with these labels (`labels.alert_labels`) meets all conditions."""
+        return all(each.matches(labels) for each in self.each)
+
+    @property
+    def match_all(self) -> bool:
+        """True if no condition needs a label to be there, so that any alert may match."""
+        return all(each.matches({}) for each in self.each)
+
+    @property
+    def doubt(self) -> str:
+        """The reason why a matcher can hardly match, as a severity that does not exist; empty: there is none."""
+        words = [word.lower() for word in SEVERITIES]
+        for each in self.each:
+            asked = each.value if each.name == "severity" and each.operator in ("=", "!=") else ""
+            if asked and asked.lower() not in words:
+                hint = did_you_mean(asked.title(), SEVERITIES) or f"it is one of {', '.join(SEVERITIES)}"
+                return f"no alert has the severity `{clean(asked, 40)}`: {hint}"
+        return ""
+
+    def __iter__(self) -> Iterator[Matcher]:
+        return iter(self.each)
+
+    def __bool__(self) -> bool:
+        return bool(self.each)
+
+    def __str__(self) -> str:
+        return "{" + ",".join(map(str, self.each)) + "}"
+
+
+def _compiled(name: str, pattern: str) -> Any:
+    """A pattern of RE2, which may take a megabyte. CepError: it is not a regular expression of RE2."""
+    options = re2.Options()
+    options.log_errors, options.max_mem = False, 1 << 20
+    options.case_sensitive = name not in IGNORE_CASE
+    options.dot_nl = True
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        reason = error.args[0] if error.args else "not valid"
+        reason = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        hint = "the syntax is that of RE2, without look-around and back-references"
+        raise _wrong(f"`{clean(pattern, 80)}` is not a regular expression: {clean(reason, 200)}", hint) from None
+
+
+def _parsed(text: str) -> Iterator[Matcher]:
+    inside = text.strip()
+    if inside.startswith("{") != inside.endswith("}") or inside == "{":
+        raise _wrong(f"`{clean(text, 80)}`: a brace has no partner", _FORM)
+    if inside.startswith("{"):
+        inside = inside[1:-1].strip()
+    if not inside:
+        return
+    at = 0
+    while True:
+        at = _blank(inside, at)
+        name, at = _name(text, inside, at)
+        if (sign := _SIGN.match(inside, at)) is None:
+            raise _wrong(f"`{clean(text, 80)}`: `{clean(name, 40)}` is not followed by an operator", _FORM)
+        value, at = _value(text, inside, sign.end())
+        operator = sign[1]
+        assert operator in OPERATORS, "the pattern has no others"
+        yield Matcher(name, operator, value)
+        at = _blank(inside, at)
+        if at == len(inside):
+            return
+        if inside[at] != ",":
+            raise _wrong(f"`{clean(text, 80)}`: a comma is missing before `{clean(inside[at:], 40)}`", _FORM)
+        at = _blank(inside, at + 1)
+        if at == len(inside):  # a comma at the end, as Alertmanager takes it
+            return
+
+
+def _blank(text: str, at: int) -> int:
+    while at < len(text) and text[at].isspace():
+        at += 1
+    return at
+
+
+def _name(text: str, inside: str, at: int) -> tuple[str, int]:
+    if (found := _NAME.match(inside, at)) is not None:
+        return found[0], found.end()
+    if (quoted := _QUOTED.match(inside, at)) is not None:
+        return _unescaped(quoted[1]), quoted.end()
+    raise _wrong(f"`{clean(text, 80)}`: there is no name of a label at `{clean(inside[at:], 40)}`", _FORM)
+
+
+def _value(text: str, inside: str, at: int) -> tuple[str, int]:
+    if (quoted := _QUOTED.match(inside, at)) is not None:
+        return _unescaped(quoted[1]), quoted.end()
+    if (found := _BARE.match(inside, at)) is not None:
+        return found[0].rstrip(), found.end()
+    if at == len(inside) or inside[at] == ",":
+        return "", at
+    raise _wrong(f"`{clean(text, 80)}`: there is no value at `{clean(inside[at:], 40)}`", _FORM)
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[0]), text, flags=re.DOTALL)
+
+
+def _wrong(message: str, hint: str) -> CepError:
+    return CepError(f"matchers: {message}", hint=hint, code="matchers")
