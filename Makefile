@@ -42,7 +42,7 @@ CHECKED_TESTS := $(CHECKED_1) $(CHECKED_2)
 # Where to look for a Python of at least 3.11, or `make run PYTHON=/path/to/python3.12`.
 PYTHONS := $(or $(PYTHON),python3.13 python3.12 python3.11 python3 python3.14)
 
-.PHONY: help run serve serve-late jetstream traffic runways test test-all checked check bench fuzz kills soak clean page pictures
+.PHONY: help run serve serve-late jetstream traffic runways test test-all checked check docs bench fuzz kills soak clean page pictures
 
 help:
 	@echo 'make run        the blizzard demo: real readings in, storms, areas and places out'
@@ -55,6 +55,7 @@ help:
 	@echo 'make test-all   all tests, those of `make checked` first'
 	@echo 'make checked    random programs with every index of the compiled kernels checked'
 	@echo 'make check      ruff, mypy --strict, import-linter'
+	@echo 'make docs       the documentation as a site, in build/site; a warning is an error'
 	@echo 'make bench      the table of benchmarks'
 	@echo 'make fuzz       random programs against the reference, FUZZ=$(FUZZ) times as many'
 	@echo 'make soak       a stream on Spark, watched for SOAK=$(SOAK) minutes: are memory and state bounded?'
@@ -112,6 +113,11 @@ check: $(VENV)/.check
 	$(BIN)/lint-imports --no-cache || failed=1; \
 	exit $$failed
 
+# Warnings are errors: a link or an anchor that leads nowhere, a page in the navigation that is not there.
+docs: $(VENV)/.docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean --config-file docs/site/mkdocs.yml
+	@echo 'the site is in build/site; to read and search it: $(BIN)/python -m http.server -d build/site 8001'
+
 bench: $(VENV)/.run $(VENV)/.kernels
 	@$(BIN)/python -m benchmarks
 
@@ -155,7 +161,7 @@ clean:
 	rm -rf $(VENV) cep/compiled connectors/serving/page/vendor build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Each of the four holds what the ones before it hold, and is made again when pyproject.toml changes.
+# Each of the first four holds what the ones before it hold, and is made again when pyproject.toml changes.
 $(VENV)/.run: pyproject.toml | $(BIN)/pip
 	@echo 'installing semcep into $(VENV): the first time takes a minute or two'
 	@$(INSTALL) '.[demo]'
@@ -173,8 +179,13 @@ $(VENV)/.test: pyproject.toml | $(BIN)/pip
 
 $(VENV)/.check: pyproject.toml | $(BIN)/pip
 	@echo 'installing semcep and what its checks need into $(VENV): the first time takes a minute or two'
-	@$(INSTALL) '.[demo,kafka,mqtt,serve,spark,test,dev]'
-	@touch $(VENV)/.run $(VENV)/.serve $(VENV)/.test $@
+	@$(INSTALL) '.[demo,kafka,mqtt,serve,spark,test,docs,dev]'
+	@touch $(VENV)/.run $(VENV)/.serve $(VENV)/.test $(VENV)/.docs $@
+
+$(VENV)/.docs: pyproject.toml | $(BIN)/pip
+	@echo 'installing semcep and what its documentation needs into $(VENV)'
+	@$(INSTALL) '.[docs]'
+	@touch $@
 
 # Once, for this processor; kernels whose sources change later are compiled when they are needed.
 $(VENV)/.kernels: | $(VENV)/.run
