@@ -85,7 +85,7 @@ def run(text: str, first: Path, source: Path, target: Path, workers: int) -> Mea
     from cep.runtime.options import EngineOptions
     from cep.workers.partitioned_engine import PartitionedEngine
     from connectors.files import read
-    from connectors.writers import Writer
+    from connectors.writing.writers import Writer
 
     made = compiled(text, "<program>", CompileOptions())
     engine = Engine(made) if workers == 1 else PartitionedEngine(made, EngineOptions(), workers)

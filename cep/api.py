@@ -27,11 +27,11 @@ from cep.runtime.encode import RefusedRow
 from cep.runtime.knowledge_source import KnowledgeSource
 from cep.runtime.partial_matches import Key, PartialMatches
 from cep.workers.partitioned_engine import dealt_engine
-from connectors.batch import Batch
-from connectors.frames import ROWS, read_data, whole_table
-from connectors.order import in_order
-from connectors.revised import as_written, changes_of, with_changes
-from connectors.times import of_duration, of_iso
+from connectors.frames.reading import ROWS, read_data, whole_table
+from connectors.records.batch import Batch
+from connectors.records.order import in_order
+from connectors.records.revised import as_written, changes_of, with_changes
+from connectors.records.times import of_duration, of_iso
 
 
 class ArrowStream(Protocol):
@@ -47,9 +47,9 @@ class ArrowArray(Protocol):
 
 
 Data = pl.DataFrame | pl.LazyFrame | ArrowStream | ArrowArray | Mapping[str, Any] | Iterable[Any] | Event
-"""What rows are taken from (`connectors.frames`): a data frame of polars or pandas, lazy ones too; a table, record
-batch, reader or dataset of pyarrow, and whatever offers `__arrow_c_stream__` or `__arrow_c_array__`; `{column: array}`;
-a list of records (dicts) or of `Event`; an iterator of any of these; `{event: any of these}`."""
+"""What rows are taken from (`connectors.frames.reading`): a data frame of polars or pandas, lazy ones too; a table,
+record batch, reader or dataset of pyarrow, and whatever offers `__arrow_c_stream__` or `__arrow_c_array__`; `{column:
+array}`; a list of records (dicts) or of `Event`; an iterator of any of these; `{event: any of these}`."""
 
 Duration = timedelta | str
 """`timedelta(minutes=5)`, or `"5 min"`."""

@@ -39,7 +39,7 @@ from cep.language.syntax import ast
 from cep.plan.types import grown
 from cep.rules.printing import print_expression
 from cep.rules.terms import Constant
-from connectors.times import of_duration
+from connectors.records.times import of_duration
 
 Stream = Iterable[tuple[int, Sequence[str]]]
 Atom = tuple[str, tuple[Constant, ...]]

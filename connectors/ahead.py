@@ -10,8 +10,8 @@ import polars as pl
 
 from cep.core.literals import say_duration
 from cep.core.time import END_OF_TIME
-from connectors.batch import Batch, DeadLetter
-from connectors.times import SECOND, iso
+from connectors.records.batch import Batch, DeadLetter
+from connectors.records.times import SECOND, iso
 
 MINUTE = 60_000_000
 DAY = 24 * 60 * MINUTE

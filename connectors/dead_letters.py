@@ -9,9 +9,9 @@ from typing import Any, Self
 
 from cep.core.schema import Attribute
 from cep.runtime.encode import RefusedRow
-from connectors.batch import Batch, DeadLetter
-from connectors.paths import elsewhere
-from connectors.sinks import Sink
+from connectors.records.batch import Batch, DeadLetter
+from connectors.records.paths import elsewhere
+from connectors.writing.sinks import Sink
 
 
 class DeadLetters:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cep.core.schema import Schema
-from connectors.influx import PointReader
+from connectors.formats.influx import PointReader
+from connectors.formats.packs import PackReader
+from connectors.formats.prometheus import SampleReader
 from connectors.inputs import PACKS
-from connectors.packs import PackReader
-from connectors.prometheus import SampleReader
 
 
 def check_formats(schemas: Mapping[str, Schema]) -> None:

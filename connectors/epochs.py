@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from cep.core.schema import Schema
-from connectors.points import timed
-from connectors.times import SHIFTS, likely_unit
+from connectors.formats.influx_points import timed
+from connectors.records.times import SHIFTS, likely_unit
 
 _YEAR = 365 * 86_400_000_000
 

@@ -18,26 +18,26 @@ from cep.core.storage.failures import StorageError
 from cep.core.storage.urls import is_url
 from cep.core.suggest import astray
 from connectors.ahead import without_ahead
-from connectors.batch import Batch, Block, DeadLetter
-from connectors.chunks import ChunkReaders
-from connectors.clauses import ClauseReader
-from connectors.csv import read_csv
-from connectors.double_hours import FoldedTables
+from connectors.brokers.live import RunState, lasting_connection, listen
+from connectors.brokers.sources import Sources
+from connectors.brokers.tcp import connected
 from connectors.epochs import SmallUnits
-from connectors.influx import PointReader
+from connectors.formats.chunks import ChunkReaders
+from connectors.formats.clauses import ClauseReader
+from connectors.formats.csv import read_csv
+from connectors.formats.influx import PointReader
+from connectors.formats.json_files import read_json
+from connectors.formats.jsonl import LineReader, ReadsLines, read_jsonl
+from connectors.formats.packs import PackReader, read_packs
+from connectors.formats.parquet import open_parquet, read_parquet
+from connectors.formats.prometheus import SampleReader
+from connectors.formats.sosa import Documents, read_observations
+from connectors.formats.streams import LONGEST, ByteStream
 from connectors.inputs import CLAUSES, PACKS, RDF, TABLES, TYPED, Input, inputs, sure
-from connectors.jsonfiles import read_json
-from connectors.jsonl import LineReader, ReadsLines, read_jsonl
-from connectors.live import RunState, lasting_connection, listen
-from connectors.order import in_order
-from connectors.packs import PackReader, read_packs
-from connectors.parquet import open_parquet, read_parquet
-from connectors.paths import level, source_of
-from connectors.prometheus import SampleReader
-from connectors.sosa import Documents, read_observations
-from connectors.sources import Sources
-from connectors.streams import LONGEST, ByteStream
-from connectors.tcp import connected
+from connectors.records.batch import Batch, Block, DeadLetter
+from connectors.records.double_hours import FoldedTables
+from connectors.records.order import in_order
+from connectors.records.paths import level, source_of
 from connectors.unfinished import is_being_written
 
 CHUNK = 1 << 24

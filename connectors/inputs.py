@@ -17,8 +17,8 @@ from cep.core.storage.failures import StorageError
 from cep.core.storage.urls import is_pattern, is_url, local_path, url
 from cep.core.suggest import astray, missing, nearest
 from connectors.addresses import Address, address, bare, live
-from connectors.records import closest
-from connectors.table_names import input_table, is_table
+from connectors.records.records import closest
+from connectors.tables.names import input_table, is_table
 
 FORMATS: Mapping[str, str] = {
     ".jsonl": "jsonl",

@@ -26,8 +26,8 @@ from cep.core.private_files import private_opener
 from cep.core.schema import Schema
 from cep.core.time import BEGINNING
 from connectors.arrow_bytes import pack, unpack
-from connectors.batch import Batch, Block, DeadLetter
 from connectors.input_history import EVENTS, InputHistory, JournalRecord, read_records
+from connectors.records.batch import Batch, Block, DeadLetter
 
 SourcePosition = Mapping[int, int]
 """How far a source was read, by numbers of its own: from here on it goes on."""

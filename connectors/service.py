@@ -14,9 +14,9 @@ from cep.core.time import BEGINNING
 from cep.engine import Engine
 from cep.runtime.history import BECAUSE, CONSTITUENTS
 from cep.runtime.run_stats import Count, RunStats
-from connectors.batch import Batch
-from connectors.late_input import Told, told_of, unknown
-from connectors.record_changes import RecordChanges
+from connectors.records.batch import Batch
+from connectors.records.late_input import Told, told_of, unknown
+from connectors.records.record_changes import RecordChanges
 
 
 @dataclass(frozen=True, slots=True)

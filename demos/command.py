@@ -42,7 +42,7 @@ def _needs(*packages: str) -> None:
 def _drawable(*pictures: Path | None) -> None:
     """CepError: a picture cannot be where it is to be; raised before anything is computed."""
     from cep.app.durations import refuse
-    from connectors.sinks import writing
+    from connectors.writing.sinks import writing
 
     for picture in filter(None, pictures):
         if picture.is_dir():

@@ -19,9 +19,9 @@ from cep.engine import Engine
 from cep.runtime.encode import RefusedRow
 from cep.runtime.knowledge_source import KnowledgeSource
 from cep.runtime.run_stats import RunStats
-from connectors.batch import Batch, DeadLetter
 from connectors.files import replay
-from connectors.writers import Writer
+from connectors.records.batch import Batch, DeadLetter
+from connectors.writing.writers import Writer
 
 ONTOLOGIES = Path(__file__).parents[1] / "ontologies"
 

@@ -9,8 +9,8 @@ import pytest
 
 from cep.core.errors import CepError
 from cep.core.schema import Attribute, Schema
-from connectors.batch import Batch
 from connectors.files import read
+from connectors.records.batch import Batch
 
 READING = Schema(
     "reading",

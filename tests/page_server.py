@@ -19,9 +19,9 @@ from cep.language.files import joined
 from cep.runtime.run_stats import RunStats
 from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
-from connectors.batch import Batch
 from connectors.feeds.document import Publisher
 from connectors.feeds.sse import Stream
+from connectors.records.batch import Batch
 from connectors.service import Service
 from connectors.serving import feeds as alerts
 from connectors.serving import page, partial, why

@@ -5,9 +5,9 @@ from __future__ import annotations
 import polars as pl
 
 from cep.core.schema import Attribute, Schema
-from connectors.batch import DeadLetter
-from connectors.jsonl import LineReader
-from connectors.records import Record
+from connectors.formats.jsonl import LineReader
+from connectors.records.batch import DeadLetter
+from connectors.records.records import Record
 
 SENSOR = Schema(
     "sensor",

@@ -14,7 +14,7 @@ import polars as pl
 from cep.core.fluents import RECORD_BOUNDS, RECORD_END
 from cep.core.schema import Attribute, Schema
 from cep.events import Event, Value
-from connectors.times import iso
+from connectors.records.times import iso
 
 Change = tuple[Event, int]
 """A record, and 1 where it comes, -1 where it withdraws another."""

@@ -9,8 +9,8 @@ import polars as pl
 
 from cep.core.schema import Schema
 from cep.engine import Engine
-from connectors.batch import Batch, DeadLetter
 from connectors.files import read
+from connectors.records.batch import Batch, DeadLetter
 
 SECOND = 1_000_000
 

@@ -14,10 +14,10 @@ from prometheus_client import CollectorRegistry
 
 from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
-from connectors.batch import Batch
 from connectors.rdf.history import StoreListener
 from connectors.rdf.store_process import StoreProcess
 from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
+from connectors.records.batch import Batch
 from connectors.service import Service
 from connectors.serving import ldes, sparql, subscribe
 from connectors.serving.app import application

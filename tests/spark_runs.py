@@ -19,7 +19,7 @@ from cep.spark.driver.session import OLDEST, java, session
 from cep.spark.job import Job, start
 from cep.spark.program import ProgramOptions, ShippedProgram
 from connectors.files import read
-from connectors.times import iso
+from connectors.records.times import iso
 from knowledge.updates import FROM, UNTIL
 from tests.cases_format import _seconds
 
@@ -156,6 +156,6 @@ def _value(value: Any, type: str) -> Any:
 
 
 def _ticks(time: str | float) -> int:
-    from connectors.times import of_iso
+    from connectors.records.times import of_iso
 
     return of_iso(time) if isinstance(time, str) else round(time * 1e6)

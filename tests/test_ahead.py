@@ -24,13 +24,13 @@ from cep.runtime.run_stats import RunStats
 from cep.spark.driver.remarks import InputRemarks
 from connectors.ahead import DAY, place_of, without_ahead
 from connectors.ahead_limits import AHEAD, LIVE, AheadLimits
-from connectors.batch import Batch
+from connectors.brokers.messages import Inbox, Messages
+from connectors.brokers.sources import Sources
 from connectors.dead_letters import DeadLetters
 from connectors.files import read, replay
 from connectors.inputs import inputs
 from connectors.journal import Journal
-from connectors.messages import Inbox, Messages
-from connectors.sources import Sources
+from connectors.records.batch import Batch
 from tests.serving import EIGHT, MINUTE
 from tests.test_serve import PAIRS, Server
 

@@ -16,7 +16,7 @@ from cep.app.knowledge_updates import KnowledgeUpdates
 from cep.core.time import END_OF_TIME
 from cep.engine import Engine
 from cep.events import Event
-from connectors.times import iso
+from connectors.records.times import iso
 from knowledge.arriving import Arriving
 from knowledge.updates import FROM, UNTIL, Update, read_updates
 from tests.cases_format import known

@@ -20,12 +20,12 @@ import pytest
 
 from cep.core.schema import Schema
 from cep.engine import Engine
-from connectors import streams
 from connectors.files import read
-from connectors.header import bind
-from connectors.jsonl import LineReader
-from connectors.records import Record, decode, read_fields, read_line
-from connectors.values import Unreadable
+from connectors.formats import streams
+from connectors.formats.jsonl import LineReader
+from connectors.records.header import bind
+from connectors.records.records import Record, decode, read_fields, read_line
+from connectors.records.values import Unreadable
 from tests.sink_log import enter
 
 TRIES = 150 * max(1, int(os.environ.get("SEMCEP_FUZZ", "0")))

@@ -17,8 +17,8 @@ from cep.workers.chunk_readers import WorkerChunks
 from cep.workers.messages import ChunkFound, ReadChunk
 from cep.workers.packing import Tables
 from cep.workers.partitioned_engine import PartitionedEngine
-from connectors.batch import Batch
 from connectors.files import read, replay
+from connectors.records.batch import Batch
 from tests.local_workers import LocalWorkers
 from tests.long import seeds
 

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from cep.engine import Engine
-from connectors.clause_columns import PlainLines
-from connectors.clauses import ClauseReader
+from connectors.formats.clause_columns import PlainLines
+from connectors.formats.clauses import ClauseReader
 from tests.long import seeds
 
 FACTS = "Often(Z) :- Diamondminus[0,2]Signal(Z)\nFlag(X,Z) :- Monit(X,Z), Often(Z), Rain\n"

@@ -14,7 +14,7 @@ import pytest
 
 from cep.core import suggest
 from cep.engine import Engine
-from connectors.jsonl import LineReader
+from connectors.formats.jsonl import LineReader
 from tests import cli_runs
 from tests.cli_runs import BAD, EVENTS, FIRE, PROGRAM, cep, events, jsonl
 

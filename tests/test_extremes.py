@@ -15,7 +15,7 @@ from cep.core.literals import say_duration, write_duration
 from cep.core.time import FARTHEST
 from cep.engine import Engine, detect
 from cep.events import Event
-from connectors.times import of_duration
+from connectors.records.times import of_duration
 from tests import reference
 
 EVENTS = "event a(v: int). event b(v: int). "

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.core.schema import Schema
-from connectors.csv import Dialect, Fields
-from connectors.header import bind
-from connectors.records import Record, read_fields, read_line
-from connectors.values import Unreadable
+from connectors.formats.csv import Dialect, Fields
+from connectors.records.header import bind
+from connectors.records.records import Record, read_fields, read_line
+from connectors.records.values import Unreadable
 from tests.long import examples
 from tests.record_lines import LOOSE, SCHEMAS, SENSOR, fast
 

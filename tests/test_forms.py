@@ -19,16 +19,16 @@ from typer.testing import CliRunner
 from cep.command import app
 from cep.core.schema import Attribute, Schema
 from cep.engine import Engine
-from connectors import time_format
+from connectors.brokers.message_sender import Message
+from connectors.brokers.sending import Sending
 from connectors.files import read
 from connectors.inputs import inputs
-from connectors.message_sender import Message
 from connectors.rdf import triples
 from connectors.rdf.store import Question
 from connectors.rdf.vocabulary import EventVocabulary
-from connectors.sending import Sending
-from connectors.times import SECOND, iso
-from connectors.writers import Writer
+from connectors.records.times import SECOND, iso
+from connectors.writing import time_format
+from connectors.writing.writers import Writer
 from tests import spark_runs
 from tests.brokers import Cluster
 from tests.serving import EIGHT, program

@@ -19,7 +19,7 @@ from cep.core import unpacking
 from cep.core.errors import CepError
 from cep.engine import Engine
 from connectors.files import read
-from connectors.streams import ByteStream
+from connectors.formats.streams import ByteStream
 from knowledge.arriving import Arriving
 from knowledge.gazetteers import geonames
 from knowledge.graph import Knowledge

@@ -19,9 +19,9 @@ from cep.engine import Engine
 from cep.events import Event
 from cep.runtime.encode import RefusedRow
 from cep.runtime.run_stats import RunStats
-from connectors.batch import Batch, DeadLetter
 from connectors.dead_letters import DeadLetters
 from connectors.idle import IdleTimer
+from connectors.records.batch import Batch, DeadLetter
 from tests.spark_runs import of_tables
 
 SECOND = 1_000_000

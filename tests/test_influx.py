@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.core.errors import CepError
+from connectors.brokers.messages import Inbox, Messages
 from connectors.files import read
-from connectors.influx import PointReader
+from connectors.formats.influx import PointReader
+from connectors.formats.influx_points import read_point, record, timed
 from connectors.inputs import inputs
-from connectors.messages import Inbox, Messages
-from connectors.points import read_point, record, timed
-from connectors.records import Record
-from connectors.values import Unreadable
+from connectors.records.records import Record
+from connectors.records.values import Unreadable
 from tests.long import examples
 from tests.sensor_packs import SECOND, everything, rows, schemas
 

@@ -17,13 +17,13 @@ from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.language.syntax.parser import parse
 from cep.language.syntax.printer import print_statement
+from connectors.brokers.messages import Inbox, Messages
 from connectors.files import read
+from connectors.formats.jsonl import LineReader
 from connectors.inputs import Input
-from connectors.jsonl import LineReader
-from connectors.messages import Inbox, Messages
-from connectors.paths import path, written
-from connectors.records import Record, read_events
-from connectors.values import Unreadable
+from connectors.records.paths import path, written
+from connectors.records.records import Record, read_events
+from connectors.records.values import Unreadable
 from tests.long import examples
 
 SHAPES = """\

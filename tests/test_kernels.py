@@ -18,8 +18,8 @@ from cep.core.kernel_cache import made_of
 ROOT = Path(__file__).parent.parent
 READS = """
 import numpy as np
-from connectors.cells import numbers
-from connectors.numbers import STRING
+from connectors.records.cells import numbers
+from connectors.records.numbers import STRING
 text, here = np.frombuffer(b"41", np.uint8), np.zeros(1, np.int64)
 found = np.zeros(1, np.int64)
 numbers(found, text, here, here + 2, np.full(1, STRING, np.uint8), True, ord("."), True)
@@ -69,7 +69,7 @@ def test_an_installation_has_its_kernels_in_the_users_cache(copy: Path, tmp_path
 def test_a_kernel_is_compiled_again_when_one_that_it_calls_has_changed(copy: Path) -> None:
     (copy / "pyproject.toml").touch()  # as a clone
     assert read(copy) == [41, 0]
-    numbers = copy / "connectors" / "numbers.py"
+    numbers = copy / "connectors" / "records" / "numbers.py"
     numbers.write_text(numbers.read_text().replace("return (-value if negative else value), GOOD", "return 7, GOOD", 1))
     assert [read(copy), read(copy)] == [[7, 0], [7, 1]]
     assert {path.parent.name for path in kept(copy)} == {"__pycache__"}
@@ -88,7 +88,7 @@ class Runs:
 @pytest.mark.parametrize("named", [False, True])
 def test_kernels_are_not_taken_from_a_folder_that_others_may_write_to(copy: Path, tmp_path: Path, named: bool) -> None:
     """Kept kernels are unpickled, so whoever can write them runs code."""
-    folder, ran = copy / "connectors" / "__pycache__", tmp_path / "ran"
+    folder, ran = copy / "connectors" / "records" / "__pycache__", tmp_path / "ran"
     env = {**os.environ, "PYTHONPATH": str(copy)}
     if named:
         folder = tmp_path / "named"
@@ -130,7 +130,8 @@ def test_it_is_made_of_what_it_calls_and_of_constants(copy: Path, monkeypatch: p
 
     def changed(path: str) -> set[str]:
         """The modules whose kernels have to be compiled again when a file changes."""
-        modules = (*(f"connectors.{one}" for one in ("cells", "csvscan", "lines")), "cep.operators.goals.pairs.pairing")
+        names = "records.cells", "formats.csv_scan", "writing.json_lines"
+        modules = (*(f"connectors.{one}" for one in names), "cep.operators.goals.pairs.pairing")
         read_again()
         before = {name: made_of(name) for name in modules}
         file = copy / path
@@ -138,10 +139,14 @@ def test_it_is_made_of_what_it_calls_and_of_constants(copy: Path, monkeypatch: p
         read_again()
         return {name for name in modules if made_of(name) != before[name]}
 
-    assert changed("connectors/numbers.py") == {"connectors.cells", "connectors.csvscan"}
-    assert changed("connectors/times.py") == {"connectors.cells", "connectors.csvscan", "connectors.lines"}
+    assert changed("connectors/records/numbers.py") == {"connectors.records.cells", "connectors.formats.csv_scan"}
+    assert changed("connectors/records/times.py") == {
+        "connectors.records.cells",
+        "connectors.formats.csv_scan",
+        "connectors.writing.json_lines",
+    }
     assert changed("cep/operators/goals/store.py") >= {"cep.operators.goals.pairs.pairing"}
-    assert changed("connectors/tcp.py") == changed("cep/command.py") == set()
+    assert changed("connectors/brokers/tcp.py") == changed("cep/command.py") == set()
     read_again()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from cep.engine import Engine
-from connectors.late_input import UNKNOWN, late_input
+from connectors.records.late_input import UNKNOWN, late_input
 from tests.serving import EIGHT
 
 MINUTE = 60_000_000

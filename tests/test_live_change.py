@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from cep.command import app
 from connectors.addresses import address
-from connectors.mqtt import Subscription
+from connectors.brokers.mqtt import Subscription
 from tests import brokers
 from tests.brokers import mosquitto, publish
 from tests.live_programs import BEGINNING, Reading, Row, Rules, expected, results

@@ -15,10 +15,10 @@ from cep import detect
 from cep.core.schema import TimeFormat
 from cep.core.time_pattern import padded
 from cep.engine import Engine
-from connectors.columns import text_cells, ticks
 from connectors.files import read
-from connectors.numbers import GOOD
-from connectors.times import of_text
+from connectors.records.columns import text_cells, ticks
+from connectors.records.numbers import GOOD
+from connectors.records.times import of_text
 from tests.long import examples
 
 FIRST_OF_MAY = 1_714_521_600_000_000

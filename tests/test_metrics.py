@@ -22,7 +22,7 @@ from cep.engine import Engine
 from cep.events import Event
 from cep.runtime.report import Report
 from cep.runtime.run_stats import RunStats
-from connectors.batch import Batch
+from connectors.records.batch import Batch
 
 PROGRAM = """\
 event heat(room: string, temp: float in -50..500).

@@ -19,11 +19,11 @@ from cep.core.schema import Schema, TimeFormat
 from cep.engine import Engine
 from cep.language.schemas import Schemas
 from cep.language.syntax.parser import parse
-from connectors.columns import Cells, joined, text_cells, ticks
 from connectors.files import read
-from connectors.numbers import GOOD, NUMBER, STRING
-from connectors.records import read_times
-from connectors.values import Unreadable, text_time
+from connectors.records.columns import Cells, joined, text_cells, ticks
+from connectors.records.numbers import GOOD, NUMBER, STRING
+from connectors.records.records import read_times
+from connectors.records.values import Unreadable, text_time
 from tests.long import examples
 
 MAY = int(datetime(2024, 5, 1, tzinfo=UTC).timestamp()) * 1_000_000

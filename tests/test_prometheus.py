@@ -13,10 +13,10 @@ import pytest
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.engine import Engine
+from connectors.brokers.messages import Inbox, Messages
 from connectors.files import read
+from connectors.formats.prometheus import as_points
 from connectors.inputs import inputs
-from connectors.messages import Inbox, Messages
-from connectors.prometheus import as_points
 from tests.cli_runs import cep
 
 REQUESTS = "event http_requests_total(method: string, code: int, value: float?) FORMAT prometheus."

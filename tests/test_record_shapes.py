@@ -21,15 +21,15 @@ from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.runtime.encode import RefusedRow
-from connectors.batch import DeadLetter
-from connectors.csv import Dialect, Fields
+from connectors.brokers.messages import Inbox, Messages
 from connectors.dead_letters import DeadLetters
 from connectors.files import read
+from connectors.formats.csv import Dialect, Fields
+from connectors.formats.jsonl import LineReader
 from connectors.inputs import Input
-from connectors.jsonl import LineReader
-from connectors.messages import Inbox, Messages
-from connectors.records import Record, read_events, read_fields
-from connectors.values import Unreadable
+from connectors.records.batch import DeadLetter
+from connectors.records.records import Record, read_events, read_fields
+from connectors.records.values import Unreadable
 from tests.long import examples
 from tests.waiting import pause
 

@@ -18,10 +18,10 @@ from cep.core.errors import CepError
 from cep.core.schema import Schema, TimeFormat
 from cep.core.time_pattern import of_pattern, parts
 from cep.engine import Engine
-from connectors.columns import text_cells, ticks
 from connectors.files import read
-from connectors.numbers import GOOD
-from connectors.times import FIRST, LAST, of_text
+from connectors.records.columns import text_cells, ticks
+from connectors.records.numbers import GOOD
+from connectors.records.times import FIRST, LAST, of_text
 from tests.long import examples
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

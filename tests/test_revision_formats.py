@@ -22,13 +22,13 @@ from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.events import Event
-from connectors.batch import Batch
+from connectors.brokers.messages import Inbox, Messages
 from connectors.files import read
-from connectors.frames import read_data
+from connectors.frames.reading import read_data
 from connectors.inputs import INPUT_FORMATS, Input
-from connectors.messages import Inbox, Messages
-from connectors.revised import changes_of, says_changes, with_changes
-from connectors.times import of_iso
+from connectors.records.batch import Batch
+from connectors.records.revised import changes_of, says_changes, with_changes
+from connectors.records.times import of_iso
 from tests.keyed_programs import keyed
 from tests.long import TIMEOUT, seeds
 from tests.programs import program, window

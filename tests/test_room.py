@@ -23,7 +23,7 @@ from cep.events import Event
 from cep.operators.goals import store
 from cep.operators.goals.pairs import join, pairing, unless
 from cep.operators.goals.windows import sliding_aggregate
-from connectors.lines import TextPieces, merged
+from connectors.writing.json_lines import TextPieces, merged
 from knowledge.rdf.relation import packed, unpacked
 from knowledge.reasoning.transitivity import reachable_pairs
 from tests import reference

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from cep.core.errors import CepError
 from cep.engine import Engine
+from connectors.brokers.messages import Inbox, Messages
 from connectors.files import read, replay
 from connectors.inputs import Input
-from connectors.messages import Inbox, Messages
-from connectors.times import of_iso
+from connectors.records.times import of_iso
 from tests.long import examples
 from tests.sensor_packs import SECOND, everything, rows, schemas
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from connectors.brokers.messages import Inbox, Messages
 from connectors.inputs import inputs
-from connectors.messages import Inbox, Messages
-from connectors.times import of_iso
+from connectors.records.times import of_iso
 from tests.sensor_packs import SECOND, rows, schemas
 
 OBSERVATION = """{

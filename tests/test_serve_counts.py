@@ -12,7 +12,7 @@ from cep.runtime.run_stats import RunStats
 from cep.server.answers import _measure
 from cep.server.dead_letters import LoggedDeadLetters
 from connectors.files import read
-from connectors.revised import changes_of, with_changes
+from connectors.records.revised import changes_of, with_changes
 from connectors.service import Service
 
 PROGRAM = "event reading(id: int, temp: float) TIME time KEY id. warm(I) <- reading(I, T) WHERE T > 7."

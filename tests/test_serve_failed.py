@@ -21,8 +21,8 @@ from cep.app.program_thread import JournaledBatches, ProgramThread
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
-from connectors.batch import Batch
 from connectors.dead_letters import DeadLetters
+from connectors.records.batch import Batch
 from connectors.service import Service
 from tests.serving import TWICE, program
 from tests.test_serve import PAIRS, Server

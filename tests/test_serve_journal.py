@@ -24,10 +24,10 @@ from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Iri
 from cep.runtime.run_stats import RunStats
-from connectors.batch import Batch, Block, DeadLetter
 from connectors.dead_letters import DeadLetters
 from connectors.files import read
 from connectors.journal import Journal, JournalMark
+from connectors.records.batch import Batch, Block, DeadLetter
 from connectors.service import Service
 from tests.brokers import Cluster
 from tests.damage import flipped

@@ -27,8 +27,8 @@ from cep.engine import Engine
 from cep.events import Event
 from connectors.addresses import address
 from connectors.alerts.lifecycle import AlertChange, AlertLifecycle
+from connectors.brokers.mqtt import Subscription
 from connectors.feeds.document import document
-from connectors.mqtt import Subscription
 from tests import brokers
 from tests.alert_feeds import by_key
 from tests.brokers import mosquitto, publish

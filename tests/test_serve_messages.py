@@ -25,8 +25,8 @@ from cep.runtime.run_stats import RunStats
 from cep.server.dead_letters import OFTEN, LoggedDeadLetters
 from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
-from connectors.batch import DeadLetter
 from connectors.files import read
+from connectors.records.batch import DeadLetter
 from connectors.service import Service
 from demos.blizzard import replay
 from knowledge.graph import Knowledge

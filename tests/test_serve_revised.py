@@ -16,11 +16,11 @@ from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
 from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
-from connectors.batch import Batch
 from connectors.rdf.history import StoreListener
 from connectors.rdf.question import Question
 from connectors.rdf.store_process import StoreProcess
 from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
+from connectors.records.batch import Batch
 from connectors.service import Service
 from connectors.serving import ldes
 from connectors.serving.scene import Scene

@@ -10,13 +10,13 @@ import pytest
 
 from cep.engine import Engine
 from cep.explain.occurrences import Occurrence
-from connectors.batch import Batch
+from connectors.brokers.messages import Inbox, Messages
 from connectors.inputs import inputs
-from connectors.messages import Inbox, Messages
 from connectors.rdf import quad_writer
 from connectors.rdf.store import EventStore
 from connectors.rdf.store_process import StoreProcess
 from connectors.rdf.vocabulary import EventVocabulary
+from connectors.records.batch import Batch
 from connectors.why.origins import Origins
 from tests.test_serve import PAIRS
 

@@ -20,7 +20,7 @@ from cep.spark.sink.reader import SinkReader
 from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
 from connectors.service import Relay, Round, Service
-from connectors.writers import json_lines, typed
+from connectors.writing.writers import json_lines, typed
 from tests.sink_log import enter
 
 PROGRAM = """

@@ -22,9 +22,9 @@ from cep.spark.sink.commit_log import CommitLog, OutputFile
 from cep.spark.sink.reader import SinkReader
 from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
-from connectors.layout import ParquetLayout
 from connectors.service import Relay, Round, Service
-from connectors.writers import json_lines
+from connectors.writing.layout import ParquetLayout
+from connectors.writing.writers import json_lines
 
 PROGRAM = """event reading(station: string, temp: float) TIME time.
 fluent warm(station: string).

@@ -15,12 +15,12 @@ import pytest
 
 from cep.core.errors import CepError
 from cep.engine import Engine
-from connectors import kafka, live, sources
 from connectors.addresses import address
-from connectors.batch import Batch
+from connectors.brokers import kafka, live, sources
+from connectors.brokers.messages import Messages
+from connectors.brokers.sources import Reconnecting, SourceLost, Sources
 from connectors.files import read
-from connectors.messages import Messages
-from connectors.sources import Reconnecting, SourceLost, Sources
+from connectors.records.batch import Batch
 from tests.brokers import MISSING, MOSQUITTO, Cluster
 from tests.ports import free_port
 from tests.test_serve import PAIRS, Server

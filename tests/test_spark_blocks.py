@@ -22,7 +22,7 @@ from cep.spark.stage_task import StageTask, StageWork
 from cep.spark.state.bucket_states import BucketStates
 from cep.spark.state.came import Came
 from connectors.inputs import inputs
-from connectors.writers import json_lines
+from connectors.writing.writers import json_lines
 
 pytest.importorskip("pyspark")
 

@@ -29,8 +29,8 @@ from cep.spark.source.message_log import MessageLog
 from cep.spark.state.bucket_states import BucketStates, begin, read_state, state_header
 from cep.spark.state.checkpoint import CheckpointInfo
 from cep.spark.state.migration import StateLayout
+from connectors.brokers.mqtt import Arrival
 from connectors.inputs import Input
-from connectors.mqtt import Arrival
 from tests.bucket_versions import newest_versions
 from tests.damage import cut, flipped
 

@@ -19,7 +19,7 @@ from cep.runtime.report import Report
 from cep.spark.driver.remarks import InputRemarks
 from cep.spark.source.reading import readable_batches
 from connectors import files
-from connectors.batch import Batch
+from connectors.records.batch import Batch
 from tests import spark_runs
 
 pytestmark = pytest.mark.xdist_group("spark")

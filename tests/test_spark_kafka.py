@@ -33,7 +33,7 @@ from cep.spark.source.control_messages import IdleWatermark
 from cep.spark.source.data_source import alive
 from cep.spark.spark_files import next_watermark
 from connectors.addresses import address
-from connectors.kafka import Topic
+from connectors.brokers.kafka import Topic
 from tests import spark_runs
 from tests.brokers import Cluster
 from tests.cases_format import difference

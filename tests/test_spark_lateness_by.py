@@ -19,7 +19,7 @@ from cep.core.compilation import Compilation
 from cep.core.schema import CHANGE
 from cep.engine import Engine
 from connectors.files import read
-from connectors.times import iso
+from connectors.records.times import iso
 from tests import local_spark, spark_runs
 from tests.cli_runs import cep, jsonl
 from tests.killing import KillPoint, killed, ran

@@ -19,9 +19,9 @@ from cep.spark.source.live import TopicInput, live_input
 from cep.spark.source.message_log import MessageLog
 from cep.spark.source.work_items import WorkItem
 from connectors.addresses import address
+from connectors.brokers.mqtt import Arrival, Subscription
+from connectors.brokers.tcp import Connection
 from connectors.inputs import Input
-from connectors.mqtt import Arrival, Subscription
-from connectors.tcp import Connection
 from tests import brokers, spark_runs
 from tests.brokers import Cluster, mosquitto, publish
 from tests.cases_format import difference

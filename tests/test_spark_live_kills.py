@@ -21,7 +21,7 @@ from cep.command import app
 from cep.spark.disk import OUTGOING
 from cep.spark.sink.commit_log import CommitLog
 from connectors.addresses import address
-from connectors.mqtt import Subscription
+from connectors.brokers.mqtt import Subscription
 from tests import brokers, spark_runs
 from tests.brokers import listening, mosquitto, publish
 from tests.test_spark_kills import KILLS, killed

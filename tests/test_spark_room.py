@@ -18,7 +18,7 @@ from cep.spark.disk import SINK_LOG, SPARK_LOG
 from cep.spark.driver import failure
 from cep.spark.driver.failure import failed
 from cep.spark.state.bucket_states import BucketStates
-from connectors.batch import DeadLetter
+from connectors.records.batch import DeadLetter
 
 
 def test_a_folder_is_made_and_tried_and_nothing_stays_in_it(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from cep.spark.dead_letters import LINE_BITS, dead_letter_file, remove_uncounted
 from cep.spark.disk import remove_hidden
 from cep.spark.source.reading import numbered
 from cep.spark.state.bucket_states import KEPT, BucketStates, remove_leftovers
-from connectors.batch import Batch, Block, DeadLetter
+from connectors.records.batch import Batch, Block, DeadLetter
 from tests.bucket_versions import newest_versions
 
 

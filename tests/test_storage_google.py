@@ -9,8 +9,8 @@ import pytest
 
 from cep.core.storage import creation, files
 from cep.core.storage.failures import StorageError
-from connectors.table_names import table_name
 from connectors.tables import delta
+from connectors.tables.names import table_name
 from tests.cli_runs import EVENTS, FIRE, cep, events, here, jsonl
 from tests.google_store import Bucket, reached
 

@@ -19,8 +19,8 @@ from cep.engine import Engine
 from cep.language.syntax.parser import parse
 from cep.language.syntax.printer import print_statement
 from connectors.files import read
-from connectors.patterns import compiled, read_patterns
-from connectors.times import of_text
+from connectors.records.patterns import compiled, read_patterns
+from connectors.records.times import of_text
 from tests.cli_runs import cep
 from tests.long import examples
 

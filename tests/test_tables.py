@@ -16,7 +16,7 @@ from pyiceberg.utils.config import Config
 
 from cep.core.errors import CepError
 from cep.core.extras import install_command
-from connectors.table_names import TableName, table_name
+from connectors.tables.names import TableName, table_name
 from tests.cli_runs import EVENTS, FIRE, cep, events, here, jsonl
 from tests.object_store import reached
 

@@ -18,12 +18,12 @@ from cep.core.schema import RecordTest, Schema
 from cep.engine import Engine
 from cep.language.syntax.parser import parse
 from cep.language.syntax.printer import print_statement
+from connectors.brokers.messages import Inbox, Messages
 from connectors.files import read, replay
+from connectors.formats.jsonl import LineReader
 from connectors.inputs import Input
-from connectors.jsonl import LineReader
-from connectors.messages import Inbox, Messages
-from connectors.records import Record, read_events
-from connectors.values import Unreadable
+from connectors.records.records import Record, read_events
+from connectors.records.values import Unreadable
 from tests.cli_runs import cep as run
 from tests.long import examples
 

@@ -19,8 +19,8 @@ from cep.events import Event, types_of
 from cep.runtime.options import EngineOptions
 from cep.workers import partitioned_engine
 from cep.workers.partitioned_engine import PartitionedEngine, dealt_engine
-from connectors.writers import written_rows
-from connectors.written import WrittenRows, in_order
+from connectors.writing.writers import written_rows
+from connectors.writing.written import WrittenRows, in_order
 from tests.keyed_programs import keyed_programs
 from tests.local_workers import LocalWorkers
 from tests.long import examples, seeds

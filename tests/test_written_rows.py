@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 
 from cep.core.schema import Attribute, Schema
-from connectors import written as written_module
-from connectors.lines import TextPieces
-from connectors.writers import Writer, written_rows
-from connectors.written import WrittenRows, stacked_rows
+from connectors.writing import written as written_module
+from connectors.writing.json_lines import TextPieces
+from connectors.writing.writers import Writer, written_rows
+from connectors.writing.written import WrittenRows, stacked_rows
 from tests.long import seeds
 
 SCHEMAS = {

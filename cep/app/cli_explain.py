@@ -161,7 +161,7 @@ def explain(options: ExplainOptions) -> int:
     from cep.explain.question import interval, read_question
     from cep.runtime.fluent_records import inputs_of
     from connectors.inputs import inputs as find
-    from connectors.time_format import number_size
+    from connectors.writing.time_format import number_size
 
     options.check()
     question, knowledge_options = options.question, options.knowledge

@@ -110,7 +110,7 @@ def _print(file: Path, options: InferOptions) -> None:
 
 def _seen(made: Inferred, sample: RecordSample) -> str:
     """`from 2 records, 3 events`, where these are the elements of a list."""
-    from connectors.paths import EACH, path, source_of
+    from connectors.records.paths import EACH, path, source_of
 
     count = sample.count if sample.records is None else sample.records
     text = "from 1 record" if count == 1 else f"from {count:,} records"

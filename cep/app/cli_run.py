@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from cep.core.schema import Schema
     from cep.engine import Engine
     from cep.runtime.run_stats import RunStats
-    from connectors.batch import Batch
     from connectors.dead_letters import DeadLetters
     from connectors.inputs import Input
     from connectors.rdf.writer import RdfWriter
-    from connectors.table_writer import TableWriter
-    from connectors.writers import Writer
+    from connectors.records.batch import Batch
+    from connectors.writing.table_writer import TableWriter
+    from connectors.writing.writers import Writer
 
 
 AHEAD = 3
@@ -78,11 +78,11 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
     from cep.workers.partitioned_engine import PartitionedEngine
     from connectors.addresses import bare
     from connectors.dead_letters import DeadLetters
-    from connectors.revised import RowVersions, cut, worded
-    from connectors.table_writer import TableWriter
-    from connectors.time_format import form
-    from connectors.times import ISO
-    from connectors.writers import Writer
+    from connectors.records.revised import RowVersions, cut, worded
+    from connectors.records.times import ISO
+    from connectors.writing.table_writer import TableWriter
+    from connectors.writing.time_format import form
+    from connectors.writing.writers import Writer
 
     source = _sourced(options)
     if _done(options):
@@ -196,11 +196,11 @@ class _Sourced:
 
 def _done(options: RunOptions) -> bool:
     """Whether what this run would add was added by an earlier one. CepError: the output is wrong."""
-    from connectors.table_names import is_table
+    from connectors.tables.names import is_table
 
     if not is_table(options.sink.output):
         return False
-    from connectors.table_writer import is_added
+    from connectors.writing.table_writer import is_added
 
     if not is_added(options.sink.output):
         return False
@@ -229,14 +229,14 @@ def _sourced(options: RunOptions) -> _Sourced:
     from cep.engine import Engine
     from cep.runtime.fluent_records import inputs_of
     from cep.workers.partitioned_engine import PartitionedEngine, dealt_engine
+    from connectors.brokers.live import acknowledged
+    from connectors.brokers.sending import is_topic
+    from connectors.brokers.sources import Sources
     from connectors.files import sizes
     from connectors.inputs import inputs as find
-    from connectors.live import acknowledged
-    from connectors.revised import as_written, changes_of, with_changes
-    from connectors.sending import is_topic
-    from connectors.sinks import put_at_end
-    from connectors.sources import Sources
-    from connectors.time_format import number_size
+    from connectors.records.revised import as_written, changes_of, with_changes
+    from connectors.writing.sinks import put_at_end
+    from connectors.writing.time_format import number_size
 
     strict_types = options.source.strict_types
     policy, parameters = options.evaluation.policy, options.parameters
@@ -313,10 +313,10 @@ def _writer(options: RunOptions, source: _Sourced, guard: OutputGuard) -> Writer
     from cep.app.durations import refuse
     from connectors.addresses import live as is_address
     from connectors.rdf.writer import RdfWriter, output_format
-    from connectors.rtec_writer import RtecWriter, tick_of
-    from connectors.table_names import is_table
-    from connectors.table_writer import TableWriter
-    from connectors.writers import Writer
+    from connectors.tables.names import is_table
+    from connectors.writing.rtec_writer import RtecWriter, tick_of
+    from connectors.writing.table_writer import TableWriter
+    from connectors.writing.writers import Writer
 
     def opening(path: str) -> None:
         guard.write("--output", path)

@@ -51,7 +51,7 @@ def record_formats(incomplete: str) -> list[str]:
 
 def output_formats(incomplete: str) -> list[str]:
     """The formats of derived events."""
-    from connectors.writers import FORMATS
+    from connectors.writing.writers import FORMATS
 
     return one_of(*FORMATS)(incomplete)
 

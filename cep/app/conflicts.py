@@ -17,7 +17,7 @@ from cep.core.errors import CepError
 from cep.core.storage.urls import is_url, local_path, url
 from connectors.addresses import address, live
 from connectors.inputs import known_format
-from connectors.table_names import is_table, table_name
+from connectors.tables.names import is_table, table_name
 
 READ: Mapping[str, str] = {
     "rules": "the program",

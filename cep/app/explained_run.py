@@ -17,15 +17,15 @@ from cep.core.time import END_OF_TIME
 from cep.engine import Engine
 from cep.explain.revisions import InputRevisions
 from cep.runtime.run_stats import RunStats
-from connectors.batch import Batch
 from connectors.dead_letters import DeadLetters
 from connectors.files import read, replay
 from connectors.inputs import inputs as find
-from connectors.revised import changes_of, with_changes
-from connectors.time_format import form
-from connectors.times import ISO
+from connectors.records.batch import Batch
+from connectors.records.revised import changes_of, with_changes
+from connectors.records.times import ISO
 from connectors.why.origins import Origins
 from connectors.why.text import Explainer
+from connectors.writing.time_format import form
 
 if TYPE_CHECKING:
     from knowledge.graph import Knowledge

@@ -14,9 +14,9 @@ from cep.core.errors import Warning, reason_of
 from cep.core.schema import RecordFormat
 from cep.core.suggest import astray, did_you_mean, missing
 from cep.rules.static.typed_facts import FactDeclaration, by_name
-from connectors.records import other_encoding
-from connectors.thousands import plain_number
-from connectors.times import is_number
+from connectors.records.records import other_encoding
+from connectors.records.thousands import plain_number
+from connectors.records.times import is_number
 
 _ENCODINGS = ("utf-8", "utf8")
 

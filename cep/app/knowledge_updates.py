@@ -12,7 +12,7 @@ import polars as pl
 
 from cep.core.errors import CepError, reason_of
 from cep.engine import Engine
-from connectors.batch import DeadLetter
+from connectors.records.batch import DeadLetter
 
 if TYPE_CHECKING:
     from knowledge.arriving import Arriving
@@ -167,7 +167,7 @@ def is_stream(name: str) -> bool:
 
 def _pieces(name: str, idle: float | None) -> Iterator[bytes]:
     # Whole lines as they come; nothing after a silence, which is then not waited for again before more comes.
-    from connectors.streams import ByteStream, whole_lines
+    from connectors.formats.streams import ByteStream, whole_lines
 
     try:
         stream = ByteStream(name, idle=idle)

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from cep.core.schema import Schema
     from cep.engine import Engine
     from cep.runtime.options import EngineOptions
-    from connectors.batch import Batch
-    from connectors.chunks import ChunkReaders
-    from connectors.live import RunState
-    from connectors.sources import Sources
+    from connectors.brokers.live import RunState
+    from connectors.brokers.sources import Sources
+    from connectors.formats.chunks import ChunkReaders
+    from connectors.records.batch import Batch
     from knowledge.graph import Knowledge
 
 

@@ -20,8 +20,8 @@ from cep.core.errors import CepError, lacks_room
 from cep.core.logs import Log
 from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
-from connectors.batch import Batch
 from connectors.journal import Journal, JournalMark
+from connectors.records.batch import Batch
 from connectors.service import Service
 from connectors.serving.fair_lock import FairLock
 

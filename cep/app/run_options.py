@@ -308,7 +308,7 @@ class RunOptions:
             raise refuse("there is no --input", "name files, or a folder: `--input readings/`")
         if "-" in self.source.inputs:
             raise refuse("--input -: Spark cannot read standard input", "name files, or a folder")
-        from connectors.table_names import is_table
+        from connectors.tables.names import is_table
 
         for name in self.source.inputs:
             if is_table(name.partition("=")[2] or name) and not Path(name).exists():
@@ -324,8 +324,8 @@ class RunOptions:
         return self.source.inputs, Path(self.spark.checkpoint).absolute()
 
     def _revisable(self) -> None:
-        from connectors.sending import is_topic
-        from connectors.table_names import is_table
+        from connectors.brokers.sending import is_topic
+        from connectors.tables.names import is_table
 
         if self.revised is None or self.sink.final:
             if self.spark.compact is not None:
@@ -339,8 +339,8 @@ class RunOptions:
             raise refuse("--compact: what was sent to a broker is not there any more", hint)
 
     def _writable(self) -> None:
-        from connectors.sending import is_topic
-        from connectors.table_names import is_table
+        from connectors.brokers.sending import is_topic
+        from connectors.tables.names import is_table
 
         if is_topic(self.sink.output) and self.sink.output_format not in (None, "jsonl"):
             raise refuse(f"--output-format: messages are lines of JSON, not {self.sink.output_format}")
@@ -355,8 +355,8 @@ class RunOptions:
 
     def _folders(self, checkpoint: str) -> None:
         from connectors.addresses import bare
-        from connectors.sending import is_topic
-        from connectors.table_names import is_table
+        from connectors.brokers.sending import is_topic
+        from connectors.tables.names import is_table
 
         sent = is_topic(self.sink.output) or is_table(self.sink.output)
         dead = self.source.dead_letter

@@ -38,12 +38,12 @@ from cep.spark.source import data_source, kafka_connector, knowledge_changes
 from cep.spark.source.file_list import FileList
 from cep.spark.state import bucket_states, migration
 from cep.spark.state import checkpoint as checkpoints
+from connectors.brokers.live import reach
+from connectors.brokers.sending import Sending, is_topic, output_address
 from connectors.inputs import Input
-from connectors.live import reach
-from connectors.sending import Sending, is_topic, output_address
-from connectors.table_names import is_table, table_name
-from connectors.time_format import form, number_size
-from connectors.times import ISO
+from connectors.records.times import ISO
+from connectors.tables.names import is_table, table_name
+from connectors.writing.time_format import form, number_size
 from knowledge.growing_files import there
 
 BUCKETS = 16

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cep.compile import CompileOptions
     from cep.engine import Engine
     from cep.rules.static.typed_facts import FactDeclaration
-    from connectors.sources import SourceListener
+    from connectors.brokers.sources import SourceListener
     from knowledge.graph import Knowledge
 
 OFTEN = 5.0
@@ -69,7 +69,7 @@ def reporting_errors(log: Log = plain) -> Iterator[None]:
 
 def say(text: str) -> None:
     """Write a text to standard output. CepError: it cannot be written."""
-    from connectors.sinks import Sink
+    from connectors.writing.sinks import Sink
 
     Sink("-").write(text.encode("utf-8", "replace") + b"\n")
 

@@ -15,7 +15,7 @@ from cep.core.errors import CepError
 from cep.core.literals import UNITS
 from cep.core.suggest import did_you_mean
 from cep.rules.parameters import NUMERIC, Parameter, Parameters, Value
-from connectors.times import of_duration
+from connectors.records.times import of_duration
 
 MOST_POINTS = 10_000
 """Points of a grid that are tried unless somebody asks for more."""

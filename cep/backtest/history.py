@@ -16,8 +16,8 @@ from cep.runtime.options import EngineOptions
 from cep.runtime.run_stats import RunStats
 from cep.variants import Variants
 from connectors.alerts.lifecycle import AlertLifecycle
-from connectors.batch import Batch
 from connectors.dead_letters import DeadLetters
+from connectors.records.batch import Batch
 
 
 @dataclass(slots=True)

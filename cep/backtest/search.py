@@ -36,9 +36,9 @@ from cep.rules.parameters import Parameters, Value
 from cep.runtime.fluent_records import inputs_of
 from cep.runtime.run_stats import count
 from cep.variants import compiled_variants
+from connectors.brokers.sources import Sources
 from connectors.inputs import inputs
-from connectors.sources import Sources
-from connectors.time_format import number_size
+from connectors.writing.time_format import number_size
 
 if TYPE_CHECKING:
     from cep.backtest.command import BacktestOptions

@@ -78,6 +78,10 @@ def _lines(text: str) -> tuple[str, ...]:
     return tuple(text.splitlines())
 
 
+UNREACHABLE = "unreachable"
+"""The code of an error that may be gone when it is tried again."""
+
+
 class CepError(Exception):
     """An author's mistake. `str()` gives the position, the line, a caret under it, and a hint.
 

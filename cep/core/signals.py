@@ -157,7 +157,7 @@ class Stops:
 
 
 def _leave(number: int) -> None:
-    """End the process now. What is written is whole: `connectors.sinks` holds signals back while it writes."""
+    """End the process now. What is written is whole: `connectors.writing.sinks` holds signals back while it writes."""
     with suppress(OSError, ValueError, AttributeError):
         if sys.stderr.isatty():  # a display has hidden it
             os.write(sys.stderr.fileno(), _SHOW_CURSOR)

@@ -19,7 +19,7 @@ from cep.diff.rows import DerivedRows, Row
 from cep.engine import Engine
 from cep.runtime.options import EngineOptions
 from cep.runtime.run_stats import RunStats
-from connectors.batch import Batch
+from connectors.records.batch import Batch
 from connectors.why.text import Explainer
 
 

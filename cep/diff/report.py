@@ -14,7 +14,7 @@ from cep.diff.meaning import Place, ProgramDiff, RuleChange
 from cep.diff.reasons import Explained, Reason, reason_lines
 from cep.diff.rows import FIRST, Row
 from cep.runtime.run_stats import RunStats, count
-from connectors.times import time_text
+from connectors.records.times import time_text
 from connectors.why.text import Explainer
 
 WIDTH = 80

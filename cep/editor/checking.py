@@ -74,7 +74,7 @@ class Checker:
     def setup(self, path: Path) -> Setup:
         """The program that a file belongs to."""
         from cep.testing.rule_files import SUFFIX, read_test_file
-        from connectors.times import of_duration
+        from connectors.records.times import of_duration
 
         for test_file in sorted(path.parent.glob(f"*{SUFFIX}")):
             try:

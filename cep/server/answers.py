@@ -34,6 +34,7 @@ from cep.server.options import ServeOptions
 from cep.server.program import ServedProgram
 from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
+from connectors.brokers.sources import Sources
 from connectors.feeds import document
 from connectors.feeds.document import Publisher
 from connectors.feeds.metrics import AlertMetrics, ProgramMetrics, SourceMetrics
@@ -49,9 +50,8 @@ from connectors.serving.gazette import Gazette
 from connectors.serving.guard import Limits
 from connectors.serving.people import People
 from connectors.serving.scene import Scene
-from connectors.sources import Sources
-from connectors.time_format import number_size
 from connectors.why.live_revisions import LiveRevisions
+from connectors.writing.time_format import number_size
 from knowledge.provenance import Provenance
 from knowledge.report import prefixes
 

@@ -9,8 +9,8 @@ from time import monotonic
 from cep.core.logs import Log
 from cep.runtime.encode import RefusedRow
 from cep.runtime.run_stats import REASONS, count, ranked
-from connectors.batch import Batch, DeadLetter
 from connectors.dead_letters import DeadLetters
+from connectors.records.batch import Batch, DeadLetter
 
 OFTEN = 60.0
 """Seconds between two counts in the log."""

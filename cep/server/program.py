@@ -25,14 +25,14 @@ from cep.runtime.options import EngineOptions
 from cep.runtime.snapshot import DAMAGED
 from cep.server.options import ServeOptions
 from cep.spark.sink.reader import SinkReader
-from connectors.batch import Batch
+from connectors.brokers.sources import Sources
 from connectors.inputs import Input
 from connectors.inputs import inputs as find
 from connectors.journal import Journal
-from connectors.revised import changes_of, unrevised, with_changes
+from connectors.records.batch import Batch
+from connectors.records.revised import changes_of, unrevised, with_changes
 from connectors.serving.state_folder import StateFolder
 from connectors.serving.versions import FILES, Version, Versions, files_hash, running_version
-from connectors.sources import Sources
 from connectors.why.origins import MOST, Origins
 from knowledge.graph import Knowledge
 

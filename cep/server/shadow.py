@@ -14,7 +14,7 @@ from cep.diff.matching import KINDS, Difference, compared_event, names_of
 from cep.diff.rows import FIRST, DerivedRows, Row, row_key
 from cep.engine import Engine
 from connectors.alerts.text import json_value
-from connectors.batch import Batch
+from connectors.records.batch import Batch
 from connectors.serving.programs import version_time
 
 MOST = 20_000

@@ -15,8 +15,8 @@ from cep.engine import Engine
 from cep.plan.input_horizon import InputHorizon
 from cep.runtime.encode import RefusedRow
 from cep.runtime.run_stats import RunStats
-from connectors.batch import Batch
 from connectors.journal import Journal
+from connectors.records.batch import Batch
 
 
 class NoDeadLetters:

@@ -17,10 +17,10 @@ import polars as pl
 from cep.core.fluents import RECORD_BOUNDS, RECORD_END
 from cep.core.schema import CHANGE, Schema
 from cep.spark.disk import sync, writing_to
-from connectors.batch import DeadLetter
-from connectors.paths import EACH, path, source_of
-from connectors.revised import WITHDRAW
-from connectors.writers import json_lines
+from connectors.records.batch import DeadLetter
+from connectors.records.paths import EACH, path, source_of
+from connectors.records.revised import WITHDRAW
+from connectors.writing.writers import json_lines
 
 OPTION = "--dead-letter"
 

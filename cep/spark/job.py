@@ -42,7 +42,7 @@ class Job:
     looks for more. `idle`: the time without input after which the watermark goes on by itself. `keep`: the span of
     event time for which output files stay. `updates`: where changes of the knowledge are. `generation`: of the
     checkpoint. `beside`: the inputs, by their places, that Spark's own connector reads. `times`: their form
-    (`connectors.times`). `stretch`: what is written lies there.
+    (`connectors.records.times`). `stretch`: what is written lies there.
     `mirror`: of these folders, where a micro-batch is to count elsewhere; None: it is not. `run`: a name by which
     workers know its engines. `ahead`: how far records may be ahead of the clock."""
 

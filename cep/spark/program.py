@@ -24,7 +24,7 @@ from cep.runtime.knowledge_source import KnowledgeSource
 from cep.runtime.options import EngineOptions
 from cep.runtime.prior_state import PriorState
 from cep.runtime.state_by_key import check_partitions, deal_groups
-from connectors.revised import with_changes
+from connectors.records.revised import with_changes
 
 
 @dataclass(frozen=True, slots=True)

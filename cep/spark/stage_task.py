@@ -46,7 +46,7 @@ from cep.spark.stepped import Stepped
 from cep.spark.ways_task import KeptWays, forget_others
 from cep.workers.ways import added, net, withdrawn
 from connectors.arrow_bytes import unpack
-from connectors.batch import DeadLetter
+from connectors.records.batch import DeadLetter
 
 _engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}
 """By run, stage and bucket: version and engine."""
@@ -78,7 +78,7 @@ class GenerationStart:
 class StageWork:
     """The work of the stage of a `number`. `run`: a name of this run of the query, by which a worker knows its engines
     again. `wanted`: the events that go out; `dead_letters`: the prefix of the paths of dead letters; `states`: of this
-    stage; `beginning`: with what the buckets begin; `times`: their form (`connectors.times`); `stretch`: what
+    stage; `beginning`: with what the buckets begin; `times`: their form (`connectors.records.times`); `stretch`: what
     goes out lies there; `generation`: its number."""
 
     program: ShippedProgram

@@ -23,7 +23,7 @@ from cep.testing.rule_files import AlertCheck, RuleTest
 from cep.testing.runs import Outcome, Prepared
 from cep.testing.yaml_tree import Value
 from connectors.alerts.lifecycle import AlertChange
-from connectors.times import ISO, time_text
+from connectors.records.times import ISO, time_text
 from connectors.why.lines import refusals, tree
 from connectors.why.text import Explainer
 

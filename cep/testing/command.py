@@ -105,7 +105,7 @@ def test(options: TestOptions) -> int:
     from cep.testing.report import as_json, as_junit, closing_line, failure_lines, mutant_lines
     from cep.testing.rule_files import find_test_files, read_test_file, schema
     from cep.testing.session import Session
-    from connectors.sinks import Sink
+    from connectors.writing.sinks import Sink
 
     if options.schema:
         say(dumps(schema(), indent=2))

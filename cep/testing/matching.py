@@ -17,7 +17,7 @@ from cep.events import Iri
 from cep.events import Value as EventValue
 from cep.testing.rule_files import Expectation
 from cep.testing.yaml_tree import Value
-from connectors.times import of_duration
+from connectors.records.times import of_duration
 
 TIMES = {"start": (0,), "end": (1,), "time": (0, 1)}
 HOLDS_TIMES = {"from": (0,), "until": (1,)}

@@ -18,13 +18,13 @@ from cep.core.schema import ARRIVAL, Schema
 from cep.core.suggest import did_you_mean
 from cep.testing.rule_files import RuleTest
 from cep.testing.yaml_tree import Value
-from connectors.batch import Batch, DeadLetter
 from connectors.files import read
 from connectors.inputs import FORMATS, inputs
-from connectors.order import one_table
-from connectors.revised import changes_of, with_changes
-from connectors.time_format import number_size
+from connectors.records.batch import Batch, DeadLetter
+from connectors.records.order import one_table
+from connectors.records.revised import changes_of, with_changes
 from connectors.why.origins import Origins
+from connectors.writing.time_format import number_size
 
 SUFFIXES = {format: suffix for suffix, format in reversed(list(FORMATS.items()))}
 

@@ -11,7 +11,7 @@ from typing import Any
 from cep.core.errors import CepError, reason_of
 from cep.core.suggest import missing
 from cep.testing.yaml_tree import Value, read_yaml
-from connectors.times import of_duration
+from connectors.records.times import of_duration
 
 SUFFIX = ".test.yaml"
 TOLERANCE = 1e-9

@@ -29,7 +29,7 @@ from cep.testing.rule_files import RuleTest, RuleTestFile
 from cep.testing.yaml_tree import Value
 from cep.workers.partitioned_engine import dealt_engine
 from connectors.alerts.lifecycle import AlertChange, AlertLifecycle
-from connectors.batch import DeadLetter
+from connectors.records.batch import DeadLetter
 
 END = "end"
 

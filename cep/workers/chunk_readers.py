@@ -1,4 +1,4 @@
-"""Chunks of files read by worker processes, between their steps (`connectors.chunks`)."""
+"""Chunks of files read by worker processes, between their steps (`connectors.formats.chunks`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cep.core.errors import CepError
 from cep.workers.messages import ChunkFound, ReadChunk
 from cep.workers.packing import Tables
 from cep.workers.processes import WorkerProcesses
-from connectors.chunks import FoundInChunk, ReadsChunks
+from connectors.formats.chunks import FoundInChunk, ReadsChunks
 
 LEAST = 1 << 20
 """Bytes of a chunk that is worth it."""

@@ -13,7 +13,7 @@ from cep.core.time import BEGINNING, END_OF_TIME
 from cep.core.values import Ints
 from cep.runtime.buckets import stacked
 from cep.workers.packing import NUMBERS
-from connectors.written import WrittenRows, together
+from connectors.writing.written import WrittenRows, together
 
 
 def in_order(parts: Sequence[pl.DataFrame], *without: str) -> pl.DataFrame:

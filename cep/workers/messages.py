@@ -20,8 +20,8 @@ from cep.runtime.run_stats import Count
 from cep.runtime.state_by_key import KeyGroups
 from cep.workers.packing import PackedTable, Tables, copy, laid_out, read
 from cep.workers.shared_memory import GivenMemory, TakenMemory
-from connectors.batch import Block, DeadLetter
-from connectors.chunks import ReadsChunks
+from connectors.formats.chunks import ReadsChunks
+from connectors.records.batch import Block, DeadLetter
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +109,8 @@ class Lineage:
 
 @dataclass(frozen=True, slots=True)
 class WriteRows:
-    """From now on give the rows of these events as they stand in the output (`connectors.writers.written_rows`), in
-    place of their attributes. Nothing is answered."""
+    """From now on give the rows of these events as they stand in the output
+    (`connectors.writing.writers.written_rows`), in place of their attributes. Nothing is answered."""
 
     schemas: Mapping[str, Schema]
     format: str

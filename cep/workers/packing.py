@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from cep.core.kernels import njit
 from cep.workers.shared_memory import aligned
 from connectors.arrow_bytes import stream, unpack
-from connectors.lines import TextPieces
-from connectors.written import WrittenRows
+from connectors.writing.json_lines import TextPieces
+from connectors.writing.written import WrittenRows
 
 Tables = dict[str, pl.DataFrame]
 Ints = NDArray[np.int64]

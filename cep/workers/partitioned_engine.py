@@ -43,7 +43,7 @@ from cep.workers.processes import WorkerProcesses
 from cep.workers.pushed_tables import as_table, taken_columns
 from cep.workers.rounds import Rounds
 from cep.workers.withdrawn_rows import WithdrawnRows
-from connectors.written import WrittenRows, stacked_rows
+from connectors.writing.written import WrittenRows, stacked_rows
 
 PER_CORE, LEAST = 8, 16
 """How many workers a machine may have for each of its cores, and how many any machine may have."""
@@ -237,8 +237,8 @@ class PartitionedEngine(Engine):
             self._processes.tell(each, Lineage(columns))
 
     def write_rows(self, schemas: Mapping[str, Schema], format: str, times: str) -> None:
-        """From now on give rows of these events as they stand in the output (`connectors.writers.written_rows`), where
-        nobody here asks for their attributes."""
+        """From now on give rows of these events as they stand in the output
+        (`connectors.writing.writers.written_rows`), where nobody here asks for their attributes."""
         if self.explain or self.plan.changes or self.plan.begins or self.withdraws:
             return
         asked = self._rounds.merged.union(*(stage.inputs for stage in self._placement.stages))

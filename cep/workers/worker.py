@@ -50,7 +50,7 @@ from cep.workers.messages import (
 )
 from cep.workers.packing import PackedTable, Tables
 from cep.workers.placement import dealt_stages
-from connectors.writers import written_rows
+from connectors.writing.writers import written_rows
 
 Sent = Mapping[str, pl.DataFrame | PackedTable]
 

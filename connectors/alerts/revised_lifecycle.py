@@ -22,7 +22,7 @@ from connectors.alerts.lifecycle import AlertChange, AlertLifecycle, AlertOccurr
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.revised_tables import RevisedKey
 from connectors.alerts.text import clean
-from connectors.late_input import Told, unknown
+from connectors.records.late_input import Told, unknown
 
 PUT_RIGHT = "Put right: {why}."
 TAKEN_BACK = "Taken back: {why}; what led to this alert is no more."

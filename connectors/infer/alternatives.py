@@ -10,8 +10,8 @@ from cep.core.schema import RecordTest
 from connectors.infer.names import event_name
 from connectors.infer.nested import writable
 from connectors.infer.types import NOTHING, allowed
-from connectors.paths import Path, path, written
-from connectors.values import FALSE_WORDS, TRUE_WORDS
+from connectors.records.paths import Path, path, written
+from connectors.records.values import FALSE_WORDS, TRUE_WORDS
 
 Records = Sequence[Mapping[str, Any]]
 MOST = 12

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from connectors.columnar import Reasons, flattened, inner, is_list, leaves, reached
+from connectors.formats.nested_columns import Reasons, flattened, inner, is_list, leaves, reached
 from connectors.infer.sample import RecordSample
-from connectors.paths import EACH, Path, level, path, place, written
+from connectors.records.paths import EACH, Path, level, path, place, written
 
 _FEW = 3
 """Numbers in a list of that many at most are rather one place than several measurements."""

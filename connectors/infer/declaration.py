@@ -14,7 +14,7 @@ from connectors.infer.names import event_name, identifier, names
 from connectors.infer.sample import RecordSample
 from connectors.infer.sensors import SENSORS
 from connectors.infer.types import Guess, guess
-from connectors.paths import EACH, path, source_of
+from connectors.records.paths import EACH, path, source_of
 
 
 @dataclass(slots=True)

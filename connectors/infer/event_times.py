@@ -9,10 +9,10 @@ from functools import partial
 from cep.core.schema import TimeFormat
 from connectors.infer.sample import RecordSample
 from connectors.infer.types import Guess, allowed, clock_pattern, most_times, timely, unit_of
-from connectors.paths import path
-from connectors.records import interval
-from connectors.times import of_iso, of_iso_clock
-from connectors.values import Unreadable, text_time
+from connectors.records.paths import path
+from connectors.records.records import interval
+from connectors.records.times import of_iso, of_iso_clock
+from connectors.records.values import Unreadable, text_time
 
 _PREFERRED = (
     "time",

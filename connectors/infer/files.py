@@ -14,6 +14,8 @@ import pyarrow as pa
 from cep.core.errors import CepError
 from cep.core.schema import RecordFormat, RecordTest
 from cep.core.unpacking import Unpacked
+from connectors.formats.json_files import in_lines, split
+from connectors.formats.streams import ByteStream, whole_lines
 from connectors.infer.alternatives import alternatives
 from connectors.infer.columnar import parquet_sample
 from connectors.infer.names import event_name
@@ -22,10 +24,8 @@ from connectors.infer.sample import RecordSample
 from connectors.infer.sensors import SENSORS, TIMED, recognised, sensor_options, sensor_records
 from connectors.infer.tables import is_zeek, table_sample
 from connectors.inputs import COMPRESSED, FORMATS, INPUT_FORMATS, KNOWN
-from connectors.jsonfiles import in_lines, split
-from connectors.records import Twice, parse
-from connectors.streams import ByteStream, whole_lines
-from connectors.values import Unreadable
+from connectors.records.records import Twice, parse
+from connectors.records.values import Unreadable
 
 _HEAD = 1 << 16  # bytes by which a format is recognised
 _CHUNK = 1 << 20

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from cep.rules.keywords import RESERVED
-from connectors.paths import EACH, path, place
+from connectors.records.paths import EACH, path, place
 
 TAKEN = frozenset(("type", "time", "start", "end", "args"))
 """Names that no attribute has."""

@@ -10,8 +10,8 @@ from typing import Any
 from cep.core.errors import CepError
 from connectors.infer.sample import RecordSample
 from connectors.infer.types import allowed
-from connectors.paths import EACH, Path, first_at, level, path, written
-from connectors.values import Real
+from connectors.records.paths import EACH, Path, first_at, level, path, written
+from connectors.records.values import Real
 
 OBJECT, LIST, VALUE, NUMBER, NULL = "an object", "a list", "a value", "a number", "null"
 _PLAIN = frozenset((VALUE, NUMBER, NULL))

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from cep.core.schema import CHANGE, RecordFormat, When
-from connectors.revised import WITHDRAW
+from connectors.records.revised import WITHDRAW
 
 
 @dataclass(slots=True)

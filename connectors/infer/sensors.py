@@ -8,13 +8,13 @@ from itertools import islice
 from typing import Any
 
 from cep.core.schema import Attribute, RecordFormat, Schema
-from connectors import senml
-from connectors.packs import documents
-from connectors.points import FIELDS, TAGS, read_point
-from connectors.prometheus import NONE, VALUE, as_points
-from connectors.records import parse
-from connectors.sensorthings import LINKED, TIME, linked
-from connectors.values import Real, Unreadable
+from connectors.formats import senml
+from connectors.formats.influx_points import FIELDS, TAGS, read_point
+from connectors.formats.packs import documents
+from connectors.formats.prometheus import NONE, VALUE, as_points
+from connectors.formats.sensorthings import LINKED, TIME, linked
+from connectors.records.records import parse
+from connectors.records.values import Real, Unreadable
 
 SENSORS = ("senml", "sensorthings", "influx", "prometheus")
 TIMED = "@time"

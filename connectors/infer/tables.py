@@ -12,13 +12,13 @@ from typing import Any
 
 from cep.core.errors import CepError
 from cep.core.schema import RecordFormat
-from connectors.csv import header
+from connectors.formats.csv import header
 from connectors.infer.sample import RecordSample
 from connectors.infer.types import ABSENT, MOSTLY, most_times
-from connectors.paths import EACH, level
-from connectors.thousands import is_grouped, plain_number
-from connectors.times import is_number
-from connectors.values import with_point
+from connectors.records.paths import EACH, level
+from connectors.records.thousands import is_grouped, plain_number
+from connectors.records.times import is_number
+from connectors.records.values import with_point
 
 SEPARATORS = ";\t|,"
 BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))

@@ -17,8 +17,8 @@ from cep.runtime.history import CONSTITUENTS
 from connectors.rdf.derivations import Derivations
 from connectors.rdf.triples import stamp, triple_line
 from connectors.rdf.vocabulary import PREFIXES, PROV, RDF, RDFS, XSD, EventVocabulary
-from connectors.revised import VERSION
-from connectors.sinks import Sink
+from connectors.records.revised import VERSION
+from connectors.writing.sinks import Sink
 
 SUFFIXES: Mapping[str, str] = {
     ".nq": "nquads",

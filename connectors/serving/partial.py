@@ -11,9 +11,9 @@ from cep.core.errors import CepError
 from cep.core.time import FARTHEST
 from cep.engine import Engine
 from cep.runtime.partial_matches import PartialMatch
+from connectors.records.times import iso
 from connectors.serving.fair_lock import FairLock
 from connectors.serving.openapi import route_responses
-from connectors.times import iso
 
 MOST = 1_000
 """Partial matches of one answer, at most."""

@@ -10,9 +10,9 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, PlainTextResponse
 
+from connectors.records.times import iso
 from connectors.serving.openapi import TEXT, Responses, route_responses
 from connectors.serving.people import Person, Role, requires
-from connectors.times import iso
 
 _VERSION: Mapping[str, Any] = {
     "type": "object",

@@ -22,7 +22,7 @@ from cep.core.time import BEGINNING, END_OF_TIME
 from cep.plan.order import PlanUnit
 from cep.rules.expressions.geodesy import LatLong
 from connectors.alerts.text import clean, json_value
-from connectors.late_input import Told
+from connectors.records.late_input import Told
 from connectors.service import Round, Service
 from connectors.serving.gazette import Gazette, SubjectColumns, subject_ends
 from connectors.serving.withdrawn_events import WithdrawnEvents, subjects

@@ -27,11 +27,11 @@ from cep.explain.question import UNIT, read_question
 from connectors.rdf.question import Question
 from connectors.rdf.store_process import StoreProcess
 from connectors.rdf.vocabulary import TIME, EventVocabulary
+from connectors.records.times import ISO, SECONDS, iso, of_duration, of_iso
 from connectors.serving.fair_lock import FairLock
 from connectors.serving.negotiation import negotiated
 from connectors.serving.openapi import route_responses
 from connectors.serving.scene import Scene
-from connectors.times import ISO, SECONDS, iso, of_duration, of_iso
 from connectors.why import revised
 from connectors.why.lines import refusals, tree, withdrawn
 from connectors.why.live_revisions import LiveRevisions

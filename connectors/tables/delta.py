@@ -17,7 +17,7 @@ from cep.core.extras import install_command
 from cep.core.storage import stores
 from cep.core.storage.failures import explained, is_passing
 from cep.core.storage.urls import is_url, url
-from connectors.table_names import TableName
+from connectors.tables.names import TableName
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from cep.core.extras import install_command
 from cep.core.storage.failures import is_passing
-from connectors.table_names import TableName
+from connectors.tables.names import TableName
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile

@@ -7,8 +7,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from connectors.table_names import TableName
 from connectors.tables import delta, iceberg
+from connectors.tables.names import TableName
 
 
 class TableKind(Protocol):

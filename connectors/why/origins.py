@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from cep.explain.occurrences import Occurrence
-from connectors.batch import Batch, Block
+from connectors.records.batch import Batch, Block
 
 MOST = 1 << 22
 """Records that are remembered at a server."""

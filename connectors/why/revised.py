@@ -17,7 +17,7 @@ from cep.core.literals import say_duration
 from cep.explain.occurrences import Occurrence, same
 from cep.explain.question import EventQuestion
 from cep.explain.revisions import DerivedChange, InputChange
-from connectors.revised import ADD, WITHDRAW
+from connectors.records.revised import ADD, WITHDRAW
 from connectors.why import fluents
 
 if TYPE_CHECKING:

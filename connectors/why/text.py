@@ -44,7 +44,7 @@ from cep.rules.terms import (
     each_condition,
     rename_condition,
 )
-from connectors.times import ISO, time_text
+from connectors.records.times import ISO, time_text
 from connectors.why import answers, fluents, revised
 
 RecordFinder = Callable[[Occurrence], tuple[str, int] | None]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from zlib import crc32
 
-from connectors.times import of_text
+from connectors.records.times import of_text
 from demos.blizzard.storms import HOUR
 from demos.run import weather
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 from rich.console import Console
 
-from connectors.sinks import writing
+from connectors.writing.sinks import writing
 from demos.beside import Beside
 from demos.blizzard import OFFICIAL as OFFICIAL
 from demos.blizzard import PROGRAM as PROGRAM

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cep.runtime.run_stats import count
-from connectors.batch import DeadLetter
+from connectors.records.batch import DeadLetter
 from demos.blizzard.areas import REACH, Area, Place
 from demos.blizzard.storms import Storm, episodes
 from demos.moments import clock, days, moment

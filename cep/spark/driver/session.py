@@ -28,7 +28,7 @@ from cep.spark.disk import SPARK_LOG
 from cep.spark.driver.failure import causes, reason, redirected, said, silence_gateway
 from cep.spark.driver.java_start import OPTIONS, JavaStart, java_start
 from cep.spark.driver.sockets import unix_sockets
-from connectors.records import closest
+from connectors.records.records import closest
 
 NEEDED: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",

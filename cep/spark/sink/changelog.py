@@ -18,7 +18,7 @@ import polars as pl
 from cep.core.identity import identified
 from cep.core.schema import CHANGE, Schema
 from cep.runtime.buckets import stacked
-from connectors.revised import VERSION, as_written, worded
+from connectors.records.revised import VERSION, as_written, worded
 
 
 def changelog_schemas(schemas: Mapping[str, Schema]) -> dict[str, Schema]:

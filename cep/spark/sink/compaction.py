@@ -16,9 +16,9 @@ from cep.core.schema import CHANGE, Schema
 from cep.spark.disk import writing_to
 from cep.spark.sink.changelog import changelog_schemas
 from cep.spark.sink.commit_log import CommitLog, file_name
-from connectors.layout import BOUNDS, ParquetLayout
-from connectors.revised import VERSION, WITHDRAW
-from connectors.writers import time_columns
+from connectors.records.revised import VERSION, WITHDRAW
+from connectors.writing.layout import BOUNDS, ParquetLayout
+from connectors.writing.writers import time_columns
 
 
 def compact(folder: Path, format: str, schemas: Mapping[str, Schema], to: Path) -> None:

@@ -16,12 +16,12 @@ from cep.runtime.buckets import merged_identical
 from cep.spark.disk import writing_to
 from cep.spark.sink.changelog import as_changelog, changelog_schemas
 from cep.spark.sink.commit_log import WITHDRAWN, CommitLog, OutputFile
-from connectors.layout import ParquetLayout
-from connectors.parquet_groups import encodings
-from connectors.revised import ADD, WITHDRAW
-from connectors.sending import with_ids
-from connectors.times import ISO, SECONDS
-from connectors.writers import json_lines
+from connectors.brokers.sending import with_ids
+from connectors.records.revised import ADD, WITHDRAW
+from connectors.records.times import ISO, SECONDS
+from connectors.writing.layout import ParquetLayout
+from connectors.writing.row_groups import encodings
+from connectors.writing.writers import json_lines
 
 if TYPE_CHECKING:  # which has tasks call this module
     from cep.spark.sink.file_sink import FileSinkOptions

@@ -17,10 +17,10 @@ from cep.core.errors import CepError
 from cep.core.fluents import BEGINNING, BEGINS, EDGE, WHOLE
 from cep.core.schema import ARRIVAL, Attribute, Schema
 from cep.events import Value
-from connectors.batch import Block, DeadLetter
-from connectors.jsonl import ReadsLines
-from connectors.records import series
-from connectors.times import FIRST, ISO, LAST, time_text
+from connectors.formats.jsonl import ReadsLines
+from connectors.records.batch import Block, DeadLetter
+from connectors.records.records import series
+from connectors.records.times import FIRST, ISO, LAST, time_text
 
 BOUNDS = "bounds"
 TIMES = ("start", "end", "time")

@@ -23,12 +23,12 @@ from cep.spark.disk import SINK_LOG
 from cep.spark.sink.changelog import is_changelog
 from cep.spark.sink.commit_log import CommitLog, entry, file_name
 from cep.spark.sink.held_fluents import BOUNDS, TIMES, HeldFluents, OpenTimes, as_taken, with_far_times
-from connectors.batch import Batch, Block, DeadLetter
 from connectors.files import CHUNK
-from connectors.jsonl import LineReader, ReadsLines, read_jsonl
-from connectors.parquet import columns_of, open_parquet, read_batches, read_parquet
-from connectors.streams import ByteStream
-from connectors.times import ISO, SHIFTS
+from connectors.formats.jsonl import LineReader, ReadsLines, read_jsonl
+from connectors.formats.parquet import columns_of, open_parquet, read_batches, read_parquet
+from connectors.formats.streams import ByteStream
+from connectors.records.batch import Batch, Block, DeadLetter
+from connectors.records.times import ISO, SHIFTS
 
 PAUSE = 0.5
 """Seconds between two looks at the log."""
@@ -245,7 +245,7 @@ def _number(name: str) -> int | None:
 
 
 def _column(event: str, attribute: str, columns: Mapping[str, None]) -> str:
-    """The column of an attribute (`connectors.layout.ParquetLayout`)."""
+    """The column of an attribute (`connectors.writing.layout.ParquetLayout`)."""
     named = f"{event}_{attribute}"
     return named if named in columns and (attribute in _OWN or attribute not in columns) else attribute
 

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import InputPartition
 
 from cep.spark import spark_files
 from connectors.idle import IdleTimer
-from connectors.times import SECOND
+from connectors.records.times import SECOND
 
 if TYPE_CHECKING:  # loaded only where files are read: processes that plan are started often
     from cep.spark.program import ShippedProgram

@@ -29,9 +29,9 @@ from cep.spark.driver.session import KAFKA, connector_artifact
 from cep.spark.handover import COLUMNS, as_row, with_dead_letters
 from cep.spark.source.file_list import FILE_BITS
 from connectors.addresses import Address
+from connectors.brokers.kafka import layer
+from connectors.brokers.messages import Messages
 from connectors.inputs import Input
-from connectors.kafka import layer
-from connectors.messages import Messages
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,11 +18,11 @@ from cep.spark.disk import STOP, damaged_file, put
 from cep.spark.source.message_log import MessageLog
 from cep.spark.source.work_items import LoggedMessages, OffsetRange, RateRange, WorkItem
 from connectors.addresses import Address
+from connectors.brokers.kafka import Topic
+from connectors.brokers.mqtt import Arrival, Subscription
+from connectors.brokers.rate import Rate
+from connectors.brokers.tcp import Connection
 from connectors.inputs import Input
-from connectors.kafka import Topic
-from connectors.mqtt import Arrival, Subscription
-from connectors.rate import Rate
-from connectors.tcp import Connection
 
 Offset = Any
 """As JSON: a number of messages, or one for each partition of a topic."""

@@ -16,8 +16,8 @@ from cep.core.checksum import Broken
 from cep.core.durable_names import sync_names
 from cep.core.errors import CepError, reason_of
 from cep.spark.disk import BACK, locked, put
+from connectors.brokers.mqtt import Arrival
 from connectors.files import DEVICE
-from connectors.mqtt import Arrival
 
 _HEAD = struct.Struct("<HB")
 """`mid` and QoS; the topic is behind it."""

@@ -41,12 +41,12 @@ from cep.spark.shuffle_blocks import (
 from cep.spark.state import bucket_states
 from cep.spark.worker import freeze_garbage
 from connectors.ahead import place_of, without_ahead
-from connectors.batch import Batch, Block, DeadLetter
+from connectors.brokers.messages import Inbox, Messages
 from connectors.files import ABSENT, DEVICE, read_one
 from connectors.inputs import Input
-from connectors.messages import Inbox, Messages
-from connectors.never_there import NeverThere
-from connectors.revised import changes_of
+from connectors.records.batch import Batch, Block, DeadLetter
+from connectors.records.never_there import NeverThere
+from connectors.records.revised import changes_of
 
 FILE = "file"
 """The code of the dead letter of a whole file."""

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
+from connectors.brokers.kafka import Topic
+from connectors.brokers.messages import Messages
+from connectors.brokers.mqtt import messages
+from connectors.brokers.rate import Rate
 from connectors.inputs import Input
-from connectors.kafka import Topic
-from connectors.messages import Messages
-from connectors.mqtt import messages
-from connectors.rate import Rate
 
 if TYPE_CHECKING:
     from cep.spark.program import ShippedProgram

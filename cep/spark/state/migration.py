@@ -46,7 +46,7 @@ class StateLayout:
     def of(cls, engine: Engine, wanted: Sequence[str]) -> StateLayout:
         """The layout of the program that the engine runs, of which the events `wanted` are written."""
         from cep.plan.partition import partition
-        from connectors.layout import ParquetLayout
+        from connectors.writing.layout import ParquetLayout
 
         rules = {rule: sorted(goals) for rule, goals in engine.goals().items()}
         return cls(

@@ -1,0 +1,1 @@
+"""Brokers and connections: Kafka, MQTT, TCP; messages that come in, and those that go out."""

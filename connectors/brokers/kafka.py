@@ -1,0 +1,285 @@
+"""Kafka as an input: ranges of the offsets of a topic's partitions, each message of them once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cep.core.extras import install_command
+from connectors.addresses import Address
+from connectors.brokers.messages import Messages
+from connectors.brokers.sources import SourceLost
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, TopicPartition
+
+WAIT = 10.0
+"""Seconds in which a broker has to answer; a message that is there has to come in six times as many."""
+
+Offsets = Mapping[int, int]
+"""Of each partition the offset of the next message."""
+
+_AT_ONCE = 10_000
+_BYTES = 1 << 26
+_LOOK = 0.1  # seconds between two looks for more
+_NO_GROUP = "semcep"  # librdkafka wants one, even where none is used
+
+
+class Topic:
+    """A topic, read by offsets; which were read is for the caller to know."""
+
+    def __init__(self, address: Address) -> None:
+        """CepError: confluent-kafka is not installed, no topic, or an option is wrong."""
+        if not address.path or "/" in address.path:
+            raise address.refused("it names no topic", f"e.g. `kafka://{address.servers}/readings`")
+        if address.choice("through", ("python", "spark")) == "spark":
+            raise address.refused("`through=spark` is for Spark", "add `--on spark`, or leave it out")
+        self.address, self.name = address, address.path
+        self._error: str | None = None
+        try:
+            from confluent_kafka import Consumer, KafkaException
+        except ModuleNotFoundError:
+            raise address.refused("Kafka needs confluent-kafka", install_command("kafka")) from None
+        self._failure = KafkaException
+        settings = _reading(address) | {"error_cb": self._failed}
+        try:
+            self._consumer: Consumer = Consumer(settings)
+        except (KafkaException, ValueError, TypeError) as error:
+            raise address.refused(f"a setting is wrong: {reason_of(error)}") from None
+
+    def partitions(self) -> list[int]:
+        """CepError: there is no broker, or no such topic."""
+        found = self._ask(lambda: self._consumer.list_topics(self.name, timeout=WAIT)).topics[self.name]
+        if found.error is not None or not found.partitions:
+            every = self._ask(lambda: self._consumer.list_topics(timeout=WAIT)).topics
+            there = ", ".join(sorted(name for name in every if not name.startswith("_"))[:10]) or "none"
+            reason = "no such topic" if found.error is None else reason_of(found.error)
+            raise self.address.refused(reason, f"topics there are: {there}")
+        return sorted(found.partitions)
+
+    def bounds(self) -> dict[int, tuple[int, int]]:
+        """Of each partition the first offset that the broker still has, and that of the next message. CepError."""
+        return {number: self._bounds(number) for number in self.partitions()}
+
+    def begin(self) -> dict[int, int]:
+        """Where to begin: with the earliest message or, asked by `from=latest`, with the next one. CepError."""
+        last = self.address.choice("from", ("earliest", "latest")) == "latest"
+        return {number: bounds[last] for number, bounds in self.bounds().items()}
+
+    def following(self, start: Offsets, most: int | None) -> dict[int, int]:
+        """Up to where the messages from `start` on are to be read, about `most` of all. CepError: some are gone.
+
+        Partitions advance by the same part of what they hold, so that their messages stay side by side.
+        """
+        ends = dict(start)
+        gone = self.address.choice("gone", ("refuse", "skip")) == "refuse"
+        for number, (first, last) in self.bounds().items():
+            begin = start.get(number, 0)
+            if last < begin or (first > begin and gone):
+                kept = f"the broker has {first} to {last}" if last > first else "the broker has none"
+                raise self.address.refused(
+                    f"the messages from {begin} on of partition {number} are gone: {kept}",
+                    "were they deleted, or is the topic another one? `?gone=skip` goes on with what there is",
+                )
+            ends[number] = last
+        waiting = sum(end - start.get(number, 0) for number, end in ends.items())
+        if most is None or waiting <= most:
+            return ends
+        shares = {}
+        for number, end in ends.items():
+            begin = start.get(number, 0)
+            shares[number] = min(end, begin + -(-(end - begin) * most // waiting))
+        return shares
+
+    def read(self, start: Offsets, end: Offsets) -> Iterator[tuple[Messages, list[int]]]:
+        """The messages from `start` up to, not including, `end`, some of a partition at a time, with their timestamps
+        (milliseconds). CepError: they do not come."""
+        for number in sorted(end):
+            if end[number] > start.get(number, 0):
+                yield from self._range(number, start.get(number, 0), end[number])
+
+    def commit(self, offsets: Offsets) -> None:
+        """Commit offsets of the group. CepError: the broker does not take them."""
+        places = [self._place(number, offset) for number, offset in offsets.items()]
+        self._ask(lambda: self._consumer.commit(offsets=places, asynchronous=False))
+
+    def committed(self) -> dict[int, int]:
+        """The offsets that the group has committed, where it has."""
+        places = [self._place(number) for number in self.partitions()]
+        found = self._ask(lambda: self._consumer.committed(places, timeout=WAIT))
+        return {place.partition: place.offset for place in found if place.offset >= 0}
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def source(self, number: int) -> str:
+        """The name of a partition, as the file of its messages."""
+        return f"{self.address.text}/{number}"
+
+    def _range(self, number: int, start: int, end: int) -> Iterator[tuple[Messages, list[int]]]:
+        from confluent_kafka import KafkaError
+
+        first, _ = self._bounds(number)
+        self._ask(lambda: self._consumer.assign([self._place(number, max(start, first))]))
+        source, position, deadline = self.source(number), start, time.monotonic() + 6 * WAIT
+        while position < end:
+            numbers: list[int] = []
+            payloads: list[bytes] = []
+            keys: list[bytes | None] = []
+            times: list[int] = []
+            count = min(_AT_ONCE, end - position)
+            for one in self._ask(lambda count=count: self._consumer.consume(count, _LOOK)):
+                error = one.error()
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    raise SourceLost(f"{self.address.text}: {reason_of(error)}", code="input")
+                position = max(position, one.offset() + (error is None))
+                if error is None and one.offset() < end:
+                    numbers.append(one.offset())
+                    payloads.append(one.value() or b"")
+                    keys.append(one.key())
+                    times.append(one.timestamp()[1])
+            if numbers:
+                deadline = time.monotonic() + 6 * WAIT
+                yield Messages([source] * len(numbers), numbers, payloads, keys=keys), times
+            elif position < end and time.monotonic() > deadline:
+                reason = f"messages {position} to {end} of partition {number} have not come for {6 * WAIT:g} s"
+                more = f": {self._error}" if self._error else ""
+                raise SourceLost(f"{self.address.text}: {reason}{more}", code="input")
+
+    def _bounds(self, number: int) -> tuple[int, int]:
+        place = self._place(number)
+        first, last = self._ask(lambda: self._consumer.get_watermark_offsets(place, timeout=WAIT))
+        return first, last
+
+    def _place(self, number: int, offset: int | None = None) -> TopicPartition:
+        from confluent_kafka import TopicPartition
+
+        return TopicPartition(self.name, number) if offset is None else TopicPartition(self.name, number, offset)
+
+    def _ask(self, question: Any) -> Any:
+        try:
+            return question()
+        except self._failure as error:
+            hint = "is a broker running there, and is TLS (kafkas://) and login as it is there?"
+            what = f"{self.address.text}: no answer: {self._error or reason_of(error)}"
+            raise SourceLost(what, hint=hint, code="input") from None
+
+    def _failed(self, error: Any) -> None:
+        self._error = reason_of(error)
+
+
+class TopicSource:
+    """The messages of a topic as they come, from a `place` on. With `group=` the broker knows how far they were worked
+    off, and the next run goes on from there; a `place`, where it is known otherwise, goes before it. `until=now`:
+    those that are there when it begins."""
+
+    lost = None
+
+    def __init__(self, topic: Topic, place: Offsets) -> None:
+        address = topic.address
+        self._topic = topic
+        self._grouped = "group" in address.options
+        self._start = topic.begin() | (topic.committed() if self._grouped else {}) | dict(place)
+        self._end = self._acknowledged = self._start
+        self._most = 1 << 62  # messages of a poll, by how large they were
+        bounded = address.choice("until", ("ever", "now")) == "now"
+        self._target = topic.following(self._start, None) if bounded else None
+
+    @classmethod
+    def open(cls, address: Address, place: Offsets | None = None) -> TopicSource:
+        """CepError: there is no broker, or no such topic."""
+        return cls(Topic(address), place or {})
+
+    @property
+    def place(self) -> Offsets:
+        """The offsets behind what was processed."""
+        return self._start
+
+    def poll(self, most: int, seconds: float) -> Messages | None:
+        """Some 64 MiB at most: where messages are so large that they are more, fewer are read."""
+        while True:
+            self._end = self._topic.following(self._start, min(most, self._most))
+            if self._target is not None:
+                self._end = {number: min(end, self._target.get(number, 0)) for number, end in self._end.items()}
+                if all(self._start.get(number, 0) >= end for number, end in self._target.items()):
+                    return None
+            if all(end <= self._start.get(number, 0) for number, end in self._end.items()):
+                time.sleep(min(_LOOK, seconds))
+            parts: list[tuple[Messages, list[int]]] = []
+            size = count = 0
+            for part in self._topic.read(self._start, self._end):
+                parts.append(part)
+                size += sum(map(len, part[0].payloads))
+                count += len(part[0])
+                if size > _BYTES and count > len(self._end):
+                    break
+            else:
+                self._most = max(self._most, min(2 * self._most, 1 << 62)) if 4 * size < _BYTES else self._most
+                return replace(merged(parts), place=dict(self._end))
+            self._most = max(1, count // 2 * _BYTES // size)
+
+    def done(self) -> None:
+        self._start = self._end
+
+    def kept(self) -> None:
+        if self._grouped and self._start != self._acknowledged:
+            self._topic.commit(self._start)
+            self._acknowledged = self._start
+
+    def close(self) -> None:
+        self._topic.close()
+
+
+def merged(parts: Sequence[tuple[Messages, list[int]]]) -> Messages:
+    """The messages of partitions in the order in which they came to be, each partition's in its own order."""
+    sources = [source for part, _ in parts for source in part.sources]
+    numbers = [number for part, _ in parts for number in part.numbers]
+    payloads = [payload for part, _ in parts for payload in part.payloads]
+    keys = [key for part, _ in parts for key in part.keys]
+    came: list[int] = []
+    for part, times in parts:
+        before = came[-1] if came and part.sources[0] == sources[len(came) - 1] else 0
+        came += np.maximum.accumulate(np.maximum(times, before)).tolist()
+    order = np.argsort(came, kind="stable").tolist()
+    found = [sources[i] for i in order], [numbers[i] for i in order], [payloads[i] for i in order]
+    return Messages(*found, keys=[keys[i] for i in order] if len(keys) == len(order) else ())
+
+
+def _reading(address: Address) -> dict[str, Any]:
+    return {
+        "group.id": address.options.get("group", _NO_GROUP),
+        "enable.auto.commit": False,
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        "fetch.queue.backoff.ms": 1,
+        "fetch.wait.max.ms": 50,
+    } | settings(address)
+
+
+def settings(address: Address) -> dict[str, Any]:
+    """The settings of librdkafka that an address says: where, and who is asking."""
+    options = address.options
+    found: dict[str, Any] = {"bootstrap.servers": address.servers, "log_level": 0}
+    if address.user is not None:
+        found["sasl.username"], found["sasl.password"] = address.user, address.password or ""
+        found["sasl.mechanism"] = options.get("sasl", "PLAIN")
+    found["security.protocol"] = layer(address)
+    files = {"ca": "ssl.ca.location", "cert": "ssl.certificate.location", "key": "ssl.key.location"}
+    found |= {name: options[option] for option, name in files.items() if option in options}
+    return found | {name: value for name, value in options.items() if "." in name}
+
+
+def layer(address: Address) -> str:
+    """How a broker is spoken to."""
+    return ("SASL_" if address.user is not None else "") + ("SSL" if address.tls else "PLAINTEXT")
+
+
+def reason_of(error: Any) -> str:
+    """What librdkafka says, in lower case and without its own names."""
+    found = error.args[0] if isinstance(error, Exception) and error.args else error
+    text = str(found.str() if hasattr(found, "str") else found)
+    return text.rpartition("]: ")[2].removeprefix("Broker: ").rstrip(".").lower()

@@ -1,0 +1,97 @@
+"""Kafka as an output: messages with a key and the header `id`, in order and all of them acknowledged."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from cep.core.errors import UNREACHABLE, CepError
+from cep.core.extras import install_command
+from connectors.addresses import Address
+from connectors.brokers.kafka import WAIT as ANSWER
+from connectors.brokers.kafka import reason_of, settings
+from connectors.brokers.message_sender import WAIT, Message
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
+
+_MAKING = 2.0  # seconds that a broker has for making a topic
+_SLICE = 0.2  # seconds that are waited, and Ctrl-C with them
+
+
+class KafkaSender:
+    """A producer that is idempotent: what it repeats by itself is there once."""
+
+    def __init__(self, address: Address, topics: Sequence[str]) -> None:
+        """CepError: confluent-kafka is not installed, a setting is wrong, there is no broker, or no such topic."""
+        self._address = address
+        self._failed: CepError | None = None
+        self._error = "it does not answer"
+        try:
+            from confluent_kafka import KafkaError, KafkaException, Producer
+        except ModuleNotFoundError:
+            raise address.refused("Kafka needs confluent-kafka", install_command("kafka")) from None
+        self._passing = (KafkaError._MSG_TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+        usual: dict[str, Any] = {"enable.idempotence": True, "linger.ms": 5, "message.timeout.ms": int(WAIT * 1000)}
+        try:
+            self._producer: Producer = Producer(usual | settings(address) | {"error_cb": self._heard})
+        except (KafkaException, ValueError, TypeError) as error:
+            raise address.refused(f"a setting is wrong: {reason_of(error)}") from None
+        for topic in topics:
+            self._look(topic)
+
+    def _look(self, topic: str) -> None:
+        """See that a topic is there; a broker that makes topics makes it when it is asked, and needs a moment."""
+        from confluent_kafka import KafkaException
+
+        until = time.monotonic() + _MAKING
+        while True:
+            try:
+                found = self._producer.list_topics(topic, timeout=ANSWER).topics[topic]
+            except KafkaException as error:
+                hint = "is a broker running there, and is TLS (kafkas://) and login as it is there?"
+                raise self._lost(f"no answer: {reason_of(error)}", hint) from None
+            if found.error is None:
+                return
+            if time.monotonic() > until:
+                raise self._lost(f"topic {topic}: {reason_of(found.error)}", "make it, or let the broker make topics")
+            time.sleep(_SLICE)
+
+    def send(self, messages: Sequence[Message]) -> None:
+        self._failed = None
+        for one in messages:
+            while self._failed is None:
+                try:
+                    self._producer.produce(
+                        one.topic, one.payload, one.key, headers={"id": one.id}, on_delivery=self._delivered
+                    )
+                    break
+                except BufferError:  # it is full
+                    self._producer.poll(_SLICE)
+            self._producer.poll(0)
+        since = time.monotonic()
+        while self._failed is None and self._producer.flush(_SLICE):
+            if time.monotonic() - since > 2 * WAIT:
+                raise self._lost(f"the broker has not taken {len(self._producer)} messages: {self._error}")
+        if self._failed is not None:
+            raise self._failed
+
+    def close(self) -> None:
+        self._producer.purge()
+        self._producer.flush(_SLICE)
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None and self._failed is None:
+            if error.code() in self._passing:
+                self._failed = self._lost(f"the broker has not taken a message: {reason_of(error)} ({self._error})")
+            else:
+                self._failed = CepError(
+                    f"{self._address.text}: the broker refuses a message: {reason_of(error)}", code="output"
+                )
+
+    def _heard(self, error: Any) -> None:
+        self._error = reason_of(error)
+
+    def _lost(self, reason: str, hint: str | None = None) -> CepError:
+        return CepError(f"{self._address.text}: {reason}", hint=hint, code=UNREACHABLE)

@@ -1,0 +1,164 @@
+"""Live inputs to batches: messages as they come, those of several inputs side by side."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from itertools import count
+from typing import Protocol
+
+from cep.core.schema import Schema
+from cep.core.signals import stops
+from connectors.addresses import Address
+from connectors.ahead import without_ahead
+from connectors.brokers.messages import Inbox
+from connectors.brokers.sources import LiveSource, Reconnecting, SourceLost, Sources
+from connectors.idle import IdleTimer
+from connectors.inputs import Input
+from connectors.records.batch import Batch
+
+_POLL = 0.2  # seconds that are waited for messages, and Ctrl-C with them
+_TURN = 0.02  # of each of several
+
+
+class RunState(Protocol):
+    """The state of a run between two polls, when all that it was given is processed."""
+
+    @property
+    def over(self) -> bool:
+        """Whether no more is wanted."""
+
+    @property
+    def kept(self) -> bool:
+        """Whether what was given need not come again."""
+
+    def place(self, source: str) -> Mapping[int, int]:
+        """How far a source had come (`Messages.place`), where that is known from before."""
+
+
+def acknowledged(one: Input) -> bool:
+    """Whether a source has no end, and forgets, or passes over later, what this run has taken."""
+    address = one.address
+    if address is None or address.kind not in ("mqtt", "kafka"):
+        return False
+    return address.kind == "mqtt" or address.options.get("until") != "now" or "group" in address.options
+
+
+def opened_source(address: Address, place: Mapping[int, int], lasting: bool = False) -> LiveSource:
+    """What comes from an address, behind a place. `lasting`: of a connection, that its end is not that of the input,
+    unless the address says so; and of all, that one which is not there yet is waited for. CepError: there is nothing,
+    or what it needs is not installed."""
+    match address.kind:
+        case "mqtt":
+            from connectors.brokers.mqtt import Subscription
+
+            client = address.options.get("client") or None
+            try:
+                return Subscription.open(address, client, dict(place))
+            except SourceLost as error:
+                if not lasting:
+                    raise
+                return Reconnecting(error, lambda behind: Subscription.open(address, client, dict(behind)), place)
+        case "kafka":
+            from connectors.brokers.kafka import TopicSource
+
+            bounded = address.options.get("until") == "now"
+            try:
+                log = TopicSource.open(address, place)
+            except SourceLost as error:
+                if bounded or not lasting:
+                    raise
+                return Reconnecting(error, lambda behind: TopicSource.open(address, behind), place)
+            return log if bounded else Reconnecting(log, lambda behind: TopicSource.open(address, behind), log.place)
+        case "tcp":
+            from connectors.brokers.tcp import ConnectionSource
+
+            numbers = count(1)
+            lasts = lasting_connection(address, lasting)
+            try:
+                lines = ConnectionSource(address, lasts, numbers)
+            except SourceLost as error:
+                if not lasting or not lasts:
+                    raise
+                return Reconnecting(error, lambda behind: ConnectionSource(address, True, numbers))
+            return Reconnecting(lines, lambda behind: ConnectionSource(address, True, numbers)) if lasts else lines
+        case kind:
+            assert kind == "rate", "there are these"
+            from connectors.brokers.rate import Rate
+
+            return Rate(address, time.time_ns() // 1000)
+
+
+def lasting_connection(address: Address, lasting: bool) -> bool:
+    """Whether a connection is made again when it has ended; `lasting`: unless the address says otherwise."""
+    return address.choice("until", ("ever", "closed") if lasting else ("closed", "ever")) == "ever"
+
+
+def reach(input: Input) -> None:
+    """See whether a live input is there. CepError: there is nothing, or what it needs is not installed. A connection is
+    not tried: who listens for one would take the trial for it."""
+    assert input.address is not None, "live inputs have addresses"
+    if input.address.kind == "tcp":
+        return
+    opened_source(replace(input.address, options={**input.address.options, "client": ""}), {}).close()
+
+
+def listen(
+    inputs: Sequence[Input],
+    schemas: Mapping[str, Schema],
+    most: int,
+    first: int,
+    idle: float | None,
+    rest: RunState | None = None,
+    sources: Sources | None = None,
+) -> Iterator[Batch]:
+    """Batches of up to `most` messages, their records numbered from `first`. Records whose time is ahead of the clock
+    are dead letters (`connectors.ahead`). When nothing has come for `idle` seconds there is a batch of silence, and
+    again until something comes (`connectors.idle`); not while one of them is lost, which `sources` notes: then nobody
+    knows what did not come. What was polled is done when the next batch is asked for; with a `rest`, which knows
+    whether it is, also when they are closed."""
+    sources = sources or Sources()
+    with ExitStack() as stack:
+        opened = []
+        names: Counter[str] = Counter()
+        for one in inputs:
+            assert one.address is not None, "live inputs have addresses"
+            name = f"{one.type}={one.path}"
+            names[name] += 1
+            name += f"#{names[name]}" if names[name] > 1 else ""
+            with stops.breaking():
+                source = opened_source(one.address, {} if rest is None else rest.place(name), sources.lasting)
+            sources.begin(one.path)
+            sources.is_now(one.path, source.lost)
+            opened.append((name, stack.enter_context(closing(source)), Inbox(one, schemas)))
+        silence = IdleTimer(idle)
+        while opened and not (rest is not None and rest.over):
+            seconds = _POLL if len(opened) == 1 else _TURN
+            for each in list(opened):
+                stops.look()
+                name, source, inbox = each
+                messages = source.poll(most, seconds)
+                sources.is_now(inbox.path, source.lost)
+                if messages is None:
+                    opened.remove(each)
+                elif len(messages):
+                    batch = replace(inbox.batch(messages, first), source=name, place=messages.place)
+                    batch = without_ahead(batch, sources.ahead.live)
+                    try:
+                        yield batch
+                    except GeneratorExit:
+                        if rest is not None and rest.kept:
+                            source.done()
+                            source.kept()
+                        raise
+                    source.done()
+                    source.kept()
+                    first = batch.blocks[-1].beyond
+                    silence.reset()
+            if sources.lost:
+                silence.reset()
+            elif silence.due():
+                yield Batch({}, [], [], silence=silence.length)

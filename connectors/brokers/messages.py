@@ -1,0 +1,200 @@
+"""Messages to batches: each is a record, read like a line of a file; it stands for itself, with topic and number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cep.core.schema import Schema
+from connectors.formats.clauses import ClauseReader
+from connectors.formats.influx import PointReader
+from connectors.formats.jsonl import LineReader
+from connectors.formats.packs import DocumentLines, PackReader
+from connectors.formats.prometheus import SampleReader
+from connectors.formats.record_scan import BETWEEN, a_line_each
+from connectors.formats.sosa import Documents, invalidates
+from connectors.inputs import CLAUSES, PACKS, POINTS, RDF, Input
+from connectors.records.batch import Batch, Block, DeadLetter, says_change
+from connectors.records.paths import KEY, from_message, level, sources
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """What came, in its order: of each message where it is from (`mqtt://host/topic`), its number there, its bytes.
+
+    `topics`: of each the topic that it came to, `keys` its key, where the source has such; else they are empty.
+    `place`: what is to be known to go on behind them, numbers of the source's own; later ones stand for earlier ones.
+    """
+
+    sources: Sequence[str]
+    numbers: Sequence[int]
+    payloads: Sequence[bytes]
+    place: Mapping[int, int] = field(default_factory=dict)
+    topics: Sequence[str] = ()
+    keys: Sequence[bytes | None] = ()
+
+    def beside(self, sources: Sequence[str]) -> dict[str, Sequence[str | None]]:
+        """Of each message what it says besides its record, by source: levels of its topic, its key."""
+        found: dict[str, Sequence[str | None]] = {}
+        for source in sources:
+            number = level(source)
+            if source == KEY and self.keys:
+                found[source] = [_text(key) for key in self.keys]
+            elif number is not None and self.topics:
+                levels = {topic: dict(enumerate(topic.split("/"))).get(number) for topic in set(self.topics)}
+                found[source] = [levels[topic] for topic in self.topics]
+        return found
+
+    def __len__(self) -> int:
+        return len(self.payloads)
+
+
+@dataclass(frozen=True, slots=True)
+class Received(Block):
+    """Records of messages; `rows`: which message each is of."""
+
+    messages: Messages = Messages((), (), ())
+
+    def place(self, order: int) -> tuple[str, int]:
+        row = self._row(order - self.first)
+        return self.messages.sources[row], self.messages.numbers[row]
+
+    def without_text(self) -> Block:
+        """A plain block where all messages are of one source."""
+        (source, *others) = dict.fromkeys(self.messages.sources)
+        if not others:
+            return Block(source, self.first, self.count, 0, self.lines, times=self.times).in_rows()
+        return replace(self, data=None, starts=None, messages=replace(self.messages, payloads=(), topics=(), keys=()))
+
+    def _text(self, place: int) -> str | None:
+        return self.messages.payloads[self._row(place)].decode("utf-8", "replace") if self.messages.payloads else None
+
+    def _row(self, place: int) -> int:
+        assert self.rows is not None and 0 <= place < self.count, "a record is looked for in its own block"
+        return int(self.rows[place])
+
+
+def _text(key: bytes | None) -> str | None:
+    """A key as text, None: it is none."""
+    try:
+        return None if key is None else key.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _records(payloads: Sequence[bytes]) -> tuple[bytes, NDArray[np.int64]]:
+    """The records of messages, a line each: a message is one, or a list of some. Returns the message of each line."""
+    lines: list[bytes] = []
+    counts = np.ones(len(payloads), np.int64)
+    for number, payload in enumerate(payloads):
+        if payload.lstrip()[:1] == b"[":
+            some, first, beyond, _, place = a_line_each(
+                np.frombuffer(payload, np.uint8), BETWEEN, True, len(payload) // 2 + 2
+            )
+            if place == BETWEEN:
+                counts[number] = len(beyond)
+                lines += [some[begin:end].tobytes() for begin, end in zip(first, beyond)]
+                continue
+        # A line break may stand between the values of a message, as may a carriage return, which ends no line.
+        lines.append(payload.replace(b"\n", b"\r"))
+    return b"\n".join([*lines, b""]), np.repeat(np.arange(len(payloads)), counts)
+
+
+class Inbox:
+    """Reads the messages of one input."""
+
+    def __init__(self, input: Input, schemas: Mapping[str, Schema]) -> None:
+        self.path = input.path
+        self._read: LineReader | PointReader | ClauseReader | PackReader | Documents
+        if input.format in RDF:
+            assert input.type is not None, "observations are bound to an event"
+            self._read = Documents(schemas[input.type], input.format)
+        elif input.format in PACKS:
+            assert input.type is not None, "packs are bound to an event"
+            self._read = PackReader(schemas[input.type], input.format)
+        elif input.format in CLAUSES:
+            self._read = ClauseReader(schemas, input.format)
+        elif input.format in POINTS:
+            reader = PointReader if input.format == "influx" else SampleReader
+            self._read = reader(schemas, input.type, input.bound)
+        else:
+            self._read = LineReader(schemas, input.type, input.bound)
+        wanted = (source for schema in schemas.values() for source in sources(schema, ()))
+        self._says_changes = invalidates if input.format in RDF else says_change
+        self._beside = [source for source in dict.fromkeys(wanted) if from_message(source)]
+
+    def batch(self, messages: Messages, first: int) -> Batch:
+        """The events of messages, their records numbered from `first`. A message without bytes is none: so a retained
+        message is deleted in MQTT, and a key in Kafka."""
+        tables, dead, block = self._tables(messages, first)
+        tables = {type: table for type, table in tables.items() if table.height}
+        sources, numbers = messages.sources, messages.numbers
+        dead = [replace(one, file=sources[one.line], line=numbers[one.line]) for one in dead]
+        return Batch(tables, dead, [block])
+
+    def _tables(self, messages: Messages, first: int) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], Received]:
+        unmatched = 0
+        if isinstance(self._read, Documents):
+            table, dead, rows = self._read.read(messages.payloads, first)
+            tables = {self._read.schema.name: table}
+            times = "iso"
+        elif isinstance(self._read, PackReader):
+            tables, dead, rows, times, unmatched = self._packs(self._read, messages, first)
+        elif isinstance(self._read, PointReader | ClauseReader):  # a message may hold many lines
+            of = np.repeat(np.arange(len(messages)), [payload.count(b"\n") + 1 for payload in messages.payloads])
+            data = b"\n".join([*messages.payloads, b""])
+            tables, dead, block = self._read.read(self.path, data, 0, 0, first, self._beside_rows(messages, of))
+            rows = of[: block.count] if block.lines is None else of[block.lines]
+            dead = [replace(one, line=int(of[one.line])) for one in dead]
+            times, unmatched = block.times or "", block.unmatched
+        else:
+            data, of = _records(messages.payloads)
+            tables, dead, block = self._read.read(self.path, data, 0, 0, first, self._beside_rows(messages, of))
+            rows = of[: block.count] if block.lines is None else of[block.lines]
+            dead = [replace(one, line=int(of[one.line])) for one in dead]
+            times, unmatched = block.times or "", block.unmatched
+        lines = np.asarray(messages.numbers, np.int64)[rows]
+        said = any(map(self._says_changes, messages.payloads))
+        block = Received(
+            self.path,
+            first,
+            len(rows),
+            0,
+            lines,
+            times=times or None,
+            said=said,
+            unmatched=unmatched,
+            messages=messages,
+            rows=rows,
+        )
+        return tables, dead, block
+
+    def _packs(
+        self, packs: PackReader, messages: Messages, first: int
+    ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], NDArray[np.int64], str, int]:
+        """The events of messages that hold several records each; dead records, with the place of their message as their
+        line; of each record its message; how times are written; how many records are no event."""
+        found = DocumentLines()
+        for number, payload in enumerate(messages.payloads):
+            if payload:
+                packs.message(payload, number, found)
+        of = np.array(found.document, np.int64)
+        table, dead, index, times, unmatched = packs.tables(found, first, self._beside_rows(messages, of))
+        refused = []
+        for one in dead:
+            number = int(of[one.line])
+            text = found.text(one.line, messages.payloads[number].decode("utf-8", "surrogateescape"))
+            refused.append(replace(one, line=number, text=text))
+        tables = {} if table is None else {packs.schema.name: table}
+        return tables, refused, of[index], times or "", unmatched
+
+    def _beside_rows(self, messages: Messages, of: NDArray[np.int64]) -> dict[str, Sequence[str | None]] | None:
+        """What the message of each row says besides."""
+        if not self._beside:
+            return None
+        beside = messages.beside(self._beside)
+        return {source: [texts[number] for number in of.tolist()] for source, texts in beside.items()}

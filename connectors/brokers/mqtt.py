@@ -1,0 +1,278 @@
+"""MQTT as an input: a subscription whose messages are acknowledged when they are processed, not before."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from cep.core.errors import CepError, reason_of
+from cep.core.extras import install_command
+from connectors.addresses import Address
+from connectors.brokers.messages import Messages
+from connectors.brokers.sources import SourceLost
+
+if TYPE_CHECKING:
+    from paho.mqtt.client import Client, MQTTMessage
+
+WAIT = 10.0
+"""Seconds in which a broker has to answer."""
+
+_EVER = 0xFFFFFFFF  # seconds that a session is kept: without an end
+_MANY = 65_535  # messages that may be on their way at once
+_TAKEN_OVER = 0x8E
+_BYTES = 1 << 24  # that are taken at once
+_NOTHING = "semcep/nothing"  # a filter that nobody subscribes to
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A message as it came: `mid` is the broker's number for it until it is acknowledged. A line of a connection is
+    one without a topic."""
+
+    topic: str
+    payload: bytes
+    mid: int
+    qos: int
+
+    @property
+    def digest(self) -> int:
+        return crc32(self.payload, crc32(self.topic.encode()))
+
+
+class Subscription:
+    """What comes to a topic. With the name of a `client` the broker keeps a session: what came while nobody listened,
+    and what was not acknowledged, comes the next time. It then comes twice at most to the broker's knowledge: what is
+    known to be here already (`known`: digests by `mid`) is left out.
+    """
+
+    def __init__(self, address: Address, client: str | None, known: dict[int, int] | None = None) -> None:
+        """CepError: paho-mqtt is not installed, no such topic, or an option is wrong."""
+        self.address = address
+        self._persistent = client is not None
+        self._new = address.choice("version", ("5", "3")) == "5"
+        self._qos = int(address.choice("qos", ("1", "2", "0")))
+        self._retained = address.choice("retained", ("yes", "no")) == "yes"
+        self._numbered = 0
+        self._known = {} if known is None else known
+        self._came: deque[Arrival] = deque()
+        self._open: list[Arrival] = []  # polled, not done
+        self._there = threading.Condition()
+        self._subscribed = self._answered = False
+        self._gone = "the broker has gone"
+        self._error: CepError | None = None
+        self._client = self._made(client or "")
+
+    @classmethod
+    def open(cls, address: Address, client: str | None, known: dict[int, int] | None = None) -> Subscription:
+        """A subscription that stands. CepError: there is no broker, or it refuses."""
+        made = cls(address, client, known)
+        made.start()
+        return made
+
+    def start(self) -> None:
+        """Connect and subscribe. CepError: see `open`."""
+        host, port = self.address.hosts[0]
+        options: dict[str, Any] = {}
+        if self._new:
+            from paho.mqtt.packettypes import PacketTypes
+            from paho.mqtt.properties import Properties
+
+            properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+            properties.ReceiveMaximum = _MANY
+            properties.SessionExpiryInterval = _EVER if self._persistent else 0
+            options = {"clean_start": not self._persistent, "properties": properties}
+        try:
+            self._client.connect(host, port, **options)
+        except (OSError, ValueError) as error:
+            raise unreachable(self.address, error) from None
+        self._client.loop_start()
+        with self._there:
+            self._there.wait_for(lambda: self._subscribed or self._error is not None, WAIT)
+        if not self._subscribed:
+            self.close()
+            silent = f"{self.address.text}: the broker has not answered for {WAIT:g} s"
+            raise self._error or SourceLost(silent, code="input")
+
+    def take(self, most: int, seconds: float) -> list[Arrival]:
+        """Up to so many messages and about 16 MiB, after so long at most. CepError: the broker has ended it."""
+        with self._there:
+            self._there.wait_for(lambda: self._came or self._error is not None, seconds)
+            if self._error is not None:
+                raise self._error
+            taken: list[Arrival] = []
+            size = 0
+            while self._came and len(taken) < most and size < _BYTES:
+                taken.append(self._came.popleft())
+                size += len(taken[-1].payload)
+            self._open += taken
+        return taken
+
+    @property
+    def lost(self) -> str | None:
+        """Why the broker sends nothing at present, None: it may; it is asked again and again."""
+        return None if self._client.is_connected() else self._gone
+
+    def poll(self, most: int, seconds: float) -> Messages:
+        taken = self.take(most, seconds)
+        first = self._numbered + 1
+        self._numbered += len(taken)
+        found = messages(self.address, taken, range(first, first + len(taken)))
+        return replace(found, place={one.mid: one.digest for one in taken if one.qos}) if self._persistent else found
+
+    def done(self) -> None:
+        """Acknowledge what was taken. Where the connection is gone, it comes again and is known."""
+        with self._there:
+            done, self._open = self._open, []
+        for one in done:
+            self._client.ack(one.mid, one.qos)
+
+    def kept(self) -> None:
+        """It was acknowledged when it was done."""
+
+    def close(self) -> None:
+        """End the connection; what was acknowledged is then known to the broker, if it answers."""
+        if self._subscribed and self._persistent:
+            self._settle()
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def _settle(self) -> None:
+        """Wait until the broker has worked off all that it was sent: it answers in order, here a question that changes
+        nothing. Without that, what is still on its way to us would reset the connection, and the last
+        acknowledgements would be lost."""
+        self._client.unsubscribe(_NOTHING)
+        with self._there:
+            self._there.wait_for(lambda: self._answered or not self._client.is_connected(), WAIT)
+
+    def _made(self, client: str) -> Client:
+        try:
+            from paho.mqtt import client as paho
+            from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+        except ModuleNotFoundError:
+            raise self.address.refused("MQTT needs paho-mqtt", install_command("mqtt")) from None
+        if not self.address.path:
+            raise self.address.refused("it names no topic", f"e.g. `{self.address.text.rstrip('/')}/sensors/#`")
+        if not _filter(self.address.path):
+            hint = "`+` stands for one level, `#` for all that follow: `sensors/+/temp`, `sensors/#`"
+            raise self.address.refused("this is no filter of topics", hint)
+        options: dict[str, Any] = {} if self._new else {"clean_session": not self._persistent}
+        version = MQTTProtocolVersion.MQTTv5 if self._new else MQTTProtocolVersion.MQTTv311
+        made = paho.Client(CallbackAPIVersion.VERSION2, client_id=client, protocol=version, manual_ack=True, **options)
+        secured(made, self.address)
+        made.reconnect_delay_set(1, 30)
+        made.on_connect, made.on_disconnect = self._connected, self._disconnected
+        made.on_subscribe, made.on_message = self._granted, self._message
+        made.on_unsubscribe = self._settled
+        return made
+
+    # --- called in the thread of the client ---
+
+    def _connected(self, client: Client, data: object, flags: Any, reason: Any, properties: object) -> None:
+        if reason.is_failure and self._subscribed:  # it has been there, and may have begun anew
+            self._gone = f"the broker refuses: {str(reason).lower()}"
+        elif reason.is_failure:
+            self._fail(*refusal(self.address, str(reason)))
+        elif self._new:
+            from paho.mqtt.subscribeoptions import SubscribeOptions
+
+            # What is retained comes to a new subscription only, not again to one that was kept.
+            handling = 1 if self._retained else 2
+            client.subscribe(self.address.path, options=SubscribeOptions(qos=self._qos, retainHandling=handling))
+        elif flags.session_present:
+            self._stands()
+        else:
+            client.subscribe(self.address.path, qos=self._qos)
+
+    def _granted(self, client: Client, data: object, mid: int, reasons: Sequence[Any], properties: object) -> None:
+        if refused := [reason for reason in reasons if reason.is_failure]:
+            self._fail(f"the broker refuses the topic: {str(refused[0]).lower()}", "may this user read it?")
+        else:
+            self._stands()
+
+    def _settled(self, client: Client, data: object, mid: int, reasons: object, properties: object) -> None:
+        with self._there:
+            self._answered = True
+            self._there.notify_all()
+
+    def _disconnected(self, client: Client, data: object, flags: object, reason: Any, properties: object) -> None:
+        with self._there:
+            self._there.notify_all()
+        if self._new and reason.value == _TAKEN_OVER:
+            self._fail("another client has come with the name of this one", "each run has its own `?client=NAME`")
+
+    def _message(self, client: Client, data: object, message: MQTTMessage) -> None:
+        if message.retain and not self._retained:  # brokers of version 3 send it all the same
+            client.ack(message.mid, message.qos)
+            return
+        one = Arrival(message.topic, bytes(message.payload), message.mid, message.qos)
+        if one.qos:
+            known, digest = self._known.get(one.mid), one.digest
+            if message.dup and known == digest:
+                with self._there:
+                    waits = any(one.mid == other.mid for other in (*self._open, *self._came))
+                if not waits:
+                    client.ack(one.mid, one.qos)
+                return
+            self._known[one.mid] = digest
+        with self._there:
+            self._came.append(one)
+            self._there.notify_all()
+
+    def _stands(self) -> None:
+        with self._there:
+            self._subscribed = True
+            self._there.notify_all()
+
+    def _fail(self, reason: str, hint: str) -> None:
+        with self._there:
+            self._error = self.address.refused(reason, hint)
+            self._there.notify_all()
+        self._client.disconnect()
+
+
+def secured(client: Client, address: Address) -> None:
+    """Give a client the login and the certificates of an address. CepError: they cannot be read."""
+    if address.user is not None:
+        client.username_pw_set(address.user, address.password)
+    options = address.options
+    try:
+        if address.tls:
+            client.tls_set(options.get("ca"), options.get("cert"), options.get("key"))
+    except (OSError, ValueError) as error:
+        raise address.refused(f"TLS: {str(error).lower()}", "`ca`, `cert` and `key` name PEM files") from None
+
+
+def unreachable(address: Address, error: Exception) -> SourceLost:
+    """That no connection is made."""
+    reason = reason_of(error)
+    hint = "is the broker running, are host and port right, and is TLS (mqtts://) as it is there?"
+    return SourceLost(f"{address.text}: no broker: {reason}", hint=hint, code="input")
+
+
+def refusal(address: Address, reason: str) -> tuple[str, str]:
+    """Why a broker wants no connection, and what may help."""
+    user, password = "SEMCEP_MQTT_USER", "SEMCEP_MQTT_PASSWORD"
+    hint = f"`{address.kind}://user:password@host`, or {user} and {password} in the environment"
+    if "version" in reason.lower():
+        hint = "an older broker: `?version=3`"
+    return f"the broker refuses: {reason.lower()}", hint
+
+
+def messages(address: Address, arrived: Sequence[Arrival], numbers: Sequence[int]) -> Messages:
+    """Arrivals as messages: each from `mqtt://host:port/topic`, or from `tcp://host:port`."""
+    place = address.text.removesuffix(address.path)
+    sources, topics = [place + one.topic for one in arrived], [one.topic for one in arrived]
+    return Messages(sources, numbers, [one.payload for one in arrived], topics=topics if address.kind == "mqtt" else ())
+
+
+def _filter(topic: str) -> bool:
+    """Whether it is a filter as MQTT has them."""
+    levels = topic.split("/")
+    return not any(
+        ("#" in level and (level != "#" or place + 1 < len(levels))) or ("+" in level and level != "+")
+        for place, level in enumerate(levels)
+    )

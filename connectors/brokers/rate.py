@@ -1,0 +1,65 @@
+"""So many records a second, for load: `{"timestamp": ..., "value": n, "key": n mod keys}`."""
+
+from __future__ import annotations
+
+import time
+
+from connectors.addresses import Address
+from connectors.brokers.messages import Messages
+from connectors.records.times import SECOND, iso, of_iso
+
+
+class Rate:
+    """Record n is of the instant `start` + n / rate, and is there from then on. `start`: microseconds."""
+
+    lost = None
+
+    def __init__(self, address: Address, start: int) -> None:
+        """CepError: no number of records a second, or an option is wrong."""
+        try:
+            self._each = int(address.hosts[0][0])
+        except ValueError:
+            self._each = 0
+        if self._each < 1 or address.path:
+            raise address.refused("it is no number of records a second", "e.g. `rate://1000`")
+        given = address.options.get("start")
+        try:
+            self.start = start if given is None else of_iso(given)
+        except ValueError as error:
+            raise address.refused(f"`start`: {error}") from None
+        self._keys = int(address.number("keys", 1, 1))
+        until = address.options.get("until")
+        self._last = None if until is None else int(address.number("until", 0))
+        self._address = address
+        self._done = self._taken = 0
+
+    def end(self, now: int) -> int:
+        """How many records there are at an instant (microseconds)."""
+        there = max(0, (now - self.start) * self._each // SECOND + 1)
+        return there if self._last is None else min(there, self._last)
+
+    def read(self, start: int, end: int) -> Messages:
+        """The records of these numbers."""
+        lines = [
+            f'{{"timestamp": "{iso(self.start + n * SECOND // self._each)}", "value": {n}, "key": {n % self._keys}}}'
+            for n in range(start, end)
+        ]
+        return Messages([self._address.text] * len(lines), range(start, end), [line.encode() for line in lines])
+
+    def poll(self, most: int, seconds: float) -> Messages | None:
+        if self._last is not None and self._done >= self._last:
+            return None
+        there = self.end(time.time_ns() // 1000)
+        if there <= self._done:
+            time.sleep(min(seconds, 1 / self._each))
+        self._taken = max(self._done, min(there, self._done + most))
+        return self.read(self._done, self._taken)
+
+    def done(self) -> None:
+        self._done = self._taken
+
+    def kept(self) -> None:
+        """There is nobody to acknowledge to."""
+
+    def close(self) -> None:
+        pass

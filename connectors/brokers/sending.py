@@ -1,0 +1,113 @@
+"""Derived events as messages to a broker, each with an `id` by which one that comes twice is known."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+
+from cep.core.errors import CepError
+from cep.core.identity import ID
+from cep.core.schema import CHANGE, Schema
+from connectors.addresses import OUTPUTS, Address, address
+from connectors.brokers.message_sender import Message, MessageSender
+from connectors.records.records import closest
+
+_TYPE = "{type}"
+
+
+class Sending:
+    """Takes lines of JSON, as a file does, and sends each to its topic. What was sent when `write` fails or the process
+    ends may be sent again by the next one: with the same `id`."""
+
+    def __init__(self, text: str, schemas: Mapping[str, Schema]) -> None:
+        """`schemas`: of the events that are written. CepError: the address is wrong, or there is no broker."""
+        found = output_address(text, schemas)
+        self._topic, self._by = found.path, found.options.get("by")
+        self._revised = any(each.name == CHANGE for schema in schemas.values() for each in schema.attributes)
+        self._seen: Counter[bytes] = Counter()
+        """The lines of the piece before, which equal ones may follow."""
+        self._sender = _sender(found, sorted({self._topic.replace(_TYPE, type) for type in schemas}))
+
+    def write(self, piece: bytes | memoryview) -> None:
+        """Whole lines, each perhaps `named`. CepError: the broker does not take them; with the code `UNREACHABLE`, not
+        now."""
+        lines = bytes(piece).splitlines()
+        ids, self._seen = _ids(lines, self._seen)
+        self._sender.send([self._message(line, id) for line, id in zip(lines, ids, strict=True)])
+
+    def close(self) -> None:
+        self._sender.close()
+
+    def discard(self) -> None:
+        """What was sent is sent."""
+        self._sender.close()
+
+    def _message(self, line: bytes, id: str) -> Message:
+        if not line.startswith(b"{"):
+            name, _, line = line.partition(b" ")
+            id = name.decode()
+        topic, key = self._topic, id.encode()
+        if self._by is not None or self._revised or _TYPE in topic:
+            record = json.loads(line)
+            key = record[ID].encode() if self._revised else key  # what withdraws a row follows it
+            topic = topic.replace(_TYPE, record["type"])
+            if self._by is not None and self._by in record:
+                value = record[self._by]
+                key = (value if isinstance(value, str) else json.dumps(value)).encode()
+        return Message(topic, key, line, id)
+
+
+def with_ids(written: bytes, canonical: bytes) -> bytes:
+    """Lines of JSON, each with the `id` before it that it has in the canonical form, with times in ISO 8601."""
+    ids, _ = _ids(canonical.splitlines(), Counter())
+    pairs = zip(written.splitlines(), ids, strict=True)
+    return b"".join(b"%b %b\n" % (id.encode(), line) for line, id in pairs)
+
+
+def _ids(lines: Sequence[bytes], before: Counter[bytes]) -> tuple[list[str], Counter[bytes]]:
+    """An id for each line: the second of equal ones has another than the first. `before`: how many of a line came
+    before these. Gives how many of each of these have come by now."""
+    found: list[str] = []
+    seen: Counter[bytes] = Counter()
+    for line in lines:
+        number = seen[line] = (seen[line] or before[line]) + 1
+        found.append(blake2b(line if number == 1 else b"%b %d" % (line, number), digest_size=16).hexdigest())
+    return found, seen
+
+
+def is_topic(text: str) -> bool:
+    """Whether an output is a topic of a broker, not a file or a folder."""
+    kind, scheme, _ = text.partition("://")
+    return bool(scheme) and kind.removesuffix("s") in OUTPUTS
+
+
+def output_address(text: str, schemas: Mapping[str, Schema]) -> Address:
+    """The address of an output for these events. CepError: it is wrong."""
+    found = address(text, OUTPUTS)
+    if not found.path:
+        raise _wrong(found, "it names no topic", f"e.g. `{found.text.rstrip('/')}/derived`")
+    odd = _TYPE in found.path and found.kind == "kafka" and "/" in found.path
+    if odd or any(letter in found.path.replace(_TYPE, "") for letter in "{}+#"):
+        raise _wrong(found, "this is no topic", "`{type}` stands for the name of the event: `derived/{type}`")
+    by = found.options.get("by")
+    names = {attribute.name for schema in schemas.values() for attribute in schema.attributes} | {"type"}
+    if by is not None and by not in names:
+        hint = "attributes are " + ", ".join(sorted(names))
+        raise _wrong(found, f"`by={by}`: no derived event has this attribute{closest(by, sorted(names))}", hint)
+    return found
+
+
+def _sender(found: Address, topics: Sequence[str]) -> MessageSender:
+    if found.kind == "kafka":
+        from connectors.brokers.kafka_sender import KafkaSender
+
+        return KafkaSender(found, topics)
+    from connectors.brokers.mqtt_sender import MqttSender
+
+    return MqttSender(found)
+
+
+def _wrong(found: Address, reason: str, hint: str) -> CepError:
+    return CepError(f"--output {found.text}: {reason}", hint=hint, code="output")

@@ -1,0 +1,156 @@
+"""A TCP connection as an input: lines, as they come."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from itertools import islice
+from typing import BinaryIO, cast
+
+from cep.core.errors import CepError, reason_of
+from connectors.addresses import Address
+from connectors.brokers.messages import Messages
+from connectors.brokers.mqtt import Arrival
+from connectors.brokers.sources import SourceLost
+from connectors.formats.streams import BOM, LONGEST
+
+WAIT = 10.0
+"""Seconds in which a connection has to be made."""
+
+_CHUNK = 1 << 20
+_HEAD = 1000  # bytes that are kept of a line that is too long
+_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}  # else the end of a machine is never known
+_SLOWEST = 30.0  # seconds between two tries to connect again
+
+
+def connected(address: Address) -> BinaryIO:
+    """The bytes that come. CepError: nobody listens there."""
+    made = _connection(address)
+    made.settimeout(None)
+    file = cast(BinaryIO, made.makefile("rb", buffering=0))
+    made.close()  # the file holds it
+    return file
+
+
+class ConnectionSource:
+    """A connection: each line is a message; `numbers` counts them, on from the connection before. At its end there are
+    no more, or, where it is to be `lasting`, it is Away, as it is where it breaks."""
+
+    lost = None
+
+    def __init__(self, address: Address, lasting: bool, numbers: Iterator[int]) -> None:
+        """CepError: nobody listens there."""
+        self._address, self._lasting, self._numbers = address, lasting, numbers
+        self._connection = Connection(address, lasting=False)
+        self._begun = False
+
+    def poll(self, most: int, seconds: float) -> Messages | None:
+        lines = self._connection.lines(seconds)
+        if lines is None:
+            if self._connection.broken is not None:
+                raise SourceLost(f"{self._address.text}: {self._connection.broken}", code="input")
+            if self._lasting:
+                raise SourceLost(f"{self._address.text}: the other side has closed the connection", code="input")
+            return None
+        if lines and not self._begun:
+            self._begun, lines[0] = True, lines[0].removeprefix(BOM)
+        return Messages([self._address.text] * len(lines), list(islice(self._numbers, len(lines))), lines)
+
+    def done(self) -> None:
+        """There is nothing to acknowledge."""
+
+    def kept(self) -> None:
+        """There is nothing to acknowledge."""
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Connection:
+    """The lines of a connection, for a reader that logs them before they are processed. One that is `lasting` is made
+    again when it ends, after 1 s, 2 s and so on up to 30 s; what was sent meanwhile is lost. `broken`: why it ended
+    without having been closed."""
+
+    def __init__(self, address: Address, lasting: bool) -> None:
+        """CepError: nobody listens there."""
+        self._address, self._lasting = address, lasting
+        self._socket: socket.socket | None = _connection(address)
+        self._rest = b""
+        self.broken: str | None = None
+        self._skipping = False
+        self._pause, self._again = 1.0, 0.0
+
+    def take(self, most: int, seconds: float) -> list[Arrival] | None:
+        """`lines`, each as an arrival. They may be more than `most`: those of a megabyte."""
+        lines = self.lines(seconds)
+        return None if lines is None else [Arrival("", line, 0, 0) for line in lines]
+
+    def lines(self, seconds: float) -> list[bytes] | None:
+        """The lines that have come, after so long at most; None: there will be no more."""
+        if self._socket is None:
+            return self._anew(seconds)
+        self._socket.settimeout(seconds)
+        try:
+            data = self._socket.recv(_CHUNK)
+        except TimeoutError:
+            return []
+        except OSError as error:
+            self.broken = f"the connection broke: {reason_of(error)}"
+            data, self._rest = b"", b""  # broken, not closed: a line without its end is half of one
+        if data:
+            self._pause = 1.0
+            return self._lines(data)
+        last, self._rest = self._rest, b""
+        self._socket.close()
+        self._socket, self._again = None, time.monotonic() + self._pause
+        return [last] if last and not self._skipping else []
+
+    def done(self) -> None:
+        """There is nothing to acknowledge."""
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+
+    def _anew(self, seconds: float) -> list[bytes] | None:
+        if not self._lasting:
+            return None
+        if (left := self._again - time.monotonic()) > 0:
+            time.sleep(min(seconds, left))
+            return []
+        self._pause = min(2 * self._pause, _SLOWEST)
+        try:
+            self._socket, self._skipping = _connection(self._address), False
+        except CepError:
+            self._again = time.monotonic() + self._pause
+        return []
+
+    def _lines(self, data: bytes) -> list[bytes]:
+        """The lines that are whole now. Of one that is too long to be a record only its beginning is."""
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        whole = [line[:_HEAD] if len(line) > LONGEST else line for line in whole]
+        if whole and self._skipping:
+            del whole[0]
+            self._skipping = False
+        if self._skipping:
+            self._rest = b""
+        elif len(self._rest) > LONGEST:
+            whole.append(self._rest[:_HEAD])
+            self._rest, self._skipping = b"", True
+        return whole
+
+
+def _connection(address: Address) -> socket.socket:
+    host, port = address.hosts[0]
+    try:
+        made = socket.create_connection((host, port), WAIT)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _ALIVE.items():
+            if hasattr(socket, option):
+                made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+        return made
+    except OSError as error:
+        reason = reason_of(error)
+        hint = f"something has to listen there: `nc -lk {port}`"
+        raise SourceLost(f"{address.text}: no connection: {reason}", hint=hint, code="input") from None

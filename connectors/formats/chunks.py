@@ -1,0 +1,150 @@
+"""Files that other processes read chunk by chunk, whole lines each; what they find comes in the order of the file.
+
+A chunk ends where the block would that one process reads, so blocks, numbers and dead letters are the same. Where a
+chunk cannot be read by itself (a quote is open at its end, a line is longer than a chunk) one process reads the rest.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import polars as pl
+
+from cep.core.schema import ARRIVAL
+from connectors.formats.streams import ByteStream
+from connectors.records.batch import Block, DeadLetter
+
+_PIECE = 1 << 16
+"""Bytes in which the end of the last line is looked for at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundInChunk:
+    """What a chunk holds, as if its first record and its first line were number 0; how many `lines` end in it."""
+
+    tables: dict[str, pl.DataFrame]
+    dead: list[DeadLetter]
+    block: Block
+    lines: int
+
+    def placed(self, line: int, first: int) -> FoundInChunk:
+        """The same where they are of these numbers."""
+        tables = {
+            name: table.with_columns(pl.col(ARRIVAL) + first) if first and table.height else table
+            for name, table in self.tables.items()
+        }
+        lines = None if self.block.lines is None else self.block.lines + line
+        block = replace(self.block, first=self.block.first + first, line=self.block.line + line, lines=lines)
+        return FoundInChunk(tables, [replace(one, line=one.line + line) for one in self.dead], block, self.lines)
+
+
+class ReadsChunks(Protocol):
+    """Reads chunks of one file, in any process."""
+
+    def chunk(self, file: str, data: bytes, position: int, final: bool) -> FoundInChunk | None:
+        """What stands in these bytes from `position` on, of which the file is at its end if `final`; None: they cannot
+        be read by themselves."""
+
+
+class ChunkReaders(Protocol):
+    """Processes that read chunks. `ahead`: how many may be asked for before the first is taken; `least`: the bytes of a
+    chunk that is worth it; `cheap`: whether fields of CSV are, which are soon read, and rows must be carried."""
+
+    ahead: int
+    least: int
+    cheap: bool
+
+    def begin(self, file: str, reader: ReadsChunks) -> int:
+        """A number for a file."""
+
+    def ask(self, source: int, position: int, size: int, final: bool) -> int:
+        """A number for a chunk of the file of that number, which somebody begins to read."""
+
+    def take(self, number: int) -> FoundInChunk | None:
+        """What it holds; None: it cannot be read by itself."""
+
+    def drop(self, number: int) -> None:
+        """Nobody will take it."""
+
+    def end(self, source: int) -> None:
+        """Nobody asks for a chunk of this file any more."""
+
+
+@dataclass(slots=True)
+class Place:
+    """How far a file is read: the next byte, line and record."""
+
+    position: int
+    line: int
+    first: int
+
+
+def readable_apart(readers: ChunkReaders | None, stream: ByteStream, chunk: int) -> bool:
+    """Whether it is worth to have others read a file."""
+    return readers is not None and chunk >= readers.least and stream.on_disk and (stream.size or 0) > chunk
+
+
+def read_apart(
+    readers: ChunkReaders, reader: ReadsChunks, file: str, stream: ByteStream, chunk: int, place: Place
+) -> Generator[FoundInChunk]:
+    """What the chunks of a file hold from a place on, which moves on with them, and `stream` as well. Where it ends
+    before the file does, the rest is to be read by one process."""
+    source = readers.begin(file, reader)
+    pieces = chunks(file, place.position, chunk, stream.size or 0)
+    waiting: deque[tuple[int, int]] = deque()
+    try:
+        while True:
+            while len(waiting) < readers.ahead and (piece := next(pieces, None)) is not None:
+                waiting.append((piece[1], readers.ask(source, *piece)))
+            if not waiting:
+                break
+            size, number = waiting.popleft()
+            found = readers.take(number)
+            if found is None:
+                break
+            found = found.placed(place.line, place.first)
+            place.position += size
+            place.line += found.lines
+            place.first = found.block.beyond
+            stream.go_to(place.position)
+            yield found
+    finally:
+        for _, number in waiting:
+            readers.drop(number)
+        readers.end(source)
+    stream.go_to(place.position)
+
+
+def chunks(file: str, begin: int, chunk: int, size: int) -> Iterator[tuple[int, int, bool]]:
+    """(position, bytes, whether it is the last, whose line has no end) of the chunks of a file of that size, from a
+    position in its first one on; they end early where a line is longer than a chunk."""
+    with open(file, "rb", buffering=0) as opened:
+        descriptor = opened.fileno()
+        position, limit = begin, chunk
+        while position < size:
+            end = min(limit, size)
+            cut = _beyond_last_line(descriptor, position, end)
+            if cut:
+                yield position, cut - position, False
+                position, limit = cut, cut + chunk
+            elif end < size:
+                return
+            if end == size:
+                if position < size:
+                    yield position, size - position, True
+                return
+
+
+def _beyond_last_line(descriptor: int, begin: int, end: int) -> int:
+    """The byte behind the last end of a line between two; 0: there is none."""
+    while begin < end:
+        at = max(begin, end - _PIECE)
+        found = os.pread(descriptor, end - at, at).rfind(b"\n")
+        if found >= 0:
+            return at + found + 1
+        end = at
+    return 0

@@ -1,0 +1,215 @@
+"""Plain lines of the dialects, all of a block at once: facts, `P(a,b)@[0,1.5)`, and RTEC's, `go_to|9|9|chris|work`.
+
+A line is plain that has no quotes and no blanks inside, finite numbers of few digits and arguments of strings and
+numbers. What it means says `connectors.formats.clauses`, which reads all others one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cep.core.schema import ARRIVAL, Attribute, Schema
+from cep.core.time import FARTHEST
+from connectors.records.records import series
+
+BLANKS = " \t\r\x0b\x0c"
+"""Around a line."""
+_BLANK = r"[\s\x1c-\x1f]"
+_NAME = "([A-Za-z_][A-Za-z0-9_]*)"
+_TERM = r'[^\s\x1c-\x1f"(),]+'
+_INT, _FLOAT = r"^-?[0-9]{1,18}$", r"^-?[0-9]{1,15}(?:\.[0-9]{1,15})?$"
+_MORE = 2
+"""Attributes of records of fluents besides those of the fluent: the end and the bounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlainLines:
+    """The `tables` of the lines that were plain, by event or fluent, each row with the number of its line as ARRIVAL;
+    `read`: which lines these are."""
+
+    tables: dict[str, pl.DataFrame]
+    read: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class ClauseColumns:
+    """`schemas`: of what the program reads; `fluents`: of these the names whose lines are records; `tick`: in
+    microseconds."""
+
+    schemas: Mapping[str, Schema]
+    fluents: frozenset[str]
+    tick: int
+
+    # --- facts ---
+
+    def facts(self, lines: pl.Series) -> PlainLines:
+        """Lines of DatalogMTL."""
+        number = self._number
+        pattern = (
+            rf"^{_NAME}(?:\(({_TERM}(?:,{_TERM})*)\))?@"
+            rf"(?:{number}|([\[(]){number},(?:{number}|(inf))([\])]))$"
+        )
+        fields = lines.str.extract_groups(pattern).struct.unnest()
+        fields.columns = [f"f{at}" for at in range(len(fields.columns))]
+        fields = fields.with_row_index("line").filter(pl.col("f0").is_in(sorted(self.fluents)))
+        low, high = self._ticks(fields, "f6", "f7", "f8"), self._ticks(fields, "f9", "f10", "f11")
+        point = self._ticks(fields, "f2", "f3", "f4")
+        instant = fields["f5"].is_null()
+        start, end = pl.select(pl.when(instant).then(point).otherwise(low).alias("start"),
+                               pl.when(instant).then(point).otherwise(high).alias("end"))  # fmt: skip
+        bounds = pl.select(pl.when(instant).then(pl.lit("[]")).otherwise(fields["f5"] + fields["f13"])).to_series()
+        there = end.is_null() | (end > start) | ((end == start) & (bounds == "[]"))
+        return self._made(
+            len(lines),
+            {
+                str(name): (rows["line"], _split(rows["f1"], ",", len(self.schemas[str(name)].attributes) - _MORE, 0),
+                            rows["start"], rows["end"], rows["bounds"])
+                for (name,), rows in fields.with_columns(start.alias("start"), end.alias("end"), bounds.alias("bounds"))
+                .filter(there)
+                .partition_by("f0", maintain_order=True, as_dict=True)
+                .items()
+            },
+        )  # fmt: skip
+
+    # --- RTEC ---
+
+    def rows(self, lines: pl.Series) -> PlainLines:
+        """Lines of RTEC."""
+        fields = pl.DataFrame({"text": lines, "name": lines.str.extract(rf"^{_NAME}\|", 1)}).with_row_index("line")
+        fields = fields.filter(pl.col("name").is_in(sorted(self.schemas)))
+        untidy = fields["text"].str.contains(rf"{_BLANK}\||\|{_BLANK}|{_BLANK}$|\|$")
+        found: dict[str, list[_Found]] = {}
+        for (name,), rows in fields.filter(~untidy).partition_by("name", maintain_order=True, as_dict=True).items():
+            found[str(name)] = self._forms(str(name), rows)
+        made = [self._made(len(lines), {name: one}) for name, each in found.items() for one in each]
+        tables: dict[str, list[pl.DataFrame]] = {}
+        for each in made:
+            for name, table in each.tables.items():
+                tables.setdefault(name, []).append(table)
+        read = np.zeros(len(lines), np.bool_)
+        for each in made:
+            read |= each.read
+        return PlainLines({name: pl.concat(each).sort(ARRIVAL) for name, each in tables.items()}, read)
+
+    def _forms(self, name: str, rows: pl.DataFrame) -> list[_Found]:
+        """The rows of an event; or of a fluent, for one tick and from one to another."""
+        wanted = len(self.schemas[name].attributes)
+        if name not in self.fluents:
+            found = self._fields(rows, wanted + 2, (2,))
+            return [] if found is None else [(found[0], found[2], found[1][0], None, None)]
+        forms: list[_Found] = []
+        wanted -= _MORE
+        if wanted < 1:
+            return forms
+        if (found := self._fields(rows, wanted + 2, (2,))) is not None:
+            lines, (time,), texts = found
+            bounds = pl.Series("", ["(]"], dtype=pl.String).new_from_index(0, len(time))
+            forms.append((lines, [*texts[1:], texts[0]], time - self.tick, time, bounds))
+        if (found := self._fields(rows, wanted + 3, (2, 3))) is not None:
+            lines, (first, last), texts = found
+            bounds = pl.Series("", ["(]"], dtype=pl.String).new_from_index(0, len(first))
+            good = (last > first).to_numpy()
+            every = (lines, *[*texts[1:], texts[0]], first - self.tick, last - self.tick, bounds)
+            chosen = [each.filter(pl.Series(good)) for each in every]
+            forms.append((chosen[0], chosen[1:-3], chosen[-3], chosen[-2], chosen[-1]))
+        return forms
+
+    def _fields(
+        self, rows: pl.DataFrame, bars: int, times: Sequence[int]
+    ) -> tuple[pl.Series, list[pl.Series], list[pl.Series]] | None:
+        """Of the lines with so many bars the numbers of the lines, the times at some places, and all behind them."""
+        rows = rows.filter(pl.col("text").str.count_matches("|", literal=True) == bars)
+        if not rows.height:
+            return None
+        split = rows["text"].str.split_exact("|", bars).struct.unnest()
+        groups = [split.to_series(at).str.extract_groups(f"^{self._number}$").struct.unnest() for at in times]
+        for each in groups:
+            each.columns = ["sign", "whole", "part"]
+        numbers = [self._ticks(each, "sign", "whole", "part") for each in groups]
+        good = pl.Series(np.logical_and.reduce([each.is_not_null().to_numpy() for each in numbers]))
+        texts = [split.to_series(at).filter(good) for at in range(times[-1] + 1, bars + 1)]
+        return rows["line"].filter(good), [each.filter(good) for each in numbers], texts
+
+    # --- both ---
+
+    @property
+    def _number(self) -> str:
+        """A number of so few digits that it is a time, exactly: its sign, the whole, the part behind the point."""
+        whole, part = 1, 0
+        while 10 ** (whole + 1) * self.tick <= FARTHEST:
+            whole += 1
+        while part < 6 and self.tick % 10 ** (part + 1) == 0:
+            part += 1
+        behind = rf"(?:\.([0-9]{{1,{part}}}))?" if part else "()?"
+        return rf"(-?)([0-9]{{1,{whole}}}){behind}"
+
+    def _ticks(self, fields: pl.DataFrame, sign: str, whole: str, part: str) -> pl.Series:
+        """The microseconds of numbers that are there; of others null."""
+        size = 0
+        while size < 6 and self.tick % 10 ** (size + 1) == 0:
+            size += 1
+        behind = pl.col(part).str.pad_end(size, "0").cast(pl.Int64, strict=False).fill_null(0) * (self.tick // 10**size)
+        time = pl.col(whole).cast(pl.Int64) * self.tick + behind
+        return fields.select(pl.when(pl.col(sign) == "-").then(-time).otherwise(time).alias("time")).to_series()
+
+    def _made(self, count: int, found: Mapping[str, _Found]) -> PlainLines:
+        """The tables of texts; rows with an argument that is not plain are left out."""
+        read = np.zeros(count, np.bool_)
+        tables: dict[str, pl.DataFrame] = {}
+        for name, (lines, texts, start, end, bounds) in found.items():
+            attributes = self.schemas[name].attributes
+            own = attributes[:-_MORE] if bounds is not None else attributes
+            if len(texts) != len(own):
+                continue
+            columns = [_typed(attribute, text) for attribute, text in zip(own, texts)]
+            if any(column is None for column in columns):
+                continue
+            every = [column for column in columns if column is not None]
+            good = np.ones(len(lines), np.bool_)
+            for column in every:
+                good &= column.is_not_null().to_numpy()
+            made = {"start": start, "end": start, ARRIVAL: lines.cast(pl.Int64)}
+            made |= {attribute.name: column for attribute, column in zip(own, every)}
+            if bounds is not None and end is not None:
+                made[attributes[-2].name] = end.cast(series(attributes[-2], []).dtype)
+                made[attributes[-1].name] = bounds.cast(series(attributes[-1], []).dtype)
+            table = pl.DataFrame({key: column.alias(key) for key, column in made.items()})
+            if not good.all():
+                table = table.filter(pl.Series(good))
+            read[table[ARRIVAL].to_numpy()] = True
+            if table.height:
+                tables[name] = table
+        return PlainLines(tables, read)
+
+
+_Found = tuple[pl.Series, Sequence[pl.Series], pl.Series, pl.Series | None, pl.Series | None]
+"""Of one name: the numbers of the lines, the arguments, and when: start, end, bounds; of an event the start alone."""
+
+
+def _split(inside: pl.Series, mark: str, count: int, since: int) -> list[pl.Series]:
+    """Texts at so many places, null all of them where they are not so many."""
+    if not count:
+        return []
+    right = inside.str.count_matches(mark, literal=True) == count - 1
+    split = inside.set(~right, None).str.split_exact(mark, count - 1).struct.unnest()
+    return [split.to_series(at) for at in range(since, count)]
+
+
+def _typed(attribute: Attribute, text: pl.Series) -> pl.Series | None:
+    """The values of an attribute, null where they are not plain; None: none are."""
+    if attribute.missing or attribute.format is not None:
+        return None
+    match attribute.type:
+        case "string":
+            return text
+        case "int":
+            return text.set(~text.str.contains(_INT), None).cast(pl.Int64)
+        case "float":
+            return text.set(~text.str.contains(_FLOAT), None).cast(pl.Float64) + 0.0
+        case _:
+            return None

@@ -1,0 +1,236 @@
+"""Columns of Parquet as times and durations, whatever they hold: datetimes, counts, texts."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import numpy as np
+import polars as pl
+
+from cep.core.errors import CepError
+from cep.core.literals import LEAST
+from cep.core.schema import Attribute, TimeFormat
+from cep.core.time_pattern import whole_digits
+from cep.core.zones import zone
+from cep.rules.static.formatted_facts import number_texts
+from connectors.formats.nested_columns import Reasons
+from connectors.records.columns import text_cells, ticks
+from connectors.records.numbers import BAD, GOOD
+from connectors.records.paths import told_name
+from connectors.records.times import (
+    FAR,
+    FIRST,
+    LARGEST,
+    LAST,
+    OUTSIDE,
+    SECOND,
+    SHIFTS,
+    beyond,
+    is_number,
+    meant_unit,
+    of_duration,
+    of_iso,
+    of_text,
+    power,
+    scaled,
+    shown,
+)
+
+_MICROSECONDS = {"ms": 1_000, "us": 1, "ns": 0}  # 0: less than one
+_UNITS = {"s": SECOND, **_MICROSECONDS}
+_FITS = {
+    "int": "whole numbers",
+    "float": "numbers",
+    "string": "strings",
+    "iri": "strings",
+    "bool": "booleans",
+    "time": "datetimes, dates, seconds or ISO 8601 strings",
+    "duration": "durations or seconds",
+    "any": "numbers, strings or booleans",
+}
+
+
+def mismatch(file: str, column: pl.Series, attribute: Attribute) -> CepError:
+    hint = None
+    if attribute.type in ("int", "float") and column.dtype == pl.String:
+        texts = column.drop_nulls().head(100)
+        if len(texts) and all(is_number(text.strip(" \t")) for text in texts):
+            hint = f"they are numbers in texts: `{attribute.name}: {attribute.type} QUOTED` reads them"
+    return CepError(
+        f"{file}: the column `{column.name}` holds {column.dtype}; {attribute.type} wants {_FITS[attribute.type]}",
+        hint=hint,
+        code="input",
+    )
+
+
+def _instants(file: str, column: pl.Series) -> CepError:
+    message = f"{file}: the column `{column.name}` holds {column.dtype}: instants, which no clock shows twice"
+    return CepError(message, hint="leave out `FOLD order`", code="input")
+
+
+def column_ticks(file: str, column: pl.Series, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
+    """Microseconds; nanoseconds and decimals of seconds round half to even. A float's NaN is missing."""
+    format = attribute.format
+    if _written(column, attribute, format):
+        ticks = _read(column, attribute, format or TimeFormat(), reasons, code)
+    elif attribute.type == "duration":
+        return _counted(file, column, attribute, reasons, code)
+    else:
+        if column.dtype.is_numeric() and (format is None or format.unit is None):
+            column = _seconds(column, attribute, reasons, code)
+        if format is not None and format.fold == "order" and not _by_clock(column.dtype):
+            raise _instants(file, column)
+        ticks = _counted(file, column, attribute, reasons, code)
+        if format is not None and format.zone is not None and _by_clock(column.dtype):
+            ticks = _of_zone(ticks, column, attribute, format, reasons, code)
+    if attribute.type == "duration":
+        return ticks
+    far = ((ticks < FIRST) | (ticks > LAST)).fill_null(False)
+    for row in np.flatnonzero(far.to_numpy()).tolist():
+        meant = meant_unit(int(column[row])) if column.dtype.is_numeric() else ""
+        reasons.setdefault(row, (code, f"{told_name(attribute)}: {OUTSIDE}{meant}"))
+    return without(ticks, far)
+
+
+def _written(column: pl.Series, attribute: Attribute, format: TimeFormat | None) -> bool:
+    """Whether a column is read as text: times that are texts, counts that are, and numbers under a pattern."""
+    if column.dtype.is_numeric():
+        return format is not None and format.pattern is not None
+    if attribute.type == "duration" and format is None:
+        return False
+    return column.dtype == pl.String or isinstance(column.dtype, (pl.Categorical, pl.Enum))
+
+
+def _by_clock(dtype: pl.DataType) -> bool:
+    """Whether times of a type are those of a clock, without an offset."""
+    return dtype == pl.Date or (isinstance(dtype, pl.Datetime) and dtype.time_zone is None)
+
+
+def _read(column: pl.Series, attribute: Attribute, format: TimeFormat, reasons: Reasons, code: str) -> pl.Series:
+    texts = written_times(column, format.pattern)
+    found, states = ticks(text_cells(texts), 0, attribute.type == "time", format)
+    for row in np.flatnonzero(states == BAD).tolist():
+        try:
+            found[row], states[row] = _single(texts[row], attribute, format), GOOD
+        except ValueError as error:
+            reasons.setdefault(row, (code, f"{told_name(attribute)}: {error}"))
+    return pl.Series(column.name, found).set(pl.Series(states != GOOD), None)
+
+
+def written_times(column: pl.Series, pattern: str | None) -> pl.Series:
+    """A column as the texts of times; whole numbers have lost the zeros at their front (`time_pattern.padded`), floats
+    are such where they have no decimals, as pandas has them beside missing ones."""
+    numeric = column.dtype.is_numeric()
+    texts = number_texts(column) if numeric else column.cast(pl.String)
+    if pattern is None or not numeric or (digits := whole_digits(pattern)) is None:
+        return texts
+    least, full = digits
+    return texts.zip_with((texts.str.len_bytes() < least) | ~texts.str.contains("^[0-9]+$"), texts.str.zfill(full))
+
+
+def _single(text: str, attribute: Attribute, format: TimeFormat) -> int:
+    plain = format.pattern is None and format.unit is None
+    if attribute.type == "time":
+        return of_text(text if plain else text.strip(" \t"), format, numbers=not plain)
+    return scaled(text.strip(" \t"), power(SHIFTS[format.unit or "s"]))
+
+
+def _of_zone(
+    clock: pl.Series, column: pl.Series, attribute: Attribute, format: TimeFormat, reasons: Reasons, code: str
+) -> pl.Series:
+    """Times by the clocks of a zone as instants."""
+    assert format.zone is not None, "it is named"
+    found, there = zone(format.zone).utc(clock.fill_null(0).to_numpy(), format.later)
+    why = f"is skipped by the clocks of {format.zone}"
+    skipped = refuse(pl.Series(~there) & clock.is_not_null(), column, attribute, why, reasons, code)
+    return pl.Series(clock.name, found).set(skipped | clock.is_null(), None)
+
+
+def _seconds(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
+    """Numbers of seconds without those beyond 2200, of which perhaps the unit is wrong."""
+    sizes = column.cast(pl.Float64).fill_nan(None)
+    far = ((sizes < FIRST / SECOND) | (sizes > FAR)).fill_null(False)
+    for row in np.flatnonzero(far.to_numpy()).tolist():
+        text = str(column[row])
+        why = beyond(Decimal(text)) if is_number(text) else OUTSIDE
+        reasons.setdefault(row, (code, f"{told_name(attribute)}: `{shown(text)}` {why}"))
+    return column.zip_with(~far, pl.Series([None], dtype=column.dtype).new_from_index(0, len(column)))
+
+
+def _counted(file: str, column: pl.Series, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
+    """What is as many microseconds; nanoseconds and decimals round half to even."""
+    dtype = column.dtype
+    calendar = attribute.type == "time"
+    if dtype == pl.Null:
+        return pl.Series(column.name, [None] * len(column), dtype=pl.Int64)
+    if isinstance(dtype, pl.Datetime if calendar else pl.Duration):
+        return _scaled(column.to_physical(), _MICROSECONDS[dtype.time_unit], attribute, reasons, code)
+    if calendar and dtype == pl.Date:
+        return column.cast(pl.Datetime("us")).to_physical()
+    unit = "s" if attribute.format is None or attribute.format.unit is None else attribute.format.unit
+    if dtype.is_integer():
+        return _scaled(fitting(column, attribute, reasons, code), _UNITS[unit], attribute, reasons, code)
+    if dtype.is_float():
+        column = column.cast(pl.Float64).fill_nan(None) / 10.0 ** (6 - SHIFTS[unit])
+        far = column.abs() > LARGEST // SECOND
+        far = refuse(far, column, attribute, "is beyond 64 bits of microseconds", reasons, code)
+        column = without(column, far)
+        whole = column.floor()  # so that what is multiplied has bits to spare
+        micros = ((column - whole) * SECOND).round(0, mode="half_to_even")
+        return whole.cast(pl.Int64) * SECOND + micros.cast(pl.Int64)
+    if dtype.is_decimal() or dtype == pl.String:
+        return _parsed(column, attribute, reasons, code)
+    raise mismatch(file, column, attribute)
+
+
+def _scaled(column: pl.Series, unit: int, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
+    """Counts of a unit of so many microseconds, 0 for nanoseconds, as microseconds."""
+    if unit == 0:
+        whole = column // 1000
+        rest = column - whole * 1000
+        return whole + ((rest > 500) | ((rest == 500) & (whole % 2 == 1))).cast(pl.Int64)
+    far = (column > LARGEST // unit) | (column < -(LARGEST // unit))
+    far = refuse(far, column, attribute, "is beyond 64 bits of microseconds", reasons, code)
+    return without(column, far) if unit == 1 else without(column, far) * unit
+
+
+def _parsed(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
+    """Texts or decimals, each different one once."""
+    exact = column.dtype != pl.String
+    unit = power(SHIFTS["s" if attribute.format is None or attribute.format.unit is None else attribute.format.unit])
+    read: dict[str, int | None] = {}
+    texts = column.cast(pl.String)
+    different = texts.unique().drop_nulls()
+    for text in different.to_list():
+        try:
+            read[text] = (
+                scaled(text, unit) if exact else of_iso(text) if attribute.type == "time" else of_duration(text)
+            )
+        except ValueError:
+            read[text] = None
+    found = texts.replace_strict(different, [read[t] for t in different.to_list()], default=None, return_dtype=pl.Int64)
+    refuse(found.is_null() & texts.is_not_null(), texts, attribute, f"is no {attribute.type}", reasons, code)
+    return found
+
+
+def fitting(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str = "ill-typed") -> pl.Series:
+    """Integers of any width as 64 bits."""
+    fits = column.cast(pl.Int64, strict=False)
+    least = refuse(fits == -LARGEST - 1, column, attribute, LEAST, reasons, code)
+    far = fits.is_null() & column.is_not_null()
+    return without(fits, refuse(far, column, attribute, "is an integer of more than 64 bits", reasons, code) | least)
+
+
+def refuse(
+    wrong: pl.Series, column: pl.Series, attribute: Attribute, why: str, reasons: Reasons, code: str = "ill-typed"
+) -> pl.Series:
+    """Note the rows that are wrong; which they are, without missing ones."""
+    wrong = wrong.fill_null(False)
+    if wrong.any():
+        for row in np.flatnonzero(wrong.to_numpy()).tolist():
+            reasons.setdefault(row, (code, f"{told_name(attribute)}: `{shown(str(column[row]))}` {why}"))
+    return wrong
+
+
+def without(column: pl.Series, wrong: pl.Series) -> pl.Series:
+    return column.set(wrong.fill_null(False), None) if wrong.any() else column

@@ -1,0 +1,348 @@
+"""CSV and TSV to batches: a header names the columns, the rest is read column by column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from csv import reader
+from dataclasses import dataclass, replace
+from itertools import accumulate, chain, pairwise
+
+import numpy as np
+import polars as pl
+
+from cep.core.errors import CepError
+from cep.core.schema import ARRIVAL, Schema
+from connectors.formats.chunks import ChunkReaders, FoundInChunk, Place, read_apart, readable_apart
+from connectors.formats.csv_scan import FIELDS, FINE, OPEN, scan
+from connectors.formats.streams import BOM, LONGEST, ByteStream, line_breaks, more_bytes, not_utf8, skip_line
+from connectors.records.batch import Block, DeadLetter, dead_record, too_long
+from connectors.records.columns import Cells, UnreadableRow, field, of_cells, table
+from connectors.records.declarations import guessed
+from connectors.records.header import bind
+from connectors.records.numbers import NULL
+from connectors.records.paths import sources
+from connectors.records.record_tests import passed
+from connectors.records.records import NO_EVENT, Record, decode, other_encoding, read_fields, time_keys
+from connectors.records.shared_rows import share_rows
+from connectors.records.times import form, is_number
+from connectors.records.values import Unreadable
+
+LOOKED_AT = 1 << 14
+"""Bytes of rows by which types are guessed."""
+CLOSED = 1 << 20
+"""Bytes within which a quote is closed."""
+
+
+def read_csv(
+    file: str,
+    stream: ByteStream,
+    schemas: Sequence[Schema],
+    separator: str,
+    chunk: int,
+    first: int,
+    readers: ChunkReaders | None = None,
+) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]:
+    """Tables of one event, or of several with WHEN, block by block; no block: the stream is silent. `readers`: who
+    reads chunks of a file. CepError: no header, or one that lacks a column.
+    """
+    dialect = Dialect.of(file, schemas, separator)
+    separator = dialect.separator
+    start = _Beginning(stream, chunk, dialect.comment.encode())
+    start.skip(dialect.skip)
+    names, head = list(dialect.columns), b""
+    if dialect.zeek and not (names := start.fields(file)):
+        return
+    if not names:
+        head = start.line_of_columns(file)
+        if not head and not start.rest.strip():
+            return
+        names = header(file, head, separator, dialect.quote)
+        start.skip(dialect.units)
+    try:
+        types = {} if schemas[0].declared else _types(names, start.rest, separator)
+        rows = Fields(file, schemas, names, dialect, types)
+    except CepError as error:
+        hint = _separated(head, separator) or error.hint
+        raise CepError(error.message, hint=hint, code=error.code) from None
+    rest, position, line = start.rest, start.position, start.line
+    if readers is not None and readers.cheap and readable_apart(readers, stream, chunk):
+        place = Place(position, line, first)
+        for chunk_found in read_apart(readers, rows, file, stream, chunk, place):
+            if chunk_found.block.holds_records:
+                yield chunk_found.tables, chunk_found.dead, chunk_found.block
+        position, line, first, rest = place.position, place.line, place.first, b""
+    final = False
+    while True:
+        used, lines, found, dead, block = rows.read(rest, position, line, first, final)
+        if block.holds_records:
+            yield found, dead, block
+        first += block.count
+        line += lines
+        position += used
+        rest = rest[used:]
+        if final:
+            return
+        if len(rest) > LONGEST:
+            length, head, rest = skip_line(stream, rest, chunk)
+            yield {}, *too_long(file, line, first, position, head, length)
+            line += 1
+            first += 1
+            position += length
+        while stream.silent():
+            yield {}, [], None
+        data = stream.read(more_bytes(chunk, len(rest)))
+        final = not data
+        rest += data
+        if stream.damage is not None:  # the last line may be a part of one
+            rest = rest[: rest.rfind(b"\n") + 1]
+
+
+class _Beginning:
+    """The lines at the beginning of a table, taken one by one. `rest`: what has been read of those that are not taken;
+    the next begins at byte `position` and is number `line`."""
+
+    def __init__(self, stream: ByteStream, chunk: int, comment: bytes) -> None:
+        self._stream, self._chunk, self._comment = stream, chunk, comment
+        self.rest, self.position, self.line = b"", 0, 1
+        self._look()
+        if self.rest.startswith(BOM):
+            self.rest, self.position = self.rest[len(BOM) :], len(BOM)
+
+    def skip(self, count: int) -> None:
+        """Pass over so many lines, whatever they hold."""
+        for _ in range(count):
+            self._take()
+
+    def line_of_columns(self, file: str) -> bytes:
+        """The header, behind comments; nothing where the file is empty. CepError: it is no line that names columns."""
+        self._look()
+        while self._comment and self.rest.startswith(self._comment):
+            self._take()
+            self._look()
+        head = self._take()
+        if not head.strip() and self.rest.strip():
+            raise CepError(f"{file}: the first line is empty, it should name the columns", code="input")
+        if len(head) > LONGEST:
+            message = f"{file}: the first line has more than {LONGEST} bytes, it should name the columns"
+            raise CepError(message, code="input")
+        return head if head.strip() else b""
+
+    def fields(self, file: str) -> list[str]:
+        """The columns that a line `#fields` names, as Zeek writes it; none in an empty file. CepError: no line does."""
+        names: list[str] = []
+        self._look()
+        while self.rest.startswith(self._comment):
+            word, *words = self._take().decode("utf-8", "replace").rstrip("\r").split("\t")
+            names = words if word == "#fields" else names
+            self._look()
+        if not names and self.rest.strip():
+            hint = "Zeek names the columns in a line `#fields` before the records"
+            raise CepError(f"{file}: this is no log of Zeek", hint=hint, code="input")
+        return names
+
+    def _take(self) -> bytes:
+        self._look()
+        line, end, self.rest = self.rest.partition(b"\n")
+        self.position += len(line) + len(end)
+        self.line += 1
+        return line
+
+    def _look(self) -> None:
+        """Read to the end of a line, and no more than it takes: blocks begin where they do for other readers."""
+        while b"\n" not in self.rest and len(self.rest) <= LONGEST and (data := self._stream.read(self._chunk)):
+            self.rest += data
+
+
+def header(file: str, raw: bytes, separator: str, quote: str = '"') -> list[str]:
+    """The names of the columns, blanks and quotes around them taken off."""
+    try:
+        text = raw.decode("utf-8").strip("\r\n")
+    except UnicodeDecodeError:
+        raise CepError(f"{file}: the header is not UTF-8", hint=other_encoding(raw, True), code="input") from None
+    if "\0" in text:
+        message = f"{file}: the header holds NUL, it is not text in UTF-8"
+        raise CepError(message, hint=other_encoding(raw, True), code="input")
+    names = []
+    while True:
+        text = text.lstrip(" ")
+        if text.startswith(quote) and (end := text.find(quote, 1)) > 0:
+            while text.startswith(2 * quote, end) and (further := text.find(quote, end + 2)) > 0:
+                end = further
+            name, text = text[1:end].replace(2 * quote, quote), text[end + 1 :].lstrip(" ")
+            _, more, text = text.partition(separator)
+        else:
+            name, more, text = text.partition(separator)
+        names.append(name.strip())
+        if not more:
+            return names
+
+
+def _separated(head: bytes, separator: str) -> str | None:
+    """What to do with a header that has other separators."""
+    if separator.encode() in head:
+        return None
+    if separator != "," and b"," in head:
+        return "the header has commas, not tabs: name the file .csv, or add `--format csv`"
+    if separator != "\t" and b"\t" in head:
+        return "the header has tabs, not commas: name the file .tsv, or add `--format tsv`"
+    found = next((mark for mark in ";|," if mark.encode() in head), None)
+    if found is None:
+        return None
+    decimal = ', decimal: ","' if found == ";" else ""
+    return f'the header is separated by `{found}`: write `FORMAT csv(separator: "{found}"{decimal})` behind TIME'
+
+
+def _types(columns: Sequence[str], body: bytes, separator: str) -> dict[str, str]:
+    """What the columns seem to hold, by the first rows below the header."""
+    lines = body[:LOOKED_AT].decode("utf-8", "replace").splitlines()[: -1 if len(body) > LOOKED_AT else None]
+    rows = [row for row in reader(lines, delimiter=separator) if len(row) == len(columns)]
+    return {name: guessed([row[place] for row in rows]) for place, name in enumerate(columns)} if rows else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How fields are written: what separates and quotes them, the decimal mark, how a line begins that is a comment,
+    the mark between thousands; the names of the columns, where no header has them; how many lines stand before the
+    header, and how many below it that are no records. `zeek`: comments name the columns, as Zeek writes them."""
+
+    separator: str
+    quote: str = '"'
+    point: str = "."
+    comment: str = ""
+    thousands: str | None = None
+    columns: tuple[str, ...] = ()
+    skip: int = 0
+    units: int = 0
+    zeek: bool = False
+
+    @classmethod
+    def of(cls, file: str, schemas: Sequence[Schema], separator: str) -> Dialect:
+        """As the declarations have it. CepError: two marks are one, or two declarations differ."""
+        schema, given = schemas[0], schemas[0].records
+        for other in schemas:
+            if other.records != given:
+                message = f"{file}: {schema.name} and {other.name} are of one file, and declare its format differently"
+                raise CepError(message, hint="write the same `FORMAT csv(...)` behind both", code="input")
+        if given is not None and given.name == "zeek":
+            return cls("\t", "\0", ".", "#", zeek=True)
+        if given is None or given.name != "csv":
+            return cls(separator)
+        found = cls(
+            given.option("separator") or separator,
+            given.option("quote") or '"',
+            given.option("decimal") or ".",
+            given.option("comment") or "",
+            given.option("thousands"),
+            tuple(name.strip() for name in (given.option("columns") or "").split(","))
+            if given.option("columns")
+            else (),
+            int(given.option("skip") or 0),
+            int(given.option("units") or 0),
+        )
+        if found.separator == found.point:
+            message = f"{file}: `{found.point}` separates fields, and is the decimal mark of {schema.name}"
+            hint = f'`FORMAT csv(separator: ";", decimal: "{found.point}")`'
+            raise CepError(message, hint=hint, code="input")
+        return found
+
+
+class Fields:
+    """Reads blocks of lines of fields, under one header, as occurrences of one event, or of several with WHEN."""
+
+    def __init__(
+        self,
+        file: str,
+        schemas: Sequence[Schema],
+        columns: Sequence[str],
+        dialect: Dialect,
+        types: Mapping[str, str] | None = None,
+    ) -> None:
+        self._file = file
+        self._schemas = [bind(file, schema, columns, types) for schema in schemas]
+        self._columns = len(columns)
+        self._dialect = dialect
+        self._keys = [sources(schema, time_keys(schema)) for schema in self._schemas]
+        self._bounds = list(accumulate(map(len, self._keys), initial=0))
+        self._first = np.full(len(columns), -1, np.int64)
+        self._next = np.full(self._bounds[-1], -1, np.int64)
+        for cell, key in enumerate(chain(*self._keys)):
+            column = columns.index(key)
+            self._next[cell] = self._first[column]
+            self._first[column] = cell
+
+    def read(
+        self, data: bytes, position: int, line: int, first: int, final: bool
+    ) -> tuple[int, int, dict[str, pl.DataFrame], list[DeadLetter], Block]:
+        """(bytes used, line breaks among them, tables, dead, block); what is not used is the beginning of a line."""
+        buffer = np.frombuffer(data, np.uint8)
+        capacity = line_breaks(data) + 1
+        marks = self._dialect
+        quote, comment = ord(marks.quote), np.frombuffer(marks.comment.encode(), np.uint8)
+        cells_of = self._columns, self._first, self._next, self._bounds[-1]
+        n, used, breaks, offset, length, kind, state, starts, lines = scan(
+            buffer, 0, final, CLOSED, ord(marks.separator), quote, comment, *cells_of, capacity
+        )
+        starts, lines = starts[: n + 1], lines[:n]
+        consecutive = n == 0 or (lines[0] == 0 and lines[-1] == n - 1)
+        block = Block(self._file, first, n, line, None if consecutive else lines + line, starts, position, data)
+        if n == 0:
+            return used, breaks, {}, [], block
+        good = state[:n] == FINE
+        wrong = not_utf8(data, starts)
+        wrong = wrong[wrong < n]  # not what is left for the next block
+        good[wrong] = False
+        kind[:, wrong] = NULL  # nothing of such a line is a text
+        matrix = offset[:, :n], length[:, :n], kind[:, :n]
+        every = Cells(buffer, *matrix, True, frozenset(), ord(marks.point), quote, marks.thousands)
+        cells = [every.between(*bounds) for bounds in pairwise(self._bounds)]
+
+        def read(number: int, row: int) -> Record:
+            if state[row] != FINE:
+                raise Unreadable("row", self._wrong(int(state[row])))
+            decode(data[starts[row] : starts[row + 1]], True)
+            if none[row]:
+                raise Unreadable("type", NO_EVENT)
+            fields = {key: field(cells[number], c, row) or "" for c, key in enumerate(self._keys[number])}
+            return read_fields(fields, self._schemas[number], marks.point, marks.thousands)
+
+        rows, numbers, none = [np.ones(n, np.bool_)], [np.arange(first, first + n)], np.zeros(n, np.bool_)
+        if self._schemas[0].when is not None:
+            rows = [good & passed(*one) for one in zip(self._schemas, map(of_cells, cells, self._keys))]
+            if self._schemas[0].strict:
+                none = good & ~np.logical_or.reduce(rows)
+            good &= ~none
+            rows[0] |= ~good  # are read by themselves, which says what is wrong
+            numbers, block = share_rows(block, rows)
+        refused: list[tuple[int, str, str]] = []
+        tables = {}
+        for number, schema in enumerate(self._schemas):
+            own = np.flatnonzero(rows[number])
+            dead: list[UnreadableRow] = []
+            tables[schema.name] = table(
+                schema,
+                cells[number] if len(own) == n else cells[number].some(own),
+                good[own],
+                numbers[number],
+                lambda k, number=number, own=own: read(number, int(own[k])),  # type: ignore[misc]
+                dead,
+            )
+            refused += [(int(numbers[number][k]), code, reason) for k, code, reason in dead]
+        dead_letters = [dead_record(block, *one) for one in sorted(refused)]
+        seen = next((number for number, each in enumerate(tables.values()) if each.height), None)
+        if seen is not None:
+            schema = self._schemas[seen]
+            row = np.flatnonzero(rows[seen])[np.searchsorted(numbers[seen], tables[schema.name][ARRIVAL][0])]
+            text = field(cells[seen], 0, row) or ""
+            block = replace(block, times=form(schema.format, is_number(text.strip(" \t"))))
+        return used, breaks, tables, dead_letters, block
+
+    def chunk(self, file: str, data: bytes, position: int, final: bool) -> FoundInChunk | None:
+        """A chunk of the file; None: a quote is open where it ends."""
+        used, lines, tables, dead, block = self.read(data, position, 0, 0, final)
+        return None if used < len(data) else FoundInChunk(tables, dead, block, lines)
+
+    def _wrong(self, state: int) -> str:
+        if state == FIELDS:
+            named = "FORMAT names columns" if self._dialect.columns else "the header"
+            return f"the line has not as many fields as {named} ({self._columns})"
+        return "a quote is not closed" if state == OPEN else "something follows a closing quote in its field"

@@ -1,0 +1,140 @@
+"""Text fields, compiled: one pass over the bytes finds the cells of the wanted columns, quotes as RFC 4180 has them.
+
+Polars reads tables faster, but fills up short lines and says no line numbers; with this pass, which sees both, it is
+slower (docs/decisions/2026-11-22-records.md).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cep.core.kernels import njit
+from connectors.records.numbers import ESCAPED, NULL, STRING
+
+# What became of a line of fields.
+FINE, FIELDS, QUOTES, OPEN = 0, 1, 2, 3
+"""OPEN: a quote that is not closed; QUOTES: something after a closing quote; FIELDS: too few or too many."""
+
+
+@njit(_nrt=False)
+def _ends(buffer, i, stop, separator):  # type: ignore[no-untyped-def]
+    """Whether a field ends at i: at a separator, a line end, or the end."""
+    return (
+        i >= stop
+        or buffer[i] == separator
+        or buffer[i] == 10
+        or (buffer[i] == 13 and (i + 1 >= stop or buffer[i + 1] == 10))
+    )
+
+
+@njit(_nrt=False)
+def _field(buffer, i, stop, separator, quote, longest):  # type: ignore[no-untyped-def]
+    """(end of the field, first, length, kind, FINE or QUOTES or OPEN) of the field at i."""
+    escaped = False
+    if i < stop and buffer[i] == quote:
+        i += 1
+        first = i
+        while True:
+            while i < stop and i - first <= longest and buffer[i] != quote:
+                i += 1
+            if i >= stop or i - first > longest:
+                return i, first, 0, NULL, OPEN
+            if i + 1 < stop and buffer[i + 1] == quote:
+                escaped = True
+                i += 2
+                continue
+            break
+        length = i - first
+        i += 1
+        if not _ends(buffer, i, stop, separator):
+            return i, first, length, NULL, QUOTES
+    else:
+        first = i
+        while i < stop and buffer[i] != separator and buffer[i] != 10:
+            i += 1
+        length = i - first
+        if length > 0 and buffer[i - 1] == 13 and (i >= stop or buffer[i] == 10):
+            length -= 1
+            i -= 1
+    if length == 0 or (length == 2 and buffer[first] == 78 and buffer[first + 1] == 65):
+        return i, first, length, NULL, FINE
+    return i, first, length, (ESCAPED if escaped else STRING), FINE
+
+
+@njit()
+def scan(  # type: ignore[no-untyped-def]
+    buffer, i, final, longest, separator, quote, comment, columns, first_cell, next_cell, width, capacity
+):
+    """The cells of each line of fields; states, starts and line numbers (from 0) of the lines; where it stopped.
+
+    It stops before the last line that has no end, unless `final`. A quote that is not closed within `longest` bytes is
+    OPEN. A line that is not FINE for its quotes ends at its first line break, and reading goes on there. `capacity` is
+    more than the line breaks: each line but the last has one of its own. Lines that begin with the bytes of `comment`,
+    if there are any, are passed over.
+    """
+    stop = len(buffer)
+    offset = np.zeros((width, capacity), np.int32)
+    length = np.zeros((width, capacity), np.int32)
+    kind = np.zeros((width, capacity), np.uint8)
+    state = np.zeros(capacity, np.uint8)
+    starts = np.zeros(capacity + 1, np.int64)
+    lines = np.zeros(capacity, np.int64)
+    row = 0
+    line = 0
+    while i < stop:
+        start = i
+        if buffer[i] == 10 or (buffer[i] == 13 and (buffer[i + 1] == 10 if i + 1 < stop else final)):
+            i = min(i + (1 if buffer[i] == 10 else 2), stop)
+            line += 1
+            continue
+        remark = len(comment) > 0 and i + len(comment) <= stop
+        for j in range(len(comment)):
+            remark = remark and buffer[i + j] == comment[j]
+        if remark:
+            while i < stop and buffer[i] != 10:
+                i += 1
+            if i >= stop and not final:
+                return row, start, line, offset, length, kind, state, starts, lines
+            i = min(i + 1, stop)
+            line += 1
+            continue
+        starts[row] = start
+        lines[row] = line
+        state[row] = FINE
+        column = 0
+        while True:
+            i, first, size, what, fine = _field(buffer, i, stop, separator, quote, longest)
+            if fine != FINE:
+                state[row] = fine
+                break
+            if column < columns:
+                cell = first_cell[column]
+                while cell >= 0:
+                    offset[cell, row], length[cell, row], kind[cell, row] = first, size, what
+                    cell = next_cell[cell]
+            column += 1
+            if i < stop and buffer[i] == separator:
+                i += 1
+                continue
+            break
+        complete = i < stop and not (buffer[i] == 13 and i + 1 == stop)
+        if state[row] == FINE and column != columns:
+            state[row] = FIELDS
+        if state[row] >= QUOTES:
+            if state[row] == OPEN and not final and i >= stop:
+                return row, start, line, offset, length, kind, state, starts, lines
+            i = start
+            while i < stop and buffer[i] != 10:
+                i += 1
+            complete = i < stop
+        if not complete and not final:
+            return row, start, line, offset, length, kind, state, starts, lines
+        if complete and buffer[i] == 13:
+            i += 1
+        i = min(i + 1, stop)
+        for j in range(start, i):
+            if buffer[j] == 10:
+                line += 1
+        row += 1
+        starts[row] = i
+    return row, i, line, offset, length, kind, state, starts, lines

@@ -1,0 +1,203 @@
+"""InfluxDB's line protocol to batches: the measurement says which event a line is; tags and fields are its values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cep.core.errors import CepError
+from cep.core.schema import Schema
+from connectors.formats.influx_points import (
+    FIELDS,
+    MEASUREMENT,
+    TAGS,
+    TIME,
+    LinePoint,
+    measurement,
+    read_point,
+    record,
+    timed,
+)
+from connectors.formats.influx_scan import scan
+from connectors.formats.json_scan import BLANK, ODD, UNKNOWN, gather
+from connectors.formats.jsonl import with_envelope
+from connectors.formats.streams import line_ends, not_utf8
+from connectors.records.batch import Block, DeadLetter, dead_record
+from connectors.records.columns import Cells, UnreadableRow, table
+from connectors.records.keynames import name_table
+from connectors.records.paths import from_message, sources
+from connectors.records.records import Record, closest, time_keys
+from connectors.records.times import form, shown
+from connectors.records.values import Unreadable
+
+_EXAMPLE = "`event cpu(host: string, usage_idle: float) FORMAT influx.`"
+
+
+class PointReader:
+    """Reads blocks of lines of one input. `default`: the event that it holds; `bound`: that was asked for, so the
+    measurement need not be called as it is."""
+
+    def __init__(self, schemas: Mapping[str, Schema], default: str | None, bound: bool) -> None:
+        """CepError: the event that it is bound to is not declared; two events are of one measurement."""
+        self._bound = schemas[default] if bound and default is not None else None
+        if self._bound is not None and not self._bound.declared:
+            message = f"{self._bound.name} is not declared, so nothing says which tags and fields are its values"
+            raise CepError(message, hint=f"e.g. {_EXAMPLE}", code="input")
+        if self._bound is not None and self._bound.when is not None:
+            hint = f'`FORMAT influx(measurement: "...")` behind {self._bound.name} names it, in place of WHEN'
+            raise CepError("a line of InfluxDB says by its measurement which event it is", hint=hint, code="input")
+        schemas = {name: schema for name, schema in schemas.items() if schema.when is None}
+        self._undeclared = [schema.name for schema in schemas.values() if not schema.declared]
+        self._schemas = [timed(schema) for schema in schemas.values() if schema.declared]
+        self._of: dict[str, int] = {}
+        for number, schema in enumerate(self._schemas):
+            name = measurement(schema) or schema.name
+            if name in self._of:
+                both = f"`{self._schemas[self._of[name]].name}` and `{schema.name}`"
+                hint = "a line is one event: declare one, and tell them apart in rules"
+                raise CepError(f"{both} are both of the measurement `{name}`", hint=hint, code="input")
+            self._of[name] = number
+        self._own = None
+        if self._bound is not None:
+            self._own = next(number for number, each in enumerate(self._schemas) if each.name == self._bound.name)
+        self._any = self._bound is not None and measurement(self._bound) is None  # what the measurement is called
+        self._measurements = name_table(list(self._of))
+        self._types = np.array(list(self._of.values()), np.int64)
+        self._entries: dict[str, int] = {}
+        for schema in self._schemas:
+            for source in sources(schema, time_keys(schema)):
+                self._entries.setdefault(source, len(self._entries))
+        keys = dict.fromkeys(source.removeprefix(TAGS).removeprefix(FIELDS) for source in self._entries)
+        keys.update(dict.fromkeys(self._entries))
+        self._keys = name_table(list(keys))
+        self._places = tuple(
+            np.array([self._entries.get(prefix + key, -1) for key in keys], np.int64) for prefix in ("", TAGS, FIELDS)
+        )
+
+    def read(
+        self,
+        file: str,
+        data: bytes,
+        position: int,
+        line: int,
+        first: int,
+        beside: Mapping[str, Sequence[str | None]] | None = None,
+    ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]:
+        """The tables of a block of whole lines, of which the first is line number `line`, its record number `first`.
+        `beside`: by source what the message of each line says besides."""
+        buffer = np.frombuffer(data, np.uint8)
+        starts, stops = line_ends(data)
+        named = self._entries.get(MEASUREMENT, -1), self._entries.get(TIME, -1), len(data)
+        capacity = 2 * data.count(b"=") + 2 * len(starts)
+        types, begin, entries, texts = scan(
+            buffer, starts, stops, self._measurements, self._types, self._keys, self._places, named, capacity
+        )
+        if len(texts):
+            buffer = np.concatenate([buffer, texts])
+        wrong = not_utf8(data, starts)
+        types[wrong[types[wrong] != BLANK]] = ODD
+        filled = np.flatnonzero(types != BLANK)
+        if self._own is not None:
+            if self._any:
+                types[types == UNKNOWN] = self._own
+            types[(types >= 0) & (types != self._own)] = ODD
+        types[types == UNKNOWN] = ODD
+        order = np.full(len(types), -1, np.int64)
+        order[filled] = first + np.arange(len(filled))
+        dense = len(filled) == len(starts)
+        if dense:
+            block = Block(file, first, len(filled), line, None, np.append(starts, len(data)), position, data)
+        else:  # comments between lines belong to none
+            places, texts_of = np.stack([starts, stops], axis=1)[filled].reshape(-1), 2 * np.arange(len(filled))
+            block = Block(file, first, len(filled), line, filled + line, places, position, data, rows=texts_of)
+
+        points: dict[int, Record] = {}
+        refused: list[UnreadableRow] = []
+        odd: dict[str, list[int]] = {}
+
+        def read(row: int) -> Record:
+            if row not in points:
+                envelope = None if beside is None else {source: given[row] for source, given in beside.items()}
+                point = read_point(data[starts[row] : stops[row]])
+                points[row] = record(point, self._schema(point), envelope)
+            return points[row]
+
+        for row in np.flatnonzero(types == ODD).tolist():
+            try:
+                odd.setdefault(read(row).type, []).append(row)
+            except Unreadable as reason:
+                refused.append((row, reason.code, reason.reason))
+        tables = {}
+        for number, schema in enumerate(self._schemas):
+            plain = np.flatnonzero(types == number)
+            slow = np.array(odd.get(schema.name, []), np.int64)
+            if not len(plain) and not len(slow):
+                continue
+            rows = np.union1d(plain, slow) if len(slow) else plain
+            cells, good = self._cells(schema, buffer, rows, begin, entries, beside)
+            good &= types[rows] == number
+            dead: list[UnreadableRow] = []
+            tables[schema.name] = table(
+                schema,
+                cells,
+                good,
+                order[rows],
+                lambda k, rows=rows: read(int(rows[k])),  # type: ignore[misc]
+                dead,
+            )
+            refused += [(int(rows[k]), code, reason) for k, code, reason in dead]
+        refused.sort(key=lambda refusal: refusal[0])
+        seen = next((name for name, found in tables.items() if found.height), None)
+        if seen is not None:
+            schema = next(schema for schema in self._schemas if schema.name == seen)
+            block = replace(block, times=form(schema.format, False))
+        return tables, [dead_record(block, int(order[r]), code, reason) for r, code, reason in refused], block
+
+    def _cells(
+        self,
+        schema: Schema,
+        buffer: NDArray[np.uint8],
+        rows: NDArray[np.int64],
+        begin: NDArray[np.int64],
+        entries: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8]],
+        beside: Mapping[str, Sequence[str | None]] | None,
+    ) -> tuple[Cells, NDArray[np.bool_]]:
+        """The cells of the lines of one event, and which lines are good."""
+        wanted = sources(schema, time_keys(schema))
+        first = np.full(len(self._entries), -1, np.int64)
+        following = np.full(len(wanted), -1, np.int64)
+        for cell, source in enumerate(wanted):
+            following[cell] = first[self._entries[source]]
+            first[self._entries[source]] = cell
+        named = np.zeros(len(begin) - 1, np.bool_)
+        times, width = len(time_keys(schema)), len(wanted)
+        offset, length, kind, good = gather(
+            rows, named, begin, entries, first, following, times, width, width, len(self._entries), False
+        )
+        cells = Cells(buffer, offset, length, kind, True)
+        if any(map(from_message, sources(schema, ()))):
+            cells = with_envelope(schema, times, cells, good, rows, beside or {})
+        return cells, good
+
+    def _schema(self, point: LinePoint) -> Schema:
+        """The event of a point. Unreadable: it is none of the program's, or not the one that the input is bound to."""
+        name = point.measurement
+        found = self._of.get(name)
+        if self._bound is not None and self._own is not None:
+            if found == self._own or (found is None and self._any):
+                return self._schemas[self._own]
+            reason = f"the measurement is `{shown(name)}`, the input was bound to {self._bound.name}"
+            if (said := measurement(self._bound)) is not None:
+                reason += f", of the measurement `{said}`"
+            raise Unreadable("type", reason)
+        if found is not None:
+            return self._schemas[found]
+        if name in self._undeclared:
+            raise Unreadable("type", f"{name} is not declared, so nothing says which tags and fields are its values")
+        near = closest(name, list(self._of))
+        hint = f'`FORMAT influx(measurement: "{shown(name)}")` behind a declaration makes it that of an event'
+        raise Unreadable("type", f"no event of the program is called `{shown(name)}`{near}; {hint}")

@@ -1,0 +1,241 @@
+"""InfluxDB's line protocol, compiled: one pass over the bytes finds the cells; what is not plain is left to a slower
+reader."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cep.core.kernels import njit
+from connectors.formats.json_scan import BLANK, ODD, UNKNOWN, room_for
+from connectors.records.keynames import find
+from connectors.records.numbers import FALSE, NUMBER, STRING, TRUE
+
+
+@njit(_nrt=False)
+def _key(buffer, i, stop):  # type: ignore[no-untyped-def]
+    """Past the key at i, at its `=`, or -1 where it is none that is plain."""
+    first = i
+    while i < stop and buffer[i] != 61:
+        c = buffer[i]
+        if c == 92 or c == 44 or c == 32:
+            return -1
+        i += 1
+    return i if first < i < stop else -1
+
+
+@njit(_nrt=False)
+def _digits(buffer, i, stop):  # type: ignore[no-untyped-def]
+    while i < stop and 48 <= buffer[i] <= 57:
+        i += 1
+    return i
+
+
+@njit(_nrt=False)
+def _is(buffer, i, stop, true):  # type: ignore[no-untyped-def]
+    """Whether buffer[i:stop] is `true`, `True`, `TRUE`, or likewise `false`."""
+    size = stop - i
+    if size != (4 if true else 5):
+        return False
+    upper = buffer[i + 1] < 97
+    word = (116, 114, 117, 101, 0) if true else (102, 97, 108, 115, 101)
+    for j in range(size):
+        c = buffer[i + j]
+        if (c | 32) != word[j]:
+            return False
+        if j and (c < 97) != upper:
+            return False
+    return buffer[i] < 97 or not upper
+
+
+@njit(_nrt=False)
+def _value(buffer, i, stop):  # type: ignore[no-untyped-def]
+    """(kind, length) of the number or boolean buffer[i:stop], without the `i` or `u` behind it; -1: it is none."""
+    c = buffer[i]
+    if c == 116 or c == 84:
+        return (TRUE, stop - i) if stop - i == 1 or _is(buffer, i, stop, True) else (-1, 0)
+    if c == 102 or c == 70:
+        return (FALSE, stop - i) if stop - i == 1 or _is(buffer, i, stop, False) else (-1, 0)
+    j = i
+    if buffer[j] == 45 or buffer[j] == 43:
+        j += 1
+    whole = _digits(buffer, j, stop)
+    digits = whole - j
+    if digits and whole == stop - 1 and (buffer[whole] == 105 or (buffer[whole] == 117 and c != 45)):
+        return NUMBER, whole - i
+    j = whole
+    if j < stop and buffer[j] == 46:
+        whole = _digits(buffer, j + 1, stop)
+        digits += whole - j - 1
+        j = whole
+    if digits == 0:
+        return -1, 0
+    if j < stop and (buffer[j] | 32) == 101:
+        j += 1
+        if j < stop and (buffer[j] == 45 or buffer[j] == 43):
+            j += 1
+        whole = _digits(buffer, j, stop)
+        if whole == j:
+            return -1, 0
+        j = whole
+    return (NUMBER, stop - i) if j == stop else (-1, 0)
+
+
+@njit(_nrt=False)
+def _text(buffer, i, stop, out, o, quoted):  # type: ignore[no-untyped-def]
+    """Copy a text without its escapes; the end in `out`. Of `quoted` ones `"` and a backslash are escaped, of others
+    comma, equals sign and blank."""
+    while i < stop:
+        c = buffer[i]
+        if c == 92 and i + 1 < stop:
+            d = buffer[i + 1]
+            if (d == 34 or d == 92) if quoted else (d == 44 or d == 61 or d == 32):
+                c = d
+                i += 1
+        out[o] = c
+        o += 1
+        i += 1
+    return o
+
+
+@njit(_nrt=False, forceinline=True)
+def _enter(entries, e, place, first, length, kind):  # type: ignore[no-untyped-def]
+    """How many entries there are with this one, if it has a place."""
+    if place < 0:
+        return e
+    name_of, first_of, length_of, kind_of = entries
+    name_of[e], first_of[e], length_of[e], kind_of[e] = place, first, length, kind
+    return e + 1
+
+
+@njit(_nrt=False)
+def _copied(buffer, first, length, escaped, out, o, base, quoted):  # type: ignore[no-untyped-def]
+    """(first, length, end in `out`) of a text, which where it is escaped stands without its escapes in `out`, whose
+    places begin at `base`."""
+    if not escaped:
+        return first, length, o
+    end = _text(buffer, first, first + length, out, o, quoted)
+    return base + o, end - o, end
+
+
+@njit(_nrt=False)
+def _line(buffer, i, stop, measurements, keys, places, beside, entries, e, out, o):  # type: ignore[no-untyped-def]
+    """(index of the measurement or what the line is, entries so far, end of the texts in `out`)."""
+    names, ends, slots = keys
+    any_place, tag_place, field_place = places
+    measurement_place, time_place, base = beside
+    while i < stop and (buffer[i] == 32 or buffer[i] == 9):
+        i += 1
+    while stop > i and (buffer[stop - 1] == 32 or buffer[stop - 1] == 9 or buffer[stop - 1] == 13):
+        stop -= 1
+    if i == stop or buffer[i] == 35:
+        return BLANK, e, o
+    first = i
+    while i < stop and buffer[i] != 44 and buffer[i] != 32:
+        if buffer[i] == 92:
+            return ODD, e, o
+        i += 1
+    if i == first or i >= stop:
+        return ODD, e, o
+    found = find(buffer, first, i, *measurements)
+    e = _enter(entries, e, measurement_place, first, i - first, STRING)
+    while buffer[i] == 44:  # tags
+        key = i + 1
+        i = _key(buffer, key, stop)
+        if i < 0:
+            return ODD, e, o
+        name = find(buffer, key, i, names, ends, slots)
+        i += 1
+        first = i
+        escaped = False
+        while i < stop and buffer[i] != 44 and buffer[i] != 32:
+            if buffer[i] == 61:
+                return ODD, e, o
+            if buffer[i] == 92 and i + 1 < stop and (buffer[i + 1] == 44 or buffer[i + 1] == 61 or buffer[i + 1] == 32):
+                escaped = True
+                i += 1
+            i += 1
+        if i == first or i >= stop:
+            return ODD, e, o
+        if name >= 0:
+            first, length, o = _copied(buffer, first, i - first, escaped, out, o, base, False)
+            e = _enter(entries, e, any_place[name], first, length, STRING)
+            e = _enter(entries, e, tag_place[name], first, length, STRING)
+    while i < stop and buffer[i] == 32:
+        i += 1
+    while True:  # fields
+        key = i
+        i = _key(buffer, key, stop)
+        if i < 0:
+            return ODD, e, o
+        name = find(buffer, key, i, names, ends, slots)
+        i += 1
+        if i >= stop:
+            return ODD, e, o
+        if buffer[i] == 34:
+            i += 1
+            first = i
+            escaped = False
+            while i < stop and buffer[i] != 34:
+                if buffer[i] == 92 and i + 1 < stop and (buffer[i + 1] == 34 or buffer[i + 1] == 92):
+                    escaped = True
+                    i += 1
+                i += 1
+            if i >= stop:
+                return ODD, e, o
+            kind, length = STRING, i - first
+            if name >= 0:
+                first, length, o = _copied(buffer, first, length, escaped, out, o, base, True)
+            i += 1
+        else:
+            first = i
+            while i < stop and buffer[i] != 44 and buffer[i] != 32:
+                i += 1
+            if i == first:
+                return ODD, e, o
+            kind, length = _value(buffer, first, i)
+            if kind < 0:
+                return ODD, e, o
+        if name >= 0:
+            e = _enter(entries, e, any_place[name], first, length, kind)
+            e = _enter(entries, e, field_place[name], first, length, kind)
+        if i < stop and buffer[i] == 44:
+            i += 1
+            continue
+        break
+    if i < stop:  # the timestamp, behind a blank
+        if buffer[i] != 32:
+            return ODD, e, o
+        while i < stop and buffer[i] == 32:
+            i += 1
+        first = i
+        if buffer[i] == 45:
+            i += 1
+        digits = i
+        i = _digits(buffer, i, stop)
+        if i == digits or i < stop:
+            return ODD, e, o
+        e = _enter(entries, e, time_place, first, i - first, NUMBER)
+    return found, e, o
+
+
+@njit()
+def scan(buffer, starts, stops, measurements, types, keys, places, beside, capacity):  # type: ignore[no-untyped-def]
+    """All lines: the types of their measurements, where their entries begin, the entries, and texts that had escapes,
+    whose cells stand behind the buffer.
+
+    `measurements` and `keys` are names, their ends and a table of them. `places`: by key the name of an entry of any
+    such value, of a tag, of a field, -1: none is wanted. `beside`: the names of the measurement and the timestamp, and
+    the length of the buffer. `capacity` is at least twice the equals signs and the lines: each entry of a value has an
+    equals sign, and is there twice at most. The texts have the room of the whole buffer: of each byte one is copied.
+    """
+    n = len(starts)
+    type_of, begin, entries = room_for(n, capacity)
+    out = np.empty(len(buffer), np.uint8)
+    o = 0
+    for row in range(n):
+        found, e, o = _line(
+            buffer, starts[row], stops[row], measurements, keys, places, beside, entries, begin[row], out, o
+        )
+        type_of[row] = found if found <= ODD else (types[found] if found >= 0 else UNKNOWN)
+        begin[row + 1] = e if type_of[row] > ODD else begin[row]
+    return type_of, begin, entries, out[:o]

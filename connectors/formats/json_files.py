@@ -1,0 +1,164 @@
+"""JSON files that hold no record a line, but a list of records, or records over several lines each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from connectors.formats.chunks import ChunkReaders
+from connectors.formats.jsonl import ReadsLines, read_jsonl
+from connectors.formats.record_scan import BETWEEN, LIST, a_line_each
+from connectors.formats.streams import BOM, LONGEST, ByteStream, more_bytes
+from connectors.records.batch import Block, DeadLetter, too_long
+
+LOOKED_AT = 1 << 20
+"""Bytes within which the first record ends, or the file is taken for one of records over several lines."""
+_BLANK = b" \t\r\n"
+
+_Parts = Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]
+
+
+def in_lines(head: bytes, whole: bool) -> bool | None:
+    """Whether a file that begins so holds a record a line; None: more of it has to be seen, if it is not `whole`.
+
+    It does not where it begins with a list of objects, or with an object that ends on a later line than it begins.
+    """
+    text = head.removeprefix(BOM).lstrip(_BLANK)
+    if text.startswith(b"["):
+        rest = text[1:].lstrip(_BLANK)
+        return None if not rest and not whole else rest[:1] not in (b"{", b"]")
+    if not text.startswith(b"{"):
+        return None if not text and not whole else True
+    line, end, _ = text.partition(b"\n")
+    if not end and not whole:
+        return None
+    if _ending(line) is not None:
+        return True
+    ending = _ending(text if whole else text[: text.rfind(b"\n") + 1])
+    if ending == -1:
+        return True
+    if ending is None and not whole:
+        return None if len(text) < LOOKED_AT else False
+    return ending is None
+
+
+def _ending(text: bytes) -> int | None:
+    """Where the object that begins a text ends; -1: it is no JSON, None: it has no end."""
+    plain = text.decode("utf-8", "replace")
+    try:
+        return json.JSONDecoder().raw_decode(plain)[1]
+    except json.JSONDecodeError as error:
+        return None if error.pos >= len(plain.rstrip()) else -1
+    except (ValueError, RecursionError):
+        return -1
+
+
+def read_json(
+    file: str,
+    stream: ByteStream,
+    reader: ReadsLines,
+    chunk: int,
+    first: int,
+    readers: ChunkReaders | None = None,
+) -> _Parts:
+    """Tables by type, block by block; no block: the stream is silent."""
+    head = b""
+    while True:
+        while stream.silent():
+            yield {}, [], None
+        data = stream.read(chunk)
+        head += data
+        plain = in_lines(head, not data)
+        if plain is not None:
+            break
+    stream.unread(head)
+    if plain:
+        yield from read_jsonl(file, stream, reader, chunk, first, readers)
+        return
+    line = 1
+    for part in split(stream, chunk):
+        if part is None:
+            yield {}, [], None
+        elif part.length:
+            dead, block = too_long(file, line, first, part.position, part.data, part.length)
+            yield {}, dead, block
+            return
+        else:
+            if len(part.first):
+                tables, dead, block = reader.read(file, part.data, part.position, 0, first)
+                dead, block = part.placed(dead, block, line)
+                yield tables, dead, block
+                first = block.beyond
+            line += part.breaks
+            if part.open:
+                reason = "the file ends within the list that it begins with, a `]` is missing"
+                block = Block(file, first, 1, line, None, np.array([0, 0]), part.position, b"")
+                yield {}, [DeadLetter(file, line, reason, "json", of_file=True)], block
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some whole records of a file, a line each: `data`, as many bytes as they take in the file from `position` on;
+    where each begins and ends; where lines end in the file; `open`: the file ends here, within a list. `length`: of a
+    record that is too long, of which `data` is the beginning."""
+
+    data: bytes
+    position: int
+    first: NDArray[np.int64]
+    beyond: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    open: bool = False
+    length: int = 0
+
+    @property
+    def breaks(self) -> int:
+        """How many lines of the file end in it."""
+        return len(self.ends)
+
+    def placed(self, dead: list[DeadLetter], block: Block, line: int) -> tuple[list[DeadLetter], Block]:
+        """What was read of the records, as if each were on line 0, 1, ..: with the lines and bytes of the file, of
+        which the first line is number `line`."""
+        at = line + np.searchsorted(self.ends, self.first)
+        index = np.arange(block.count) if block.lines is None else block.lines
+        spans = np.stack([self.first, self.beyond], axis=1).reshape(-1)
+        found = replace(block, line=line, lines=at[index], starts=spans, rows=2 * index)
+        return [replace(one, line=int(at[one.line])) for one in dead], found
+
+
+def split(stream: ByteStream, chunk: int) -> Iterator[Part | None]:
+    """The records of a file, those of a list or one after the other; None: the stream is silent."""
+    rest, position, place = b"", 0, BETWEEN
+    begun = False
+    while True:
+        while stream.silent():
+            yield None
+        data = stream.read(more_bytes(chunk, len(rest)))
+        final = not data
+        block = rest + data
+        if not begun and block.startswith(BOM):
+            block, position = block[len(BOM) :], len(BOM)
+        begun = True
+        found, first, beyond, used, place = a_line_each(
+            np.frombuffer(block, np.uint8), place, final, len(block) // 2 + 2
+        )
+        if final and stream.damage is not None and len(beyond) and beyond[-1] == len(block):
+            first, beyond = first[:-1], beyond[:-1]  # perhaps a part of one
+        ends = np.flatnonzero(np.frombuffer(block[:used], np.uint8) == 10)
+        cut = final and place == LIST and stream.damage is None
+        records = found[: beyond[-1] + 1].tobytes() if len(beyond) else b""
+        yield Part(records, position, first, beyond, ends, cut)
+        rest, position = block[used:], position + used
+        if final:
+            return
+        if len(rest) > LONGEST:
+            length = len(rest)
+            while more := stream.read(chunk):
+                length += len(more)
+            none = np.zeros(0, np.int64)
+            yield Part(rest[:1000], position, none, none, none, False, length)
+            return

@@ -1,0 +1,272 @@
+"""Paths in JSON, compiled: cells out of objects inside records, and a row for each element of a list.
+
+A scanner has seen that the text is JSON, and found what stands at the top of each record. Objects and lists on the way
+of a path are containers, each with cells of its own behind those of the event; what is in them is looked for a
+container at a time, the outer ones first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cep.core.kernels import njit
+from connectors.records.keynames import is_name
+from connectors.records.numbers import ABSENT, ESCAPED, FALSE, NESTED, NULL, NUMBER, STRING, TRUE
+from connectors.records.paths import EACH, Path, path, place
+
+Matrix = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8]]
+"""Offsets, lengths and kinds of cells: a row a column, a column a record."""
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Containers:
+    """Objects and lists in which values are looked for: the `cell` of each, and where its `keys` begin; of each key
+    where its letters do, or which element it is (`places`, -1: it is a name), and the `targets`, the cells of its
+    values."""
+
+    cell: Ints
+    keys: Ints
+    letters: NDArray[np.uint8]
+    ends: Ints
+    places: Ints
+    targets: Ints
+
+    @classmethod
+    def of(cls, containers: Sequence[Path], cells: dict[Path, list[int]]) -> Containers:
+        found = [[steps for steps in cells if steps[:-1] == one] for one in containers]
+        inside = [[(steps[-1], cell) for steps in each for cell in cells[steps]] for each in found]
+        names = [name for each in inside for name, _ in each]
+        raw = [name.encode() for name in names]
+        places = [-1 if (at := place(name)) is None else at for name in names]
+        return cls(
+            np.array([cells[one][-1] for one in containers], np.int64),
+            np.cumsum([0] + [len(each) for each in inside]),
+            np.frombuffer(b"".join(raw), np.uint8),
+            np.cumsum([0] + [len(name) for name in raw]),
+            np.array(places, np.int64),
+            np.array([cell for each in inside for _, cell in each], np.int64),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EventPaths:
+    """Where the values of one event are, whose cells are as many as its sources, and then those of containers.
+
+    `keys`: those at the top of a record, with their cells. `before`: the objects in which values are looked for, the
+    outer ones first. `list`: the cell of the list that makes events, None: there is none; `elements`: the cells that
+    its elements have; `after`: objects in these. `width`: how many cells there are."""
+
+    keys: tuple[tuple[str, int], ...]
+    before: Containers
+    list: int | None
+    elements: tuple[int, ...]
+    after: Containers
+    width: int
+
+    @classmethod
+    def of(cls, sources: Sequence[str]) -> EventPaths | None:
+        """None: all stand at the top."""
+        paths = [path(source) for source in sources]
+        if all(len(steps) == 1 for steps in paths):
+            return None
+        cells: dict[Path, list[int]] = {}
+        keys = []
+        for cell, (source, steps) in enumerate(zip(sources, paths)):
+            keys.append((source, cell))
+            if len(steps) > 1:
+                cells.setdefault(steps, []).append(cell)
+        width = len(sources)
+        containers = sorted(
+            {steps[:n] for steps in cells for n in range(1, len(steps))}, key=lambda one: (len(one), one)
+        )
+        for steps in containers:
+            cells.setdefault(steps, []).append(width)
+            width += 1
+        keys += [(steps[0], cell) for steps in containers if len(steps) == 1 for cell in cells[steps][-1:]]
+        lists = next((steps for steps in containers if (*steps, EACH) in cells), None)
+        objects = [steps for steps in containers if steps != lists]
+        return cls(
+            tuple(keys),
+            Containers.of([steps for steps in objects if EACH not in steps], cells),
+            None if lists is None else cells[lists][-1],
+            () if lists is None else tuple(cells[*lists, EACH]),
+            Containers.of([steps for steps in objects if EACH in steps], cells),
+            width,
+        )
+
+
+def descend(buffer: NDArray[np.uint8], matrix: Matrix, good: Bools, inside: Containers) -> None:
+    """Fill the cells of what is in some objects; rows that are not plain are not `good` any more."""
+    if len(inside.cell):
+        names = inside.letters, inside.ends, inside.places
+        _descend(buffer, *matrix, good, inside.cell, inside.keys, *names, inside.targets)
+
+
+def expand(
+    buffer: NDArray[np.uint8], matrix: Matrix, good: Bools, list: int, elements: Sequence[int]
+) -> tuple[Matrix, Ints, Ints]:
+    """The matrix with a row for each element of a list; the row that each was, its place in the list. What is no list
+    is not `good` any more, and has no row."""
+    offset, length, kind = matrix
+    counts, first, size, what = _elements(buffer, offset[list], length[list], kind[list], good)
+    rows = np.repeat(np.arange(len(counts)), counts)
+    place = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    offset, length, kind = offset[:, rows], length[:, rows], kind[:, rows]
+    for cell in elements:
+        offset[cell], length[cell], kind[cell] = first[: len(rows)], size[: len(rows)], what[: len(rows)]
+    return (offset, length, kind), rows, place
+
+
+@njit(_nrt=False, forceinline=True)
+def _closed(buffer, i, stop):  # type: ignore[no-untyped-def]
+    """(past the closing quote, escaped?) of a string whose first character is at i."""
+    escaped = False
+    while i < stop and buffer[i] != 34:
+        if buffer[i] == 92:
+            escaped = True
+            i += 1
+        i += 1
+    return i + 1, escaped
+
+
+@njit(_nrt=False, forceinline=True)
+def _value(buffer, i, stop):  # type: ignore[no-untyped-def]
+    """(past it, kind, first, length) of the value at i, of which a scanner has seen that it is JSON."""
+    c = buffer[i]
+    if c == 34:
+        end, escaped = _closed(buffer, i + 1, stop)
+        return end, (ESCAPED if escaped else STRING), i + 1, end - i - 2
+    if c == 123 or c == 91:
+        first = i
+        depth = 0
+        while i < stop:
+            c = buffer[i]
+            i += 1
+            if c == 34:
+                i, _ = _closed(buffer, i, stop)
+            elif c == 123 or c == 91:
+                depth += 1
+            elif c == 125 or c == 93:
+                depth -= 1
+                if depth == 0:
+                    break
+        return i, NESTED, first, i - first
+    if c == 116 or c == 110:
+        return i + 4, (TRUE if c == 116 else NULL), i, 4
+    if c == 102:
+        return i + 5, FALSE, i, 5
+    first = i
+    what = NULL if c == 78 or c == 73 or (c == 45 and buffer[i + 1] == 73) else NUMBER
+    while i < stop and buffer[i] > 32 and buffer[i] != 44 and buffer[i] != 125 and buffer[i] != 93:
+        i += 1
+    return i, what, first, i - first
+
+
+@njit(_nrt=False, forceinline=True)
+def _inside(buffer, i, stop, row, offset, length, kind, first_key, last_key, letters, ends, targets):  # type: ignore[no-untyped-def]
+    """Whether the values of some keys were found plainly in the object between i and its bracket at `stop`."""
+    while True:
+        while i < stop and buffer[i] != 34:
+            i += 1
+        if i >= stop:
+            return True
+        first = i + 1
+        i, escaped = _closed(buffer, first, stop)
+        if escaped:
+            return False
+        last = i - 1
+        while i < stop and (buffer[i] <= 32 or buffer[i] == 58):
+            i += 1
+        i, what, begin, size = _value(buffer, i, stop)
+        for key in range(first_key, last_key):
+            if is_name(buffer, first, last, letters, ends[key], ends[key + 1]):
+                cell = targets[key]
+                if kind[cell, row] != ABSENT:
+                    return False
+                offset[cell, row], length[cell, row], kind[cell, row] = begin, size, what
+
+
+@njit(_nrt=False, forceinline=True)
+def _within(buffer, i, stop, row, offset, length, kind, first_key, last_key, places, targets):  # type: ignore[no-untyped-def]
+    """Find the elements of some places in the list between i and its bracket at `stop`; none of them is a name."""
+    at = 0
+    while True:
+        while i < stop and (buffer[i] <= 32 or buffer[i] == 44):
+            i += 1
+        if i >= stop:
+            return True
+        i, what, begin, size = _value(buffer, i, stop)
+        for key in range(first_key, last_key):
+            if places[key] < 0:
+                return False
+            if places[key] == at:
+                cell = targets[key]
+                offset[cell, row], length[cell, row], kind[cell, row] = begin, size, what
+        at += 1
+
+
+@njit(_nrt=False)
+def _descend(buffer, offset, length, kind, good, cells, keys, letters, ends, places, targets):  # type: ignore[no-untyped-def]
+    """The values in the objects and lists of some columns, the outer ones first."""
+    for row in range(kind.shape[1]):
+        for each in range(len(cells)):
+            cell = cells[each]
+            if not good[row]:
+                break
+            if kind[cell, row] <= NULL:
+                continue
+            i = np.int64(offset[cell, row])
+            stop = i + length[cell, row] - 1
+            first, last = keys[each], keys[each + 1]
+            if kind[cell, row] != NESTED:
+                good[row] = False
+            elif buffer[i] == 91:
+                good[row] = places[first] >= 0 and _within(
+                    buffer, i + 1, stop, row, offset, length, kind, first, last, places, targets
+                )
+            else:
+                good[row] = places[first] < 0 and _inside(
+                    buffer, i + 1, stop, row, offset, length, kind, first, last, letters, ends, targets
+                )
+
+
+@njit()
+def _elements(buffer, offset, length, kind, good):  # type: ignore[no-untyped-def]
+    """How many elements each list has, and where they stand. An element takes two bytes of its list at least, of which
+    the brackets are one more."""
+    n = len(kind)
+    most = 0
+    for row in range(n):
+        if kind[row] == NESTED:
+            most += length[row] // 2 + 1
+    counts = np.zeros(n, np.int64)
+    first = np.empty(most, np.int32)
+    size = np.empty(most, np.int32)
+    what = np.empty(most, np.uint8)
+    e = 0
+    for row in range(n):
+        if not good[row]:
+            continue
+        i = np.int64(offset[row])
+        stop = i + length[row]
+        if kind[row] != NESTED or buffer[i] != 91:
+            good[row] = False
+            continue
+        begin = e
+        i += 1
+        stop -= 1
+        while True:
+            while i < stop and (buffer[i] <= 32 or buffer[i] == 44):
+                i += 1
+            if i >= stop:
+                break
+            i, what[e], first[e], size[e] = _value(buffer, i, stop)
+            e += 1
+        counts[row] = e - begin
+    return counts, first, size, what

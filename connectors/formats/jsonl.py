@@ -1,0 +1,451 @@
+"""JSON Lines to batches: plain lines column by column, odd ones one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cep.core.schema import ARRIVAL, CHANGE, Schema
+from connectors.formats.chunks import ChunkReaders, FoundInChunk, Place, read_apart, readable_apart
+from connectors.formats.json_paths import EventPaths, descend, expand
+from connectors.formats.json_scan import BLANK, ODD, UNKNOWN, UNTYPED, gather, scan
+from connectors.formats.streams import ByteStream, line_breaks, line_ends, not_utf8, whole_lines
+from connectors.records.batch import Block, DeadLetter, dead_record, too_long
+from connectors.records.columns import Cells, CellValues, UnreadableRow, of_cells, table
+from connectors.records.keynames import name_table
+from connectors.records.numbers import NULL, STRING
+from connectors.records.paths import EACH, first_at, from_message, level, path, sources
+from connectors.records.record_tests import passed, passed_before
+from connectors.records.records import NO_EVENT, Record, parse, read_events, time_keys
+from connectors.records.times import form
+from connectors.records.values import Real, Unreadable
+
+
+class ReadsLines(Protocol):
+    """What reads blocks of lines of records."""
+
+    def read(
+        self, file: str, data: bytes, position: int, line: int, first: int
+    ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]: ...
+
+
+def read_jsonl(
+    file: str,
+    stream: ByteStream,
+    lines: ReadsLines,
+    chunk: int,
+    first: int,
+    readers: ChunkReaders | None = None,
+) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]:
+    """Tables by type, block by block; no block: the stream is silent. `readers`: who reads chunks of a file."""
+    line, begun = 1, 0
+    if readers is not None and isinstance(lines, LineReader) and readable_apart(readers, stream, chunk):
+        place = Place(stream.behind_mark(), line, first)
+        for found in read_apart(readers, lines, file, stream, chunk, place):
+            yield found.tables, found.dead, found.block
+        line, first, begun = place.line, place.first, place.position
+    for data, position, length in whole_lines(stream, chunk, begun=begun):
+        if length:
+            yield {}, *too_long(file, line, first, position, data, length)
+            line += 1
+            first += 1
+        elif not data:
+            yield {}, [], None
+        else:
+            tables, dead, block = lines.read(file, data, position, line, first)
+            yield tables, dead, block
+            line += line_breaks(data)
+            first = block.beyond
+
+
+class KeyNames:
+    """The keys and types a program knows, as the scanner wants them: 0 is `type`, 1 is `args`."""
+
+    def __init__(self, schemas: Mapping[str, Schema]) -> None:
+        self.schemas = list(schemas.values())
+        self.paths = {schema.name: EventPaths.of(sources(schema, time_keys(schema))) for schema in self.schemas}
+        known = dict.fromkeys(("type", "args"))
+        for schema in self.schemas:
+            known.update(dict.fromkeys((schema.name, *time_keys(schema))))
+            known.update(dict.fromkeys(key for key, _ in self._keys(schema)))
+        self.index = {name: i for i, name in enumerate(known)}
+        self.letters, self.ends, self.slots = name_table(list(known))
+        self.types = np.full(len(known), UNKNOWN, np.int64)
+        for i, schema in enumerate(self.schemas):
+            self.types[self.index[schema.name]] = i
+        self.cells = [self._cells(schema) for schema in self.schemas]
+
+    def width(self, schema: Schema) -> int:
+        """How many cells an event has."""
+        return len(sources(schema, time_keys(schema)))
+
+    def _keys(self, schema: Schema) -> Sequence[tuple[str, int]]:
+        """The keys at the top of a record of an event, with the cells of their values."""
+        paths = self.paths[schema.name]
+        if paths is not None:
+            return paths.keys
+        return [(key, cell) for cell, key in enumerate(sources(schema, time_keys(schema)))]
+
+    def _cells(self, schema: Schema) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        """For each name its first cell, for each cell the next of the same name, -1: none; and how many cells."""
+        keys = self._keys(schema)
+        paths = self.paths[schema.name]
+        width = len(keys) if paths is None else paths.width
+        first = np.full(len(self.index), -1, np.int64)
+        following = np.full(width, -1, np.int64)
+        for key, cell in keys:
+            following[cell] = first[self.index[key]]
+            first[self.index[key]] = cell
+        return first, following, width
+
+
+class LineReader:
+    """Reads blocks of lines of one input. `default` and `bound` as in `records.read_line`."""
+
+    def __init__(self, schemas: Mapping[str, Schema], default: str | None, bound: bool) -> None:
+        self._schemas = schemas
+        self._default = default
+        self._bound = bound
+        self._names = KeyNames(schemas)
+        self._tested = [
+            number
+            for number, schema in enumerate(self._names.schemas)
+            if schema.when is not None and (not bound or schema.name == default)
+        ]
+        self._strict = any(self._names.schemas[number].strict for number in self._tested)
+
+    def read(
+        self,
+        file: str,
+        data: bytes,
+        position: int,
+        line: int,
+        first: int,
+        beside: Mapping[str, Sequence[str | None]] | None = None,
+    ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]:
+        """The tables of a block of whole lines, of which the first is line number `line`, its record number `first`.
+        `beside`: by source what the message of each line says besides."""
+        buffer = np.frombuffer(data, np.uint8)
+        starts, stops = line_ends(data)
+        capacity = len(data) // 2 + 1  # of an entry's shortest form, `0,` in `args`; what is not used costs nothing
+        names = self._names
+        scanned = scan(buffer, starts, stops, names.letters, names.ends, names.slots, names.types, capacity)
+        types = scanned[0]
+        types[not_utf8(data, starts)] = ODD
+        filled = np.flatnonzero(types != BLANK)
+        self._settle(types)
+        events: dict[int, list[Record | Unreadable]] = {}
+
+        def read(row: int, place: int = 0) -> Record:
+            if row not in events:
+                events[row] = self._events(data[starts[row] : stops[row]], row, beside)
+            found = events[row][place]
+            if isinstance(found, Unreadable):
+                raise found.kept()
+            return found
+
+        found: list[_LineRows] = []
+        for i, schema in enumerate(names.schemas):
+            lines = np.flatnonzero(types == i)
+            if len(lines):
+                found.append(self._rows(schema, i, buffer, lines, scanned, beside))
+                types[found[-1].odd] = ODD
+        if self._tested:
+            found = self._with_tested(found, types, buffer, scanned, beside)
+        # Lines that are read by themselves have as many events as they say, others one for each row.
+        counts = np.zeros(len(types), np.int64)
+        odd: dict[str, list[tuple[int, int]]] = {}
+        refused: list[tuple[int, int, str, str]] = []
+        for row in np.flatnonzero(types == ODD).tolist():
+            events[row] = self._events(data[starts[row] : stops[row]], row, beside)
+            counts[row] = len(events[row])
+            for place, event in enumerate(events[row]):
+                if isinstance(event, Unreadable):
+                    refused.append((row, place, event.code, event.reason))
+                else:
+                    odd.setdefault(event.type, []).append((row, place))
+        for rows in found:
+            counts[rows.lines] += rows.counts
+        unmatched = filled[counts[filled] == 0] if self._tested else filled[:0]
+        if len(unmatched) and self._strict:
+            counts[unmatched] = 1
+            refused += [(row, 0, "type", NO_EVENT) for row in unmatched.tolist()]
+            unmatched = unmatched[:0]
+        order = first + np.cumsum(counts) - counts
+        block = self._block(file, starts, filled, counts, len(data), position, line, first, data)
+        if len(unmatched):
+            text = data[starts[unmatched[0]] : stops[unmatched[0]]].decode("utf-8", "replace")
+            block = replace(block, unmatched=len(unmatched), first_unmatched=text)
+        tables = {}
+        by_type = {rows.schema.name: rows for rows in found}
+        for schema in names.schemas:
+            slow = odd.get(schema.name, [])
+            if schema.name not in by_type and not slow:
+                continue
+            rows = by_type.get(schema.name) or _no_rows(schema, names.width(schema), buffer)
+            if slow:
+                rows = rows.with_odd(slow)
+            dead: list[UnreadableRow] = []
+            at, places = rows.row, rows.place
+            tables[schema.name] = table(
+                schema,
+                rows.cells,
+                rows.good,
+                order[at] + places,
+                lambda k, at=at, places=places: read(int(at[k]), int(places[k])),  # type: ignore[misc]
+                dead,
+            )
+            refused.extend((int(at[k]), int(places[k]), code, reason) for k, code, reason in dead)
+        refused.sort(key=lambda refusal: refusal[:2])
+        if firsts := {int(found[ARRIVAL][0]): type for type, found in tables.items() if found.height}:
+            row = int(np.searchsorted(order, min(firsts), "right")) - 1
+            form = _form(data[starts[row] : stops[row]], self._schemas[firsts[min(firsts)]])
+            block = replace(block, times=form)
+        return tables, [dead_record(block, int(order[r]) + p, code, reason) for r, p, code, reason in refused], block
+
+    def chunk(self, file: str, data: bytes, position: int, final: bool) -> FoundInChunk:
+        """A chunk of a file."""
+        return FoundInChunk(*self.read(file, data, position, 0, 0), line_breaks(data))
+
+    def _events(
+        self, line: bytes, row: int, beside: Mapping[str, Sequence[str | None]] | None
+    ) -> list[Record | Unreadable]:
+        """The events of one line; one that is Unreadable where there are none."""
+        envelope = None if beside is None else {source: texts[row] for source, texts in beside.items()}
+        try:
+            return read_events(line, self._schemas, self._default, self._bound, envelope)
+        except Unreadable as reason:
+            return [reason.kept()]
+
+    def _with_tested(
+        self,
+        found: Sequence[_LineRows],
+        types: NDArray[np.int32],
+        buffer: NDArray[np.uint8],
+        scanned: Any,
+        beside: Mapping[str, Sequence[str | None]] | None,
+    ) -> list[_LineRows]:
+        """The rows of events that name their type, then of those with WHEN, which is tried with each line. Lines that
+        are odd for one of them are read by themselves for all."""
+        every = list(found)
+        lines = np.flatnonzero(types > ODD)
+        for number in self._tested:
+            every.append(self._rows(self._names.schemas[number], number, buffer, lines, scanned, beside))
+            types[every[-1].odd] = ODD
+        before = np.zeros(len(types), np.int64)
+        placed = []
+        for rows in every:
+            rows = rows.without(types == ODD)
+            placed.append(replace(rows, place=rows.place + before[rows.row]))
+            before[rows.lines] += rows.counts
+        return placed
+
+    def _rows(
+        self,
+        schema: Schema,
+        number: int,
+        buffer: NDArray[np.uint8],
+        lines: NDArray[np.int64],
+        scanned: Any,
+        beside: Mapping[str, Sequence[str | None]] | None,
+    ) -> _LineRows:
+        """The cells of the lines of one event; of an event with WHEN, of those lines that are one."""
+        names = self._names
+        _, positional, begin, entries = scanned
+        times, wanted = len(time_keys(schema)), self._names.width(schema)
+        given = wanted - len(schema.tested)
+        given -= any(attribute.name == CHANGE for attribute in schema.attributes)  # it stands last
+        first, following, width = names.cells[number]
+        *matrix, good = gather(
+            lines,
+            positional,
+            begin,
+            entries,
+            first,
+            following,
+            times,
+            given,
+            width,
+            len(names.index),
+            not schema.declared,
+        )
+        paths = names.paths[schema.name]
+        if schema.when is not None:
+            good &= ~positional[lines]
+            lines, matrix, good = self._passed(schema, buffer, lines, matrix, good, None)
+        row, place = lines, np.zeros(len(lines), np.int64)
+        odd = np.zeros(len(lines), np.bool_)
+        if paths is not None:
+            good &= ~positional[lines]
+            descend(buffer, matrix, good, paths.before)
+            if paths.list is not None:
+                if schema.when is not None:
+                    lines, matrix, good = self._passed(schema, buffer, lines, matrix, good, paths)
+                matrix, at, place = expand(buffer, matrix, good, paths.list, paths.elements)
+                odd, row = ~good, lines[at]
+                good = np.ones(len(at), np.bool_)
+            descend(buffer, matrix, good, paths.after)
+        if paths is None or paths.list is None:
+            counts = np.ones(len(lines), np.int64)
+        else:
+            counts = np.bincount(at, minlength=len(lines))
+        offset, length, kind = (each[:wanted] for each in matrix)
+        cells = Cells(buffer, offset, length, kind, False)
+        if any(map(from_message, sources(schema, ()))):
+            cells = with_envelope(schema, times, cells, good, row, beside or {})
+        if schema.when is None:
+            return _LineRows(schema, lines[~odd], counts[~odd], lines[odd], row, place, good, cells)
+        there = good & passed(schema, of_cells(cells, sources(schema, time_keys(schema))))
+        own, counts = np.unique(row[there], return_counts=True)
+        place = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        alone = np.concatenate([lines[odd], row[~good]])
+        return _LineRows(schema, own, counts, alone, row[there], place, good[there], cells.some(there))
+
+    def _passed(
+        self,
+        schema: Schema,
+        buffer: NDArray[np.uint8],
+        lines: NDArray[np.int64],
+        matrix: Any,
+        good: NDArray[np.bool_],
+        paths: EventPaths | None,
+    ) -> tuple[NDArray[np.int64], Any, NDArray[np.bool_]]:
+        """The lines that may be an event by what stands at their top, with their cells. Where `paths` of a list have
+        been followed: by all that is not in its elements."""
+        offset, length, kind = matrix
+        cells = Cells(buffer, offset, length, kind, False)
+        values = of_cells(cells, sources(schema, time_keys(schema)))
+        if paths is None or paths.list is None:
+            may = passed_before(schema, values, lambda steps: len(steps) == 1)
+        else:
+            may = passed_before(schema, values, lambda steps: EACH not in steps, CellValues(cells, paths.list))
+        if may is None or may.all():
+            return lines, matrix, good
+        kept = may | ~good
+        return lines[kept], [each[:, kept] for each in matrix], good[kept]
+
+    def _settle(self, types: NDArray[np.int32]) -> None:
+        """Give lines their type by default; what then is without one of the program's types is odd."""
+        names = [schema.name for schema in self._names.schemas]
+        if self._tested:  # each line may be an event with WHEN
+            for number, schema in enumerate(self._names.schemas):
+                if schema.when is not None or self._bound:
+                    types[types == number] = UNTYPED
+            return
+        if self._default is not None:
+            default = names.index(self._default)
+            types[types == UNTYPED] = default
+            if self._bound:
+                types[types == UNKNOWN] = default
+                types[(types >= 0) & (types != default)] = ODD
+        types[(types == UNTYPED) | (types == UNKNOWN)] = ODD
+
+    def _block(
+        self,
+        file: str,
+        starts: NDArray[np.int64],
+        filled: NDArray[np.int64],
+        counts: NDArray[np.int64],
+        size: int,
+        position: int,
+        line: int,
+        first: int,
+        data: bytes,
+    ) -> Block:
+        if (counts[filled] == 1).all():
+            dense = len(filled) == len(starts)
+            places = np.concatenate([starts if dense else starts[filled], [size]])
+            return Block(file, first, len(filled), line, None if dense else filled + line, places, position, data)
+        rows = np.repeat(np.arange(len(counts)), counts)
+        places = np.concatenate([starts, [size]])
+        return Block(file, first, len(rows), line, rows + line, places, position, data, rows=rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _LineRows:
+    """Events of one type in some lines: `lines` that give `counts` each, `odd` lines (to be read by themselves); and of
+    each event its line, its place in that, whether it is `good`, and its cells."""
+
+    schema: Schema
+    lines: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    odd: NDArray[np.int64]
+    row: NDArray[np.int64]
+    place: NDArray[np.int64]
+    good: NDArray[np.bool_]
+    cells: Cells
+
+    def with_odd(self, slow: Sequence[tuple[int, int]]) -> _LineRows:
+        """Likewise, with events (line, place) that are not good."""
+        row, place = np.concatenate([np.stack([self.row, self.place]), np.array(slow, np.int64).T], axis=1)
+        index = np.lexsort((place, row))
+        good = np.concatenate([self.good, np.zeros(len(slow), np.bool_)])[index]
+        more = ((0, 0), (0, len(slow)))
+        cells = replace(
+            self.cells,
+            offset=np.pad(self.cells.offset, more)[:, index],
+            length=np.pad(self.cells.length, more)[:, index],
+            kind=np.pad(self.cells.kind, more)[:, index],
+        )
+        return replace(self, row=row[index], place=place[index], good=good, cells=cells)
+
+    def without(self, gone: NDArray[np.bool_]) -> _LineRows:
+        """Likewise, without the lines that are `gone`."""
+        if not gone[self.lines].any():
+            return self
+        lines, rows = ~gone[self.lines], ~gone[self.row]
+        own = self.row[rows], self.place[rows], self.good[rows], self.cells.some(rows)
+        return _LineRows(self.schema, self.lines[lines], self.counts[lines], self.odd, *own)
+
+
+def _no_rows(schema: Schema, width: int, buffer: NDArray[np.uint8]) -> _LineRows:
+    none = np.zeros(0, np.int64)
+    cells = np.zeros((width, 0), np.int32)
+    empty = Cells(buffer, cells, cells, cells.astype(np.uint8), False)
+    return _LineRows(schema, none, none, none, none, none, none.astype(np.bool_), empty)
+
+
+def with_envelope(
+    schema: Schema,
+    times: int,
+    cells: Cells,
+    good: NDArray[np.bool_],
+    row: NDArray[np.int64],
+    beside: Mapping[str, Sequence[str | None]],
+) -> Cells:
+    """The cells with what messages say besides their records, where these have no such field; what is not so plain is
+    not `good` any more."""
+    data = [cells.buffer.tobytes()]
+    size = len(data[0])
+    texts = set()
+    for cell, source in enumerate(sources(schema, ()), times):
+        given = beside.get(source)
+        there = cells.kind[cell] > NULL
+        if given is None or there.any():
+            if given is not None or level(source) is not None:
+                good &= there
+            continue
+        raw = [(given[each] or "").encode("utf-8", "replace") for each in row.tolist()]
+        length = np.array([len(text) for text in raw], np.int32)
+        cells.length[cell] = length
+        cells.offset[cell] = size + np.cumsum(length) - length
+        cells.kind[cell] = np.where(length > 0, STRING, NULL)
+        data.append(b"".join(raw))
+        size += len(data[-1])
+        texts.add(cell)
+    return replace(cells, buffer=np.frombuffer(b"".join(data), np.uint8), texts=frozenset(texts))
+
+
+def _form(line: bytes, schema: Schema) -> str:
+    """How a record that can be read writes its times."""
+    found = parse(line)
+    for key in time_keys(schema):
+        value = first_at(found, path(key)) if key not in found else found[key]
+        if value is not None:
+            return form(schema.format, not isinstance(value, str) or isinstance(value, Real))
+    return "iso"

@@ -1,0 +1,113 @@
+"""Nested columns of Parquet as plain ones: paths into structs, a row for each element of a list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from connectors.records.paths import EACH, Path, list_of, path, place, written
+
+Reasons = dict[int, tuple[str, str]]
+"""Why rows cannot be read: a code and a reason by row; the first found stays."""
+
+
+def resolved(schema: pa.Schema, sources: Sequence[str]) -> dict[str, Path]:
+    """Of the sources those that are paths into nested columns, with their steps; no column has their whole name."""
+    found = {}
+    for source in sources:
+        steps = path(source)
+        if source not in schema.names and len(steps) > 1 and steps[0] in schema.names:
+            kind = schema.field(steps[0]).type
+            if all((kind := _inside(kind, step)) is not None for step in steps[1:]):
+                found[source] = steps
+    return found
+
+
+def _inside(kind: Any, step: str) -> Any:
+    """The type behind a step of a path, None: there is none."""
+    if kind is None:
+        return None
+    if step == EACH or place(step) is not None:
+        return kind.value_type if is_list(kind) else None
+    if not pa.types.is_struct(kind) or kind.get_field_index(step) < 0:
+        return None
+    return kind.field(step).type
+
+
+def is_list(kind: Any) -> bool:
+    """Return True if a column of the type holds lists."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def leaves(schema: pa.Schema, name: str) -> list[Path]:
+    """The paths of the plain values in a nested column."""
+    found: list[Path] = []
+    waiting: list[tuple[Path, Any]] = [((name,), schema.field(name).type)]
+    while waiting:
+        steps, kind = waiting.pop(0)
+        if pa.types.is_struct(kind):
+            waiting += [((*steps, kind.field(i).name), kind.field(i).type) for i in range(kind.num_fields)]
+        elif is_list(kind) and EACH not in steps:
+            waiting.append(((*steps, EACH), kind.value_type))
+        else:
+            found.append(steps)
+    return found
+
+
+def flattened(
+    batch: pa.RecordBatch, plain: Sequence[str], nested: Mapping[str, Path], reasons: Reasons
+) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
+    """The plain columns and the nested ones by their sources; and which row of the batch each of its rows is. Where the
+    list is missing, its row stays, with a reason."""
+    rows = np.arange(batch.num_rows)
+    series = list_of(list(nested))
+    elements = index = pa.array([], pa.int64())
+    if series is not None:
+        lists = reached(batch, series)
+        there = lists.is_valid().to_numpy(zero_copy_only=False)
+        lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        rows = np.repeat(rows, np.where(there, lengths, 1))
+        place = np.cumsum(there[rows]) - 1
+        elements, index = pc.list_flatten(lists), pa.array(place, mask=~there[rows])
+        for row in np.flatnonzero(~there[rows]).tolist():
+            reasons.setdefault(row, ("args", f"`{written(series)}` is missing"))
+    columns = {name: batch.column(name) for name in plain}
+    for source, steps in nested.items():
+        if EACH not in steps:
+            columns[source] = reached(batch, steps)
+    if series is not None:
+        columns = {name: _taken(column, pa.array(rows)) for name, column in columns.items()}
+        for source, steps in nested.items():
+            if EACH in steps:
+                columns[source] = _taken(inner(elements, steps[steps.index(EACH) + 1 :]), index)
+    return pa.RecordBatch.from_pydict(columns), rows
+
+
+def _taken(column: pa.Array, index: pa.Array) -> pa.Array:
+    """Rows of a column. Texts of polars are views, of which pyarrow takes no rows."""
+    if pa.types.is_string_view(column.type):
+        column = column.cast(pa.large_string())
+    return column.take(index)
+
+
+def reached(batch: pa.RecordBatch, steps: Path) -> pa.Array:
+    """What stands at the end of a path through structs and elements of lists."""
+    return inner(batch.column(steps[0]), steps[1:])
+
+
+def inner(column: pa.Array, steps: Path) -> pa.Array:
+    """What stands at the end of a path within the values of a column."""
+    for step in steps:
+        if (at := place(step)) is None:
+            column = pc.struct_field(column, [step])
+        else:
+            series: pl.Series = pl.from_arrow(column)  # type: ignore[assignment]
+            series = series.arr.to_list() if isinstance(series.dtype, pl.Array) else series
+            column = series.list.get(at, null_on_oob=True).to_arrow(compat_level=pl.CompatLevel.oldest())
+    return column

@@ -1,0 +1,391 @@
+"""JSON documents of many records to batches: packs of SenML, pages of SensorThings. A record becomes a line of JSON,
+with what its document says for it, which is read as any line is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from json.decoder import scanstring  # type: ignore[attr-defined]
+from typing import Any, Protocol, TypeAlias, cast
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cep.core.errors import CepError
+from cep.core.schema import Schema
+from connectors.formats import senml, sensorthings
+from connectors.formats.jsonl import LineReader
+from connectors.formats.plain_packs import Ints, MakesLines, PlainDocuments, plain_documents
+from connectors.formats.streams import ByteStream, line_ends, whole_lines
+from connectors.records.batch import Block, DeadLetter
+from connectors.records.records import decode, decoder
+from connectors.records.values import Real, Unreadable, kind
+
+FORMATS = ("senml", "sensorthings")
+ROWS = 1 << 17
+"""Records of a document that make a batch."""
+LONGEST = 1 << 31
+"""Bytes of the longest document."""
+
+_QUOTED = 1000  # characters of a document that a dead letter quotes
+_LOOKED_AT = 20  # lines
+_NO_LINE = "!"  # stands for a record that is refused here
+_Scan = Callable[[str, int], tuple[Any, int]]
+_scan: _Scan = decoder.scan_once  # type: ignore[attr-defined]
+"""The JSON value at a place, and where it ends."""
+_plain: _Scan = json.JSONDecoder(parse_float=Real).scan_once  # type: ignore[attr-defined]
+"""Likewise, of a key that is there twice its last value: the reader of lines sees such, and numbers that are none."""
+_space = re.compile(r"[ \t\n\r]*").match
+_Parts: TypeAlias = "Iterator[tuple[pl.DataFrame | None, list[DeadLetter], Block | None]]"
+
+
+class Resolver(MakesLines, Protocol):
+    """What one format has of its own. `schema`: of the lines it makes; `pages`: the key of the list in a document that
+    is an object, None: there is none such."""
+
+    @property
+    def schema(self) -> Schema: ...
+
+    def lines(self, elements: Sequence[Any], text: Callable[[int], str]) -> list[str | Unreadable | None]:
+        """Of each element the line of JSON, or why it is none; None: it is no record. Unreadable: the document cannot
+        be used. `text`: that of an element."""
+
+
+@dataclass(slots=True)
+class DocumentLines:
+    """Lines made of documents; of each which document it is of, and where its record stands in the text (characters);
+    and by row why some are none."""
+
+    lines: list[str] = field(default_factory=list)
+    document: list[int] = field(default_factory=list)
+    first: list[int] = field(default_factory=list)
+    beyond: list[int] = field(default_factory=list)
+    refused: dict[int, Unreadable] = field(default_factory=dict)
+
+    def add(self, line: str | Unreadable, document: int, first: int, beyond: int) -> None:
+        if isinstance(line, Unreadable):
+            self.refused[len(self.lines)] = line.kept()
+            line = _NO_LINE
+        self.lines.append(line)
+        self.document.append(document)
+        self.first.append(first)
+        self.beyond.append(beyond)
+
+    def text(self, row: int, document: str) -> str:
+        """The record of a row, in the text of its document."""
+        record = document[self.first[row] : self.beyond[row]]
+        return record.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+class PackReader:
+    """Reads documents as occurrences of one event."""
+
+    def __init__(self, schema: Schema, format: str) -> None:
+        """CepError: the event is not declared, or wants what no record has."""
+        if not schema.declared:
+            message = f"{schema.name} is not declared, so nothing says what its values are in {format}"
+            example = "sensor: string FROM n, value: float FROM v"
+            if format == "sensorthings":
+                example = "result: float, sensor: string? FROM Datastream.name"
+            hint = f"e.g. `event {schema.name}({example}) FORMAT {format}.`"
+            raise CepError(message, hint=hint, code="input")
+        self.schema = schema
+        self._resolver: Resolver = senml.Packs(schema) if format == "senml" else sensorthings.Pages(schema)
+        self._lines = LineReader({schema.name: self._resolver.schema}, schema.name, True)
+
+    def document(self, text: str, at: int, number: int, rows: DocumentLines, last: bool = True) -> int:
+        """Add the records of the document that begins at a place, to the rows; where it ends. `last`: nothing may
+        follow."""
+        try:
+            values, spans, end = _elements(text, at, self._resolver.pages)
+            if last and (rest := _past_blanks(text, end)) < len(text):
+                raise Unreadable("json", f"bad JSON at character {rest - at + 1}: extra data")
+            texts: dict[int, str] = {}
+            if self._resolver.pages is not None:
+                values, spans, texts = _unpacked(values, spans)
+            lines = self._resolver.lines(values, lambda place: texts.get(place) or text[slice(*spans[place])])
+        except Unreadable as reason:
+            rows.add(reason, number, at, min(len(text), at + _QUOTED))
+            return len(text)
+        for line, span in zip(lines, spans):
+            if line is not None:
+                rows.add(line, number, *span)
+        return end
+
+    def plain(self, data: bytes, text: str, starts: Ints, stops: Ints, alone: bool) -> PlainDocuments | None:
+        """The plain ones of the documents of a text; None: it has none."""
+        try:
+            decode(data)
+        except Unreadable:
+            return None
+        return plain_documents(self._resolver, data, len(text), starts, stops, alone)
+
+    def add_plain(self, found: PlainDocuments, text: str, number: int, rows: DocumentLines) -> None:
+        """Add the records of a document that is plain."""
+        some = slice(found.bounds[number], found.bounds[number + 1])
+        lines = found.lines[some]
+        for place, (line, first, beyond) in enumerate(zip(lines, found.first[some], found.beyond[some])):
+            if line is None:
+                own = text[first:beyond]
+                (made,) = self._resolver.lines([_plain(own, 0)[0]], [own].__getitem__)
+                if isinstance(made, Unreadable):
+                    rows.refused[len(rows.lines) + place] = made
+                lines[place] = made if isinstance(made, str) else _NO_LINE
+        rows.lines += cast(list[str], lines)
+        rows.document += [number] * len(lines)
+        rows.first += found.first[some]
+        rows.beyond += found.beyond[some]
+
+    def message(self, payload: bytes, number: int, rows: DocumentLines) -> None:
+        """Add the records of a document that comes alone."""
+        try:
+            text = decode(payload)
+        except Unreadable as reason:
+            rows.add(reason, number, 0, len(payload))
+        else:
+            self.document(text, _past_blanks(text, 0), number, rows)
+
+    def tables(
+        self, rows: DocumentLines, first: int, beside: Mapping[str, Sequence[str | None]] | None = None
+    ) -> tuple[pl.DataFrame | None, list[DeadLetter], NDArray[np.int64], str | None, int]:
+        """The occurrences of the rows, numbered from `first`; dead records, of which the line is a row; of each record
+        its row; how times are written; how many rows are no event. `beside`: by source what the message of each row
+        says besides."""
+        data = "\n".join([*rows.lines, ""]).encode("ascii" if all(map(str.isascii, rows.lines)) else "utf-8")
+        tables, dead, block = self._lines.read("", data, 0, 0, first, beside)
+        index = np.arange(block.count) if block.lines is None else block.lines
+        for place, one in enumerate(dead):
+            if (reason := rows.refused.get(one.line)) is not None:
+                dead[place] = replace(one, code=reason.code, reason=reason.reason)
+        return tables.get(self.schema.name), dead, index, block.times, block.unmatched
+
+    def batch(
+        self, file: str, text: str, data: bytes, position: int, line: int, rows: DocumentLines, first: int
+    ) -> tuple[pl.DataFrame | None, list[DeadLetter], Block]:
+        """The occurrences of rows made of a text, which stands at a position and line of a file as `data`."""
+        table, dead, index, times, unmatched = self.tables(rows, first)
+        spans = np.stack([_bytes(text, data, rows.first), _bytes(text, data, rows.beyond)], axis=1)
+        breaks = np.flatnonzero(np.frombuffer(data, np.uint8) == 10)
+        lines = line + np.searchsorted(breaks, spans[:, 0])
+        block = Block(file, first, len(index), line, lines[index], spans.reshape(-1), position, data, times, 2 * index)
+        block = replace(block, unmatched=unmatched)
+        found = []
+        for one in dead:
+            record = data[slice(*spans[one.line].tolist())].decode("utf-8", "replace")
+            found.append(replace(one, file=file, line=int(lines[one.line]), text=record))
+        return table, found, block
+
+
+def read_packs(file: str, stream: ByteStream, packs: PackReader, chunk: int, first: int) -> _Parts:
+    """Tables block by block; no block: the stream is silent. Where a line is not a document by itself the stream is
+    read to its end: a document may go over any number of lines."""
+    line = 1
+    blocks = whole_lines(stream, chunk, LONGEST)
+    for data, position, _ in blocks:
+        if not data:
+            yield None, [], None
+            continue
+        if line == 1 and not _a_line_each(data):
+            data = b"".join([data, *(more for more, _, _ in blocks)])
+            yield from _whole(file, data, position, packs, first)
+            return
+        text, rows = _decoded(data), DocumentLines()
+        found = packs.plain(data, text, *line_ends(data), True)
+        at = 0
+        for number, one in enumerate(text.split("\n")):
+            if found is not None and number < len(found.plain) and found.plain[number]:
+                packs.add_plain(found, text, number, rows)
+            elif one.strip(" \t\r"):
+                _line(packs, one, at, number, rows)
+            at += len(one) + 1
+        if rows.lines:
+            yield (read := packs.batch(file, text, data, position, line, rows, first))
+            first = read[2].beyond
+        line += data.count(b"\n")
+
+
+def documents(text: str, pages: str | None) -> Iterator[list[Any] | None]:
+    """The elements of the documents of a text, one after the other; None: one is no JSON, which ends at its line."""
+    at = _past_blanks(text, 0)
+    while at < len(text):
+        try:
+            values, spans, end = _elements(text, at, pages)
+            yield values if pages is None else _unpacked(values, spans)[0]
+        except Unreadable:
+            yield None
+            end = text.find("\n", at) % (len(text) + 1)
+        at = _past_blanks(text, end)
+
+
+def _line(packs: PackReader, text: str, at: int, number: int, rows: DocumentLines) -> None:
+    """Add the records of a document on a line, whose first character is number `at`."""
+    before = len(rows.lines)
+    try:
+        decode(text.encode("utf-8", "surrogateescape"))
+    except Unreadable as reason:
+        rows.add(reason, number, 0, len(text))
+    else:
+        packs.document(text, _past_blanks(text, 0), number, rows)
+    if at:
+        rows.first[before:] = [each + at for each in rows.first[before:]]
+        rows.beyond[before:] = [each + at for each in rows.beyond[before:]]
+
+
+def _whole(file: str, data: bytes, position: int, packs: PackReader, first: int) -> _Parts:
+    """The documents of a whole file, one after the other."""
+    text, rows = _decoded(data), DocumentLines()
+    at, number = _past_blanks(text, 0), 0
+    try:
+        decode(data)
+    except Unreadable as reason:
+        rows.add(reason, 0, at, min(len(text), at + _QUOTED))
+        at = len(text)
+    found = packs.plain(data, text, np.array([0]), np.array([len(data)]), False)
+    if found is not None and found.plain[0]:
+        packs.add_plain(found, text, 0, rows)
+        at = len(text)
+    while at < len(text):
+        at = _past_blanks(text, packs.document(text, at, number, rows, last=False))
+        number += 1
+    for begin in range(0, len(rows.lines), ROWS):
+        some = slice(begin, begin + ROWS)
+        refused = {row - begin: why for row, why in rows.refused.items() if begin <= row < begin + ROWS}
+        part = DocumentLines(rows.lines[some], rows.document[some], rows.first[some], rows.beyond[some], refused)
+        yield (read := packs.batch(file, text, data, position, 1, part, first))
+        first = read[2].beyond
+
+
+def _a_line_each(data: bytes) -> bool:
+    """Whether each line is a document: the first is one, or most of those that begin the file are."""
+    lines = [line for line in data.split(b"\n", _LOOKED_AT)[:_LOOKED_AT] if line.strip()]
+    alone = [_is_document(line) for line in lines]
+    return alone[:1] == [True] or 2 * sum(alone) > len(alone)
+
+
+def _is_document(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), list | dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _elements(text: str, at: int, pages: str | None) -> tuple[list[Any], list[tuple[int, int]], int]:
+    """The elements of a document that begins at a place: those of its list, or of the list at the key `pages` of its
+    object, or itself; where each stands; where the document ends. Unreadable: it is no JSON."""
+    scan = _scan if pages is None else _plain
+    try:
+        if text[at : at + 1] == "[":
+            return _list(text, at, scan)
+        if text[at : at + 1] != "{":
+            value, _ = scan(text, at)
+            raise Unreadable("object", f"a document is a list of records, or an object, this is {kind(value)}")
+        if pages is not None and f'"{pages}"' in text and (page := _page(text, at, pages)) is not None:
+            return page
+        value, end = scan(text, at)
+        return [value], [(at, end)], end
+    except StopIteration as error:
+        raise _bad(text, at, error.value, "expecting value") from None
+    except json.JSONDecodeError as error:
+        raise _bad(text, at, error.pos, error.msg.lower()) from None
+    except RecursionError:
+        raise Unreadable("json", "bad JSON: nested too deeply") from None
+    except ValueError:
+        raise Unreadable("json", "bad JSON: a number of more than 4300 digits") from None
+
+
+def _list(text: str, at: int, scan: _Scan) -> tuple[list[Any], list[tuple[int, int]], int]:
+    values, spans = [], []
+    space = _space
+    at = _past_blanks(text, at + 1)
+    if text[at : at + 1] == "]":
+        return [], [], at + 1
+    while True:
+        value, end = scan(text, at)
+        values.append(value)
+        spans.append((at, end))
+        match = space(text, end)
+        assert match is not None, "blanks may be none"
+        at = match.end()
+        mark = text[at : at + 1]
+        if mark == "]":
+            return values, spans, at + 1
+        if mark != ",":
+            raise json.JSONDecodeError("expecting ',' or ']'", text, at)
+        match = space(text, at + 1)
+        assert match is not None, "blanks may be none"
+        at = match.end()
+
+
+def _page(text: str, at: int, wanted: str) -> tuple[list[Any], list[tuple[int, int]], int] | None:
+    """Likewise those of the list that an object has at a key; None: it has none there."""
+    found: tuple[list[Any], list[tuple[int, int]]] | None = None
+    at = _past_blanks(text, at + 1)
+    while text[at : at + 1] == '"':
+        key, at = scanstring(text, at + 1, True)
+        at = _past_blanks(text, at)
+        if text[at : at + 1] != ":":
+            return None
+        at = _past_blanks(text, at + 1)
+        if key == wanted and text[at : at + 1] == "[":
+            values, spans, at = _list(text, at, _plain)
+            found = values, spans
+        else:
+            _, at = _plain(text, at)
+        at = _past_blanks(text, at)
+        if text[at : at + 1] == "}":
+            return None if found is None else (*found, at + 1)
+        if text[at : at + 1] != ",":
+            return None
+        at = _past_blanks(text, at + 1)
+    return None
+
+
+def _unpacked(
+    values: list[Any], spans: list[tuple[int, int]]
+) -> tuple[list[Any], list[tuple[int, int]], dict[int, str]]:
+    """Likewise with the observations of data arrays in their place, and their texts."""
+    if not any(isinstance(value, dict) and "dataArray" in value for value in values):
+        return values, spans, {}
+    found: list[Any] = []
+    where: list[tuple[int, int]] = []
+    texts: dict[int, str] = {}
+    for value, span in zip(values, spans):
+        inner = sensorthings.rows(value) if isinstance(value, dict) else None
+        for each in [value] if inner is None else inner:
+            if inner is not None:
+                texts[len(found)] = sensorthings.written(each)
+            found.append(each)
+            where.append(span)
+    return found, where, texts
+
+
+def _bad(text: str, at: int, place: int, why: str) -> Unreadable:
+    """Bad JSON at a place of a document that begins `at`."""
+    line = text.count("\n", at, place)
+    column = place - max(text.rfind("\n", at, place) + 1, at) + 1
+    where = f"character {column}" if not line else f"line {line + 1} of the document, character {column}"
+    return Unreadable("json", f"bad JSON at {where}: {why}")
+
+
+def _past_blanks(text: str, at: int) -> int:
+    match = _space(text, at)
+    assert match is not None, "blanks may be none"
+    return match.end()
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _bytes(text: str, data: bytes, places: Sequence[int]) -> NDArray[np.int64]:
+    """The bytes at which characters stand."""
+    if len(text) == len(data):
+        return np.array(places, np.int64)
+    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    escaped = (points >= 0xDC80) & (points < 0xDD00)  # bytes that are no UTF-8
+    sizes = np.select([points < 0x80, points < 0x800, escaped, points < 0x10000], [1, 2, 1, 3], 4)
+    found: NDArray[np.int64] = np.concatenate([[0], np.cumsum(sizes)])[np.array(places, np.int64)]
+    return found

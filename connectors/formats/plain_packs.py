@@ -1,0 +1,149 @@
+"""Documents of many JSON records, those of them that are plain: lines of JSON made of all their records at once.
+
+The reader of single documents (`connectors.formats.packs`) stays the judge: what is not plain is left to it, and of
+what is plain it would say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from connectors.formats.json_scan import UNTYPED, gather, scan
+from connectors.formats.pack_scan import flat, members, records, write
+from connectors.formats.streams import MOST
+from connectors.records.keynames import Names, name_table
+from connectors.records.numbers import ABSENT, ESCAPED, STRING
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+Spans = tuple[Ints, Ints, Bools]
+"""Of each record where a part of it begins, its length (-1: it has none), and whether it is written in quotes."""
+
+LARGE = 1 << 16
+"""Bytes from which on a text is worth it."""
+
+_NO_KEYS = ["\0", "\1"]  # stand for those of an event with `args`
+
+
+@dataclass(frozen=True, slots=True)
+class PlainRecords:
+    """Records in a buffer: where each stands, of which span it is, which is the first of its document, and the cells of
+    its members, a row a label. `good`: none of them is there twice; `known`: there are no others; `empty`: there are
+    none. `spans`: how many there are."""
+
+    buffer: NDArray[np.uint8]
+    first: Ints
+    beyond: Ints
+    of: Ints
+    head: Ints
+    spans: int
+    labels: tuple[str, ...]
+    offset: Ints
+    length: Ints
+    kind: NDArray[np.uint8]
+    good: Bools
+    known: Bools
+    empty: Bools
+
+    def there(self, label: str, *kinds: int) -> Bools:
+        """Which records have the member, where kinds are given of one of these."""
+        found = self.kind[self.labels.index(label)]
+        return np.isin(found, kinds) if kinds else found != ABSENT
+
+    def cell(self, label: str) -> tuple[Ints, Ints]:
+        """Where the member of each begins, and its length, 0 where it is not there."""
+        place = self.labels.index(label)
+        return self.offset[place], np.where(self.kind[place] != ABSENT, self.length[place], 0)
+
+    def span(self, label: str) -> Spans:
+        """The member as it is written."""
+        first, length = self.cell(label)
+        return first, np.where(self.there(label), length, -1), self.there(label, STRING, ESCAPED)
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """What a format makes of records: the bytes that it takes parts from; the columns of its lines, each with the text
+    before it; which records have a line; which are to be read by themselves; the spans of which are."""
+
+    buffer: NDArray[np.uint8]
+    columns: Sequence[tuple[str, Spans]]
+    made: Bools
+    odd: Bools
+    refused: Bools
+
+
+class MakesLines(Protocol):
+    @property
+    def labels(self) -> tuple[str, ...]: ...
+    @property
+    def pages(self) -> str | None: ...
+    def made(self, records: PlainRecords) -> Lines: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PlainDocuments:
+    """Documents of a text: which are plain, and of these the lines, those of each from one of `bounds` to the next;
+    and where the record of each line stands (characters). None: a record that is to be read by itself."""
+
+    plain: list[bool]
+    bounds: list[int]
+    lines: list[str | None]
+    first: list[int]
+    beyond: list[int]
+
+
+def plain_documents(
+    format: MakesLines, data: bytes, characters: int, starts: Ints, stops: Ints, alone: bool
+) -> PlainDocuments | None:
+    """The documents of UTF-8 of so many characters, in spans that hold one each where they are `alone`. None: it is not
+    worth it."""
+    if not LARGE <= len(data) <= MOST:
+        return None
+    buffer = np.frombuffer(data, np.uint8)
+    if not alone:
+        buffer, closed = flat(buffer)
+        if not closed:
+            return None
+    pages = np.frombuffer((format.pages or "").encode(), np.uint8)
+    plain, first, beyond, of, head = records(buffer, starts, stops, pages, alone, len(data) // 2 + 2)
+    found = _cells(buffer, first, beyond, of, head, len(starts), format.labels)
+    lines = format.made(found)
+    plain &= ~lines.refused
+    made = np.flatnonzero((lines.made | lines.odd) & plain[of])
+    names, ends, _ = name_table([name for name, _ in lines.columns])
+    at, length, quoted = (np.array([spans[each][made] for _, spans in lines.columns]) for each in range(3))
+    texts: list[str | None] = [*write(lines.buffer, names, ends, at, length, quoted).tobytes().decode().split("\n")]
+    texts.pop()
+    for row in np.flatnonzero(lines.odd[made]).tolist():
+        texts[row] = None
+    spans = first[made], beyond[made]
+    if characters != len(data):  # places in the text
+        before = np.concatenate([[0], np.cumsum((buffer & 0xC0) != 0x80)])
+        spans = before[spans[0]], before[spans[1]]
+    bounds = np.searchsorted(of[made], np.arange(len(starts) + 1))
+    return PlainDocuments(plain.tolist(), bounds.tolist(), texts, spans[0].tolist(), spans[1].tolist())
+
+
+def _cells(
+    buffer: NDArray[np.uint8], first: Ints, beyond: Ints, of: Ints, head: Ints, spans: int, labels: tuple[str, ...]
+) -> PlainRecords:
+    keys = [*_NO_KEYS, *labels]
+    names: Names = name_table(keys)
+    rows, none = np.arange(len(first)), np.full(len(keys), -1, np.int64)
+    room = int((beyond - first).sum()) // 2 + len(first) + 1
+    types, positional, begin, entries = scan(buffer, first, beyond, *names, none, room)
+    cells = np.array([-1, -1, *range(len(labels))])
+    sizes = 0, len(labels), len(labels), len(keys)
+    offset, length, kind, good = gather(rows, positional, begin, entries, cells, none[2:], *sizes, False)
+    good &= (types == UNTYPED) & ~positional
+    counts = members(buffer, first, beyond)
+    wide = offset.astype(np.int64), length.astype(np.int64)
+    return PlainRecords(
+        buffer, first, beyond, of, head, spans, labels, *wide, kind, good, np.diff(begin) == counts, counts == 0
+    )

@@ -1,0 +1,184 @@
+"""The text format of Prometheus, also as OpenMetrics: a sample is a line; its metric says which event it is.
+
+Samples are read as points of line protocol (`connectors.formats.influx_points`): labels and the value are fields of a
+measurement.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+import polars as pl
+
+from cep.core.schema import RecordFormat, Schema
+from connectors.formats.influx import PointReader
+from connectors.formats.influx_points import MEASUREMENT, TIME
+from connectors.formats.streams import line_ends
+from connectors.records.batch import Block, DeadLetter
+from connectors.records.times import shown
+
+VALUE = "value"
+"""The name of the value of a sample."""
+NONE = "@none"
+"""A field in place of a value that is no number, which is missing: a point has one, and no declaration names it."""
+
+_NAME = r"[A-Za-z_:][A-Za-z0-9_:]*"
+_TEXT = r'"(?:[^"\\\n]|\\.)*"'
+_SAMPLE = re.compile(
+    rf"[ \t]*((?:{_NAME}(?![A-Za-z0-9_:]))?[ \t]*(?:\{{(?:[^\"}}]|{_TEXT})*\}})?)[ \t]*"
+    r"([^ \t#{}\"]+)(?:[ \t]+([^ \t#]+))?[ \t]*(?:#.*)?\r?"
+)
+_SERIES = re.compile(rf"({_NAME})?[ \t]*(?:\{{(.*)\}})?", re.DOTALL)
+_LABEL = re.compile(rf"[ \t]*(?:({_NAME})|({_TEXT}))[ \t]*(?:=[ \t]*({_TEXT})[ \t]*)?(?:,|$)")
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_NONE = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE)
+_TIME = re.compile(r"(-?)(\d{1,17})(?:\.(\d+))?", re.ASCII)
+_SECONDS = 10**11
+"""Whole timestamps below it are seconds, as OpenMetrics has them, others milliseconds."""
+
+_LINE = '`metric{label="text"} value milliseconds`'
+TIMELESS = "the sample has no timestamp, and no clock is read: `/federate` of Prometheus writes them, `/metrics` rarely"
+_OWN = (VALUE, TIME, MEASUREMENT)
+
+
+def as_point(schema: Schema) -> Schema:
+    """The schema of the points that samples of an event are."""
+    if schema.records is None or schema.records.name != "prometheus":
+        return replace(schema, records=RecordFormat("influx", (("precision", "us"),)))
+    metric = schema.records.option("metric")
+    options = (("precision", "us"), *(() if metric is None else (("measurement", metric),)))
+    return replace(schema, records=RecordFormat("influx", options))
+
+
+class SampleReader(PointReader):
+    """Reads blocks of lines of samples. Samples of metrics that are no event of the program are only counted."""
+
+    def __init__(self, schemas: Mapping[str, Schema], default: str | None, bound: bool) -> None:
+        """CepError: as `PointReader`."""
+        self._strict = any(schema.strict for schema in schemas.values())
+        super().__init__({name: as_point(schema) for name, schema in schemas.items()}, default, bound)
+
+    def read(
+        self,
+        file: str,
+        data: bytes,
+        position: int,
+        line: int,
+        first: int,
+        beside: Mapping[str, Sequence[str | None]] | None = None,
+    ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]:
+        points, reasons = as_points(data)
+        tables, dead, block = super().read(file, points, position, line, first, beside)
+        starts, stops = line_ends(data)
+        rows = np.arange(block.count) if block.lines is None else block.lines - line
+        places = np.stack([starts, stops], axis=1)[rows].reshape(-1)
+        lines = None if len(rows) == len(starts) else rows + line
+        block = replace(block, lines=lines, starts=places, rows=2 * np.arange(len(rows)), data=data, times="iso")
+        told, others = [], []
+        for one in dead:
+            row = one.line - line
+            text = data[starts[row] : stops[row]].decode("utf-8", "replace")
+            if one.code == "time" and one.reason.startswith("the line has no timestamp"):
+                one = replace(one, reason=TIMELESS)
+            if row in reasons:
+                one = replace(one, code="prometheus", reason=reasons[row])
+            elif one.code == "type" and one.reason.startswith("no event of the program") and not self._strict:
+                others.append(text)
+                continue
+            told.append(replace(one, text=text))
+        if others:
+            block = replace(block, unmatched=len(others), first_unmatched=others[0])
+        return tables, told, block
+
+
+def as_points(data: bytes) -> tuple[bytes, dict[int, str]]:
+    """Lines of samples as lines of points, comments as empty ones; and why lines are no sample."""
+    reasons: dict[int, str] = {}
+    found = []
+    for number, line in enumerate(data.decode("utf-8", "surrogateescape").split("\n")):
+        try:
+            found.append(_point(line))
+        except ValueError as reason:
+            reasons[number] = str(reason)
+            found.append("!")
+    return "\n".join(found).encode("utf-8", "surrogateescape"), reasons
+
+
+def _point(line: str) -> str:
+    """One line. ValueError: why it is no sample."""
+    if not line.strip() or line.lstrip(" \t").startswith("#"):
+        return ""
+    sample = _SAMPLE.fullmatch(line)
+    if sample is None or not sample[1]:
+        raise ValueError(f"this is no sample: a line is {_LINE}")
+    series, value, time = sample.groups()
+    if _NUMBER.fullmatch(value):
+        number = f"{VALUE}={float(value)!r}" if value[0] in "+." or "e" in value.lower() else f"{VALUE}={value}"
+    elif _NONE.fullmatch(value):
+        number = f"{NONE}=0"
+    else:
+        raise ValueError(f"the value `{shown(value)}` is no number: a line is {_LINE}")
+    return f"{_series(series.strip())}{number}{'' if time is None else ' ' + _micros(time)}"
+
+
+@lru_cache(maxsize=1 << 16)
+def _series(text: str) -> str:
+    """A metric with its labels as the beginning of a point. ValueError: why it is none."""
+    match = _SERIES.fullmatch(text)
+    assert match is not None, "a sample begins with a metric, or its labels"
+    metric, rest = match[1], match[2] or ""
+    labels, at = {}, 0
+    while rest[at:].strip():
+        label = _LABEL.match(rest, at)
+        if label is None:
+            raise ValueError(
+                f"the labels of `{shown(text)}` are not read from `{shown(rest[at:])}` on: a line is {_LINE}"
+            )
+        name, at = label[1] or _plain(label[2]), label.end()
+        if label[3] is not None:
+            if name in labels:
+                raise ValueError(f"the label `{shown(name)}` is there twice")
+            labels[name] = _plain(label[3])
+        elif metric is None and label[1] is None:
+            metric = name
+        else:
+            raise ValueError(f"the label `{shown(name)}` has no value: a line is {_LINE}")
+    if not metric:
+        raise ValueError(f"the sample has no metric: a line is {_LINE}")
+    fields = [
+        f'{_escaped(f"exported_{name}" if name in _OWN else name, ",= ")}="{_escaped(text, _QUOTED)}",'
+        for name, text in labels.items()
+        if text
+    ]
+    return f"{_escaped(metric, ', ')} {''.join(fields)}"
+
+
+_QUOTED = '\\"'
+
+
+def _escaped(text: str, marks: str) -> str:
+    for mark in marks:
+        text = text.replace(mark, f"\\{mark}")
+    return text.replace("\n", " ")
+
+
+def _plain(quoted: str) -> str:
+    """A text in quotes as it is meant."""
+    if "\\" not in quoted:
+        return quoted[1:-1]
+    return re.sub(r"\\(.)", lambda match: "\n" if match[1] == "n" else match[1], quoted[1:-1])
+
+
+def _micros(time: str) -> str:
+    """A timestamp in microseconds: milliseconds, or seconds where it has a fraction or is small. ValueError: none."""
+    match = _TIME.fullmatch(time)
+    if match is None:
+        raise ValueError(f"`{shown(time)}` is no timestamp: a line is {_LINE}")
+    whole, fraction = int(match[2]), match[3]
+    if fraction is None and whole >= _SECONDS:
+        return f"{match[1]}{1000 * whole}"
+    return f"{match[1]}{1_000_000 * whole + int((fraction or '')[:6].ljust(6, '0'))}"

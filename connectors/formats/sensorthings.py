@@ -1,0 +1,191 @@
+"""Observations of the OGC SensorThings API: single ones, and those of pages and data arrays."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from json.encoder import encode_basestring_ascii as quoted
+from typing import Any
+
+import numpy as np
+
+from cep.core.fluents import RECORD_COLUMNS, RECORD_END
+from cep.core.schema import Schema
+from connectors.formats.pack_scan import identify
+from connectors.formats.plain_packs import Lines, PlainRecords, Spans
+from connectors.records.cells import halves
+from connectors.records.numbers import ESCAPED, NESTED, NULL, NUMBER, STRING
+from connectors.records.paths import source_of
+from connectors.records.records import time_keys
+from connectors.records.values import Real, Unreadable, kind
+
+TIME = "phenomenonTime"
+START, END = f"start of {TIME}", f"end of {TIME}"
+LINKED = {"datastream": ("Datastream", "Datastreams"), "feature": ("FeatureOfInterest", "FeaturesOfInterest")}
+_ID, _LINK = "@iot.id", "@iot.navigationLink"
+_OPEN = ("", "..")
+"""The end of an interval that is still open, of what holds (ISO 8601-2)."""
+_ARRAY = "dataArray"
+_PLACES = tuple(name for name, _ in LINKED.values())
+_KEY = re.compile(r"\(([^()]+)\)$")
+
+
+class Pages:
+    """Makes lines of JSON of observations, with what is not written as a value of its own: both ends of the time, the
+    ids of what they are linked to."""
+
+    pages = "value"
+    labels = (TIME, _ID, _ARRAY, "id", *LINKED, *_PLACES, *(place + _LINK for place in _PLACES))
+
+    def __init__(self, schema: Schema) -> None:
+        self._fluent = any(each.name == RECORD_END for each in schema.attributes)
+        self._interval = schema.time is None and schema.start is None and schema.end is None
+        if self._fluent and schema.time in (TIME, RECORD_COLUMNS[0]):
+            ends = (replace(each, source=END) if each.name == RECORD_END else each for each in schema.attributes)
+            self._interval, self.schema = True, replace(schema, time=START, attributes=tuple(ends))
+        else:
+            self.schema = replace(schema, start=START, end=END) if self._interval else schema
+        types = dict.fromkeys(schema.tested, "any")
+        types |= {source_of(attribute): attribute.type for attribute in schema.attributes}
+        wanted = {*types, *time_keys(self.schema)}
+        self._ids = [(name, types.get(name) in ("string", "iri")) for name in ("id", *LINKED) if name in wanted]
+        self._instants = [key for key in (schema.time, schema.start, schema.end) if key == TIME]
+
+    def lines(self, elements: Sequence[Any], text: Callable[[int], str]) -> list[str | Unreadable | None]:
+        """Of each observation the line of JSON, or why it is none; `text`: that of an element."""
+        made: list[str | Unreadable | None] = []
+        for place, one in enumerate(elements):
+            try:
+                made.append(self._line(one, text(place)))
+            except Unreadable as reason:
+                made.append(reason.kept())
+        return made
+
+    def made(self, records: PlainRecords) -> Lines:
+        """Likewise of many plain observations at once; those of a document with a data array are refused."""
+        buffer, good = records.buffer, records.good & ~records.empty
+        none, every = np.zeros(len(good), np.bool_), np.ones(len(good), np.bool_)
+        columns: list[tuple[str, Spans]] = []
+        first, length = records.cell(TIME)
+        slash = halves(buffer, first, length)
+        if self._interval:
+            good &= records.there(TIME, STRING)
+            if self._fluent:
+                good &= ~np.isin(buffer[first + np.maximum(length, 1) - 1], np.frombuffer(b"./", np.uint8))
+            size = np.where(slash < 0, length, slash - first - 1)
+            columns.append((f'"{START}": ', (first, size, every)))
+            last = np.where(slash < 0, first, slash)
+            columns.append((f'"{END}": ', (last, first + length - last, every)))
+        elif self._instants:
+            good &= ~records.there(TIME, ESCAPED) & (slash < 0)
+        for name, as_text in self._ids:
+            if name == "id":
+                first, length = records.cell(_ID)
+                there = records.there(_ID, STRING, NUMBER)
+                good &= there | ~records.there(_ID) | records.there(_ID, NULL)
+                good &= ~records.there(_ID, NUMBER) | (buffer[first] != ord("-"))
+                found = first, length, as_text | records.there(_ID, STRING)
+            else:
+                place, collection = LINKED[name]
+                there = records.there(place + _LINK, STRING)
+                good &= ~records.there(place, NESTED) & ~records.there(place + _LINK, ESCAPED)
+                first, length = records.cell(place + _LINK)
+                letters = np.frombuffer(collection.encode(), np.uint8)
+                *found, read = identify(buffer, first, np.where(there, length, 0), letters, as_text)
+                good &= read
+            first, length, quoted = found
+            there &= ~records.there(name)
+            columns.append((f'"{name}": ', (first, np.where(there, length, -1), quoted)))
+        body = records.first + 1
+        columns.append(("", (body, records.beyond - 1 - body, none)))
+        refused = np.bincount(records.of[records.there(_ARRAY)], minlength=records.spans) > 0
+        return Lines(buffer, columns, every, ~good, refused)
+
+    def _line(self, one: Any, text: str) -> str:
+        if not isinstance(one, dict):
+            raise Unreadable("object", f"an observation is a JSON object, this is {kind(one)}")
+        line = "{"
+        time = one.get(TIME)
+        if self._interval:
+            line += self._ends(time, one)
+        elif self._instants and isinstance(time, str) and "/" in time:
+            hint = "without TIME in the declaration an observation has its start and end"
+            raise Unreadable("time", f"{TIME} is an interval, and TIME an instant; {hint}")
+        for name, as_text in self._ids:
+            if name not in one:
+                found = one.get(_ID) if name == "id" else linked(one, *LINKED[name])
+                if found is not None:
+                    line += f'"{name}": {written(str(found) if as_text else found)}, '
+        body = text[1:]
+        if "\n" in body or "\r" in body:
+            body = body.replace("\n", " ").replace("\r", " ")
+        return line + body if one else line.removesuffix(", ") + "}"
+
+    def _ends(self, time: Any, one: Mapping[str, Any]) -> str:
+        """Both ends of the time, as members of the object."""
+        if not isinstance(time, str) or isinstance(time, Real):
+            if time is not None:
+                raise Unreadable("time", f"{TIME}: {kind(time)} is no time")
+            other = "; `TIME resultTime` takes that one" if one.get("resultTime") else ""
+            raise Unreadable("time", f"no time: `{TIME}` is missing{other}")
+        start, slash, end = time.partition("/")
+        first = quoted(start)
+        last = "null" if self._fluent and slash and end in _OPEN else quoted(end) if slash else first
+        return f'"{START}": {first}, "{END}": {last}, '
+
+
+def rows(one: Mapping[str, Any]) -> list[Any] | None:
+    """The observations of an element of a data array, each an object (or what stands there instead); None: it is
+    none. Unreadable: it lacks the names of its components."""
+    array = one.get("dataArray")
+    if array is None:
+        return None
+    names = one.get("components")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise Unreadable("sensorthings", "the data array has no list of names `components`")
+    if not isinstance(array, list):
+        raise Unreadable("sensorthings", f"`dataArray` is a list, this is {kind(array)}")
+    names = [_ID if name == "id" else name for name in names]
+    beside = {key: value for key, value in one.items() if key.startswith(("Datastream", "FeatureOfInterest"))}
+    return [
+        {**beside, **dict(zip(names, row))} if isinstance(row, list) and len(row) == len(names) else row
+        for row in array
+    ]
+
+
+def linked(one: Mapping[str, Any], name: str, collection: str) -> Any:
+    """The id of a linked entity: where it is expanded its own, else as its link has it."""
+    there = one.get(name)
+    if isinstance(there, dict):
+        return there.get(_ID)
+    link = one.get(name + _LINK)
+    return _id(link, collection) if isinstance(link, str) else None
+
+
+@lru_cache(maxsize=1 << 16)
+def _id(link: str, collection: str) -> int | str | None:
+    """The id of the entity that a link names, None: it names none of the collection."""
+    last = link.rstrip("/").rpartition("/")[2]
+    match = _KEY.search(last)
+    if match is None or not last.startswith(f"{collection}("):
+        return None
+    return int(match[1]) if match[1].isascii() and match[1].isdigit() else match[1].strip("'")
+
+
+def written(value: Any) -> str:
+    """A value that was read as JSON, written again."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case Real() | int():
+            return str(value)
+        case str():
+            return quoted(value)
+        case list():
+            return "[" + ", ".join(map(written, value)) + "]"
+        case _:
+            return "{" + ", ".join(f"{quoted(key)}: {written(each)}" for key, each in value.items()) + "}"

@@ -1,0 +1,196 @@
+"""Observations in RDF to batches: a declaration says by class and properties what makes an event."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cep.core.errors import CepError
+from cep.core.fluents import RECORD_BOUNDS
+from cep.core.schema import ARRIVAL, CHANGE, Attribute, Schema
+from cep.events import Value
+from connectors.formats.streams import ByteStream, whole_lines
+from connectors.records.batch import Block, DeadLetter
+from connectors.records.paths import source_of
+from connectors.records.records import Record, series
+from connectors.records.revised import ADD, WITHDRAW
+from connectors.records.times import shown
+from connectors.records.values import Unreadable, text_time, text_value
+from knowledge.observations import (
+    InvalidLine,
+    NodeShape,
+    Observation,
+    ObservedTerm,
+    PropertyPath,
+    lines_of_json,
+    observations,
+)
+from knowledge.rdf.namespaces import PROV
+
+SOSA = "http://www.w3.org/ns/sosa/"
+INVALIDATED = tuple(f"{PROV}{name}" for name in ("invalidatedAtTime", "wasInvalidatedBy"))
+"""The properties that make an observation withdraw the one with its values, as they do in what is written."""
+_PATH = re.compile(r"<[^<>]+>(?:/<[^<>]+>)*")
+_HINT = (
+    "say it as `temp: float AS sosa:hasSimpleResult`, or by a path, `temp: float FROM sosa:hasResult/qudt:numericValue`"
+)
+
+_Found = tuple[int, Record | Unreadable]
+
+
+class Documents:
+    """Reads observations of one event: nodes of its class (`AS`), by default sosa:Observation; each attribute by the
+    path that it is `FROM`, or its property (`AS`); the time likewise, by default sosa:resultTime."""
+
+    def __init__(self, schema: Schema, format: str) -> None:
+        """CepError: an attribute has neither."""
+        if schema.when is not None:
+            hint = f"its class says which observations are one: `event {schema.name}(...) AS <class>`"
+            raise CepError(f"{schema.name}: WHEN tests records, not observations in RDF", hint=hint, code="input")
+        bounded = tuple(each for each in schema.attributes if each.name != RECORD_BOUNDS or _path(source_of(each)))
+        self.schema = schema = replace(schema, attributes=bounded)
+        self._format = format
+        times = (schema.time,) if schema.start is None and schema.end is None else (schema.start, schema.end)
+        self._times = [_path(time or f"<{SOSA}resultTime>") for time in times]
+        if None in self._times:
+            message = f"{schema.name}: `{next(time for time in times if time)}` is no property in RDF"
+            raise CepError(message, hint="e.g. `TIME sosa:resultTime`, with `PREFIX sosa: <...>`", code="input")
+        self._paths: list[PropertyPath] = [path for path in self._times if path is not None]
+        own = [each for each in schema.attributes if each.name != CHANGE]
+        for attribute in own:
+            path = _path(attribute.source or "") or ((attribute.iri,) if attribute.iri else None)
+            if path is None:
+                message = f"{schema.name}: it is not said which property in RDF `{attribute.name}` is"
+                raise CepError(message, hint=_HINT, code="input")
+            self._paths.append(path)
+        self._revises = len(own) < len(schema.attributes)
+        self._paths += [(each,) for each in INVALIDATED if self._revises]
+        self._shape = NodeShape(schema.iri or SOSA + "Observation", self._paths[0], tuple(self._paths))
+
+    def read(self, documents: Sequence[bytes], first: int) -> tuple[pl.DataFrame, list[DeadLetter], NDArray[np.int64]]:
+        """The events of documents, numbered from `first`; dead records, which have the place of the document as their
+        line; and of each record the place of its document."""
+        found = [(row, record) for row, text in enumerate(documents) if text for _, record in self._records(text)]
+        return self._table("", found, first, lambda row: documents[row].decode("utf-8", "replace"))
+
+    def one(self, file: str, text: bytes, first: int) -> tuple[pl.DataFrame, list[DeadLetter], NDArray[np.int64]]:
+        """Likewise those of a file that is one document; with the line of each."""
+        return self._table(file, self._records(text), first, lambda line: None)
+
+    def _records(self, text: bytes) -> list[_Found]:
+        records: list[_Found] = []
+        for found in observations(text, self._format, [self._shape]):
+            try:
+                records.append((found.line, self._record(found)))
+            except Unreadable as reason:
+                records.append((found.line, reason.kept()))
+        return records
+
+    def _record(self, found: Observation | InvalidLine) -> Record:
+        if isinstance(found, InvalidLine):
+            raise Unreadable("rdf", found.reason)
+        count = len(self._times)
+        keys = ("TIME",) if count == 1 else ("START", "END")
+        times = [text_time(key, _time(key, terms), self.schema.format) for key, terms in zip(keys, found.values)]
+        own = self.schema.attributes[:-1] if self._revises else self.schema.attributes
+        values = tuple(_value(*each) for each in zip(own, found.values[count:]))
+        if self._revises:
+            values = *values, WITHDRAW if any(found.values[-len(INVALIDATED) :]) else ADD
+        return Record(self.schema.name, times[0], times[-1], values)
+
+    def _table(
+        self, file: str, found: Sequence[_Found], first: int, text: Callable[[int], str | None]
+    ) -> tuple[pl.DataFrame, list[DeadLetter], NDArray[np.int64]]:
+        dead: list[DeadLetter] = []
+        good: list[tuple[int, Record]] = []
+        for order, (line, record) in enumerate(found, first):
+            if isinstance(record, Unreadable):
+                dead.append(DeadLetter(file, line, record.reason, record.code, text(line)))
+            else:
+                good.append((order, record))
+        columns = [
+            pl.Series("start", [record.start for _, record in good], dtype=pl.Int64),
+            pl.Series("end", [record.end for _, record in good], dtype=pl.Int64),
+            pl.Series(ARRIVAL, [order for order, _ in good], dtype=pl.Int64),
+        ]
+        for place, attribute in enumerate(self.schema.attributes):
+            columns.append(series(attribute, [record.values[place] for _, record in good]))
+        return pl.DataFrame(columns), dead, np.array([line for line, _ in found], np.int64)
+
+
+def read_observations(
+    file: str, stream: ByteStream, documents: Documents, format: str, chunk: int, first: int
+) -> Iterator[tuple[pl.DataFrame | None, list[DeadLetter], Block | None]]:
+    """Tables block by block; no block: the stream is silent. N-Quads, and JSON-LD that is not one document a line, are
+    read whole: what belongs to a node may stand anywhere."""
+    line = 1
+    blocks = whole_lines(stream, chunk)
+    if format == "jsonld":
+        for data, position, length in blocks:
+            if not length and not data:
+                yield None, [], None
+                continue
+            if line == 1 and not lines_of_json(data):
+                blocks = (block for block in [(data, position, length), *blocks])
+                break
+            rows = data.split(b"\n")
+            table, dead, places = documents.read([row.strip() for row in rows], first)
+            lines = places + line
+            block = Block(file, first, len(lines), line, lines, times="iso", said=invalidates(data))
+            yield table, [replace(one, file=file, line=one.line + line) for one in dead], block
+            first = block.beyond
+            line += data.count(b"\n")
+        else:
+            return
+    text = b"".join(data for data, _, _ in blocks if data)
+    table, dead, lines = documents.one(file, text, first)
+    yield table, dead, Block(file, first, len(lines), 1, lines, times="iso", said=invalidates(text))
+
+
+def invalidates(text: bytes) -> bool:
+    """Return True if observations of a text may be invalidated; prefixes may stand before the names."""
+    return any(each.removeprefix(PROV).encode() in text for each in INVALIDATED)
+
+
+def _path(text: str) -> PropertyPath | None:
+    return tuple(text[1:-1].split(">/<")) if _PATH.fullmatch(text) else None
+
+
+def _single(name: str, terms: Sequence[ObservedTerm]) -> ObservedTerm | None:
+    if len(terms) > 1:
+        raise Unreadable("ill-typed", f"{name}: there are {len(terms)} values")
+    return terms[0] if terms else None
+
+
+def _time(key: str, terms: Sequence[ObservedTerm]) -> str:
+    term = _single(key, terms)
+    if term is None:
+        raise Unreadable("time", f"no time: the property of {key} is missing")
+    if term.kind != "literal":
+        raise Unreadable("time", f"{key}: {_named(term)} is no time")
+    return term.text
+
+
+def _value(attribute: Attribute, terms: Sequence[ObservedTerm]) -> Value:
+    term = _single(attribute.name, terms)
+    if term is None:
+        return None
+    taken = {"literal": attribute.type != "iri", "iri": attribute.type in ("iri", "string"), "blank": False}
+    if not taken[term.kind]:
+        raise Unreadable("ill-typed", f"{attribute.name}: expected {attribute.type}, found {_named(term)}")
+    return text_value(attribute, term.text)
+
+
+def _named(term: ObservedTerm) -> str:
+    match term.kind:
+        case "iri":
+            return f"the IRI <{shown(term.text)}>"
+        case "blank":
+            return "a node without a name, of which a path leads to a value"
+        case _:
+            return f"`{shown(term.text)}`"

@@ -1,0 +1,1 @@
+"""Data of a Python session: data frames, Arrow, arrays, objects."""

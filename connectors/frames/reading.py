@@ -1,0 +1,421 @@
+"""Data of a Python session to batches: polars, pandas, Arrow, arrays, records; columns as the declarations name them.
+
+All of them become Arrow batches that share the memory of the data where its layout is Arrow's, and are read as Parquet
+is (`connectors.formats.parquet`); only the columns that a program reads are looked at.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from cep.core.errors import CepError
+from cep.core.schema import Schema
+from cep.rules.static.materialized import type_of
+from connectors.formats.nested_columns import leaves, resolved
+from connectors.formats.parquet import columns_of, first_line, read_events
+from connectors.records.batch import Batch
+from connectors.records.double_hours import FoldedTables
+from connectors.records.header import bind
+from connectors.records.order import in_order
+from connectors.records.paths import Path, path, sources, written
+from connectors.records.records import closest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ROWS = 1 << 17
+"""Rows of a batch."""
+
+TAKEN = (
+    "data are a data frame of polars or pandas, an Arrow table or stream, `{column: array}`, a list of records (dicts) "
+    "or of `Event`, several of them in turn, or `{event: data}`"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """Something with columns: their names, the types that a declaration would give them, the rows of some of them; and
+    what may be meant where one is missing. `unnamed`: times stand in an index without a name."""
+
+    names: Sequence[str]
+    types: Mapping[str, str]
+    rows: Callable[[list[str]], Iterable[pa.RecordBatch]]
+    hint: str | None = None
+    unnamed: bool = False
+
+
+def read_data(
+    data: Any,
+    schemas: Mapping[str, Schema],
+    only: str | None,
+    first: int = 0,
+    rows: int = ROWS,
+    folded: FoldedTables | None = None,
+    together: bool = False,
+) -> Iterator[Batch]:
+    """Batches of whatever has columns or is records, or of `{event: data}`; the first row has the number `first`.
+
+    `only`: the event of rows that do not say theirs, None: they have to. The `file` of a block is how its data are
+    called: `data`, or `data["reading"]`. `folded`: of the data before these, None: there are none. `together`: the rows
+    of `{event: data}` with several events, which have no order among each other, are one batch. CepError: what is there
+    does not fit the declarations, or is nothing that can be read.
+    """
+    if not schemas:
+        raise CepError("the program reads no events", hint="no event of a pattern comes from the input", code="input")
+    folded = folded or FoldedTables(schemas)
+    if not _by_event(data, schemas):
+        yield from _read("data", data, schemas, only, False, first, rows, folded, together)
+        return
+    if together and len(data) > 1:
+        batches = list(read_data(data, schemas, only, first, rows, folded))
+        if batches:
+            (batch,) = in_order(batches, schemas, sys.maxsize)
+            yield replace(batch, watermark=None, together=True)
+        return
+    for name, one in data.items():
+        if name not in schemas:
+            known = ", ".join(sorted(schemas))
+            near = closest(str(name), list(schemas))
+            raise CepError(
+                f"data: no pattern of the program uses an input event `{name}`{near}",
+                hint=f"input events are {known}",
+                code="input",
+            )
+        for batch in _read(f'data["{name}"]', one, schemas, name, True, first, rows, folded):
+            yield batch
+            first = batch.blocks[-1].beyond
+
+
+def whole_table(data: Any, label: str) -> pl.DataFrame:
+    """All columns of something that has some. CepError: it has none."""
+    if isinstance(data, pl.DataFrame):
+        return data
+    found = _opened(label, data)
+    if found is None:
+        raise _no_table(label, data)
+    batches = list(found.rows(list(found.names)))
+    return pl.DataFrame(pl.from_arrow(batches)) if batches else pl.DataFrame(schema=list(found.names))
+
+
+def _by_event(data: Any, schemas: Mapping[str, Schema]) -> bool:
+    """Whether it is `{event: data}`, and no `{column: array}`."""
+    return isinstance(data, Mapping) and all(
+        _tabular(one) or (name in schemas and isinstance(one, list | tuple) and not one) for name, one in data.items()
+    )
+
+
+def _tabular(data: Any) -> bool:
+    """Whether these are rows with columns, not one column or one value."""
+    if isinstance(data, list | tuple):
+        return bool(data) and (isinstance(data[0], Mapping) or _tabular(data[0]))
+    if _is_pandas(data) or isinstance(data, pl.DataFrame | pl.LazyFrame | pa.Table | pa.RecordBatch | Mapping):
+        return True
+    if isinstance(data, pl.Series | pa.Array | pa.ChunkedArray) or hasattr(data, "dtype"):
+        return False
+    return any(hasattr(data, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "scanner", "__next__"))
+
+
+def _read(
+    label: str,
+    data: Any,
+    schemas: Mapping[str, Schema],
+    event: str | None,
+    named: bool,
+    first: int,
+    rows: int,
+    folded: FoldedTables,
+    together: bool = False,
+) -> Iterator[Batch]:
+    found = None if hasattr(data, "dtype") else _opened(label, data)
+    if found is not None:
+        yield from _columns(label, found, _events(label, schemas, event), first, rows, folded)
+        return
+    if not isinstance(data, Iterable) or isinstance(data, str | bytes) or hasattr(data, "dtype"):
+        raise _no_table(label, data)
+    pieces = iter(data)
+    head = next(pieces, None)
+    if head is None:
+        return
+    pieces = chain([head], pieces)
+    if isinstance(head, Mapping) and not _in_turn(head, schemas):
+        yield from _records(label, pieces, schemas, event, named, first, folded)
+        return
+    counts: dict[str, int] = {}
+    for piece in pieces:
+        if not named and isinstance(piece, Mapping) and not any(map(_is_column, piece.values())):
+            batches = read_data(piece, schemas, event, first, rows, folded, together)
+        else:
+            batches = _read(label, piece, schemas, event, named, first, rows, folded, together)
+        before = dict(counts)
+        for batch in batches:
+            yield _further(batch, before)
+            for block in batch.blocks:
+                counts[block.file] = counts.get(block.file, 0) + block.count
+                first = block.beyond
+
+
+def _further(batch: Batch, rows: Mapping[str, int]) -> Batch:
+    """The same behind so many rows of earlier pieces, by what their data are called."""
+    dead = [replace(letter, line=letter.line + rows.get(letter.file or "", 0)) for letter in batch.dead]
+    return replace(
+        batch, dead=dead, blocks=[replace(one, line=one.line + rows.get(one.file, 0)) for one in batch.blocks]
+    )
+
+
+def _in_turn(piece: Mapping[Any, Any], schemas: Mapping[str, Schema]) -> bool:
+    """Whether one of several pieces is `{event: table}` or `{column: array}`; else it is a record, which may nest."""
+    nested = any(isinstance(value, Mapping | list | tuple) for value in piece.values())
+    return any(map(_is_column, piece.values())) or (bool(piece) and not nested and _by_event(piece, schemas))
+
+
+def _is_column(value: Any) -> bool:
+    return isinstance(value, np.ndarray | pl.Series | pa.Array | pa.ChunkedArray)
+
+
+def _events(label: str, schemas: Mapping[str, Schema], event: str | None) -> list[Schema]:
+    """The events that a row may be: the one that it is said to be, or those with WHEN."""
+    if event is not None:
+        return [schemas[event]]
+    tested = [schema for schema in schemas.values() if schema.when is not None]
+    if not tested:
+        names = sorted(schemas)
+        raise CepError(
+            f"{label}: it is not said which event the rows are",
+            hint=f'name it: `{{"{names[0]}": data}}`; input events are {", ".join(names)}',
+            code="input",
+        )
+    return tested
+
+
+def _columns(
+    label: str, found: _Table, schemas: Sequence[Schema], first: int, rows: int, folded: FoldedTables
+) -> Iterator[Batch]:
+    events = [_bound(label, found, schema) for schema in schemas]
+    columns = dict.fromkeys(name for bound, nested in events for name in columns_of(bound, nested))
+    batches: Iterable[pa.RecordBatch] = found.rows(list(columns))
+    for bound, nested in events:
+        if nested:
+            batches = _with_paths(label, iter(batches), nested, bound)
+    try:
+        for tables, dead, block in read_events(label, _cut(batches, rows), [bound for bound, _ in events], first):
+            dead = [replace(letter, event=letter.event or schemas[0].name) for letter in dead]
+            there = {name: table for name, table in tables.items() if table.height}
+            yield Batch(folded.settled(there), dead, [block])
+    except CepError as error:
+        hint = error.hint or "declare the attribute as what its column holds, or convert the column"
+        raise CepError(error.message, hint=hint, code=error.code) from None
+
+
+def _bound(label: str, found: _Table, schema: Schema) -> tuple[Schema, dict[str, Path]]:
+    """An event whose time columns are said, and which of its values are in columns. CepError: a column is missing."""
+    keys = [key for key in (schema.time, *schema.further, schema.start, schema.end) if key is not None]
+    paths = {each: path(each) for each in sources(schema, keys) if each not in found.names}
+    nested = {each: steps for each, steps in paths.items() if len(steps) > 1 and steps[0] in found.names}
+    try:
+        return bind(label, schema, [*found.names, *nested], found.types), nested
+    except CepError as error:
+        time = next((key for key in keys or ["time"] if key not in found.names), None)
+        index = f'the index of times has no name, `data.rename_axis("{time}")` gives it one'
+        hints = (found.hint, index if found.unnamed and time else None, _within(found, schema), error.hint)
+        raise CepError(error.message, hint="; ".join(filter(None, hints)) or None, code=error.code) from None
+
+
+def _with_paths(
+    label: str, batches: Iterator[pa.RecordBatch], nested: Mapping[str, Path], schema: Schema
+) -> Iterator[pa.RecordBatch]:
+    """The same. CepError: a path leads nowhere in the columns."""
+    for batch in batches:
+        known = resolved(batch.schema, list(nested))
+        for source, steps in nested.items():
+            if source not in known:
+                inside = [written(each) for each in leaves(batch.schema, steps[0]) if len(each) > 1]
+                there = (
+                    ", ".join(f"`{each}`" for each in inside[:8]) or f"{batch.schema.field(steps[0]).type}, no structs"
+                )
+                hint = f"the column `{steps[0]}` holds {there}"
+                raise CepError(f"{label}: {schema.name} needs `{source}`", hint=hint, code="input")
+        yield batch
+
+
+def _within(found: _Table, schema: Schema) -> str | None:
+    """Where a column that is missing may be inside of another, None: no column holds structs."""
+    missing = [each for each in sources(schema, ()) if each not in found.names]
+    batch = next(iter(found.rows([name for name in found.names if found.names.count(name) == 1])), None)
+    if batch is None:
+        return None
+    nested = [each.name for each in batch.schema if pa.types.is_struct(each.type)]
+    for name in nested:
+        for steps in leaves(batch.schema, name):
+            if steps[-1] in missing:
+                return f'`{name}` holds structs with `{steps[-1]}`: write FROM "{written(steps)}"'
+    if not nested:
+        return None
+    first = written(leaves(batch.schema, nested[0])[0])
+    flat = f'`data.unnest("{nested[0]}")` of polars or `pandas.json_normalize` make columns of them'
+    return f'`{nested[0]}` holds structs: their values are FROM "{first}"; {flat}'
+
+
+def _cut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)
+
+
+def _records(
+    label: str,
+    records: Iterator[Any],
+    schemas: Mapping[str, Schema],
+    event: str | None,
+    named: bool,
+    first: int,
+    folded: FoldedTables,
+) -> Iterator[Batch]:
+    """Records are read as lines of JSON are: by the same words, with the same reasons."""
+    from connectors.formats.jsonl import LineReader  # with its scanner, which tables do not need
+    from connectors.frames.objects import as_lines
+
+    lines = LineReader(schemas, event, named)
+    line = 1
+    while some := list(islice(records, ROWS)):
+        tables, dead, block = lines.read(label, as_lines(label, some), 0, line, first)
+        dead = [replace(letter, event=letter.event or event) for letter in dead]
+        yield Batch(folded.settled({name: one for name, one in tables.items() if one.height}), dead, [block])
+        line, first = line + len(some), block.beyond
+
+
+def _opened(label: str, data: Any) -> _Table | None:
+    """The columns of something that has some, None: it has none."""
+    if isinstance(data, pl.LazyFrame):
+        schema = data.collect_schema()
+        return _Table(
+            schema.names(),
+            _types(schema),
+            lambda names: _of_polars(label, data.select(names).collect(engine="streaming")),
+        )
+    if isinstance(data, pl.DataFrame):
+        return _Table(data.columns, _types(data.schema), lambda names: _of_polars(label, data.select(names)))
+    if _is_pandas(data):
+        return _of_pandas(label, data)
+    if isinstance(data, Mapping):
+        names = [str(name) for name in data]
+        return _Table(
+            names, {}, lambda names: _together(label, {name: _array(label, name, data[name]) for name in names})
+        )
+    if isinstance(data, pa.RecordBatch):
+        data = pa.Table.from_batches([data])
+    if hasattr(data, "scanner") and isinstance(getattr(data, "schema", None), pa.Schema):  # pyarrow.dataset
+        return _Table(data.schema.names, _arrow_types(data.schema), lambda names: data.to_batches(columns=names))
+    if not isinstance(data, pa.Table | pa.RecordBatchReader | pl.Series):
+        if hasattr(data, "__arrow_c_stream__"):
+            data = _imported(label, pa.RecordBatchReader.from_stream, data)
+        elif hasattr(data, "__arrow_c_array__") and not isinstance(data, pa.Array):
+            data = pa.Table.from_batches([_imported(label, pa.record_batch, data)])
+    if isinstance(data, pa.Table):
+        return _Table(data.column_names, _arrow_types(data.schema), lambda names: data.select(names).to_batches())
+    if isinstance(data, pa.RecordBatchReader):
+        types = _arrow_types(data.schema)
+        return _Table(data.schema.names, types, lambda names: (batch.select(names) for batch in data))
+    return None
+
+
+def _imported(label: str, read: Callable[[Any], Any], data: Any) -> Any:
+    try:
+        return read(data)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise CepError(f"{label}: {first_line(error)}", hint=TAKEN, code="input") from None
+
+
+def _of_polars(label: str, data: pl.DataFrame) -> list[pa.RecordBatch]:
+    for name, dtype in data.schema.items():
+        if dtype == pl.Object:
+            raise CepError(
+                f"{label}: the column `{name}` holds Python objects, of which no type is known",
+                hint=f'one type a column: `pl.Series("{name}", values, dtype=pl.String)`',
+                code="input",
+            )
+    batches: list[pa.RecordBatch] = _imported(label, _arrow, data)
+    return batches
+
+
+def _arrow(data: pl.DataFrame) -> list[pa.RecordBatch]:
+    return list(data.to_arrow(compat_level=pl.CompatLevel.newest()).to_batches())
+
+
+def _is_pandas(data: Any) -> bool:
+    kind = type(data)
+    return kind.__name__ == "DataFrame" and kind.__module__.partition(".")[0] == "pandas"
+
+
+def _of_pandas(label: str, data: pd.DataFrame) -> _Table:
+    """Its columns and the named ones of its index."""
+    columns = list(map(str, data.columns))
+    index = [name for name in data.index.names if isinstance(name, str) and name not in columns]
+    kinds = {"M": "time", "m": "duration", "b": "bool", "i": "int", "u": "int", "f": "float"}
+    types = {str(name): kinds.get(dtype.kind, "string") for name, dtype in data.dtypes.items()}
+    types |= {name: kinds.get(data.index.get_level_values(name).dtype.kind, "string") for name in index}
+
+    def rows(names: list[str]) -> Iterable[pa.RecordBatch]:
+        arrays = {}
+        for name in names:
+            values = data.index.get_level_values(name) if name in index else data.iloc[:, columns.index(name)]
+            arrays[name] = _array(label, name, values)
+        return _together(label, arrays)
+
+    unnamed = data.index.names == [None] and data.index.dtype.kind == "M"
+    joined = '`data.columns = ["_".join(filter(None, map(str, each))) for each in data.columns]` makes one of them'
+    hint = f"its columns have {data.columns.nlevels} levels: {joined}" if data.columns.nlevels > 1 else None
+    return _Table([*columns, *index], types, rows, hint, unnamed)
+
+
+def _array(label: str, name: str, values: Any) -> Any:
+    """A column of Python as one of Arrow, which shares its memory where numbers lie side by side. A NaN among Python
+    objects is missing."""
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
+    if isinstance(values, pl.Series):
+        return values.to_frame(name).to_arrow(compat_level=pl.CompatLevel.newest()).column(0)
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise CepError(
+            f"{label}: the column `{name}` cannot be read: {first_line(error)}",
+            hint="a column holds values of one type, and None where one is missing",
+            code="input",
+        ) from None
+
+
+def _together(label: str, columns: Mapping[str, Any]) -> list[pa.RecordBatch]:
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        said = ", ".join(f"`{name}` has {length}" for name, length in lengths.items())
+        raise CepError(f"{label}: the columns are not of one length: {said}", code="input")
+    batches: list[pa.RecordBatch] = pa.table(dict(columns)).to_batches()
+    return batches
+
+
+def _types(schema: Mapping[str, pl.DataType]) -> dict[str, str]:
+    return {name: type_of(dtype) or "any" for name, dtype in schema.items()}
+
+
+def _arrow_types(schema: pa.Schema) -> dict[str, str]:
+    try:
+        return _types(pl.DataFrame(pl.from_arrow(schema.empty_table())).schema)
+    except Exception:  # types that polars does not know, perhaps of columns that nobody reads
+        return {}
+
+
+def _no_table(label: str, data: Any) -> CepError:
+    kind = type(data)
+    name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    hint = TAKEN
+    if isinstance(data, str) or hasattr(data, "__fspath__"):
+        hint = f'read the file first: `pl.scan_csv("{data}")`, `pl.scan_parquet(..)`; ' + TAKEN
+    return CepError(f"{label}: a `{name}` has no columns", hint=hint, code="input")

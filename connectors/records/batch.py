@@ -1,0 +1,227 @@
+"""A batch of events as read, and the way back from each to its file and line."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cep.core.schema import ARRIVAL, CHANGE
+from cep.core.storage.files import StoredFile
+from cep.core.storage.urls import is_url
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A record that became no event: its file and line (of Parquet the row), why, a short name for why; its text and
+    its event, where they are known. `of_file`: it is no record, but a file that could not be read, or its rest."""
+
+    file: str | None
+    line: int
+    reason: str
+    code: str
+    text: str | None = None
+    event: str | None = None
+    of_file: bool = False
+
+
+_CHANGES = f'"{CHANGE}"'.encode(), f"{CHANGE}=".encode()  # in JSON, and in lines of Influx
+_CHANGE, _AT = CHANGE.encode(), CHANGE[:1].encode()
+
+
+def says_change(text: bytes) -> bool:
+    """Return True if records of a text may have `@change`."""
+    if _AT not in text or _CHANGE not in text:  # one byte is soon looked for
+        return False
+    return any(each in text for each in _CHANGES)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Where a run of `count` records, numbered from `first`, stands in a file.
+
+    `lines`: the line of each, None where they are on consecutive lines from `line`. `starts`: the byte each starts at
+    and the end of the last, counted from byte `position` of the file; None where there is no text. `data`: the bytes
+    from `position` on, None where they are to be read again. `times`: the form of the times of the first record that
+    was read (`connectors.records.times`), None: none was. `rows`: which of the texts each record is of, None: each its
+    own. `plain`: the file holds the bytes as they are, neither compressed nor of another encoding. `said`: the text had
+    `@change`, where it is not there any more. `unmatched`: how many records beside these are no event of the program,
+    `first_unmatched`: the first of them, of JSON.
+    """
+
+    file: str
+    first: int
+    count: int
+    line: int
+    lines: NDArray[np.int64] | None = None
+    starts: NDArray[np.int64] | None = None
+    position: int = 0
+    data: bytes | None = None
+    times: str | None = None
+    rows: NDArray[np.int64] | None = None
+    plain: bool = True
+    said: bool = False
+    unmatched: int = 0
+    first_unmatched: str | None = None
+
+    @property
+    def says_changes(self) -> bool:
+        """Whether a record, as it is written, may have `@change`."""
+        return self.said or (self.data is not None and says_change(self.data))
+
+    @property
+    def holds_records(self) -> bool:
+        return self.count > 0 or self.unmatched > 0
+
+    def at(self, order: int) -> tuple[str, int, str | None]:
+        """(file, line, text) of the record of that number."""
+        return *self.place(order), self._text(order - self.first)
+
+    def place(self, order: int) -> tuple[str, int]:
+        """(file, line) of the record of that number."""
+        assert 0 <= order - self.first < self.count, "a record is looked for in its own block"
+        return self.file, self._line(order - self.first)
+
+    @property
+    def beyond(self) -> int:
+        """The number of the first record of the next block."""
+        return self.first + self.count
+
+    @property
+    def line_beyond(self) -> int:
+        """The line after the last record's."""
+        return self._line(self.count - 1) + 1
+
+    def without_data(self) -> Block:
+        """The same, its text to be read again from a `plain` file; a compressed one gives none then."""
+        starts = self.starts if self.plain else None
+        return replace(self, data=None, starts=starts, said=self.says_changes)
+
+    def without_text(self) -> Block:
+        """The same, which only says where records are."""
+        return replace(self, data=None, starts=None).in_rows()
+
+    def in_rows(self) -> Block:
+        """The same, without the numbers of lines where they are consecutive."""
+        lines = self.lines
+        if lines is None or not len(lines) or (np.diff(lines) != 1).any():
+            return self
+        return replace(self, line=int(lines[0]), lines=None)
+
+    def joined(self, following: Block) -> Block | None:
+        """This block and the one that follows it as one, where both only say where consecutive lines are; else None."""
+        plain = all(type(one) is Block and one.lines is None and one.starts is None for one in (self, following))
+        there = (following.file, following.first, following.line) == (self.file, self.beyond, self.line_beyond)
+        both = self.count + following.count, self.unmatched + following.unmatched
+        return replace(self, count=both[0], unmatched=both[1]) if plain and there else None
+
+    def _line(self, place: int) -> int:
+        return self.line + place if self.lines is None else int(self.lines[place])
+
+    def _text(self, place: int) -> str | None:
+        if self.starts is None:
+            return None
+        place = place if self.rows is None else int(self.rows[place])
+        start, stop = int(self.starts[place]), int(self.starts[place + 1])
+        if self.data is not None:
+            raw = self.data[start:stop]
+        else:
+            with StoredFile(self.file) if is_url(self.file) else open(self.file, "rb") as file:
+                file.seek(self.position + start)
+                raw = file.read(stop - start)
+        text = raw.decode("utf-8", "replace")
+        while (last := text.rfind("\n")) >= 0 and not text[last:].strip(" \t\r\n"):  # its own end and blank lines
+            text = text[:last]
+        return text.rstrip("\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Tables by event type: Int64 `start`, `end` (microseconds), `@order`, then the attributes.
+
+    `watermark`: every event of the input that ends at or before it is out, with this batch; None: not known.
+    `silence`: it holds nothing, since nothing has come for so long (microseconds); 0: something has.
+    `bytes_read` of `total_bytes` are read; 0: not known. `place`: how far its `source` has come with it, where that is
+    said of it or asked for what follows (`connectors.brokers.messages`). `remarks`: what looks wrong with an input, at
+    its end. `held`: intervals of fluents that were derived elsewhere, which no engine takes. `together`: its rows have
+    no order among each other, so none is late for another. `handover`: another program goes on from here; the triples
+    are the last ones of the one before, and `held` has what begins now. `beside`: tables of events that the program
+    does not read, and another one that may take over, or a shadow, does.
+    """
+
+    tables: dict[str, pl.DataFrame]
+    dead: list[DeadLetter]
+    blocks: Sequence[Block]
+    bytes_read: int = 0
+    total_bytes: int = 0
+    watermark: int | None = None
+    silence: int = 0
+    source: str = ""
+    place: Mapping[int, int] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+    held: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    together: bool = False
+    handover: str | None = None
+    beside: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    _firsts: list[int] = field(default_factory=list)
+
+    def origin(self, type: str, row: int) -> tuple[str, int, str | None]:
+        """(file, line, text) of a row of a table; of Parquet the row number, and no text."""
+        block, order = self._block_of(type, row)
+        return block.at(order)
+
+    def place_of(self, type: str, row: int) -> tuple[str, int]:
+        """(file, line) of a row of a table, for which no text is read."""
+        block, order = self._block_of(type, row)
+        return block.place(order)
+
+    def _block_of(self, type: str, row: int) -> tuple[Block, int]:
+        order = int(self.tables[type][ARRIVAL][row])
+        if not self._firsts:
+            self._firsts.extend(block.first for block in self.blocks)
+        return self.blocks[bisect_right(self._firsts, order) - 1], order
+
+    @property
+    def times(self) -> str | None:
+        """The form of the times of the input (`connectors.records.times`); None: not seen."""
+        return next((block.times for block in self.blocks if block.times), None)
+
+    @property
+    def unmatched(self) -> int:
+        """How many records are no event of the program."""
+        return sum(block.unmatched for block in self.blocks)
+
+    @property
+    def whole(self) -> Mapping[str, pl.DataFrame]:
+        """All tables, also those of events that the program does not read."""
+        return {**self.tables, **self.beside} if self.beside else self.tables
+
+    @property
+    def rows(self) -> int:
+        return sum(table.height for table in self.whole.values())
+
+    def read_by(self, events: Container[str]) -> Batch:
+        """The same for a program that reads these events."""
+        if all(name in events for name in self.tables):
+            return self
+        tables = {name: table for name, table in self.tables.items() if name in events}
+        beside = {name: table for name, table in self.tables.items() if name not in events}
+        return replace(self, tables=tables, beside={**self.beside, **beside})
+
+
+def dead_record(block: Block, order: int, code: str, reason: str) -> DeadLetter:
+    """The record of that number, as unreadable."""
+    file, line, text = block.at(order)
+    return DeadLetter(file, line, reason, code, text)
+
+
+def too_long(
+    file: str, line: int, first: int, position: int, head: bytes, length: int
+) -> tuple[list[DeadLetter], Block]:
+    """A line of which only the head was kept."""
+    block = Block(file, first, 1, line, None, np.array([0, len(head)]), position, head)
+    return [dead_record(block, first, "long", f"the line has {length} bytes, more than is read as a record")], block

@@ -1,0 +1,56 @@
+"""Declarations for events that have none, as hints: the types that records and columns seem to have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from cep.core.schema import Schema
+from connectors.records.times import is_number, of_iso
+
+RESERVED = ("time", "start", "end")
+"""The keys by which a record says its time, where a declaration names no others."""
+
+_NAME = re.compile(r"[a-z]\w*")
+_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
+
+
+def declaration(schema: Schema, names: Sequence[str], types: Mapping[str, str]) -> str:
+    """How an event would be declared whose values come by these names; `types`: what they seem to hold, as far as it is
+    known."""
+    plain = [name for name in names if _NAME.fullmatch(name) and name not in RESERVED]
+    time = "time" if "time" in names else None
+    times = [name for name in plain if types.get(name) == "time"]
+    if not set(RESERVED) & set(names) and len(times) == 1 and len(plain) == len(schema.attributes) + 1:
+        plain.remove(time := times[0])
+    if len(plain) != len(schema.attributes):
+        plain = [f"x{n}" if n > 1 else "x" for n in range(1, len(schema.attributes) + 1)]
+    typed = (f"{name}: {types.get(name, 'int')}" for name in plain)
+    return f"event {schema.name}({', '.join(typed)}){'' if time is None else f' TIME {time}'}."
+
+
+def guessed(texts: Sequence[str]) -> str:
+    """The type that a declaration would give a column of such texts; `?` behind it where one is missing."""
+    there = [text.strip(" \t") for text in texts if text not in ("", "NA")]
+    found = "string"
+    for type in ("int", "float", "bool", "time"):
+        if there and all(map(_LOOKS[type], there)):
+            found = type
+            break
+    return found + ("?" if len(there) < len(texts) else "")
+
+
+def _is_time(text: str) -> bool:
+    try:
+        of_iso(text)
+    except ValueError:
+        return False
+    return True
+
+
+_LOOKS: Mapping[str, Callable[[str], object]] = {
+    "int": _INTEGER.fullmatch,
+    "float": is_number,
+    "bool": lambda text: text.lower() in ("true", "false"),
+    "time": _is_time,
+}

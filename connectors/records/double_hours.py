@@ -1,0 +1,279 @@
+"""The hour that clocks show twice, in the night when summer time ends: which of its two passes times are of.
+
+Times by the clock are read as of the first pass. Where the declaration says `FOLD order` they are of the second from
+the record on at which times go back within the hour; where it says nothing they are counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cep.core.schema import Schema
+from cep.core.zones import zone
+from connectors.records.times import FIXED
+
+Ints = NDArray[np.int64]
+_NEVER = 2**62
+_MOSTLY = 2 / 3
+"""Times fall throughout where so many of the steps between records are back."""
+
+
+@lru_cache(maxsize=64)
+def double_hours(name: str) -> tuple[Ints, Ints]:
+    """The hours that a zone has twice: the instants at which the first pass begins, and those at which it ends."""
+    there = zone(name)
+    back = there.offsets[:-1] - there.offsets[1:]
+    falls = np.flatnonzero(back > 0)
+    ends = there.instants[falls + 1]
+    return ends - back[falls], ends
+
+
+def _within(times: Ints, begins: Ints, ends: Ints) -> tuple[Ints, Ints]:
+    """The rows that lie in one of some spans, which follow each other; and in which."""
+    if not len(times) or np.searchsorted(begins, times.max(), "right") == np.searchsorted(ends, times.min(), "right"):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    span = np.searchsorted(begins, times, "right") - 1
+    rows = np.flatnonzero((span >= 0) & (times < ends[span]))
+    return rows, span[rows]
+
+
+class OrderedTimes:
+    """The times of the records of one input and event, block by block, for `FOLD order`. Between two blocks it knows
+    the double hour of the last record that was in one, whether its second pass had begun, the last time, and the
+    least since that record."""
+
+    def __init__(self, name: str) -> None:
+        self._begins, self._ends = double_hours(name)
+        self._hour, self._passed, self._last, self._least = -1, False, -_NEVER, _NEVER
+        self.falls = self.steps = self.doubtful = 0
+
+    def settled(self, times: Ints) -> Ints:
+        """The times of further records, which are read as of the first pass, as of the pass that they are of."""
+        if not len(times):
+            return times
+        rows, hours = _within(times, self._begins, self._ends)
+        last, self._last = self._last, int(times[-1])
+        before = np.diff(times, prepend=times[0] if last == -_NEVER else last)
+        self.falls += int((before < 0).sum())
+        self.steps += int((before != 0).sum())
+        self.doubtful += len(rows)
+        if not len(rows):
+            self._least = min(self._least, int(times.min()))
+            return times
+        cuts = np.concatenate([[0], rows[:-1] + 1])
+        least = np.minimum.reduceat(times[: rows[-1] + 1], cuts)
+        least[0] = min(least[0], self._least)
+        before = np.where(rows > 0, times[rows - 1], last)
+        anew = hours != np.concatenate([[self._hour], hours[:-1]])
+        anew |= least < self._begins[hours]  # times have gone back before the hour: another time series begins
+        back = np.cumsum((times[rows] < before) & ~anew) + int(self._passed and not anew[0])
+        base = np.maximum.accumulate(np.where(anew, back, 0))
+        second = back > base
+        self._hour, self._passed = int(hours[-1]), bool(second[-1])
+        self._least = int(times[rows[-1] + 1 :].min(initial=_NEVER))
+        found = times.copy()
+        found[rows] += np.where(second, self._ends[hours] - self._begins[hours], 0)
+        return found
+
+
+class OrderedIntervals:
+    """The intervals of the records of one input and event, block by block, for `FOLD order`.
+
+    An interval begins where the one before ended, if that is possible, and is as long as that one; else its start goes
+    by the order of the records, as times do. An end that is written by its clock lies after its start.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._begins, self._ends = double_hours(name)
+        self._hour, self._passed, self._least = -1, False, _NEVER
+        self._last, self._start, self._end = -_NEVER, -_NEVER, -_NEVER
+        self._run, self._usual = 0, 0
+        self.falls = self.steps = self.doubtful = self.undecided = 0
+
+    def settled(self, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
+        """Start and end of further records, which are read as of the first pass, as of the pass that they are of."""
+        if not len(starts):
+            return starts, ends
+        by_end, by_start = starts >= FIXED, ends >= FIXED
+        starts, ends = np.where(by_end, starts - FIXED, starts), np.where(by_start, ends - FIXED, ends)
+        before = np.diff(starts, prepend=starts[0] if self._last == -_NEVER else self._last)
+        self.falls += int((before < 0).sum())
+        self.steps += int((before != 0).sum())
+        hours = np.full(len(starts), -1)
+        for times, known in ((ends, by_start), (starts, by_end)):
+            rows, which = _within(np.where(known, -_NEVER, times), self._begins, self._ends)
+            hours[rows] = which
+        found, done = (starts.copy(), ends.copy()), 0
+        for row in np.flatnonzero(hours >= 0).tolist():
+            self._pass_over(starts[done:row], ends[done:row])
+            done = row + 1
+            fixed = bool(by_end[row] or by_start[row])
+            start, end = self._one(int(starts[row]), int(ends[row]), int(hours[row]), fixed, bool(by_end[row]))
+            found[0][row], found[1][row] = start, end
+        self._pass_over(starts[done:], ends[done:])
+        return found
+
+    def _pass_over(self, starts: Ints, ends: Ints) -> None:
+        """Records that lie outside of each double hour."""
+        if not len(starts):
+            return
+        cuts = np.flatnonzero(np.diff(starts, prepend=self._start)).tolist()
+        if cuts:
+            sizes = np.diff([-self._run, *cuts, len(starts)]).tolist()
+            self._usual, self._run = sizes[-2:]
+        else:
+            self._run += len(starts)
+        self._least = min(self._least, int(starts.min()))
+        self._last = self._start = int(starts[-1])
+        self._end = int(ends[-1])
+
+    def _one(self, start: int, end: int, hour: int, fixed: bool, by_end: bool) -> tuple[int, int]:
+        """The next record, one of whose ends is in a double hour."""
+        begin, over = int(self._begins[hour]), int(self._ends[hour])
+        again = over - begin
+        inside = begin <= (end if by_end else start) < over
+        self.doubtful += inside
+        if fixed:
+            pairs = [(start, end), (start + again, end + again)]
+        else:
+            pairs = _by_clock(start, end, begin, over)
+        starts = sorted({first for first, _ in pairs})
+        if inside and (hour != self._hour or self._least < begin):
+            self._hour, self._passed, self._least = hour, False, _NEVER
+        if self._run < self._usual and self._start in starts:
+            begins = self._start
+        elif self._end in starts:
+            begins = self._end
+        else:
+            begins = starts[-1] if self._passed or start < self._last else starts[0]
+            self.undecided += len(starts) > 1 and 0 < self._usual <= self._run and start == self._last
+        settled = (begins, self._length([last for first, last in pairs if first == begins], begins, end, hour))
+        if inside:
+            self._passed = begins > start
+        else:
+            self._least = min(self._least, start)
+        if begins == self._start:
+            self._run += 1
+        else:
+            self._usual, self._run = self._run, 1
+        self._last, self._start, self._end = start, *settled
+        return settled
+
+    def _length(self, ends: list[int], start: int, end: int, hour: int) -> int:
+        """The end of an interval, of those that are possible: as long as the interval before, if one is."""
+        if len(ends) == 1:
+            return ends[0]
+        like = start + self._end - self._start
+        if self._start != -_NEVER and like in ends:
+            return like
+        over, again = self._ends[hour], self._ends[hour] - self._begins[hour]
+        if end < over:
+            return min(ends)
+        self.undecided += 1
+        return min(ends) if end == over + again else end
+
+
+def _by_clock(start: int, end: int, begin: int, over: int) -> list[tuple[int, int]]:
+    """The intervals that may be meant by both their ends on the clock. Meters write the hour that ends the first pass
+    as 02:00 to 02:00, or as 02:00 to 03:00."""
+    again = over - begin
+    starts = [start, start + again] if begin <= start < over else [start]
+    ends = [end, end + again] if begin <= end < over else [end]
+    pairs = [(first, last) for first in starts for last in ends if first < last]
+    if len(starts) > 1 and end >= over:
+        pairs.append((start, end - again))
+    return pairs or [(each, each) for each in starts if each in ends] or [(start, end)]
+
+
+class FoldedTables:
+    """The tables of one input, whose times are of the pass that the order of the records tells, where that is asked."""
+
+    def __init__(self, schemas: Mapping[str, Schema]) -> None:
+        self._series: dict[str, OrderedTimes | OrderedIntervals] = {
+            name: (OrderedTimes if schema.start is None else OrderedIntervals)(schema.format.zone)
+            for name, schema in schemas.items()
+            if schema.format is not None and schema.format.fold == "order" and schema.format.zone is not None
+        }
+
+    def remarks(self, file: str) -> list[str]:
+        """Events whose times fall from record to record, so that their order tells nothing; intervals of which nothing
+        tells the pass."""
+        found = []
+        for name, series in self._series.items():
+            if series.doubtful and series.steps >= 2 and series.falls > _MOSTLY * series.steps:
+                text = (
+                    f"times of `{name}` in {file} fall from record to record: `FOLD order` reads records oldest first"
+                )
+                text += f", and of the {series.doubtful} in the hour that comes twice most are in the wrong pass"
+                found.append(f"{text}; turn the file round (`tac`, below its header), or say `FOLD earlier`")
+            elif isinstance(series, OrderedIntervals) and series.undecided:
+                number, verb = (
+                    ("one interval", "begins") if series.undecided == 1 else (f"{series.undecided} intervals", "begin")
+                )
+                text = f"{number} of `{name}` in {file} {verb} in the hour that comes twice, and neither the records"
+                found.append(f"{text} before nor the length of those says of which pass it is: write offsets (`%z`)")
+        return found
+
+    def settled(self, tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+        """Those of further blocks."""
+        if not self._series:
+            return tables
+        return {name: self._of(name, table) for name, table in tables.items()}
+
+    def _of(self, name: str, table: pl.DataFrame) -> pl.DataFrame:
+        series = self._series.get(name)
+        if series is None:
+            return table
+        start, end = table["start"].to_numpy(), table["end"].to_numpy()
+        if isinstance(series, OrderedTimes):
+            start = end = series.settled(start)
+        else:
+            start, end = series.settled(start, end)
+        return table.with_columns(pl.Series("start", start), pl.Series("end", end))
+
+
+@dataclass(slots=True)
+class Doubtful:
+    """Counts the times that a zone has twice, and of which no FOLD says which is meant. An input that has times of a
+    second pass says offsets: its times are in no doubt."""
+
+    schemas: Mapping[str, Schema]
+    _first: Counter[str]
+    _sure: set[str]
+
+    @classmethod
+    def of(cls, schemas: Mapping[str, Schema]) -> Doubtful:
+        return cls({name: one for name, one in schemas.items() if _unsaid(one)}, Counter(), set())
+
+    def take(self, tables: Mapping[str, Any]) -> None:
+        """Further events, by their start."""
+        for name in tables.keys() & self.schemas.keys():
+            format = self.schemas[name].format
+            assert format is not None and format.zone is not None, "it names a zone"
+            begins, ends = double_hours(format.zone)
+            times = tables[name]["start"].to_numpy()
+            self._first[name] += len(_within(times, begins, ends)[0])
+            if len(_within(times, ends, 2 * ends - begins)[0]):
+                self._sure.add(name)
+
+    def counts(self) -> Counter[str]:
+        """By zone."""
+        found: Counter[str] = Counter()
+        for name, number in self._first.items():
+            format = self.schemas[name].format
+            if number and name not in self._sure and format is not None and format.zone is not None:
+                found[format.zone] += number
+        return found
+
+
+def _unsaid(schema: Schema) -> bool:
+    format = schema.format
+    return format is not None and format.zone is not None and format.unit is None and format.fold is None

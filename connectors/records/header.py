@@ -1,0 +1,81 @@
+"""The columns of a file against an event: which hold the times, and one clear error where some are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from cep.core.errors import CepError
+from cep.core.fluents import RECORD_BOUNDS
+from cep.core.schema import CHANGE, Schema
+from connectors.records.declarations import RESERVED, declaration
+from connectors.records.paths import level, path, source_of
+from connectors.records.records import closest
+from connectors.records.time_hint import column_name, likely
+
+
+def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, str] | None = None) -> Schema:
+    """The schema with its time columns said. `types`: what the columns seem to hold, for the hint how to declare it.
+    CepError: a column is missing, or a wanted one is there twice.
+    """
+    bound = _timed(file, schema, columns)
+    by_key = schema.key is not None and any(each.name == CHANGE == source_of(each) for each in bound.attributes)
+    by_key = by_key and CHANGE in columns  # a withdrawal needs no more than its KEY
+    bound = replace(
+        bound,
+        attributes=tuple(
+            each
+            for each in bound.attributes
+            if source_of(each) in columns
+            or not (each.name in (RECORD_BOUNDS, CHANGE) or (by_key and each.optional))  # records need not say these
+        ),
+    )
+    if CHANGE in columns and CHANGE not in map(source_of, bound.attributes):
+        ways = "`--revise 6h`, in Python `revise=`, reads it" if schema.declared else f"declare `{schema.name}`"
+        message = f"{file}: the column `{CHANGE}` says what is withdrawn, and here all would come"
+        raise CepError(message, hint=f'{ways}; an attribute of it is `change: string FROM "{CHANGE}"`', code="input")
+    wanted = [key for key in (bound.time, *bound.further, bound.start, bound.end) if key is not None]
+    missing = [f"`{key}` for the time{closest(key, columns)}" for key in wanted if key not in columns]
+    for attribute in bound.attributes:
+        key = source_of(attribute)
+        wanted.append(key)
+        if key not in columns:
+            missing.append(f"`{key}`{closest(key, columns)}")
+    if missing:
+        guessed = None if schema.time is not None or schema.start is not None else likely(columns)
+        hint = "the columns are " + ", ".join(columns) + "; a declaration names others with FROM and TIME"
+        if not schema.declared and not {attribute.name for attribute in schema.attributes} <= set(columns):
+            declared = declaration(schema, columns, types or {})
+            hint = f"{schema.name} is not declared; declare it to have its values by name: `{declared}`; {hint}"
+        if level_of := next((each for each in wanted if level(each) is not None and each not in columns), None):
+            hint = f"`{level_of}` is a level of the topic of MQTT messages, and this is a file; {hint}"
+        elif each := next((each for each in wanted if len(path(each)) > 1 and each not in columns), None):
+            hint = f"`{each}` is a path in nested records, and a table has columns only; {hint}"
+        if schema.declared and guessed is not None and bound.time == "time" and "time" not in columns:
+            hint = f"`{guessed}` looks like the time: `TIME {column_name(guessed)}` behind the attributes says so, "
+            hint += f"and `cep infer {file}` prints the declaration; the columns are {', '.join(columns)}"
+        raise CepError(
+            f"{file}: {schema.name} needs {'a column' if len(missing) == 1 else 'columns'} {', '.join(missing)}",
+            hint=hint,
+            code="input",
+        )
+    for key in wanted:
+        if columns.count(key) > 1:
+            hint = "each column that is read has a name of its own"
+            raise CepError(f"{file}: {columns.count(key)} columns are called `{key}`", hint=hint, code="input")
+    return bound
+
+
+def _timed(file: str, schema: Schema, columns: Sequence[str]) -> Schema:
+    if schema.time is not None:
+        return schema
+    if schema.start is not None or schema.end is not None:
+        return replace(schema, start=schema.start or "start", end=schema.end or "end")
+    given = [key for key in RESERVED if key in columns]
+    if "time" in given and len(given) > 1:
+        raise CepError(
+            f"{file}: both `time` and `{given[1]}` give the time of {schema.name}",
+            hint=f"say which in the declaration: `event {schema.name}(...) TIME time.`",
+            code="input",
+        )
+    return replace(schema, start="start", end="end") if "time" not in given and given else replace(schema, time="time")

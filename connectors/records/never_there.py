@@ -1,0 +1,116 @@
+"""Optional attributes that no record has, and events whose WHEN none passes: perhaps a path is mistyped."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from cep.core.schema import Attribute, Schema
+from connectors.records.batch import Batch
+from connectors.records.paths import elsewhere, from_message, has, path, source_of
+
+FEW = 10
+"""Records of an event from which what all of them lack is told."""
+
+Lacking = Mapping[str, Mapping[str, str | None]]
+"""By event and attribute: where the value may be, None: nowhere."""
+
+
+@dataclass(slots=True)
+class NeverThere:
+    """The optional attributes of each event that no record has had a value of. Of the first record the JSON is kept, to
+    tell null from nothing: a table of another format has all its columns, whatever is in them."""
+
+    _lacking: dict[str, list[Attribute]]
+    _records: Counter[str]
+    _firsts: dict[str, Mapping[str, object]]
+    _tested: dict[str, Schema]
+    _unmatched: Mapping[str, object] | None = None
+
+    @classmethod
+    def of(cls, schemas: Mapping[str, Schema]) -> NeverThere:
+        """Of the events that are declared."""
+        lacking = {
+            name: [each for each in schema.attributes if each.optional and not from_message(source_of(each))]
+            for name, schema in schemas.items()
+            if schema.declared and schema.fluent is None
+        }
+        tested = {name: schema for name, schema in schemas.items() if schema.when is not None}
+        return cls({name: some for name, some in lacking.items() if some}, Counter(), {}, tested)
+
+    def take(self, batch: Batch) -> None:
+        """Further events, of which whole columns are looked at: nothing is done for each row."""
+        for name in self._tested.keys() & batch.tables.keys():
+            if batch.tables[name].height:
+                del self._tested[name]
+        if self._tested and self._unmatched is None:
+            unmatched = next((block.first_unmatched for block in batch.blocks if block.first_unmatched), None)
+            self._unmatched = None if unmatched is None else _object(unmatched)
+        for name in self._lacking.keys() & batch.tables.keys():
+            table = batch.tables[name]
+            if not table.height:
+                continue
+            if not self._records[name]:
+                self._firsts[name] = first = _first(batch, name)
+                self._lacking[name] = [each for each in self._lacking[name] if first and not _written(first, each)]
+            self._records[name] += table.height
+            self._lacking[name] = [
+                each for each in self._lacking[name] if table[each.name].null_count() == table.height
+            ]
+
+    def lacking(self) -> Lacking:
+        """Of each event the attributes that none of its records has, and where the value may be."""
+        return {
+            name: {each.name: elsewhere(self._firsts[name], replace(each, source=source_of(each))) for each in lacking}
+            for name, lacking in self._lacking.items()
+            if self._records[name]
+        }
+
+    def remarks(self) -> list[str]:
+        """What is told of them where there are enough records."""
+        sources = {name: {each.name: source_of(each) for each in lacking} for name, lacking in self._lacking.items()}
+        return [*self._never_passed(), *remarks(self.lacking(), self._records, sources)]
+
+    def _never_passed(self) -> Iterator[str]:
+        """What is told of events whose WHEN tests a path that the first record of no event does not have."""
+        found = self._unmatched or {}
+        for name, schema in sorted(self._tested.items()):
+            for source in schema.tested if found else ():
+                where = None if source in found else elsewhere(found, Attribute(source, "any"))
+                if where is not None and not has(found, path(source)):
+                    where = where.replace("write FROM", "write WHEN")
+                    yield f"no record is `{name}`: the first that is no event has nothing at `{source}`; {where}"
+
+
+def remarks(lacking: Lacking, records: Mapping[str, int], sources: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """What is told of attributes that none of so many records has; `sources`: what they are read from."""
+    found = []
+    for name, each in sorted(lacking.items()):
+        for attribute, where in each.items() if records[name] >= FEW else ():
+            what = f"none of the {records[name]} records of `{name}` has a value at `{sources[name][attribute]}`"
+            found.append(f"{what}: `{attribute}` is missing in all of them{'' if where is None else f'; {where}'}")
+    return found
+
+
+def _written(found: Mapping[str, object], attribute: Attribute) -> bool:
+    """Whether a record has what an attribute is read from, perhaps with nothing in it."""
+    source = source_of(attribute)
+    return source in found or "args" in found or has(found, path(source))
+
+
+def _first(batch: Batch, type: str) -> Mapping[str, object]:
+    """The first record of an event as JSON; nothing where it is none, or cannot be read again."""
+    try:
+        return _object(batch.origin(type, 0)[2] or "")
+    except OSError:
+        return {}
+
+
+def _object(text: str) -> Mapping[str, object]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

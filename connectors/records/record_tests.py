@@ -1,0 +1,164 @@
+"""WHEN: which records are an event, by the values at the sources that it tests."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cep.core.schema import RecordTest, Schema
+from connectors.records.paths import EACH, Path, from_message, path
+from connectors.records.values import Real
+
+Bools = NDArray[np.bool_]
+_SIZES: Mapping[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+class Tested(Protocol):
+    """The values at one source, a row a record."""
+
+    def there(self) -> Bools:
+        """Which are not missing."""
+
+    def texts(self) -> pl.Series:
+        """Texts, null where a value is none."""
+
+    def numbers(self) -> NDArray[np.float64]:
+        """Numbers, NaN where a value is none."""
+
+    def flags(self) -> tuple[Bools, Bools]:
+        """Which are true, and which are false."""
+
+
+def passed(schema: Schema, values: Callable[[str], Tested]) -> Bools:
+    """Which records pass the tests of an event; `values`: those at a source."""
+    assert schema.when is not None, "there are tests"
+    found: Bools = np.logical_or.reduce([_together(tests, values) for tests in schema.when])
+    return found
+
+
+def passed_before(
+    schema: Schema, values: Callable[[str], Tested], known: Callable[[Path], bool], elements: Tested | None = None
+) -> Bools | None:
+    """Which records can pass, by the tests of what is `known` by its path; None: all. `elements`: the list in which the
+    others look."""
+    assert schema.when is not None, "there are tests"
+    found: Bools | None = None
+    for tests in schema.when:
+        own = [test for test in tests if known(path(test.source)) and not from_message(test.source)]
+        holds = _together(own, values) if own else None
+        inside = any(EACH in path(test.source) and test.operator != "not exists" for test in tests)
+        if inside and elements is not None:
+            holds = elements.there() if holds is None else holds & elements.there()
+        if holds is None:
+            return None
+        found = holds if found is None else found | holds
+    return found
+
+
+def _together(tests: Sequence[RecordTest], values: Callable[[str], Tested]) -> Bools:
+    first, *others = tests
+    found = _passes(first, values(first.source))
+    for test in others:
+        found = found & _passes(test, values(test.source))
+    return found
+
+
+def _passes(test: RecordTest, values: Tested) -> Bools:
+    there = values.there()
+    if test.missing:
+        there = there & ~_equal(test.missing, values)
+    match test.operator:
+        case "exists":
+            return there
+        case "not exists":
+            return ~there
+        case "=" | "in":
+            return there & _equal(test.values, values)
+        case "!=" | "not in":
+            return there & ~_equal(test.values, values)
+    with np.errstate(invalid="ignore"):
+        sizes: Bools = _SIZES[test.operator](values.numbers(), test.values[0])
+    return there & sizes
+
+
+def _equal(wanted: Sequence[int | float | str | bool], values: Tested) -> Bools:
+    """Which values are one of some constants; a text is no number."""
+    found: Bools | None = None
+    words = [each for each in wanted if isinstance(each, str)]
+    flags = [each for each in wanted if isinstance(each, bool)]
+    sizes = [float(each) for each in wanted if not isinstance(each, str | bool)]
+    if words:
+        found = values.texts().is_in(words).fill_null(False).to_numpy()
+    if sizes:
+        equal = np.isin(values.numbers(), sizes)
+        found = equal if found is None else found | equal
+    if flags:
+        yes, no = values.flags()
+        equal = (yes if True in flags else np.zeros_like(yes)) | (no if False in flags else np.zeros_like(no))
+        found = equal if found is None else found | equal
+    assert found is not None, "a test has values"
+    return found
+
+
+class ColumnValues:
+    """A column of a table."""
+
+    def __init__(self, column: pl.Series) -> None:
+        self._column = column
+
+    def there(self) -> Bools:
+        missing = self._column.is_null()
+        if self._column.dtype.is_float():
+            missing |= self._column.is_nan().fill_null(False)
+        found: Bools = ~missing.to_numpy()
+        return found
+
+    def texts(self) -> pl.Series:
+        kind = self._column.dtype
+        if kind == pl.String or isinstance(kind, pl.Categorical | pl.Enum):
+            return self._column.cast(pl.String)
+        return pl.Series([None] * len(self._column), dtype=pl.String)
+
+    def numbers(self) -> NDArray[np.float64]:
+        if not self._column.dtype.is_numeric():
+            return np.full(len(self._column), np.nan)
+        found: NDArray[np.float64] = self._column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
+        return found
+
+    def flags(self) -> tuple[Bools, Bools]:
+        if self._column.dtype != pl.Boolean:
+            none = np.zeros(len(self._column), np.bool_)
+            return none, none
+        return self._column.fill_null(False).to_numpy(), (~self._column).fill_null(False).to_numpy()
+
+
+class JsonValues:
+    """One value of JSON, None where it is missing."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def there(self) -> Bools:
+        return np.array([self._value is not None])
+
+    def texts(self) -> pl.Series:
+        text = self._value if isinstance(self._value, str) and not isinstance(self._value, Real) else None
+        return pl.Series([text], dtype=pl.String)
+
+    def numbers(self) -> NDArray[np.float64]:
+        number = isinstance(self._value, Real | int) and not isinstance(self._value, bool)
+        size = float(str(self._value)) if number else np.nan
+        return np.array([size if np.isfinite(size) else np.nan])
+
+    def flags(self) -> tuple[Bools, Bools]:
+        return np.array([self._value is True]), np.array([self._value is False])

@@ -1,0 +1,493 @@
+"""What one record means, a JSON object or the fields of a line; the fast readers agree with this."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import polars as pl
+
+from cep.core.schema import Attribute, Schema, TimeFormat
+from cep.core.suggest import nearest
+from cep.core.time_pattern import padded
+from cep.events import Value
+from connectors.records.declarations import RESERVED, declaration
+from connectors.records.paths import (
+    EACH,
+    KEY,
+    Path,
+    elsewhere,
+    first_at,
+    from_message,
+    is_own,
+    list_of,
+    path,
+    source_of,
+    sources,
+    written,
+)
+from connectors.records.paths import place as element
+from connectors.records.record_tests import JsonValues, passed
+from connectors.records.time_hint import time_hint
+from connectors.records.times import FIXED, of_duration, shown
+from connectors.records.values import Real, Unreadable, json_time, json_value, kind, text_time, text_value, written_time
+
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+"""How a file of UTF-16 begins."""
+_CP1252 = re.compile(rb"[\x80-\x9f]")
+"""Letters of Windows where ISO 8859-1 has control characters."""
+_CLOCK = re.compile("%[HIMSf]")
+_CALENDAR = re.compile(r"P[^T/]*[0-9][YM]")
+"""A length in years or months."""
+NO_EVENT = "the record is no event of the program: it passes no WHEN"
+_NAME = r'\s*"?[^\W\d][^,;\t"{}\[\]]*"?\s*'
+_HEADER = re.compile(rf"\ufeff?{_NAME}([,;\t]){_NAME}(?:\1{_NAME})*")
+_ONE_A_LINE = "a file of JSON Lines holds one object a line, as `jq -c '.[]'` makes of a list"
+_DTYPES: Mapping[str, str] = {
+    "int": "Int64",
+    "float": "Float64",
+    "string": "String",
+    "iri": "String",
+    "bool": "Boolean",
+    "time": "Int64",
+    "duration": "Int64",
+}
+"""The names of polars's types."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A readable record: microseconds, and a value for each attribute in order, None where missing."""
+
+    type: str
+    start: int
+    end: int
+    values: tuple[Value, ...]
+
+
+class Twice(dict[str, Any]):
+    """A JSON object that has a key twice."""
+
+    names: frozenset[str]
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    repeated = Twice(found)
+    repeated.names = frozenset(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+    return repeated
+
+
+def _missing_number(name: str) -> None:
+    """Read `NaN` and `Infinity`, which Python writes and JSON does not have, as missing."""
+
+
+decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=Real, parse_constant=_missing_number)
+
+
+def read_line(
+    line: bytes,
+    schemas: Mapping[str, Schema],
+    default: str | None = None,
+    bound: bool = False,
+    envelope: Mapping[str, str | None] | None = None,
+) -> Record:
+    """The event of one line of JSON; Unreadable where it is none, or does not hold exactly one."""
+    found = read_events(line, schemas, default, bound, envelope)
+    if len(found) != 1:
+        raise Unreadable("args", f"the record holds {len(found)} events")
+    if isinstance(found[0], Unreadable):
+        raise found[0]
+    return found[0]
+
+
+def read_events(
+    line: bytes,
+    schemas: Mapping[str, Schema],
+    default: str | None = None,
+    bound: bool = False,
+    envelope: Mapping[str, str | None] | None = None,
+) -> list[Record | Unreadable]:
+    """The events of one line of JSON: one, or one for each element of the list that its event is declared by, each of
+    which may be Unreadable. Raises Unreadable where it has none of them.
+
+    `default` is its type where it names none. `bound`: the input was bound to that type, and a field `type`
+    counts only if it names another event of the program. `envelope`: what a message says besides, by source.
+    """
+    found = parse(line)
+    if not isinstance(found, dict):
+        hint = f"; {_ONE_A_LINE}" if isinstance(found, list) else ""
+        raise Unreadable("object", f"a record is a JSON object, this is {kind(found)}{hint}")
+    tested = [each for each in schemas.values() if each.when is not None and (not bound or each.name == default)]
+    if not tested:
+        return _events(found, schemas[_type(found, schemas, default, bound)], envelope)
+    made: list[Record | Unreadable] = []
+    name = found.get("type")
+    if not bound and isinstance(name, str) and name in schemas and schemas[name].when is None:
+        made += _readable(partial(_events, found, schemas[name], envelope))
+    for schema in tested:
+        made += _readable(partial(_tested, found, schema, envelope))
+    return made or ([Unreadable("type", NO_EVENT)] if tested[0].strict else [])
+
+
+def _readable(read: Callable[[], list[Record | Unreadable]]) -> list[Record | Unreadable]:
+    """What is read, or why nothing is."""
+    try:
+        return read()
+    except Unreadable as reason:
+        return [reason.kept()]
+
+
+def _tested(
+    found: Mapping[str, Any], schema: Schema, envelope: Mapping[str, str | None] | None
+) -> list[Record | Unreadable]:
+    """The events of a record, if it passes the tests of WHEN: one, or one for each element that does."""
+
+    def passes(place: int | None = None) -> bool:
+        def value(source: str) -> JsonValues:
+            given = found.get(source)
+            if given is None and from_message(source):
+                return JsonValues((envelope or {}).get(source) or None)
+            try:
+                return JsonValues(_reach(found, path(source), schema, place) if given is None else given)
+            except Unreadable:
+                return JsonValues(None)
+
+        return bool(passed(schema, value)[0])
+
+    keys = {path(source)[0] for source in schema.tested}
+    if isinstance(found, Twice) and (twice := sorted(found.names & keys)):
+        raise Unreadable("json", f"the key `{twice[0]}` is there twice")
+    series = list_of(sources(schema, time_keys(schema)))
+    elements = None if series is None else first_at(found, series)
+    if not isinstance(elements, list):
+        return _events(found, schema, envelope, None) if passes() else []
+    return _events(found, schema, envelope, [place for place in range(len(elements)) if passes(place)])
+
+
+def _events(
+    found: Mapping[str, Any],
+    schema: Schema,
+    envelope: Mapping[str, str | None] | None,
+    places: Sequence[int] | None = None,
+) -> list[Record | Unreadable]:
+    """The events of one type that a record holds. `places`: of the elements that are some, None: all are."""
+    own = [source_of(attribute) for attribute in schema.attributes]
+    if isinstance(found, Twice):
+        keys = {path(source)[0] for source in [*own, *time_keys(schema)]} | set(own)
+        for name in sorted(found.names & ({"type", "args", *keys} | set(time_keys(schema)))):
+            raise Unreadable("json", f"the key `{name}` is there twice")
+    if "args" in found and schema.when is None:
+        return [_positional(found, schema)]
+    if not schema.declared and not set(own) <= found.keys():
+        raise Unreadable("args", _undeclared(found, schema))
+    series = list_of(sources(schema, time_keys(schema)))
+    if series is None:
+        return [_event(found, schema, None, envelope)]
+    elements = _reach(found, series, schema)
+    if not isinstance(elements, list):
+        name = written(series)
+        what = "is missing" if elements is None else f"is {kind(elements)}, and no list"
+        hint = f'; without `[]` it is read as it is: FROM "{name}.value"' if isinstance(elements, dict) else ""
+        raise Unreadable("args", f"`{name}` {what}{hint}")
+    made: list[Record | Unreadable] = []
+    for place in range(len(elements)) if places is None else places:
+        try:
+            made.append(_event(found, schema, place, envelope))
+        except Unreadable as reason:
+            made.append(Unreadable(reason.code, f"element {place + 1} of `{written(series)}`: {reason.reason}"))
+    return made
+
+
+def _positional(found: Mapping[str, Any], schema: Schema) -> Record:
+    start, end = read_times(lambda key: _reach(found, path(key), schema), schema, _json_time(schema))
+    given = found["args"]
+    if not isinstance(given, list):
+        raise Unreadable("args", f"`args` is a list, this is {kind(given)}")
+    own = [attribute for attribute in schema.attributes if is_own(attribute)]
+    if len(given) != len(own):
+        raise Unreadable("args", f"`args` holds {len(given)} values, {schema.name} has {_count(own)}")
+    if named := sorted({source_of(each) for each in own} & found.keys() - set(time_keys(schema))):
+        raise Unreadable("args", f"`args` and `{named[0]}` both give values")
+    values = [*given, *(_reach(found, path(source_of(each)), schema) for each in schema.attributes[len(own) :])]
+    return Record(schema.name, start, end, tuple(map(json_value, schema.attributes, values)))
+
+
+def _event(
+    found: Mapping[str, Any], schema: Schema, place: int | None, envelope: Mapping[str, str | None] | None
+) -> Record:
+    """The event of a record, or of the element at a place of its list."""
+
+    def get(source: str) -> Any:
+        return found[source] if source in found else _reach(found, path(source), schema, place)
+
+    try:
+        start, end = read_times(get, schema, _json_time(schema))
+    except Unreadable as late:
+        if not late.reason.endswith("is missing"):
+            raise
+        key = next((key for key in time_keys(schema) if get(key) is None), None)
+        where = None if key is None else elsewhere(found, Attribute(key, "time"))
+        hint = where.replace(": write FROM", ": write TIME") if where is not None else time_hint(found, schema)
+        raise Unreadable(late.code, f"{late.reason}{hint and '; '}{hint}") from None
+    values = []
+    for attribute in schema.attributes:
+        source = source_of(attribute)
+        value = get(source)
+        if value is None and from_message(source):
+            values.append(envelope_value(attribute, source, envelope))
+            continue
+        try:
+            values.append(json_value(attribute, value))
+        except Unreadable as reason:
+            where = elsewhere(found, attribute) if isinstance(value, dict | list) else None
+            raise Unreadable(reason.code, f"{reason.reason}{'' if where is None else f'; {where}'}") from None
+    return Record(schema.name, start, end, tuple(values))
+
+
+def envelope_value(attribute: Attribute, source: str, envelope: Mapping[str, str | None] | None) -> Value:
+    """The value of an attribute that stands beside a record, in what its message says, None: it has none. Unreadable:
+    it is of another type, or no message has it."""
+    if source in (envelope or ()):
+        return text_value(attribute, (envelope or {})[source] or None)
+    if source != KEY:
+        reason = f"`{source}` is a level of the topic of an MQTT message, and this is none"
+        raise Unreadable("args", f"{attribute.name}: {reason}")
+    return None
+
+
+def _reach(found: Any, steps: Path, schema: Schema, place: int | None = None) -> Any:
+    """The value at the end of a path, None where the way to it is missing; of a list the element at `place`."""
+    value = found
+    for number, step in enumerate(steps):
+        if value is None:
+            return None
+        if step == EACH:
+            if not isinstance(value, list):
+                raise Unreadable("args", f"`{written(steps[:number])}` is {kind(value)}, and no list")
+            value = None if place is None or place >= len(value) else value[place]
+            continue
+        if (at := element(step)) is not None:
+            if not isinstance(value, list):
+                raise Unreadable("ill-typed", f"`{written(steps[:number])}` is {kind(value)}, and no list")
+            value = value[at] if at < len(value) else None
+            continue
+        if not isinstance(value, dict):
+            name = written(steps[:number])
+            hint = f'; for an event of each element write FROM "{name}[].{step}"' if isinstance(value, list) else ""
+            raise Unreadable("ill-typed", f"`{name}` is {kind(value)}, and no object with `{step}`{hint}")
+        if number and isinstance(value, Twice) and step in value.names:
+            raise Unreadable("json", f"the key `{written(steps[: number + 1])}` is there twice")
+        value = value.get(step)
+    return value
+
+
+def _json_time(schema: Schema) -> Callable[[str, Any], int]:
+    return lambda key, value: json_time(key, value, schema.format)
+
+
+def read_fields(fields: Mapping[str, str], schema: Schema, point: str = ".", thousands: str | None = None) -> Record:
+    """The event of one line of text fields, by column; empty and `NA` fields are missing. `point`: the decimal mark,
+    `thousands`: that between thousands."""
+
+    def field(name: str) -> str | None:
+        text = fields.get(name)
+        return None if text is None or text in ("", "NA") else text
+
+    start, end = read_times(field, schema, lambda key, text: text_time(key, text, schema.format, point), True)
+    marks = point, thousands
+    values = tuple(text_value(attribute, field(source_of(attribute)), *marks) for attribute in schema.attributes)
+    return Record(schema.name, start, end, values)
+
+
+def parse(line: bytes) -> Any:
+    """The JSON value of a line: numbers with a point as `Real`."""
+    text = decode(line).strip(" \t\r\n")
+    try:
+        return decoder.decode(text)
+    except json.JSONDecodeError as error:
+        hint = f"; {_ONE_A_LINE}" if text[0] == "[" or text == "{" else table_hint(text)
+        raise Unreadable("json", f"bad JSON at character {error.pos + 1}: {error.msg.lower()}{hint}") from None
+    except RecursionError:
+        raise Unreadable("json", "bad JSON: nested too deeply") from None
+    except ValueError:
+        raise Unreadable("json", "bad JSON: a number of more than 4300 digits") from None
+
+
+def table_hint(line: str) -> str:
+    """The remedy for a line that looks like the header of a table where JSON is read; empty for any other line."""
+    found = _HEADER.fullmatch(line)
+    if found is None:
+        return ""
+    return f"; this looks like the header of a table: `--format {'tsv' if found[1] == chr(9) else 'csv'}`"
+
+
+def decode(raw: bytes, table: bool = False) -> str:
+    """Return the text of a line. Unreadable: not UTF-8; `table`: its declaration could say in which encoding it is."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        reason = f"byte {error.start + 1} of the line is not UTF-8; {other_encoding(raw, table)}"
+        raise Unreadable("utf-8", reason) from None
+
+
+def other_encoding(raw: bytes, table: bool = False) -> str:
+    """The way to read text that is not UTF-8, by some of its bytes: tables declare it, other files are converted."""
+    code = "utf-16" if raw.startswith(UTF_16) or 0 in raw else "cp1252" if _CP1252.search(raw) else "latin1"
+    return f'declare it: `FORMAT csv(encoding: "{code}")`' if table else f"convert it: `iconv -f {code} -t utf-8`"
+
+
+def time_keys(schema: Schema) -> tuple[str, ...]:
+    """The columns that may hold the times: one, or the parts of one, or start and end, or all three where none was
+    declared."""
+    if schema.time is not None:
+        return (schema.time, *schema.further)
+    if schema.start is not None or schema.end is not None:
+        return (schema.start or "start", schema.end or "end")
+    return RESERVED
+
+
+def series(attribute: Attribute, values: Sequence[Value]) -> pl.Series:
+    """A column of the attribute's type; of `any` the natural one, a mixture as objects."""
+    if attribute.type != "any":
+        return pl.Series(attribute.name, values, dtype=getattr(pl, _DTYPES[attribute.type]))
+    kinds = {type(value) for value in values if value is not None}
+    whole = [value for value in values if isinstance(value, int)]
+    if kinds <= {str}:
+        return pl.Series(attribute.name, values, dtype=pl.String)
+    if kinds == {bool}:
+        return pl.Series(attribute.name, values, dtype=pl.Boolean)
+    if kinds == {int}:
+        return pl.Series(attribute.name, values, dtype=pl.Int64)
+    if kinds <= {int, float} and all(abs(value) <= 2**53 for value in whole):
+        return pl.Series(attribute.name, [None if v is None else float(v) for v in values], dtype=pl.Float64)
+    return pl.Series(attribute.name, values, dtype=pl.Object)
+
+
+def closest(word: str, words: Sequence[str]) -> str:
+    """A hint at the most similar of the words, or nothing."""
+    near = nearest(word, words)
+    return f" (`{near}` comes near)" if near else ""
+
+
+def _count(attributes: Sequence[Attribute]) -> str:
+    n = len(attributes)
+    return "1 attribute" if n == 1 else f"{n} attributes"
+
+
+def _undeclared(found: Mapping[str, Any], schema: Schema) -> str:
+    """Why a record of an undeclared event has no values: it says them by names that nobody has declared."""
+    names = [attribute.name for attribute in schema.attributes]
+    wanted = f"`{names[0]}`" if len(names) == 1 else f"`{names[0]}` to `{names[-1]}`"
+    others = [name for name, value in found.items() if name != "type" and _scalar(value)]
+    types = {name: _written(value) for name, value in found.items()}
+    return (
+        f"{schema.name} is not declared, so its values come as `args` or as {wanted}; "
+        f"declare it to have them by name: `{declaration(schema, others, types)}`"
+    )
+
+
+def _scalar(value: Any) -> bool:
+    return not isinstance(value, list | dict)
+
+
+def _written(value: Any) -> str:
+    """The type of a JSON value, as a declaration writes it."""
+    match value:
+        case bool():
+            return "bool"
+        case Real():
+            return "float"
+        case str():
+            return "string"
+        case _:
+            return "int"
+
+
+def _type(found: Mapping[str, Any], schemas: Mapping[str, Schema], default: str | None, bound: bool) -> str:
+    name = found.get("type")
+    if bound and not (isinstance(name, str) and name in schemas and name != default):
+        assert default is not None, "a bound input has a type"
+        return default
+    if bound:
+        raise Unreadable("type", f"the record says it is a {name}, the input was bound to {default}")
+    if name is None:
+        if default is not None:
+            return default
+        raise Unreadable("type", "the record names no type: a field `type` is missing")
+    if not isinstance(name, str) or isinstance(name, Real):
+        raise Unreadable("type", f"`type` is a string, this is {kind(name)}")
+    if name not in schemas:
+        raise Unreadable("type", f"no event of the program is called `{shown(name)}`{closest(name, list(schemas))}")
+    return name
+
+
+def _word(key: str, value: Any, pattern: str | None, fields: bool) -> str:
+    """A part of a time that stands in two columns, and its part of the pattern. `fields`: texts are a table's."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise Unreadable("time", f"{key}: {kind(value)} is no time")
+    text = written_time(value, pattern)
+    return padded(text, pattern) if fields and pattern is not None else text
+
+
+def part_patterns(format: TimeFormat | None, columns: int) -> Sequence[str | None]:
+    """The parts of a pattern for the columns of a time, of two a day and a time of day. None: they are not known."""
+    words = [] if format is None or format.pattern is None else format.pattern.split()
+    if columns > 2:
+        return words if len(words) == columns else [None] * columns
+    at = 1 if len(words) == 2 else next((at for at, word in enumerate(words) if _CLOCK.search(word)), 0)
+    return (" ".join(words[:at]), " ".join(words[at:])) if at else (None, None)
+
+
+def read_times(
+    get: Callable[[str], Any], schema: Schema, read: Callable[[str, Any], int], fields: bool = False
+) -> tuple[int, int]:
+    """Start and end by the values of `time_keys`; `read` makes microseconds of a key and its value. `fields`: texts are
+    those of a table, where digits alone are a number."""
+    keys = time_keys(schema)
+    given = [get(key) for key in keys]
+    if len(keys) == 3:
+        time, *ends = given
+        if time is None and ends == [None, None]:
+            raise Unreadable("time", "no time: `time`, or `start` and `end`, is missing")
+        if time is not None and ends != [None, None]:
+            raise Unreadable("time", "`time` and `start` or `end` both give the time")
+        keys, given = (keys[:1], given[:1]) if time is not None else (keys[1:], given[1:])
+    for key, value in zip(keys, given):
+        if value is None:
+            raise Unreadable("time", f"no time: `{key}` is missing")
+    if schema.further:
+        words = [_word(*each, fields) for each in zip(keys, given, part_patterns(schema.format, len(keys)))]
+        return (time := read(", ".join(keys), " ".join(words))), time
+    if len(keys) == 2 and keys[0] == keys[1]:
+        return interval(keys[0], given[0], read, schema)
+    start = read(keys[0], given[0])
+    return start, read(keys[-1], given[-1]) if len(keys) > 1 else start
+
+
+def interval(key: str, value: Any, read: Callable[[str, Any], int], schema: Schema | None = None) -> tuple[int, int]:
+    """Start and end of an interval in one text: `start/end`, `start/PT1H`, `PT1H/end`; a time alone is both. With
+    `FOLD order` in the schema, what follows from a length is marked with `FIXED`."""
+    later = FIXED if schema is not None and schema.format is not None and schema.format.fold == "order" else 0
+    first, slash, last = str(value).partition("/") if isinstance(value, str) else ("", "", "")
+    if not slash:
+        return (time := read(key, value)), time + later
+    lengths = [text.strip(" \t").startswith("P") for text in (first, last)]
+    if all(lengths):
+        raise Unreadable("time", f"{key}: `{shown(str(value))}` has two lengths, and no time")
+    try:
+        if lengths[1]:
+            return (start := read(key, first)), start + of_duration(last.strip(" \t")) + later
+        if lengths[0]:
+            return (end := read(key, last)) - of_duration(first.strip(" \t")) + later, end
+    except ValueError as error:
+        hint = "; months and years differ in length" if _CALENDAR.search(value) else ""
+        raise Unreadable("time", f"{key}: {error}{hint}") from None
+    return read(key, first), read(key, last)

@@ -1,0 +1,185 @@
+"""Records that withdraw others: the column `@change` of what comes in, and of what goes out, with its versions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+
+from cep.core.identity import ID, identified
+from cep.core.schema import CHANGE, Attribute, Schema
+from cep.runtime.held import clipped
+from connectors.records.batch import Batch, DeadLetter
+
+ADD, WITHDRAW = "add", "withdraw"
+UNREVISED = "withdraws a record, which needs `--revise`"
+"""The reason of a dead letter where nothing is revised."""
+VERSION = "@version"
+"""The column that numbers the changes of one `@id`: 1 when it is added, 2 when it is withdrawn, 3 when it is added
+again."""
+_MANY = 1 << 16  # versions that are kept before those that are final are looked for
+
+
+def with_changes(schemas: Mapping[str, Schema]) -> dict[str, Schema]:
+    """Events as they are read where records may say `@change`. What is not declared has no room for it. A record that
+    withdraws one of an event with a KEY needs no more than that."""
+    return {name: _with_change(schema) if schema.declared else schema for name, schema in schemas.items()}
+
+
+def _with_change(schema: Schema) -> Schema:
+    own = schema.attributes
+    if schema.key is not None:
+        own = tuple(each if each.name in schema.key else replace(each, optional=True) for each in own)
+    return replace(schema, attributes=(*own, Attribute(CHANGE, "any", optional=True)))
+
+
+def without_changes(schemas: Mapping[str, Schema]) -> dict[str, Schema]:
+    """Return events without the attribute `@change`, for formats that say it outside of a record's values."""
+    return {
+        name: replace(each, attributes=tuple(own for own in each.attributes if own.name != CHANGE))
+        for name, each in schemas.items()
+    }
+
+
+def says_changes(batch: Batch) -> bool:
+    """Whether a record of a batch, as it is written, may have `@change`."""
+    return any(block.says_changes for block in batch.blocks)
+
+
+def changes_of(batches: Iterable[Batch]) -> Iterator[Batch]:
+    """Batches in which `@change` is 1 or -1, as `Engine.push` takes it; other words are dead letters, and so are
+    withdrawals of events that are not declared."""
+    for batch in batches:
+        yield _numbered(batch)
+
+
+def _numbered(batch: Batch) -> Batch:
+    tables, dead = {}, list(batch.dead)
+    says = says_changes(batch)
+    for event, table in batch.tables.items():
+        if CHANGE not in table.columns:
+            tables[event] = _undeclared(batch, event, table, dead) if says else table
+            continue
+        signs = _signs(table[CHANGE])
+        for row in np.flatnonzero(signs.is_null().to_numpy()).tolist():
+            file, line, text = batch.origin(event, row)
+            reason = f"`{CHANGE}` is `{ADD}` or `{WITHDRAW}`, or 1 or -1, and not `{table[CHANGE][row]}`"
+            dead.append(DeadLetter(file, line, reason, "change", text, event))
+        tables[event] = table.with_columns(signs.alias(CHANGE)).filter(signs.is_not_null())
+    return replace(batch, tables=tables, dead=dead)
+
+
+def _undeclared(batch: Batch, event: str, table: pl.DataFrame, dead: list[DeadLetter]) -> pl.DataFrame:
+    """The rows that no record withdraws."""
+    comes = np.ones(table.height, np.bool_)
+    for row in range(table.height):
+        file, line, text = batch.origin(event, row)
+        try:
+            record = json.loads(text or "")
+        except ValueError:  # what was read by other rules says none
+            continue
+        if isinstance(record, dict) and record.get(CHANGE) not in (None, "", ADD, 1):
+            comes[row] = False
+            reason = f"`{event}` is not declared: only of declared events `{CHANGE}` can be read"
+            dead.append(DeadLetter(file, line, reason, "change", text, event))
+    return table if comes.all() else table.filter(comes)
+
+
+def _signs(changes: pl.Series) -> pl.Series:
+    """1 where a record comes, -1 where it withdraws one, null where it says neither."""
+    if changes.dtype.is_numeric():
+        numbers = changes.cast(pl.Float64).fill_nan(None).fill_null(1)
+        return pl.select(pl.when(numbers.abs() == 1).then(numbers).cast(pl.Int8)).to_series()
+    known = {None: 1, "": 1, ADD: 1, WITHDRAW: -1, 1: 1, -1: -1}
+    values = [None if isinstance(each, bool) else known.get(each) for each in changes.to_list()]
+    return pl.Series(CHANGE, values, dtype=pl.Int8)
+
+
+def unrevised(batches: Iterable[Batch]) -> Iterator[Batch]:
+    """Batches for a program in which no record withdraws another, of which some were taken where records did."""
+    for batch in batches:
+        if not any(CHANGE in table.columns for table in batch.tables.values()):
+            yield batch
+            continue
+        tables, dead = {}, list(batch.dead)
+        for event, table in batch.tables.items():
+            if CHANGE in table.columns:
+                gone = (table[CHANGE] < 0).to_numpy()
+                for row in np.flatnonzero(gone).tolist():
+                    file, line, text = batch.origin(event, row)
+                    dead.append(DeadLetter(file, line, UNREVISED, "change", text, event))
+                table = table.filter(~gone).drop(CHANGE)
+            tables[event] = table
+        yield replace(batch, tables=tables, dead=dead)
+
+
+def as_written(schemas: Mapping[str, Schema], type: str = "string", versions: bool = False) -> dict[str, Schema]:
+    """Derived events with the columns that say what becomes of each row; `type`: that of `@change`; `versions`: their
+    numbers, too."""
+    more = (Attribute(CHANGE, type), Attribute(ID, "string"), *([Attribute(VERSION, "int")] if versions else []))
+    return {name: replace(schema, attributes=(*schema.attributes, *more)) for name, schema in schemas.items()}
+
+
+def worded(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    """Derived events whose `@change` is a word."""
+    word = pl.when(pl.col(CHANGE) < 0).then(pl.lit(WITHDRAW)).otherwise(pl.lit(ADD)).alias(CHANGE)
+    return {name: table.with_columns(word) for name, table in tables.items()}
+
+
+def cut(
+    tables: Mapping[str, pl.DataFrame],
+    schemas: Mapping[str, Schema],
+    since: int | None,
+    until: int | None,
+    meanings: Mapping[str, str],
+) -> dict[str, pl.DataFrame]:
+    """The part of changes that lies between two times (`clipped`), each named by what is left of it; without those of
+    which the same is left."""
+    if since is None and until is None:
+        return dict(tables)
+    found = {}
+    for name, table in clipped(tables, schemas, since, until).items():
+        if schemas[name].fluent is not None:  # what is left of it is another
+            table = identified(table.drop(ID), schemas[name], meanings[name]).select(table.columns)
+        sides = [table.filter(pl.col(CHANGE) == sign) for sign in (-1, 1)]
+        own = [column for column in table.columns if column != CHANGE]
+        kept = [
+            one.join(other, on=own, how="anti", nulls_equal=True, maintain_order="left")
+            for one, other in (sides, sides[::-1])
+        ]
+        found[name] = pl.concat(kept)
+    return {name: table for name, table in found.items() if table.height}
+
+
+class RowVersions:
+    """How often rows were withdrawn, by their `@id`: of those that may still change."""
+
+    def __init__(self) -> None:
+        self._withdrawn: dict[str, tuple[int, int | None]] = {}  # how often, and the latest end
+        self._look_at = _MANY
+
+    def numbered(self, tables: Mapping[str, pl.DataFrame], stable: int) -> dict[str, pl.DataFrame]:
+        """Changes (`@change` is 1 or -1) with their `@version`; what ends at or before `stable` comes no more."""
+        found = {name: table.with_columns(self._versions(table)) for name, table in tables.items()}
+        if len(self._withdrawn) > self._look_at:
+            kept = {id: one for id, one in self._withdrawn.items() if one[1] is None or one[1] > stable}
+            self._withdrawn, self._look_at = kept, max(_MANY, 2 * len(kept))
+        return found
+
+    def times(self, id: str) -> int:
+        """How often this one was withdrawn."""
+        return self._withdrawn.get(id, (0, None))[0]
+
+    def _versions(self, table: pl.DataFrame) -> pl.Series:
+        ends = table["end" if "end" in table.columns else "time"].to_list()
+        made = []
+        for id, sign, end in zip(table[ID].to_list(), table[CHANGE].to_list(), ends):
+            times, latest = self._withdrawn.get(id, (0, end))
+            made.append(2 * times + (1 if sign > 0 else 2))
+            if sign < 0 or times:
+                latest = None if end is None or latest is None else max(end, latest)
+                self._withdrawn[id] = times + (sign < 0), latest
+        return pl.Series(VERSION, made, dtype=pl.Int64)

@@ -1,0 +1,30 @@
+"""Rows that are one event or several, and records that are none: how their records are numbered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from connectors.records.batch import Block
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+
+def share_rows(block: Block, events: Sequence[Bools]) -> tuple[list[Ints], Block]:
+    """The numbers of the rows of each event, and the block with a record for each. `events`: which rows are each."""
+    counts: Ints = np.add.reduce([rows.astype(np.int64) for rows in events])
+    number = block.first + np.cumsum(counts) - counts
+    numbers = []
+    for rows in events:
+        numbers.append(number[rows])
+        number = number + rows
+    if (counts == 1).all():
+        return numbers, block
+    own = np.repeat(np.arange(len(counts)), counts)
+    lines = own + block.line if block.lines is None else block.lines[own]
+    unmatched = int((counts == 0).sum())
+    return numbers, replace(block, count=len(own), lines=lines, rows=own, unmatched=unmatched)

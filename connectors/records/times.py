@@ -1,0 +1,304 @@
+"""Times and durations in records: text to microseconds and back, exact; what is finer rounds half to even."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from cep.core.errors import CepError
+from cep.core.schema import TimeFormat
+from cep.core.time_pattern import of_pattern
+from cep.core.zones import zone
+from connectors.records.iso_forms import unread_form
+
+SECOND = 1_000_000
+LARGEST = 2**63 - 1  # and -LARGEST the smallest: -2**63 marks a missing value in the engine
+FIRST = -62_135_596_800 * SECOND  # 0001-01-01T00:00:00Z
+LAST = 253_402_300_800 * SECOND - 1  # 9999-12-31T23:59:59.999999Z
+SPAN = 10**12  # seconds, a number that holds the years 1 to 9999
+OUTSIDE = "is no time of the years 1 to 9999"
+RECENT = 4_102_444_800  # the year 2100, in seconds
+LONG_AGO = 631_152_000  # 1990
+FIXED = 2**61
+"""Added to the end of an interval whose start and length are written, and to the start of one whose length and end are,
+where `FOLD order` settles them only later."""
+FAR = 7_258_118_400
+"""The year 2200 in seconds: a number beyond it is rather one of another unit, unless FORMAT says that it is not."""
+_SURE = "says which instant it is, and `FOLD order` is about times of which that is not known"
+SHIFTS = {"s": 6, "ms": 3, "us": 0, "ns": -3}
+"""By unit the power of ten of microseconds."""
+
+ISO, SECONDS = "iso", "seconds"
+"""Forms of times that are given out, as `ms`, `us`, `ns` are, and `60000000 us`, counts of so many microseconds."""
+DECIMALS = 12
+"""How many decimals a count of a unit has at most."""
+_COUNTED = {SECONDS: SECOND, "ms": 1_000, "us": 1, "ns": 1}
+
+_SMALL_UNITS = (("milliseconds", 10**3, "ms"), ("microseconds", 10**6, "us"), ("nanoseconds", 10**9, "ns"))
+_SIZES = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_WORDS_OF = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ISO = re.compile(
+    r"(\d{4}-(?:\d{2}-\d{2}|W\d{2}-\d))"
+    r"(?:[Tt ](\d{2}:\d{2})(?::(\d{2})(?:[.,](\d+))?)?([Zz]|[+-]\d{2}(?::?\d{2})?)?)?",
+    re.ASCII,
+)
+_NUMBERED = re.compile(r"(\d{4}-\d{2}-\d{2}|\d{8}) +(\d{1,6})", re.ASCII)
+_CLOCKS = (("%H%M%S", 6), ("%H%M", 4), ("%H", 2))
+"""Times of day that are numbers, and of how many digits."""
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_WORDS = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))\s*(ms|s|min|h|d)", re.ASCII)
+_UNITS = {"ms": 1_000, "s": SECOND, "min": 60 * SECOND, "h": 3_600 * SECOND, "d": 86_400 * SECOND}
+_PERIOD = re.compile(
+    r"(-?)P(?=[0-9T])(?:([0-9.,]+)W)?(?:([0-9.,]+)D)?(?:T(?=[0-9])(?:([0-9.,]+)H)?(?:([0-9.,]+)M)?(?:([0-9.,]+)S)?)?"
+)
+_PERIOD_UNITS = (7 * _UNITS["d"], _UNITS["d"], _UNITS["h"], _UNITS["min"], SECOND)
+
+
+def is_number(text: str) -> bool:
+    """Whether the whole text is a decimal number: `12`, `-0.5`, `.5`, `5.`, `1e3`; no `inf`, `nan`, `1_000`."""
+    return _NUMBER.fullmatch(text) is not None
+
+
+def decimal(text: str) -> Decimal:
+    """The number, exact. ValueError: an exponent beyond all use."""
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise ValueError(f"`{shown(text)}` is no number of any use") from None
+
+
+def power(shift: int) -> Decimal:
+    """Ten to the `shift`."""
+    return Decimal(10) ** shift
+
+
+def scaled(text: str, unit: int | Decimal = SECOND) -> int:
+    """The microseconds of a decimal number of units. ValueError: no number, or beyond 64 bits."""
+    if not is_number(text):
+        raise ValueError(f"`{shown(text)}` is no number")
+    number = decimal(text)
+    if number and number.adjusted() > 19:
+        raise ValueError(f"`{shown(text)}` seconds are more than 64 bits of microseconds")
+    if number and number.adjusted() < -40:
+        return 0
+    exact = Context(prec=len(text) + 80)
+    ticks = int(exact.multiply(number, Decimal(unit)).to_integral_value(ROUND_HALF_EVEN, exact))
+    if not -LARGEST <= ticks <= LARGEST:
+        raise ValueError(f"`{shown(text)}` seconds are more than 64 bits of microseconds")
+    return ticks
+
+
+def since_epoch(text: str) -> int:
+    """The microseconds of decimal seconds since 1970. ValueError: no number, or no time of the years 1 to 9999."""
+    if not is_number(text):
+        raise ValueError(f"`{shown(text)}` is no number")
+    number = decimal(text)
+    if not -SPAN <= number <= SPAN or not FIRST <= (ticks := scaled(text)) <= FAR * SECOND:
+        raise ValueError(f"`{shown(text)}` {beyond(number)}")
+    return ticks
+
+
+def beyond(number: Decimal) -> str:
+    """What is wrong with a number that is no second of the calendar before 2200: perhaps its unit."""
+    for unit, size, name in _SMALL_UNITS:
+        if 0 <= number <= RECENT * size:
+            where = "is beyond the year 2200" if number <= LAST // SECOND else OUTSIDE
+            looks = f"seconds since 1970 are expected, this looks like {unit}; they are declared `FORMAT epoch {name}`"
+            return f"{where}: {looks}"
+    return f"{OUTSIDE}: seconds since 1970 are expected"
+
+
+def meant_unit(number: Decimal | int) -> str:
+    """The unit of which a count since 1970 is rather, as the end of a reason; nothing where none gives our days."""
+    unit = likely_unit(number)
+    return f"; it looks like {_WORDS_OF[unit]}: `FORMAT epoch {unit}`" if unit else ""
+
+
+def likely_unit(number: Decimal | int) -> str | None:
+    """The unit of which a number since 1970 is a time from 1990 to 2100, None: there is none."""
+    return next((unit for unit, size in _SIZES.items() if LONG_AGO * size <= number <= RECENT * size), None)
+
+
+def of_text(text: str, format: TimeFormat | None, numbers: bool = True) -> int:
+    """The microseconds since 1970 of a time as a declaration says that it is written, ISO 8601 or (`numbers`) seconds
+    where it does not. ValueError: it is none."""
+    if format is None:
+        return since_epoch(text) if numbers and is_number(text) else of_iso(text)
+    if format.unit is not None:
+        number = decimal(text) if is_number(text) else None
+        if number is not None and not FIRST <= number * power(SHIFTS[format.unit]) <= LAST:
+            raise ValueError(f"`{shown(text)}` {OUTSIDE}{meant_unit(number)}")
+        return scaled(text, power(SHIFTS[format.unit]))
+    if format.pattern is not None:
+        try:
+            ticks, absolute = of_pattern(text, format.pattern)
+        except ValueError as error:
+            raise ValueError(f"`{shown(text)}` {error}{_meant(text, format.pattern)}") from None
+    elif numbers and is_number(text):
+        if format.fold == "order":
+            raise ValueError(f"`{shown(text)}` {_SURE}")
+        return since_epoch(text)
+    else:
+        ticks, absolute = of_iso_clock(text)
+    if absolute and format.fold == "order":
+        raise ValueError(f"`{shown(text)}` {_SURE}")
+    if format.zone is not None and not absolute:
+        found, there = zone(format.zone).utc(np.array([ticks]), format.later)
+        if not there[0]:
+            raise ValueError(f"`{shown(text)}` is skipped by the clocks of {format.zone}")
+        ticks = int(found[0])
+    if not FIRST <= ticks <= LAST:
+        raise ValueError(f"`{shown(text)}` is no time of the calendar")
+    return ticks
+
+
+def _meant(text: str, pattern: str) -> str:
+    """How a time is rather written that does not fit, as the end of a reason; nothing where that is not sure."""
+    if len(text) > 40:
+        return ""
+    if is_number(text):
+        return meant_unit(decimal(text))
+    if _ISO.fullmatch(text) and len(text) > 10:
+        return "; it is ISO 8601, which is read without a FORMAT"
+    for other in _others(pattern):
+        try:
+            of_pattern(text, other)
+        except (ValueError, CepError):
+            continue
+        return f'; it is written `FORMAT "{other}"`'
+    return ""
+
+
+@lru_cache(maxsize=64)
+def _others(pattern: str) -> tuple[str, ...]:
+    """Patterns that are easily meant by another: day and month the other way round, other separators, a year of two
+    digits, with seconds or without."""
+    swapped = "%m".join(part.replace("%m", "%d") for part in pattern.split("%d"))
+    swapped = swapped if "%d" in pattern and "%m" in pattern else pattern
+    year = pattern.replace("%Y", "%y") if "%Y" in pattern else pattern.replace("%y", "%Y")
+    marks = [pattern.replace(mark, new) for mark in "./-" for new in "./-" if f"%d{mark}" in pattern and mark != new]
+    clocks = [pattern.replace(":%S", ""), pattern.replace("%H:%M", "%H:%M:%S"), pattern.replace("%S", "%S.%f")]
+    clocks += [pattern.replace(" %H", "T%H"), pattern.replace("T%H", " %H"), pattern + " %H:%M", pattern + "%z"]
+    some = (swapped, year, *marks, *clocks, *(each + ":%S" for each in (swapped, year, *marks) if each.endswith("%M")))
+    return tuple(each for each in dict.fromkeys(some) if each != pattern and "%S:%S" not in each)
+
+
+def form(format: TimeFormat | None, number: bool) -> str:
+    """The form in which times are given out that come in a format: that of the input, ISO 8601 for a pattern."""
+    if format is not None and format.unit is not None:
+        return SECONDS if format.unit == "s" else format.unit
+    return SECONDS if number and (format is None or format.pattern is None) else ISO
+
+
+def form_of_ticks(tick: int) -> str:
+    """The form of times that come as counts of a tick (microseconds)."""
+    return next((name for name, size in _COUNTED.items() if size == tick), f"{tick} us")
+
+
+def unit_of(times: str) -> tuple[int, int]:
+    """The microseconds of a count of a form, 0 for ISO 8601, and the zeros behind it: of nanoseconds three."""
+    if times == ISO:
+        return 0, 0
+    return _COUNTED.get(times) or int(times.removesuffix(" us")), 3 if times == "ns" else 0
+
+
+def count_size(times: str) -> Fraction:
+    """Return the microseconds of the number 1 in a form; of ISO 8601, which has no numbers, those of a second."""
+    unit, zeros = unit_of(times)
+    return Fraction(unit or SECOND, 10**zeros)
+
+
+def of_iso(text: str) -> int:
+    """Return the microseconds since the epoch of an ISO 8601 time: a calendar or week date, midnight where no time of
+    day is written, UTC where no offset is; `24:00` is the next midnight."""
+    return of_iso_clock(text)[0]
+
+
+def of_iso_clock(text: str) -> tuple[int, bool]:
+    """Likewise, and whether the offset is written."""
+    match = _ISO.fullmatch(text)
+    if match is None:
+        declared = '; other forms are declared, `FORMAT "%d.%m.%Y %H:%M"`: `cep infer FILE` finds which'
+        hint = declared if sum(map(str.isdigit, text)) > 4 else ""
+        if clock := _NUMBERED.fullmatch(text):
+            day = "%Y-%m-%d" if "-" in clock[1] else "%Y%m%d"
+            meant = [f'`FORMAT "{day} {form}"`' for form, most in _CLOCKS if len(clock[2]) <= most]
+            meant = meant[-2:] if len(clock[2]) < 3 else meant[-1:]
+            hint = f"; a time of day that is a number is declared, {' or '.join(meant)}"
+        if is_number(text) and len(text) < 30 and (unit := likely_unit(decimal(text))):
+            hint = f"; it looks like {_WORDS_OF[unit]} since 1970, which are declared: `FORMAT epoch {unit}`"
+        raise ValueError(unread_form(text) or f"`{shown(text)}` is not an ISO 8601 time{hint}")
+    day, minute, second, fraction, offset = match.groups()
+    micros = scaled("0." + (fraction or "0"))
+    if second == "60" and (reason := unread_form(text)):
+        raise ValueError(reason)
+    if minute == "24:00" and second in (None, "00") and not micros:
+        minute, micros = "00:00", _UNITS["d"]
+    zone = "+00:00" if offset is None or offset in "Zz" else offset
+    try:
+        moment = datetime.fromisoformat(f"{day}T{minute or '00:00'}:{second or '00'}{zone}")
+        ticks = (moment - _EPOCH) // timedelta(microseconds=1)
+    except (ValueError, OverflowError):
+        raise ValueError(f"`{shown(text)}` is no time of the calendar") from None
+    ticks += micros
+    if not FIRST <= ticks <= LAST:
+        raise ValueError(f"`{shown(text)}` is no time of the calendar")
+    return ticks, offset is not None
+
+
+def of_duration(text: str) -> int:
+    """The microseconds of `500 ms`, `30 s`, `30 min`, `3 h`, `2 d` `PT3H` or `PT0,5S`."""
+    if match := _WORDS.fullmatch(text):
+        parts, sign = [(match[1], _UNITS[match[2]])], ""
+    elif match := _PERIOD.fullmatch(text):
+        sign, *numbers = match.groups()
+        parts = [(number.replace(",", "."), unit) for number, unit in zip(numbers, _PERIOD_UNITS) if number]
+    else:
+        raise ValueError(f"`{shown(text)}` is no duration")
+    if any(not is_number(number) for number, _ in parts):
+        raise ValueError(f"`{shown(text)}` is no duration")
+    try:
+        total = sum(scaled(number, unit) for number, unit in parts)
+    except ValueError:
+        total = LARGEST + 1
+    if abs(total) > LARGEST:
+        raise ValueError(f"`{shown(text)}` is more than 64 bits of microseconds")
+    return -total if sign else total
+
+
+def iso(ticks: int) -> str:
+    """ISO 8601 in UTC with the decimals it needs; what no calendar year 1 to 9999 holds, as seconds."""
+    if not FIRST <= ticks <= LAST:
+        return seconds_text(ticks)
+    moment = _EPOCH + timedelta(microseconds=ticks)
+    text = moment.replace(tzinfo=None).isoformat()
+    return (text.rstrip("0") if moment.microsecond else text) + "Z"
+
+
+def seconds_text(ticks: int) -> str:
+    """Seconds as an exact decimal, an integer where whole."""
+    return time_text(ticks, SECONDS)
+
+
+def time_text(ticks: int, times: str) -> str:
+    """A time in a form; a count as a decimal, an integer where whole, of which the decimals are cut off where they do
+    not end."""
+    if times == ISO:
+        return iso(ticks)
+    unit, zeros = unit_of(times)
+    whole, rest = divmod(abs(ticks), unit)
+    text = f"{whole}{'0' * zeros if whole else ''}"
+    if decimals := f"{rest * 10**DECIMALS // unit:0{DECIMALS}}".rstrip("0"):
+        text = f"{text}.{decimals}"
+    return "-" + text if ticks < 0 else text
+
+
+def shown(text: str, width: int = 60) -> str:
+    """The text, cut where it is too long to quote."""
+    return text if len(text) <= width else text[:width] + "..."

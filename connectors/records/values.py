@@ -1,0 +1,255 @@
+"""What one value means, of JSON or in a text field: the fast readers agree with this."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from cep.core.literals import LEAST
+from cep.core.schema import Attribute, TimeFormat
+from cep.core.time_pattern import padded
+from cep.events import Value
+from connectors.records.paths import told_name
+from connectors.records.thousands import is_grouped, plain_number
+from connectors.records.times import LARGEST, SHIFTS, decimal, is_number, of_duration, of_text, power, scaled, shown
+
+NOT_IRI = re.compile(r'[\x00-\x20<>"{}|^`\\]')
+NUMERIC = ("int", "float", "time", "duration")
+COUNTED = ("int", "float")
+"""The types whose numbers may have marks between thousands."""
+TRUE_WORDS, FALSE_WORDS = ("true", "yes", "1", "t"), ("false", "no", "0", "f")
+
+_MARKS = re.compile(r"[.,' _\u2019\u00a0\u202f]")
+_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
+_JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
+
+
+class Unreadable(Exception):
+    """A record that is no event of the program. `code`: json, object, type, time, ill-typed, args, row, utf-8, long."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+    def kept(self) -> Unreadable:
+        """The same without the frames in which it was raised, which Python's collector would look through."""
+        return Unreadable(self.code, self.reason)
+
+
+class Real(str):
+    """The text of a JSON number with a point or an exponent, kept so that times stay exact."""
+
+    __slots__ = ()
+
+
+def kind(value: Any) -> str:
+    """What a JSON value is, in words."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case Real() | int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list():
+            return "a list"
+        case _:
+            return "an object"
+
+
+def json_time(key: str, value: Any, format: TimeFormat | None) -> int:
+    """A number of seconds or an ISO 8601 string, or as the format has it."""
+    try:
+        return _json_ticks(value, format)
+    except ValueError as error:
+        raise Unreadable("time", f"{key}: {error}") from None
+
+
+def _json_ticks(value: Any, format: TimeFormat | None) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise ValueError(f"{kind(value)} is no time")
+    if (format is None or (format.pattern is None and format.unit is None)) and not isinstance(value, (int, Real)):
+        return of_text(value, TimeFormat() if format is None else format, numbers=False)
+    return of_text(written_time(value, None if format is None else format.pattern), format)
+
+
+def written_time(value: int | str, pattern: str | None) -> str:
+    """A value of JSON as the text of a time; whole numbers have lost the zeros at their front."""
+    text = str(value).strip(" \t")
+    return text if pattern is None or not isinstance(value, int) else padded(text, pattern)
+
+
+def text_time(key: str, text: str, format: TimeFormat | None = None, point: str = ".") -> int:
+    """A number of seconds or ISO 8601, or as the format has it, of which digits alone may have lost zeros at their
+    front; blanks around it do not count."""
+    try:
+        bare = text.strip(" \t")
+        if format is not None and format.pattern:
+            return of_text(padded(bare, format.pattern), format)
+        return of_text(with_point(bare, point), format)
+    except ValueError as error:
+        raise Unreadable("time", f"{key}: {error}") from None
+
+
+def with_point(text: str, point: str) -> str:
+    """A number with a point where it has the decimal mark `point`; any other text as it is. ValueError: it has a point,
+    and the mark is another."""
+    if point == ".":
+        return text
+    if "." in text and is_number(text):
+        raise ValueError(f"`{shown(text)}` has a point, and the decimal mark is `{point}`")
+    plain = text.replace(point, ".", 1)
+    return plain if is_number(plain) else text
+
+
+def json_value(attribute: Attribute, value: Any) -> Value:
+    """The value of an attribute in JSON; no number is a string, no boolean a number, a whole decimal is an int."""
+    if value is None:
+        return None
+    if attribute.missing and isinstance(value, int | str) and not isinstance(value, bool):
+        written = str(value)
+        if _absent(attribute, written.strip(" \t"), written):
+            return None
+    try:
+        match attribute.type, value:
+            case ("bool" | "any", bool()):
+                return value
+            case _, bool():
+                pass
+            case ("int" | "float" | "any", Real() | int()):
+                return _number(attribute.type, str(value))
+            case ("int" | "float", str()) if attribute.quoted:
+                return text_value(attribute, value or None, declarable=False)
+            case "bool", int() | str():
+                return _boolean(str(value).strip(" \t"))
+            case "time", int() | str():
+                return _json_ticks(value, attribute.format)
+            case "duration", Real() | int():
+                return _length(str(value), attribute.format)
+            case ("string" | "iri" | "any", str()) if not isinstance(value, Real):
+                return _text(attribute.type, value)
+            case "duration", str() if attribute.format is not None:
+                return _length(value.strip(" \t"), attribute.format)
+            case "duration", str():
+                return of_duration(value)
+        hint = ""
+        if attribute.type in ("int", "float") and isinstance(value, str) and is_number(value.strip(" \t")):
+            declared = f"`{attribute.name}: {attribute.type} QUOTED`"
+            hint = f" `{shown(value)}`; a number stands without quotes, or is declared {declared}"
+        expected = attribute.type if attribute.type != "any" else "a value"
+        raise ValueError(f"expected {expected}, found {kind(value)}{hint}")
+    except ValueError as error:
+        raise Unreadable("ill-typed", f"{told_name(attribute)}: {error}") from None
+
+
+def text_value(
+    attribute: Attribute, text: str | None, point: str = ".", thousands: str | None = None, declarable: bool = True
+) -> Value:
+    """The value of an attribute in a text field. `any`: a JSON number, `true`, `false`, else a string. `declarable`:
+    the format has other marks of decimals and thousands, which the hint names."""
+    if text is None:
+        return None
+    bare = text.strip(" \t")
+    try:
+        if thousands is not None and attribute.type in COUNTED:
+            bare = plain_number(bare, thousands, point)
+        if attribute.type in NUMERIC and (attribute.format is None or attribute.format.pattern is None):
+            bare = with_point(bare, point)
+        if attribute.missing and _absent(attribute, bare, text):
+            return None
+        match attribute.type:
+            case "string" | "iri":
+                return _text(attribute.type, text)
+            case "int" | "float" if is_number(bare):
+                return _number(attribute.type, bare)
+            case "bool":
+                return _boolean(bare)
+            case "time":
+                pattern = None if attribute.format is None else attribute.format.pattern
+                return of_text(bare if pattern is None else padded(bare, pattern), attribute.format)
+            case "duration":
+                return _length(bare, attribute.format) if is_number(bare) else of_duration(bare)
+            case "any" if _JSON_NUMBER.fullmatch(text):
+                return _number("any", text)
+            case "any":
+                return text == "true" if text in ("true", "false") else text
+        hint = _grouped(attribute.type, bare, point, thousands) if declarable else ""
+        if not declarable and attribute.type in COUNTED and is_number(bare.replace(",", ".")):
+            hint = "; QUOTED reads numbers with a decimal point, and FORMAT csv, which has other marks, is of tables"
+        raise ValueError(f"expected {attribute.type}, found `{shown(text)}`{hint}")
+    except ValueError as error:
+        raise Unreadable("ill-typed", f"{told_name(attribute)}: {error}") from None
+
+
+def _grouped(type: str, text: str, point: str, thousands: str | None) -> str:
+    """A hint for a number with marks of thousands, or another decimal mark; else nothing."""
+    if type not in COUNTED or not (len(text) < 40 and is_number(_MARKS.sub("", text))):
+        return ""
+    if thousands is not None:
+        return f"; marks of thousands, `{thousands}`, stand before each three digits"
+    for dot, mark in ((".", ","), (",", "."), *((point, mark) for mark in "' _\u2019\u00a0\u202f")):
+        if is_grouped(text, mark, dot) and (text.count(mark) > 1 or dot in text or dot == point):
+            marks = f'thousands: "{mark}"' if dot == "." else f'separator: ";", decimal: ",", thousands: "{mark}"'
+            return f"; marks of thousands are declared: `FORMAT csv({marks})`"
+    if text.count(",") == 1 and is_number(text.replace(",", ".")):
+        return '; decimal commas are declared: `FORMAT csv(separator: ";", decimal: ",")`'
+    return "; its marks are none of decimals and thousands"
+
+
+def _absent(attribute: Attribute, bare: str, text: str) -> bool:
+    """Whether a value is one of those that stand for a missing one: a text letter by letter (of what is no text without
+    blanks around it), a number by its value."""
+    assert attribute.missing is not None, "there are some"
+    if attribute.type not in NUMERIC:
+        return text in [str(each) for each in attribute.missing]
+    if bare in attribute.missing:
+        return True
+    return is_number(bare) and any(not isinstance(each, str) and float(bare) == each for each in attribute.missing)
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() in TRUE_WORDS:
+        return True
+    if text.lower() in FALSE_WORDS:
+        return False
+    raise ValueError(f"expected bool (`true` `false`, `yes` `no`, `1` `0`), found `{shown(text)}`")
+
+
+def _length(text: str, format: TimeFormat | None) -> int:
+    """The microseconds of a count of seconds, or of the unit of the format."""
+    return scaled(text, power(SHIFTS["s" if format is None or format.unit is None else format.unit]))
+
+
+def _number(type: str, text: str) -> int | float:
+    whole = _INTEGER.fullmatch(text) is not None
+    if type == "float" or (type == "any" and not whole):
+        number = float(text)
+        if not math.isfinite(number):
+            raise ValueError(f"`{shown(text)}` is beyond the floats")
+        return number + 0.0  # -0.0 is 0.0
+    if whole and len(text) > 4000:
+        raise ValueError("an integer of more than 64 bits")
+    exact = decimal(text)
+    if exact and exact.adjusted() > 19:
+        raise ValueError(f"`{shown(text)}` is an integer of more than 64 bits")
+    if exact and (exact.adjusted() < 0 or exact != exact.to_integral_value()):
+        raise ValueError(f"expected int, found `{shown(text)}`; numbers with decimals are declared float")
+    if int(exact) == -LARGEST - 1:
+        raise ValueError(f"`{shown(text)}` {LEAST}")
+    if abs(int(exact)) > LARGEST:
+        raise ValueError(f"`{shown(text)}` is an integer of more than 64 bits")
+    return int(exact)
+
+
+def _text(type: str, text: str) -> str:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError("half a surrogate pair is no character") from None
+    if type == "iri" and (not text or NOT_IRI.search(text)):
+        raise ValueError(f"`{shown(text)}` is no IRI")
+    return text

@@ -1,0 +1,77 @@
+"""Names of tables as outputs: `delta:folder?append=2026-11-22`, `iceberg:catalog/plant.hot`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from cep.core.errors import UNREACHABLE, CepError
+from cep.core.storage.urls import is_url, local_path, url
+from cep.core.suggest import did_you_mean
+
+KINDS = ("delta", "iceberg")
+OPTIONS = ("append", "compact")
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """`place`: the folder of a Delta table, or `catalog/namespace.table`. `append`: the name of what is added once;
+    None: the table is replaced. `compact`: files from which on they are put together; None: they never are. `option`:
+    the one that names it."""
+
+    kind: str
+    place: str
+    append: str | None = None
+    compact: int | None = None
+    option: str = "--output"
+
+    @property
+    def text(self) -> str:
+        return f"{self.kind}:{self.place}"
+
+    def refused(self, reason: str, hint: str | None = None, passing: bool = False) -> CepError:
+        """The error that something is wrong with it; `passing`: it may be gone when it is tried again."""
+        return CepError(f"{self.option} {self.text}: {reason}", hint=hint, code=UNREACHABLE if passing else "output")
+
+    def added_meanwhile(self) -> CepError:
+        return self.refused(f"another run has added what is to be added as `{self.append}`", "nothing is added twice")
+
+
+def is_table(text: str) -> bool:
+    """Return True if an output, or an input, is a table with transactions."""
+    kind, colon, _ = text.partition(":")
+    return bool(colon) and kind in KINDS
+
+
+def input_table(text: str) -> TableName:
+    """Take the name of a table apart that is read. CepError: it names no table, or has options."""
+    found = table_name(text, "--input")
+    if found.append is not None or found.compact is not None:
+        raise found.refused("a table that is read has no options")
+    return found
+
+
+def table_name(text: str, option: str = "--output") -> TableName:
+    """Take the name apart. CepError: it names no table, or has an option that is not known."""
+    kind, _, rest = text.partition(":")
+    place, _, given = rest.partition("?")
+    found = TableName(kind, place, option=option)
+    if kind == "delta":
+        place = str(url(place)) if is_url(place) else os.path.abspath(local_path(place)) if place else ""
+    catalog, slash, table = place.rpartition("/")
+    if not place or (kind == "iceberg" and not (catalog and slash and "." in table.strip("."))):
+        hint = "`delta:folder`, `delta:s3://bucket/table`" if kind == "delta" else "`iceberg:catalog/namespace.table`"
+        raise found.refused("this names no table", hint)
+    options: dict[str, str] = {}
+    for part in filter(None, given.split("&")):
+        name, equals, value = part.partition("=")
+        if name not in OPTIONS:
+            hint = did_you_mean(name, OPTIONS) or f"options are {', '.join(OPTIONS)}"
+            raise found.refused(f"`{name}` is no option", hint)
+        if not equals or not value:
+            raise found.refused(f"`{name}` has no value", f"`?{name}=...`")
+        options[name] = value
+    compact = options.get("compact")
+    if compact is not None and not (compact.isdecimal() and int(compact) > 1):
+        raise found.refused(f"`compact={compact}` is no number from 2 on", "from how many files on: `?compact=20`")
+    return TableName(kind, place, options.get("append"), None if compact is None else int(compact), option)

@@ -1,0 +1,1 @@
+"""Derived events to files, tables and standard output."""

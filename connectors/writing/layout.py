@@ -1,0 +1,63 @@
+"""The columns of derived events of several kinds in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+import pyarrow as pa
+
+from cep.core.schema import Schema
+from connectors.writing.writers import arrow, time_columns, typed
+
+_TYPES: Mapping[str, pa.DataType] = {
+    "int": pa.int64(),
+    "float": pa.float64(),
+    "bool": pa.bool_(),
+    "time": pa.timestamp("us", "UTC"),
+    "duration": pa.float64(),
+}
+
+BOUNDS = "bounds"
+"""The column that says which ends belong to the intervals of fluents."""
+TIMES = ("start", "end", "time")
+"""The columns of times: of events and intervals, and of what begins and ends."""
+
+
+class ParquetLayout:
+    """Which column of a Parquet file holds which attribute: attributes of one name and type share a column, others are
+    called `<event>_<attribute>`."""
+
+    def __init__(self, schemas: Mapping[str, Schema]) -> None:
+        self._schemas = schemas
+        self.single = len(schemas) == 1
+        types: dict[str, set[str]] = {}
+        for schema in schemas.values():
+            for attribute in schema.attributes:
+                types.setdefault(attribute.name, set()).add(attribute.type)
+        taken = {"type", "start", "end", BOUNDS}
+        self.names: dict[str, dict[str, str]] = {}
+        first = dict.fromkeys(name for schema in schemas.values() for name in time_columns(schema))
+        fields = [(name, "time" if name in TIMES else "string") for name in first]
+        for event, schema in schemas.items():
+            self.names[event] = {}
+            for attribute in schema.attributes:
+                shared = len(types[attribute.name]) == 1 and attribute.name not in taken
+                name = attribute.name if self.single or shared else f"{event}_{attribute.name}"
+                self.names[event][attribute.name] = name
+                if (name, attribute.type) not in fields:
+                    fields.append((name, attribute.type))
+        if any(schema.fluent is not None for schema in schemas.values()):
+            fields.append((BOUNDS, "string"))
+        self.schema = pa.schema([(name, _TYPES.get(type, pa.string())) for name, type in fields])
+
+    def table(self, event: str, table: pl.DataFrame) -> pa.Table:
+        """A table of an event with the columns of all events; those of others have no values."""
+        found = typed(table, self._schemas[event]).to_arrow().cast(arrow(self._schemas[event]))
+        found = found.rename_columns([self.names[event].get(name, name) for name in found.column_names])
+        there = {name: found[name] for name in found.column_names}
+        each = [
+            there[field.name].cast(field.type) if field.name in there else pa.nulls(table.height, field.type)
+            for field in self.schema
+        ]
+        return pa.Table.from_arrays(each, schema=self.schema)

@@ -1,0 +1,46 @@
+"""The lineage of a derived event as JSON, with times in the format of the output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from cep.core.schema import Schema
+from connectors.records.times import FIRST, ISO, LAST, SECONDS, iso, time_text
+
+BECAUSE = "because"
+"""The column of a derived event's lineage: JSON text, a list of input events."""
+
+
+def because(column: pl.Series, schemas: Mapping[str, Schema], times: str) -> pl.Series:
+    """The engine's column, whose times are microseconds, for readers: times in a form (`connectors.records.times`),
+    durations in seconds. `schemas` are those of the input.
+    """
+    ticks = {
+        type: {"start": "time", "end": "time"}
+        | {one.name: one.type for one in schema.attributes if one.type in ("time", "duration")}
+        for type, schema in schemas.items()
+    }
+
+    def written(event: dict[str, Any]) -> str:
+        kinds = ticks[event["type"]]
+        fields = (f"{_text(key)}: {_value(value, kinds.get(key), times)}" for key, value in event.items())
+        return f"{{{', '.join(fields)}}}"
+
+    texts = [f"[{', '.join(map(written, json.loads(text)))}]" for text in column.to_list()]
+    return pl.Series(column.name, texts, dtype=pl.String)
+
+
+def _value(value: Any, kind: str | None, times: str) -> str:
+    if kind is None or value is None:
+        return _text(value)
+    if times == ISO and kind == "time" and FIRST <= value <= LAST:
+        return f'"{iso(value)}"'
+    return time_text(value, times if kind == "time" else SECONDS)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,107 @@
+"""Bytes to a file or standard output: all of a piece, or none."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cep.core.errors import CepError
+from cep.core.signals import STOPS
+from cep.core.storage.failures import StorageError
+from cep.core.storage.files import Upload
+from cep.core.storage.urls import is_url, local_path
+from cep.core.suggest import missing
+from connectors.tables.names import is_table
+
+
+class Sink:
+    """Writes whole pieces: an interrupt comes before or after one. `-` is standard output; `.gz` is compressed."""
+
+    def __init__(self, path: str) -> None:
+        path = local_path(path)
+        self._path = path
+        self._compressed: gzip.GzipFile | None = None
+        if path == "-":
+            if sys.stdout is None:
+                raise CepError("cannot write standard output: it is closed", code="output")
+            self._file = sys.stdout.buffer
+            return
+        try:
+            self._file = Upload(path) if is_url(path) else open(path, "wb", buffering=0)  # noqa: SIM115
+        except OSError as error:
+            raise unwritable(path, error) from None
+        if path.endswith(".gz"):
+            self._compressed = gzip.GzipFile(filename="", fileobj=self._file, mode="wb", compresslevel=6, mtime=0)
+
+    def write(self, piece: bytes | memoryview) -> None:
+        with _uninterrupted(), writing(self._path):
+            if self._compressed is not None:
+                self._compressed.write(piece)
+                return
+            view = memoryview(piece)
+            while len(view):
+                view = view[self._file.write(view) :]
+            self._file.flush()
+
+    def close(self) -> None:
+        with _uninterrupted(), writing(self._path):
+            if self._compressed is not None:
+                self._compressed.close()
+            if self._path != "-":
+                self._file.close()
+
+    def discard(self) -> None:
+        """End without the whole: what is put at an address when it is whole is not put at all."""
+        if isinstance(self._file, Upload):
+            self._file.discard()
+        else:
+            self.close()
+
+
+def put_at_end(path: str) -> bool:
+    """Whether an output is there, all of it, only when the run has ended."""
+    return is_url(path) or is_table(path)
+
+
+@contextmanager
+def writing(path: str) -> Iterator[None]:
+    """What the system refuses while the block writes is a CepError; a reader that has gone stays a BrokenPipeError."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise unwritable(path, error) from None
+
+
+def unwritable(path: str, error: OSError) -> CepError:
+    """Why a file, `-` for standard output, cannot be written."""
+    if isinstance(error, StorageError):
+        return CepError(f"cannot write {path}: {error.strerror}", hint=error.hint, code="output")
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    if error.errno == errno.ELOOP:
+        hint = "name another file, or remove the link"
+        return CepError(f"cannot write {path}: the link leads back to itself", hint=hint, code="output")
+    shown = "standard output" if path == "-" else path
+    lost = error.errno == errno.ENOENT and not Path(path).parent.is_dir()
+    return CepError(f"cannot write {shown}: {reason}", hint=missing(Path(path)) if lost else None, code="output")
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Hold back Ctrl-C and termination; only the main thread is ever interrupted by them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,100 @@
+"""Derived events to a table: gathered on the disk, and added or put in place of the old ones by one commit at the end.
+
+So who reads sees all of a run or nothing. Several events are one table, with a column `type`: one commit has them all.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from types import TracebackType
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cep.core.schema import Schema
+from connectors.tables.kinds import KINDS
+from connectors.tables.names import TableName, table_name
+from connectors.writing.layout import ParquetLayout
+from connectors.writing.lineage import BECAUSE, because
+
+_ROWS = 1 << 17
+TYPE = "type"
+
+
+def is_added(text: str) -> bool:
+    """Return True if an earlier run appended the rows of this one. CepError: see `TableName`, and its kinds."""
+    name = table_name(text)
+    return KINDS[name.kind].is_added(name)
+
+
+class TableWriter:
+    """Writes tables of derived events to a table. `inputs`: the events read, where the rows have their lineage, which
+    is written then. `whole`: the input was over, so what is added under a name is all of it."""
+
+    def __init__(self, text: str, schemas: Mapping[str, Schema], inputs: Mapping[str, Schema] | None = None) -> None:
+        """CepError: it names no table, or one that cannot be read."""
+        self.name: TableName = table_name(text)
+        self.times = "iso"
+        self.counts = dict.fromkeys(schemas, 0)
+        self.whole = True
+        self._inputs = inputs
+        self._layout = ParquetLayout(schemas)
+        self._schema = self._layout.schema
+        if not self._layout.single:
+            self._schema = self._schema.insert(0, pa.field(TYPE, pa.string()))
+        if inputs is not None:
+            self._schema = self._schema.append(pa.field(BECAUSE, pa.string()))
+        KINDS[self.name.kind].check(self.name, self._schema)
+        self._file = tempfile.TemporaryFile(prefix="semcep-")  # noqa: SIM115
+        self._rows = pq.ParquetWriter(self._file, self._schema, compression="zstd")
+        self._schemas = schemas
+
+    def write(self, tables: Mapping[str, pl.DataFrame]) -> int:
+        """Take what there is; how many events that was."""
+        total = 0
+        for event in self._schemas:
+            if event in tables and tables[event].height:
+                self._rows.write_table(self._arranged(event, tables[event]), row_group_size=_ROWS)
+                self.counts[event] += tables[event].height
+                total += tables[event].height
+        return total
+
+    def close(self) -> None:
+        """Commit. CepError: it cannot be done."""
+        if self.name.append is not None and not self.whole:
+            self.discard()
+            return
+        self._rows.close()
+        try:
+            KINDS[self.name.kind].write(self.name, self._gathered)
+            KINDS[self.name.kind].compact(self.name)
+        finally:
+            self._file.close()
+
+    def _gathered(self) -> pa.RecordBatchReader:
+        self._file.seek(0)
+        read = pq.ParquetFile(self._file)
+        return pa.RecordBatchReader.from_batches(self._schema, read.iter_batches(_ROWS))
+
+    def discard(self) -> None:
+        """Leave the table as it is."""
+        self._rows.close()
+        self._file.close()
+
+    def _arranged(self, event: str, table: pl.DataFrame) -> pa.Table:
+        found = self._layout.table(event, table)
+        columns = {name: found[name] for name in found.column_names}
+        columns[TYPE] = pa.array([event] * table.height, pa.string())
+        if self._inputs is not None:
+            columns[BECAUSE] = because(table[BECAUSE], self._inputs, self.times).to_arrow().cast(pa.string())
+        return pa.table([columns[name] for name in self._schema.names], schema=self._schema)
+
+    def __enter__(self) -> TableWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close() if kind is None else self.discard()

@@ -1,0 +1,67 @@
+"""The form in which times are written: that of the input, ISO 8601 or counts of a unit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from fractions import Fraction
+from itertools import islice
+
+from cep.core.errors import CepError
+from cep.core.schema import Schema
+from cep.core.storage.urls import is_url
+from connectors.files import read_one
+from connectors.formats.influx_points import timed
+from connectors.inputs import CLAUSES, RDF, Input
+from connectors.records.times import ISO, SECOND, count_size, form_of_ticks
+from connectors.records.times import form as written_form
+
+_BYTES, _ROWS, _TIMES = 1 << 16, 1 << 10, 4  # of text or Parquet, and how often that much is read
+
+
+def form(found: Sequence[Input], schemas: Mapping[str, Schema]) -> str | None:
+    """The form of the times of the first record of the first file (`connectors.records.times`); None: no file says it.
+
+    Only records count that can be read, and that stand at the beginning of a file (256 KiB of text, four thousand
+    rows); a file without one is passed over. A pipe is not looked at: it could not be read again.
+    """
+    for one in found:
+        if one.address is None and (is_url(one.path) or os.path.isfile(one.path)):
+            with suppress(CepError):  # reported where the file is read whole
+                if (times := _of(one, schemas)) is not None:
+                    return times
+    return None
+
+
+def number_size(found: Sequence[Input], schemas: Mapping[str, Schema]) -> Fraction | None:
+    """Return the microseconds of the number 1 in the times of inputs, as formats and declarations have it.
+
+    It is a second where no input writes numbers, and None where inputs count in different units. Without inputs, those
+    of all events count.
+    """
+    read = [(one.format, name) for one in found for name in ((one.type,) if one.type else schemas)]
+    if not read:
+        read = [(each.records.name if each.records else "jsonl", name) for name, each in schemas.items()]
+    sizes = {count_size(times) for format, name in read if (times := _numbers(format, schemas[name])) is not None}
+    if len(sizes) > 1:
+        return None
+    return next(iter(sizes), Fraction(SECOND))
+
+
+def _numbers(format: str, schema: Schema) -> str | None:
+    """The form of times that are numbers in a format; None: they are texts."""
+    if format in CLAUSES:
+        tick = schema.records.option("tick") if schema.records is not None else None
+        return form_of_ticks(int(tick or SECOND))
+    if format in RDF or format in ("sensorthings", "prometheus"):
+        return None
+    times = written_form((timed(schema) if format == "influx" else schema).format, number=True)
+    return None if times == ISO else times
+
+
+def _of(one: Input, schemas: Mapping[str, Schema]) -> str | None:
+    if one.format in RDF:
+        return ISO
+    with closing(read_one(one, schemas, chunk=_BYTES, rows=_ROWS)) as batches:
+        return next((batch.times for batch in islice(batches, _TIMES) if batch.times), None)

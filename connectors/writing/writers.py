@@ -1,0 +1,353 @@
+"""Derived events to files: JSON Lines, CSV, Parquet; whole lines only, whatever stops the run."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from cep.core.errors import CepError
+from cep.core.fluents import CHANGES, EDGE
+from cep.core.schema import CHANGE, Attribute, Schema
+from cep.core.storage.urls import is_url, local_path
+from cep.core.time import BEGINNING, END_OF_TIME
+from connectors.addresses import live
+from connectors.brokers.sending import Sending, with_ids
+from connectors.inputs import known_format
+from connectors.records.revised import WITHDRAW
+from connectors.records.times import ISO, SECOND, SECONDS
+from connectors.writing.json_lines import TextPieces, as_is, as_json, lines, merged, ticks_text
+from connectors.writing.lineage import BECAUSE, because
+from connectors.writing.row_groups import ParquetGroups
+from connectors.writing.sinks import Sink
+from connectors.writing.written import WrittenRows
+from connectors.writing.written import in_order as texts_in_order
+
+WRITTEN = ("jsonl", "csv", "tsv", "parquet")
+"""The formats of derived events."""
+FORMATS = (*WRITTEN, "nquads", "ntriples", "turtle", "trig", "jsonld", "rtec")
+"""These, and those that others write: RDF, and RTEC's clauses."""
+
+_ARROW: Mapping[str, Any] = {
+    "int": pa.int64(),
+    "float": pa.float64(),
+    "bool": pa.bool_(),
+    "time": pa.timestamp("us", "UTC"),
+    "duration": pa.float64(),
+}
+_ARROW_TIME = pl.Datetime("us", "UTC")
+_OPEN = {"end": END_OF_TIME, "time": BEGINNING}
+"""Where rows stand that lack this time: what still holds after all others, what held before all time before them."""
+
+
+class Writer:
+    """Writes tables of derived events to `path`, `-` for standard output, or as messages to a broker's topic.
+
+    JSON Lines take all types in one file, by (end, start, type) within a call. A CSV or Parquet file holds one type:
+    where the program derives several, `out.csv` becomes `out.<type>.csv` for each; in a directory (there is one, or the
+    path ends in `/`) every type has a file of its own, `<type>.<suffix>`. All files are made, also those of types that
+    do not occur. `times` is the form of times (`connectors.records.times`); it may be set until the first write (in
+    Parquet they are timestamps, and the `id`s of messages do not depend on it). A missing value is null, in CSV empty.
+    Durations are seconds. In CSV and Parquet, values of type `any` are text; durations in Parquet are exact below 2**33
+    seconds. `inputs`: the events read, where tables hold the lineage of their rows, which is written then. `opening` is
+    passed each file before it is opened, and may refuse it.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        schemas: Mapping[str, Schema],
+        *,
+        times: str = ISO,
+        format: str | None = None,
+        inputs: Mapping[str, Schema] | None = None,
+        opening: Callable[[str], None] | None = None,
+    ) -> None:
+        path = local_path(path)
+        self.times = times
+        self.counts = dict.fromkeys(schemas, 0)
+        self._schemas = schemas
+        self._inputs = inputs
+        directory = path != "-" and not live(path) and (os.path.isdir(path) or path.endswith("/"))
+        self.format = format or ("jsonl" if path == "-" or directory or live(path) else _format(path))
+        if self.format not in WRITTEN:
+            hint = f"formats are {', '.join(FORMATS)}"
+            raise CepError(f"--output-format: `{format}` is no format", hint=hint, code="output")
+        if live(path) and self.format != "jsonl":
+            raise CepError(f"--output: messages are lines of JSON, not {self.format}", code="output")
+        self._single = self.format == "jsonl" and not directory
+        self.paths = self._places(path, directory)
+        if opening is not None:
+            for place in dict.fromkeys(self.paths.values()):
+                opening(place)
+        if self.format == "parquet":
+            self._groups = {type: ParquetGroups(place, self._arrow(type)) for type, place in self.paths.items()}
+            self._sinks: dict[str, Sink | Sending] = {}
+        elif live(path):
+            self._sinks = {path: Sending(path, schemas)}
+        else:
+            self._sinks = {place: Sink(place) for place in dict.fromkeys(self.paths.values())}
+            for type, place in self.paths.items() if self.format in ("csv", "tsv") else ():
+                self._sinks[place].write(self._delimited(type, None))
+
+    def write(self, tables: Mapping[str, pl.DataFrame]) -> int:
+        """Write what there is; how many events that was. Columns are start, end, the attributes, perhaps `because`."""
+        tables = {type: tables[type] for type in self._schemas if type in tables and tables[type].height}
+        for type, table in tables.items():
+            self.counts[type] += table.height
+        if self._single and tables:
+            ((place, sink),) = self._sinks.items()
+            if any(isinstance(table, WrittenRows) for table in tables.values()):
+                for piece in self._merged(tables):
+                    sink.write(piece)
+                return sum(table.height for table in tables.values())
+            written = self._lines(tables)
+            if live(place) and self.times != ISO:
+                written = with_ids(written, self._lines(tables, ISO))
+            sink.write(written)
+        elif self.format == "parquet":
+            for type, table in tables.items():
+                self._groups[type].add(self._typed(type, self._timed(table)))
+        else:
+            for type, table in tables.items():
+                if isinstance(table, WrittenRows):
+                    for piece in self._merged({type: table}):
+                        self._sinks[self.paths[type]].write(piece)
+                    continue
+                text = self._lines({type: table}) if self.format == "jsonl" else self._delimited(type, table)
+                self._sinks[self.paths[type]].write(text)
+        return sum(table.height for table in tables.values())
+
+    @property
+    def of_rows(self) -> str | None:
+        """The format in which others may write the rows (`written_rows`); None: they may not."""
+        plain = self.format != "parquet" and self._inputs is None
+        return self.format if plain and not any(isinstance(each, Sending) for each in self._sinks.values()) else None
+
+    def write_beside(self) -> None:
+        """From now on threads write row groups of Parquet, each file's in their order, while others are made."""
+        for group in self._groups.values() if self.format == "parquet" else ():
+            group.write_beside()
+
+    def close(self) -> None:
+        for sink in self._sinks.values():
+            sink.close()
+        if self.format == "parquet":
+            for group in self._groups.values():
+                group.close()
+
+    def discard(self) -> None:
+        """End without the whole: what is put at an address when it is whole is not put at all."""
+        for each in (*self._sinks.values(), *(self._groups.values() if self.format == "parquet" else ())):
+            each.discard()
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close() if kind is None else self.discard()
+
+    def _places(self, path: str, directory: bool) -> dict[str, str]:
+        """The file of each type."""
+        if self._single:
+            return dict.fromkeys(self._schemas, path) or {"": path}
+        if path == "-":
+            if self.format == "parquet" or len(self._schemas) > 1:
+                raise CepError(
+                    f"{self.format} cannot go to standard output",
+                    hint="a file of this format holds one event type: give a file or a directory; or write jsonl",
+                    code="output",
+                )
+            return dict.fromkeys(self._schemas, path)
+        if directory:
+            if not is_url(path):
+                os.makedirs(path, exist_ok=True)
+            return {type: os.path.join(path, f"{type}.{self.format}") for type in self._schemas}
+        if len(self._schemas) == 1:
+            return dict.fromkeys(self._schemas, path)
+        stem, suffix = os.path.splitext(path.removesuffix(".gz"))
+        suffix += path[len(path.removesuffix(".gz")) :]
+        return {type: f"{stem}.{type}{suffix}" for type in self._schemas}
+
+    def _lines(self, tables: Mapping[str, pl.DataFrame], times: str | None = None) -> bytes:
+        timed = {type: self._timed(table, times) for type, table in tables.items()}
+        return json_lines(timed, self._schemas, times or self.times, self._inputs is not None)
+
+    def _merged(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[memoryview]:
+        """The lines of tables without lineage some of whose rows are written, in their order, piece by piece."""
+        each: list[tuple[Sequence[TextPieces], NDArray[np.int64]]] = []
+        for type, table in tables.items():
+            if isinstance(table, WrittenRows):
+                each.append((table.parts, table.order))
+            else:
+                made = _json_rows(type, table, self._schemas[type], self.times, False)
+                each.append(([made], np.arange(table.height)))
+        return texts_in_order(each, _line_order(tables, self._schemas) if self.format == "jsonl" else None)
+
+    def _timed(self, table: pl.DataFrame, times: str | None = None) -> pl.DataFrame:
+        """The table, with what its rows come from as text."""
+        if self._inputs is None:
+            return table
+        return table.with_columns(because(table[BECAUSE], self._inputs, times or self.times))
+
+    def _delimited(self, type: str, table: pl.DataFrame | None) -> bytes:
+        """The rows as text fields; of no table the header."""
+        schema = self._schemas[type]
+        if table is not None:
+            return _delimited_rows(self._timed(table), schema, self.format, self.times, self._inputs is not None)
+        keys = [*time_columns(schema), *(attribute.name for attribute in schema.attributes), *_more(schema)]
+        keys += [BECAUSE] if self._inputs is not None else []
+        return _as_csv(
+            pl.DataFrame({key: [] for key in keys}, schema=dict.fromkeys(keys, pl.String)), self.format, True
+        )
+
+    def _arrow(self, type: str) -> pa.Schema:
+        made = arrow(self._schemas[type])
+        return made if self._inputs is None else made.append(pa.field(BECAUSE, pa.large_string()))
+
+    def _typed(self, type: str, table: pl.DataFrame) -> pl.DataFrame:
+        made = typed(table, self._schemas[type])
+        return made if self._inputs is None else made.with_columns(table[BECAUSE])
+
+
+def written_rows(type: str, table: pl.DataFrame, schema: Schema, format: str, times: str) -> TextPieces:
+    """Rows of an event without lineage as a writer writes them, each with its end of a line (`WrittenRows`);
+    `format`: `jsonl`, `csv` or `tsv`."""
+    if format == "jsonl":
+        return _json_rows(type, table, schema, times, False)
+    text = _delimited_rows(table, schema, format, times, False)
+    data = np.frombuffer(text, np.uint8)
+    breaks = data == ord("\n")
+    if b'"' in text:  # lines may end within quotes
+        breaks &= np.bitwise_and(np.cumsum(data == ord('"'), dtype=np.uint8), 1) == 0
+    ends = np.flatnonzero(breaks) + 1
+    return TextPieces(data, np.concatenate([[0], ends]))
+
+
+def _delimited_rows(table: pl.DataFrame, schema: Schema, format: str, times: str, lineage: bool) -> bytes:
+    columns = [_first_field(table[key], times) for key in time_columns(schema)]
+    columns += [_field(table[one.name], one, times) for one in schema.attributes]
+    columns += [table[key] for key in _more(schema)] + ([table[BECAUSE]] if lineage else [])
+    return _as_csv(pl.DataFrame(columns), format, False)
+
+
+def _as_csv(table: pl.DataFrame, format: str, header: bool) -> bytes:
+    out = io.BytesIO()
+    table.write_csv(out, include_header=header, separator="," if format == "csv" else "\t")
+    return out.getvalue()
+
+
+def _json_rows(type: str, table: pl.DataFrame, schema: Schema, times: str, lineage: bool) -> TextPieces:
+    keys = [*time_columns(schema), *(attribute.name for attribute in schema.attributes), *_more(schema)]
+    columns = [as_json(table[key], "string" if key == EDGE else "time", times) for key in time_columns(schema)]
+    columns += [as_json(table[one.name], one.type, times) for one in schema.attributes]
+    columns += [as_json(table[key], "string", times) for key in _more(schema)]
+    if lineage:
+        keys.append(BECAUSE)
+        columns.append(as_is(table[BECAUSE]))
+    return lines(keys, type, columns)
+
+
+def json_lines(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], times: str, lineage: bool) -> bytes:
+    """Tables of derived events (not none) as lines of JSON, by (end, start, type); what is withdrawn comes first.
+    `times`: their form; `lineage`: they have it."""
+    parts = [_json_rows(type, table, schemas[type], times, lineage) for type, table in tables.items()]
+    return merged(parts, _line_order(tables, schemas))
+
+
+def _line_order(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema]) -> NDArray[np.int64]:
+    """The rows of tables, those of the first before those of the second, in the order of their lines."""
+    times = [[key for key in time_columns(schemas[type]) if key != EDGE] for type in tables]
+    each = list(zip(tables.values(), times))
+    start = np.concatenate([table[keys[0]].fill_null(BEGINNING).to_numpy() for table, keys in each])
+    end = np.concatenate([table[keys[-1]].fill_null(_OPEN[keys[-1]]).to_numpy() for table, keys in each])
+    if not any(CHANGE in table.columns for table, _ in each):
+        return _by_time(start, end)
+    added = np.concatenate([(table[CHANGE] != WITHDRAW).to_numpy() for table, _ in each])
+    return np.lexsort((start, end, added))
+
+
+def _by_time(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
+    """`np.lexsort((start, end))`, which is soon found where each table is in order."""
+    order = np.argsort(end, kind="stable")
+    starts, ends = start[order], end[order]
+    if ((ends[1:] == ends[:-1]) & (starts[1:] < starts[:-1])).any():
+        return np.lexsort((start, end))
+    return order
+
+
+def arrow(schema: Schema) -> pa.Schema:
+    """The columns of an event in Parquet."""
+    fields = [(key, _ARROW.get("string" if key == EDGE else "time", pa.large_string())) for key in time_columns(schema)]
+    fields += [(one.name, _ARROW.get(one.type, pa.large_string())) for one in schema.attributes]
+    return pa.schema(fields + [(key, pa.large_string()) for key in _more(schema)])
+
+
+def time_columns(schema: Schema) -> list[str]:
+    """The columns before the attributes, which say when it was."""
+    return [EDGE, "time"] if schema.fluent is not None and schema.fluent.part == CHANGES else ["start", "end"]
+
+
+def _more(schema: Schema) -> list[str]:
+    """The columns besides attributes: which of its ends belong to an interval in which a fluent holds."""
+    return [] if schema.fluent is None else ["bounds"]
+
+
+def typed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
+    """A table of derived events as Parquet has it."""
+    columns = [table[key] if key == EDGE else table[key].cast(_ARROW_TIME) for key in time_columns(schema)]
+    for attribute in schema.attributes:
+        column = table[attribute.name]
+        if attribute.type == "time":
+            column = column.cast(pl.Datetime("us", "UTC"))
+        elif attribute.type == "duration":
+            exact = column.cast(pl.Float64).to_numpy() / SECOND  # polars multiplies by the reciprocal
+            column = pl.Series(attribute.name, exact).fill_nan(None)
+        elif attribute.type == "any":
+            column = _field(column, attribute, ISO)
+        columns.append(column)
+    return pl.DataFrame([*columns, *(table[key] for key in _more(schema))])
+
+
+def _format(path: str) -> str:
+    """The format that the suffix says; without one JSON Lines."""
+    suffix = os.path.splitext(os.path.basename(path).removesuffix(".gz"))[1]
+    format = known_format(path) or ("jsonl" if not suffix else None)
+    if format not in WRITTEN:
+        raise CepError(
+            f"{path}: the format is not known by its name"
+            if format is None
+            else f"{path}: derived events are not written as {format}",
+            hint="names end in .jsonl, .csv, .tsv or .parquet; others need `--output-format jsonl`",
+            code="output",
+        )
+    return format
+
+
+def _first_field(column: pl.Series, times: str) -> pl.Series:
+    return column if column.name == EDGE else ticks_text(column, times).alias(column.name)
+
+
+def _field(column: pl.Series, attribute: Attribute, times: str) -> pl.Series:
+    """The column as it stands in a text field."""
+    if attribute.type in ("time", "duration"):
+        return ticks_text(column, times if attribute.type == "time" else SECONDS).alias(attribute.name)
+    if column.dtype == pl.Object:
+        texts = [value if value is None or isinstance(value, str) else _plain(value) for value in column.to_list()]
+        return pl.Series(attribute.name, texts, dtype=pl.String)
+    if column.dtype.is_float():
+        column = column.set(~column.is_finite().fill_null(False), None) + 0.0
+    return column.cast(pl.String)
+
+
+def _plain(value: int | float | bool) -> str:
+    return str(value).lower()

@@ -1,0 +1,72 @@
+"""Rows of derived events as they stand in the output, written before somebody puts them into order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Self
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from connectors.writing.json_lines import Ints, TextPieces, one_array
+
+PIECE = 1 << 14
+"""Rows that are put into order at a time: what is written next is near then."""
+
+
+class WrittenRows(pl.DataFrame):
+    """The times of rows; they stand in `parts`, those of the first before those of the second: row i is text order[i]
+    of all of these."""
+
+    parts: Sequence[TextPieces]
+    order: Ints
+
+    @classmethod
+    def of(cls, times: pl.DataFrame, parts: Sequence[TextPieces], order: Ints | None = None) -> Self:
+        """Without an order they are in that of the parts."""
+        made = cls(times)
+        made.parts = parts
+        made.order = np.arange(times.height) if order is None else order
+        return made
+
+
+def stacked_rows(tables: Sequence[pl.DataFrame]) -> WrittenRows:
+    """All of them, which are such rows, one below the other."""
+    parts, orders = together(tables)
+    times = pl.concat([pl.DataFrame(table.get_columns()) for table in tables])
+    return WrittenRows.of(times, parts, np.concatenate(orders))
+
+
+def together(tables: Sequence[pl.DataFrame]) -> tuple[list[TextPieces], list[Ints]]:
+    """The parts of all tables, which are such rows, and the texts of each table among these."""
+    each = [(table.parts, table.order) for table in tables if isinstance(table, WrittenRows)]
+    assert len(each) == len(tables), "rows of an event are written, or they are not"
+    return _together(each)
+
+
+def in_order(tables: Sequence[tuple[Sequence[TextPieces], Ints]], order: Ints | None = None) -> Iterator[memoryview]:
+    """The rows of several (parts, and which texts of them stand for rows), those of the first before those of the
+    second, in an order of all of them, piece by piece."""
+    parts, orders = _together(tables)
+    rows = orders[0] if len(orders) == 1 else np.concatenate(orders)
+    rows = rows if order is None else rows[order]
+    texts = one_array(parts)
+    for first in range(0, len(rows), PIECE):
+        _, stops, data = texts.take(pa.array(rows[first : first + PIECE])).buffers()  # copies a text's bytes at once
+        size = int(np.frombuffer(stops, np.int64)[min(PIECE, len(rows) - first)])
+        if size:
+            yield memoryview(data)[:size]
+
+
+def _together(
+    tables: Sequence[tuple[Sequence[TextPieces], Ints]],
+) -> tuple[list[TextPieces], list[Ints]]:
+    """The parts of all, and the texts of each table among these."""
+    parts: list[TextPieces] = []
+    orders, base = [], 0
+    for each, order in tables:
+        orders.append(order + base if base else order)
+        parts += each
+        base += sum(len(part.ends) - 1 for part in each)
+    return parts, orders
