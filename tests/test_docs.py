@@ -73,6 +73,8 @@ PAGES = (
     DOCS / "testing.md",
     DOCS / "backtest.md",
     DOCS / "diff.md",
+    DOCS / "knowledge.md",
+    DOCS / "sources.md",
 )
 ALL_PAGES = (
     README,
