@@ -1,4 +1,4 @@
-"""What is written of fluents, and when."""
+"""Modes of writing fluents: what is written, and when."""
 
 ALL, NEW, CHANGES, INTERVALS = "all", "new", "changes", "intervals"
 MODES = (CHANGES, ALL, NEW, INTERVALS)

@@ -80,7 +80,7 @@ class AnswerRows:
         return np.arange(first, until + 1, self._width)
 
     def _rows(self, name: str, changes: pl.DataFrame | None, at: Ints) -> pl.DataFrame | None:
-        """What holds of a fluent at these times, or begins to."""
+        """Return the rows of a fluent that hold, or begin to hold, at these times."""
         names = [each.name for each in self.schemas[name].attributes]
         held = self._open.get(name)
         if changes is not None:

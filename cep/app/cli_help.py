@@ -37,7 +37,7 @@ class Sectioned(TyperCommand):
         return super().invoke(ctx)
 
     def reads(self) -> Iterable[tuple[str, str]]:
-        """What it reads besides what options name: (what messages call it, path)."""
+        """Return the inputs that no option names, as pairs: what messages call it, path."""
         return ()
 
     def format_options(self, ctx: Any, formatter: Any) -> None:

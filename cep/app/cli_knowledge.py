@@ -186,8 +186,10 @@ for command in (stats, query, explain, verify):
 
 
 def validate_knowledge(known: Knowledge | None, shapes: Sequence[Path] | None, files: Sequence[str] = ()) -> bool:
-    """Whether the knowledge of these files fits the shapes (those of weather stations if there are none); says what
-    does not, and warns of what may be wrong."""
+    """Return True if the knowledge of these files conforms to the shapes (by default those of weather stations).
+
+    Prints violations and warnings.
+    """
     if known is None:
         raise CepError("--shapes: there is no --knowledge", hint="`--knowledge stations.ttl`", code="option")
     from cep.runtime.run_stats import count

@@ -142,7 +142,7 @@ class InputOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceOptions:
-    """Where the rules run."""
+    """Options that choose where the rules run."""
 
     PANEL: ClassVar = SPARK
 
@@ -158,7 +158,7 @@ class PlaceOptions:
 
     @property
     def on_spark(self) -> bool:
-        """Whether they run on Spark. CepError: `--on` names something else."""
+        """Return True if the program runs on Spark. CepError: `--on` names something else."""
         if self.on not in (None, "spark"):
             raise refuse(f"--on: `{self.on}` is nothing that programs run on", "`--on spark`, or none for one process")
         return self.on is not None
@@ -166,7 +166,7 @@ class PlaceOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnowledgeOptions:
-    """What is known besides the events."""
+    """Options for facts and knowledge."""
 
     PANEL: ClassVar = KNOWLEDGE
 
@@ -189,7 +189,7 @@ class KnowledgeOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangingKnowledgeOptions(KnowledgeOptions):
-    """What is known, and how that changes while events come."""
+    """Options for knowledge that changes during a run."""
 
     updates: Annotated[
         tuple[str, ...],
@@ -205,7 +205,7 @@ class ChangingKnowledgeOptions(KnowledgeOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DialectOptions:
-    """What the program is written in."""
+    """Options for the program's language."""
 
     PANEL: ClassVar = RULES
 

@@ -169,7 +169,7 @@ def _named_twice(found: Sequence[Input]) -> list[str]:
 
 
 def _without_answer(options: RunOptions, stats: RunStats) -> list[str]:
-    """What is said where a program of LARS had no answer, so that nothing held."""
+    """Return the message that a LARS program had no answer, so that nothing held; empty if it had one."""
     from cep.core.fluents import INCONSISTENT
 
     if options.dialect.models == "all" or not stats.derived[INCONSISTENT]:
@@ -195,7 +195,7 @@ class _Sourced:
 
 
 def _done(options: RunOptions) -> bool:
-    """Whether what this run would add was added by an earlier one. CepError: the output is wrong."""
+    """Return True if an earlier run already appended the output of this one. CepError: the output is wrong."""
     from connectors.tables.names import is_table
 
     if not is_table(options.sink.output):

@@ -22,8 +22,8 @@ from cep.core.logs import LOGS, logged_warnings
 
 Options = TypeVar("Options")
 Body = Callable[..., int | None]
-"""What a command does with its options, and with its `cep.app.conflicts.OutputGuard` if it takes a second argument;
-gives the exit status, None for 0."""
+"""A command's body. It takes its options and, if it has a second parameter, its `cep.app.conflicts.OutputGuard`. It
+returns the exit status; None is 0."""
 
 
 def takes(options: type[Any]) -> Callable[[Body], Callable[..., None]]:

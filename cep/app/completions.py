@@ -1,4 +1,4 @@
-"""What the shell completes a value with: files by their suffix, words of which one is expected."""
+"""Completion of values in the shell: files by suffix, and the words that an option accepts."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ class OutputGuard:
                     raise refuse(f"{inner}: `{one}` lies in the folder of {outer}, `{folder}`", _HINT)
 
     def _is(self, wanted: tuple[int, int]) -> str | None:
-        """What messages call the input that this file or folder is; None: it is none."""
+        """Return what messages call the input that is this file or folder, or None if it is not an input."""
         for what, path in self._read:
             if _identity(path) == wanted:
                 return what
@@ -184,7 +184,7 @@ def _above(path: str) -> Iterator[Identity | None]:
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """Whether a pattern would match a file that does not exist yet; `**` matches any number of folders."""
+    """Return True if a pattern would match a file that does not exist yet; `**` matches any number of folders."""
     parts = os.path.abspath(pattern).split(os.sep)
     fixed = next(at for at, part in enumerate(parts) if glob.has_magic(part))
     start = os.path.realpath(os.sep.join(parts[:fixed]) or os.sep)

@@ -131,7 +131,7 @@ class KnowledgeUpdates:
 
 
 def _sides(changes: list[Update]) -> tuple[object, object]:
-    """What the changes of one time add and remove."""
+    """Return the quads that the changes of one time add, and those that they remove."""
     return [quad for each in changes for quad in each.add], [quad for each in changes for quad in each.remove]
 
 
@@ -156,7 +156,7 @@ def knowledge_updates(engine: Engine, files: Sequence[str] | None, idle: float |
 
 
 def is_stream(name: str) -> bool:
-    """Whether this file of changes is read as a stream."""
+    """Return True if this file of changes is read as a stream."""
     if name == "-":
         return True
     path = Path(name)

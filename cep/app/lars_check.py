@@ -1,4 +1,4 @@
-"""What `cep check` says of a program of LARS besides what it says of any."""
+"""Checks of `cep check` that only apply to LARS programs."""
 
 from __future__ import annotations
 

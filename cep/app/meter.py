@@ -38,7 +38,7 @@ class Chart:
 
     @classmethod
     def of(cls, plan: Plan, stage: Stage | None = None) -> Chart:
-        """Of a whole program, or of one stage, whose plan numbers its nodes anew."""
+        """Make the chart of a whole program, or of one stage, whose plan numbers its nodes from 0 again."""
         mine = plan if stage is None else staged(plan, stage.number)
         nodes = range(len(plan.nodes)) if stage is None else needed(plan, stage)
         heads = range(len(plan.heads)) if stage is None else stage.rules

@@ -71,7 +71,7 @@ class MetricsCollector(Collector):
         return family
 
     def _revision(self) -> Iterator[Metric]:
-        """Where what was given may be withdrawn."""
+        """Yield the metrics of revision, if results may be withdrawn."""
         if (stats := self._meter.revision) is None:
             return
         for name, text, number in (

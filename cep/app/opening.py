@@ -1,4 +1,4 @@
-"""What the commands open: a program with its facts and knowledge, and the records that it reads."""
+"""Open a program with its facts and knowledge, and its input records."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProgramSource:
-    """What a program is made of: its text, of several files together, the name to quote it by, the options that it is
-    compiled with, and what the knowledge is among them."""
+    """The source of a program.
+
+    `text` holds several files together, `name` is how messages call them. `options` are what the program is compiled
+    with; `known` is the knowledge among them.
+    """
 
     name: str
     text: str

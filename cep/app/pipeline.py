@@ -33,7 +33,7 @@ Take = Callable[[Batch | None, dict[str, pl.DataFrame]], None]
 
 
 class DeadLetterSink(Protocol):
-    """Where dead letters go: records that could not be read, and rows of a batch that the engine refused."""
+    """Takes dead letters: records that could not be read, and rows of a batch that the engine refused."""
 
     def add(self, records: Iterable[DeadLetter]) -> None: ...
 
@@ -91,7 +91,7 @@ class Interrupt:
 
 
 UNREVISED = "records say `@change`, and without --revise all of them come, also those that withdraw others"
-"""What is said once where records withdraw others, and nothing is put right."""
+"""Message, once per run: records withdraw others, but the run does not revise."""
 
 
 def flow(

@@ -127,7 +127,7 @@ class SinkOptions:
 
     @property
     def asks_changes(self) -> bool:
-        """Whether somebody asks for the changes of fluents."""
+        """Return True if an option asks for the changes of fluents."""
         return self.changes or self.output_mode == CHANGES
 
     def stretch(self, unit: Fraction | None) -> tuple[int | None, int | None]:
@@ -214,7 +214,7 @@ class SparkOptions(PlaceOptions):
 
     @property
     def open_ended(self) -> bool:
-        """Whether what is there now is not the end of the input."""
+        """Return True if the input may continue after the records that exist now."""
         return self.once or self.follow
 
     @property
@@ -239,17 +239,17 @@ class RunOptions:
 
     @property
     def name(self) -> str:
-        """What the program is called: its files."""
+        """The program's name: its files."""
         return ", ".join(map(str, self.rules))
 
     @property
     def log(self) -> Log:
-        """Where the run writes what happens."""
+        """The log for the run's events."""
         return LOGS[self.watch.log]
 
     @property
     def on_spark(self) -> bool:
-        """Whether the program runs on Spark. CepError: `--on` names something else, or an option needs Spark."""
+        """Return True if the program runs on Spark. CepError: `--on` names something else, or an option needs Spark."""
         if self.spark.on_spark:
             if self.evaluation.workers > 1:
                 raise refuse("--workers is for one machine", "on Spark, `--buckets` and the cores of its workers")
@@ -261,7 +261,7 @@ class RunOptions:
 
     @property
     def output_mode(self) -> str:
-        """What is written of fluents. CepError: it is none of the modes, or does not go with the rest."""
+        """The mode in which fluents are written. CepError: it is not a mode, or is incompatible with other options."""
 
         from cep.language.reading import LARS, dialect_of, dialect_of_file
 

@@ -20,7 +20,7 @@ FEW = "10"
 
 
 ALONE = "do it on one machine, `--master 'local[*]' --once`; the cluster goes on from there"
-"""What to do where states are wanted in one place."""
+"""Hint for operations that need all states on one machine."""
 
 
 @contextmanager
@@ -56,7 +56,7 @@ def mirrored(options: RunOptions) -> Iterator[tuple[RunOptions, Mirror | None]]:
 
 
 def _refused(options: RunOptions) -> None:
-    """What is not done by several machines that share no folder."""
+    """Refuse what several machines without a shared folder cannot do."""
     checkpoint, dead = options.spark.checkpoint, options.source.dead_letter
     if dead is not None and not is_url(dead):
         hint = f"an address beside {checkpoint}"
@@ -69,7 +69,7 @@ def _refused(options: RunOptions) -> None:
 
 
 def _apart(options: RunOptions) -> bool:
-    """Whether there are several machines, which share no folder."""
+    """Return True if the job runs on several machines that share no folder."""
     known = session.inherited() | options.spark.settings
     named = options.spark.master or known.get(session.MASTER)
     if named is None:

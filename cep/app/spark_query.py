@@ -57,10 +57,12 @@ MESSAGES = 500_000
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """What is asked of Spark, from the options and the rules alone: the program in one `engine`, by which it is
-    checked and cut into stages, and as the `program` from which workers make theirs. `facts`: hashes of tables;
-    `wanted`: the events that are written; `checkpoint`: its folder; `settings`: those of the session; `mirror`: of
-    checkpoint and output, where they are at addresses."""
+    """A request for a Spark job, from the options and the rules alone.
+
+    `engine` has the program, for checks and for dividing it into stages; workers build theirs from `program`.
+    `facts`: hashes of tables; `wanted`: the events that are written; `checkpoint`: its folder; `settings`: those of the
+    session; `mirror`: the copies of checkpoint and output, if these are addresses.
+    """
 
     options: RunOptions
     inputs: tuple[str, ...]
@@ -106,7 +108,7 @@ class JobRequest:
 
     @property
     def sent(self) -> bool:
-        """Whether derived events go to a broker."""
+        """Return True if derived events go to a broker or a table."""
         return is_topic(self.options.sink.output) or is_table(self.options.sink.output)
 
     @property
@@ -278,7 +280,8 @@ def _times(request: JobRequest) -> str:
 
 
 def _checkpoint_info(request: JobRequest, query: Job, times: str) -> checkpoints.CheckpointInfo:
-    """What the checkpoint records; `times`: the form of times in the output, if the checkpoint is new."""
+    """Return the contents of the checkpoint's info file. `times`: the form of times in the output, for a new
+    checkpoint."""
     engine = request.engine
     return checkpoints.CheckpointInfo(
         engine.program,

@@ -1,4 +1,4 @@
-"""What the commands share at the terminal: exit statuses, messages, and readers of what options name."""
+"""Shared by all commands: exit statuses, messages, and readers for the values of options."""
 
 from __future__ import annotations
 

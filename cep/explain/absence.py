@@ -118,8 +118,10 @@ class _Refusing:
         return Refusal(rule, since, attempt, failure, before[-1] if before else None, after, tuple(because))
 
     def whole(self, rule: Rule, attempt: Attempt, wanted: EventQuestion) -> Failure:
-        """What is wrong with an attempt at which all holds: it gave another event, or was over before the time asked
-        for, or was not chosen: what touches that time and was chosen is there."""
+        """Return why an attempt failed although all its conditions hold.
+
+        It derived another event, or ended before the time asked for, or was not chosen by the policy.
+        """
         if not self.gives(rule, attempt, wanted):
             args = tuple(self.judge.value(each, attempt.bound)[0] for each in rule.arguments)
             return Failure("head", rule.body, given=args)
@@ -128,7 +130,7 @@ class _Refusing:
         return Failure("apart", rule.body, by=before) if before else Failure("policy" if chosen else "whole", rule.body)
 
     def gives(self, rule: Rule, attempt: Attempt, wanted: EventQuestion) -> bool:
-        """Whether an attempt gives the arguments asked for, as far as it has come."""
+        """Return True if an attempt agrees with the arguments asked for, as far as they are bound."""
         for place, value in wanted.fixed.items():
             known = self.known(rule, attempt, place)
             if known is not None and not same(known[0], value):

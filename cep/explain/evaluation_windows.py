@@ -34,7 +34,7 @@ def stretch(window: WindowTicks, at: int) -> tuple[int, int]:
 
 
 class Reader(Protocol):
-    """What reads formulas."""
+    """Reads formulas."""
 
     memory: Memory
     judge: Judge

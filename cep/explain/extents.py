@@ -29,7 +29,7 @@ class FormulaExtent:
     judged: tuple[tuple[Judged, BoundValues], ...] = ()
 
     def holds(self, code: int) -> bool:
-        """Whether it does at a time."""
+        """Return True if it holds at a time."""
         return any(first <= code <= last for first, last in self.when)
 
 

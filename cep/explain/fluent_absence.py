@@ -32,8 +32,11 @@ SOME = 60
 
 @dataclass(frozen=True, slots=True)
 class FluentAbsence:
-    """What there is around a time at which a fluent does not hold: the nearest intervals, what ended the last before
-    it, and rule by rule why none has begun it since; of what a solver derives, `answers` says that."""
+    """The surroundings of a time at which a fluent does not hold.
+
+    They are the nearest intervals, what ended the last one before, and for each rule why it has not begun the fluent
+    since. For fluents derived by a solver, `answers` explains that.
+    """
 
     before: Occurrence | None
     after: Occurrence | None
@@ -43,7 +46,7 @@ class FluentAbsence:
 
 
 class Refusing(Protocol):
-    """What says why rules did not give an event."""
+    """Explains why rules did not derive an event."""
 
     def refusal(self, rule: Rule, wanted: EventQuestion, path: tuple[str, ...]) -> Refusal:
         """Why one rule did not."""
@@ -63,7 +66,7 @@ class FluentAbsences:
         self.reducts = Reducts.of(memory, judge)
 
     def of(self, name: str, fixed: Mapping[int, Value], at: int, path: tuple[str, ...]) -> FluentAbsence:
-        """Of a fluent at a code of `cep.core.interval_sets`."""
+        """Explain the absence of a fluent at a code of `cep.core.interval_sets`."""
         held = self.memory.fluents.intervals(name, fixed)
         before = next((one for one in reversed(held) if one.codes[1] < at), None)
         after = min((one for one in held if one.codes[0] > at), key=lambda one: one.start, default=None)
@@ -177,7 +180,7 @@ class FluentAbsences:
 
 @dataclass(frozen=True, slots=True)
 class _Nested:
-    """What says why a fluent or event in a formula is not there."""
+    """Explains why a fluent or event in a formula is absent."""
 
     absences: FluentAbsences
     path: tuple[str, ...]

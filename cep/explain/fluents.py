@@ -39,7 +39,7 @@ SHOWN = 6
 
 
 class Nodes(Protocol):
-    """What makes nodes of occurrences; `room`: how many more."""
+    """Makes nodes of occurrences; `room` is how many more it may make."""
 
     room: int
 
@@ -49,7 +49,7 @@ class Nodes(Protocol):
 
 
 class FluentFacts:
-    """What the program says of fluents, and their transitions."""
+    """The rules, deadlines and transitions of a program's fluents."""
 
     def __init__(self, memory: Memory) -> None:
         self.memory, self.engine = memory, memory.engine
@@ -62,7 +62,7 @@ class FluentFacts:
             self.rules.setdefault(rule.event, []).append(rule)
 
     def defined(self, name: str) -> bool:
-        """Whether formulas say when it holds, or records."""
+        """Return True if formulas or records define when the fluent holds."""
         fluent = self.memory.schemas[name].fluent
         return fluent is not None and fluent.defined
 
@@ -77,17 +77,17 @@ class FluentFacts:
         return self.rules.get(self.tables.get((name, TRANSITIONS), ""), [])
 
     def initial(self, rule: Rule) -> bool:
-        """Whether a rule says what holds initially."""
+        """Return True if the rule is an `initially` statement."""
         line = self.engine.plan.source.line(rule.span.line)
         return line[rule.span.column - 1 :].startswith("initially")
 
     def deadlines(self, name: str) -> list[tuple[Rule, FluentDeadline]]:
-        """What says how long it lasts at most, each with the rule that makes of it when it begins and ends."""
+        """Return the deadlines of a fluent, each with the rule that applies them."""
         own = self.rules.get(self.tables.get((name, EDGES), ""), [])
         return [(rule, each) for rule in own for each in rule.body.properties().deadlines]
 
     def deadline_of(self, one: Occurrence) -> FluentDeadline | None:
-        """What says how long an interval lasts at most."""
+        """Return the deadline of an interval, or None."""
         value = one.args[-1] if self.valued(one.event) else None
         every = self.deadlines(one.event) if one.start != SINCE_EVER else []
         return next((each for _, each in every if each.value is None or same(each.value.value, value)), None)
@@ -105,7 +105,7 @@ class FluentFacts:
         return self.memory.find(table, {**fixed, len(one.args): what}, since, until)
 
     def others(self, one: Occurrence, time: int) -> list[Occurrence]:
-        """What initiated another value at a time."""
+        """Return the transitions that initiated another value at a time."""
         if not self.valued(one.event):
             return []
         fixed: dict[int, Value] = dict(enumerate(one.args[:-1]))

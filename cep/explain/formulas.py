@@ -69,7 +69,7 @@ class FormulaReader:
         return self._of(atom, properties.event, properties.arguments, bound, names, codes)
 
     def solved(self, pattern: Pattern, asked: Pattern, bound: BoundValues) -> list[FormulaExtent]:
-        """What a solver gave of all that was asked: that it did is known, and of what."""
+        """Return everything that a solver derived for a pattern, with the facts it was derived from."""
         found = self.extents(asked, {})
         when = tuple(interval for each in found for interval in each.when)
         return [FormulaExtent(pattern, dict(bound), when_of(set_of(when)), tuple((each, False) for each in found))]
@@ -205,7 +205,7 @@ class FormulaReader:
         by: Sequence[str],
         bound: BoundValues,
     ) -> list[FormulaExtent]:
-        """What the tuples of a group that hold at a time come to."""
+        """Return the aggregates over the tuples of each group, for each time at which they hold."""
         groups: dict[tuple[TypedValue, ...], list[FormulaExtent]] = {}
         for one in self.extents(inner, {name: value for name, value in bound.items() if name in by}):
             groups.setdefault(tuple(one.bound[name] for name in by), []).append(one)
@@ -237,7 +237,7 @@ def _closed(when: Sequence[tuple[int, int]], edge: str) -> tuple[tuple[int, int]
 
 
 def _own(extent: FormulaExtent) -> list[FormulaExtent]:
-    """What is written on the left of SINCE: its lowering may ask it of the tuples of the right."""
+    """Return the parts written on the left of SINCE; its lowering may refer to tuples of the right."""
     mine = [part for part, _ in extent.parts if part.pattern.span == extent.pattern.span]
     return mine or [extent]
 

@@ -52,7 +52,7 @@ class Gap:
 
 
 class Nested(Protocol):
-    """What says why a fluent or event is not there."""
+    """Explains why a fluent or event is absent."""
 
     def of_atom(self, atom: Pattern, bound: BoundValues, at: int) -> Gap:
         """The gap of a fluent that does not hold at a time, or of an event that does not occur then."""
@@ -67,7 +67,7 @@ class FormulaGaps:
         self.reader = FormulaReader(memory, judge)
 
     def lacks(self, pattern: Pattern, bound: BoundValues, at: int) -> list[Gap]:
-        """What is missing of a formula at a time; none where it holds for some values."""
+        """Return the parts of a formula that are missing at a time; none if it holds for some values."""
         self.judge.check_limit()
         if self.there(pattern, bound, at):
             return []
@@ -171,7 +171,7 @@ class FormulaGaps:
         self, given: Pattern, inner: Pattern, results: Sequence[AggregateResult], by: Sequence[str], bound: BoundValues,
         at: int,
     ) -> list[Gap]:  # fmt: skip
-        """What is aggregated over all that holds at a time."""
+        """Return the gaps of an aggregate over the tuples that hold at a time."""
         groups = {name: value for name, value in bound.items() if name in by}
         if not self.there(inner, groups, at):
             return self.lacks(inner, groups, at)

@@ -126,8 +126,11 @@ class Judge:
         self._compiled: dict[tuple[Condition, tuple[tuple[str, str], ...]], Conditions] = {}
 
     def judge(self, conditions: Sequence[Condition], cases: Sequence[BoundValues]) -> list[Case]:
-        """What becomes of each case: several where a condition has several answers. A condition that gives no answer
-        ends its case, since others may need its values; all others are judged even if one before fails."""
+        """Check conditions for each case.
+
+        A condition with several answers splits a case. A condition without an answer ends it, since others may need
+        its values. All other conditions are checked even if one before them fails.
+        """
         made: list[Case] = []
         for places in self._together(cases):
             alike: dict[tuple[tuple[str, str], ...], list[Case]] = {}

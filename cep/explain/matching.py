@@ -27,21 +27,34 @@ _PLACED = {"missing": 0, "relation": 0, "deadline": 1, "open": 1}
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What is wrong with an attempt. `kind`:
+    """The reason why an attempt failed, by its `kind`.
 
-    missing: nothing matches `pattern` with these `values`; condition: `judged` do not hold; relation: the parts do not
-    lie as `pattern` wants, `occurrence` is the second, `by` how far it is from where it would; deadline: WITHIN is
-    exceeded `by` so much; came: `occurrence` should not have come, `by` is how far it is from where it might have;
-    unheld: the fluent `pattern` did not hold then, or `at` another time; held: it did, over `occurrence`;
-    open: the deadline is `by` so much later than what is known; head: it gives other arguments, `given`; apart: all
-    holds, but it was over `by` so much before the time asked for; policy: all holds, and another partner was chosen;
-    whole: all holds, and there is no policy that may have chosen another.
-    Of fluents: over: it began it with `occurrence`, before it ended; cancelled: `occurrence` is of an instant at which
-    it was ended, too, or another value began; later:
-    it holds from just after the time asked for; formula: parts of its formula are missing. Of a value that another
-    becomes: waits: that is `occurrence`, which becomes it `at` a time, `by` so much after it began or was renewed;
-    stopped: it ended before that; endless: it holds from before all time, without a deadline; unbegun: there was none
-    of the arguments `given`.
+    missing: nothing matches `pattern` with these `values`
+    condition: `judged` do not hold
+    relation: the parts do not have the relation of `pattern`; `occurrence` is the second part, `by` its distance
+    deadline: the attempt exceeds its WITHIN `by` this much
+    came: `occurrence` must be absent; `by` is how far it is from where it would be allowed
+    unheld: the fluent `pattern` did not hold then, or `at` another time
+    held: the fluent held, over `occurrence`
+    open: the deadline is `by` this much later than the known time
+    head: the rule derives other arguments, `given`
+    apart: everything holds, but it was over `by` this much before the time asked for
+    policy: everything holds, but another partner was chosen
+    whole: everything holds, and no policy can have chosen another partner
+
+    For fluents:
+
+    over: the rule began the fluent with `occurrence`, but it ended again
+    cancelled: at the instant of `occurrence`, the fluent was also ended, or another value began
+    later: the fluent holds from just after the time asked for
+    formula: parts of the formula are missing
+
+    For a value that another value becomes:
+
+    waits: `occurrence` has that other value, and becomes this one `at` a time, `by` this much after it began
+    stopped: the other value ended before its deadline
+    endless: the other value holds from before all time, without a deadline
+    unbegun: the other value never held with the arguments `given`
     """
 
     kind: str
@@ -193,7 +206,8 @@ class Matcher:
     def holding(
         self, pattern: Pattern, fluent: Pattern, no: bool, bound: BoundValues, at: str | None = None
     ) -> list[Attempt]:
-        """What matches a pattern while a fluent holds, or does not (`no`), when it ends, or `at` a variable's time."""
+        """Return the matches of a pattern while a fluent holds, or does not (`no`), at their end or `at` the time of a
+        variable."""
         made: list[Attempt] = []
         for attempt in self.attempts(pattern, bound):
             if attempt.failure is not None:
@@ -243,7 +257,7 @@ class Matcher:
     def where(
         self, given: Pattern, pattern: Pattern, conditions: Sequence[Condition], bound: BoundValues
     ) -> list[Attempt]:
-        """What matches a pattern, each with the conditions that hold and those that do not."""
+        """Return the matches of a pattern, each with the conditions that hold and those that do not."""
         inner = self.attempts(pattern, bound)
         whole = [attempt for attempt in inner if attempt.failure is None]
         made = [attempt for attempt in inner if attempt.failure is not None]

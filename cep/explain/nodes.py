@@ -1,4 +1,4 @@
-"""What an explanation is made of: occurrences with the rules that made them, intervals of fluents, formulas."""
+"""The parts of an explanation: occurrences with the rules that derived them, intervals of fluents, formulas."""
 
 from __future__ import annotations
 

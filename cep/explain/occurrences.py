@@ -1,4 +1,4 @@
-"""What an engine remembers, one occurrence at a time: for questions of people, not for running."""
+"""Access to an engine's memory one occurrence at a time, for explanations, not for running rules."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Memory:
         return [int(rule) for rule in self.history.lineage.rules_of(np.array([occurrence.name], np.int64))[1]]
 
     def is_input(self, occurrence: Occurrence) -> bool:
-        """Whether it was a record of the input, by itself."""
+        """Return True if the occurrence was a record of the input."""
         if self.schemas[occurrence.event].fluent is not None:
             return False
         if occurrence.event not in self.engine.plan.derived:
@@ -185,7 +185,7 @@ class HeldIntervals:
         self._open: dict[str, Table] | None = None
 
     def knows(self, table: str) -> bool:
-        """Whether a table is one of the intervals of a fluent, or of when they begin and end."""
+        """Return True if a table holds the intervals of a fluent, or its beginnings and ends."""
         fluent = self.schemas[table].fluent
         return fluent is not None and fluent.part in (HOLDS, EDGES)
 
@@ -271,7 +271,7 @@ builtin = type
 
 
 def same(one: Value, other: Value) -> bool:
-    """Whether values are equal in the language; what is missing is equal to nothing."""
+    """Return True if values are equal in the language. A missing value equals nothing."""
     if one is None or other is None or isinstance(one, bool) != isinstance(other, bool):
         return False
     if isinstance(one, float) and isinstance(other, int | float):

@@ -55,7 +55,7 @@ class Reducts:
         return found if found.solved else None
 
     def gives(self, fluent: str) -> bool:
-        """Whether a fluent is of what the solver derives."""
+        """Return True if the solver derives the fluent."""
         return predicate_of(fluent) in self.solved
 
     def _key(self, one: Occurrence, tick: int) -> tuple[Key, Value]:
@@ -126,7 +126,7 @@ class Reducts:
     # --- why it is not ---
 
     def has_answer(self, tick: int) -> bool:
-        """Whether there is an answer stream at a tick."""
+        """Return True if there is an answer stream at a tick."""
         if INCONSISTENT not in self.memory.schemas:
             return True
         code = 2 * tick * self.program.tick
@@ -185,7 +185,7 @@ class Reducts:
         return print_literal(replace(literal, atom=atom, at=at), self.program.tick)
 
     def _numbered(self, fluent: str, arity: int) -> bool:
-        """Whether atoms carry the number of their answer stream."""
+        """Return True if atoms carry the number of their answer stream."""
         width = len(self.memory.schemas[fluent].attributes)
         return width > arity + (predicate_of(fluent) != fluent)
 

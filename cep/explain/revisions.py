@@ -1,5 +1,7 @@
-"""What came late, was corrected or withdrawn, and what that changed of an event: the input taken one such change at a
-time, so that each has what it did."""
+"""Records that came late, were corrected or withdrawn, and their effect on an event.
+
+The input is processed one such change at a time, so that each effect is known.
+"""
 
 from __future__ import annotations
 
@@ -54,8 +56,11 @@ class DerivedChange:
 
 
 class Revisions(Protocol):
-    """What is known of what came late, was corrected or withdrawn. `late` and `replaced`: by the number of the record
-    that came, what is to be said of it; `given`: the changes of events."""
+    """Knowledge about late, corrected and withdrawn records.
+
+    `late` and `replaced`: for the number of the record that came, the change to report; `given`: the changes of
+    events.
+    """
 
     @property
     def late(self) -> Mapping[int, InputChange]: ...
@@ -112,7 +117,7 @@ class InputRevisions:
             self.latest = max([self.latest, *(int(each) for each in ends[piece])])
 
     def take(self, derived: Mapping[str, pl.DataFrame]) -> None:
-        """What the engine gave of the last piece."""
+        """Take the results that the engine returned for the last piece."""
         for name, table in derived.items():
             if (self.event is not None and name != self.event) or CHANGE not in table.columns:
                 continue
@@ -159,7 +164,7 @@ class InputRevisions:
         return [Occurrence(event, args, int(table[START, 0]), int(table[END, 0]), int(table[ORDER, 0]))]
 
     def _alone(self, name: str, table: pl.DataFrame) -> Ints:
-        """Of each row 2: it stands alone; 1: where something else is of its time; 0: where it is late."""
+        """Classify each row: 2 is processed alone, 1 alone if another row has its time, 0 alone if it is late."""
         keyed = int(self.engine.inputs[name].key is not None)
         if CHANGE not in table.columns:
             return np.full(table.height, keyed)

@@ -58,8 +58,11 @@ class BodyReading:
 
 
 class TickReading:
-    """What is true in the evaluation at tick `now`, in the answer stream `model`. `solved`: the predicates that a
-    solver derives; `instead`: what their atoms are taken to be, None: as they were found."""
+    """The atoms that are true at tick `now`, in the answer stream `model`.
+
+    `solved`: the predicates that a solver derives; `instead`: atoms to assume for them, None for those that were
+    found.
+    """
 
     def __init__(
         self,
@@ -83,7 +86,7 @@ class TickReading:
         self._known: dict[str, list[TickAtom]] = {}
 
     def _arrivals(self) -> list[TickAtom]:
-        """What has come by now, in order, equal atoms of a tick once."""
+        """Return the arrivals up to now, in order; equal atoms of a tick count once."""
         until = (self.now + 1) * self.tick - 1
         every = [one for name in self.events for one in self.memory.find(name, {}, -LATEST, until)]
         made: dict[Key, TickAtom] = {}
@@ -107,7 +110,7 @@ class TickReading:
         return self._known[predicate]
 
     def answer(self) -> list[TickAtom]:
-        """What the solver derived."""
+        """Return the atoms that the solver derived."""
         return [each for name in sorted(self.solved) for each in self.atoms(name)]
 
     def _held(self, fluent: str, timed: bool) -> Iterator[TickAtom]:
@@ -251,8 +254,8 @@ class TickReading:
         return [*live, *done]
 
     def _next(self, waiting: Sequence[BodyLiteral], bound: BoundValues) -> BodyLiteral:
-        """What is asked next: comparisons as soon as they can be, what is denied last, and what the solver derives
-        after all else."""
+        """Return the literal to evaluate next: comparisons as soon as possible, solver-derived ones late, negated ones
+        last."""
 
         def rank(each: BodyLiteral) -> int:
             if isinstance(each, Comparison):
@@ -283,7 +286,7 @@ class TickReading:
         return [replace(so_far, bound=bound, found=(*so_far.found, (element, atoms))) for bound, atoms in found]
 
     def _condition(self, element: BodyLiteral) -> Condition | None:
-        """What is judged as a condition: comparisons, graph patterns, facts that are given."""
+        """Return the literal as a condition (comparison, graph pattern, given fact), or None."""
         match element:
             case Comparison():
                 return element
@@ -311,7 +314,7 @@ class TickReading:
 
 
 def _ready(each: Comparison, bound: BoundValues) -> bool:
-    """Whether it can be decided, or gives its one unknown variable a value."""
+    """Return True if the comparison can be decided, or binds its one unknown variable."""
     missing = {name for name in variables_of(each) if name not in bound}
     if not missing:
         return True

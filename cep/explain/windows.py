@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 Members = Callable[[Sequence[int]], Iterable[tuple[slice, int | None, int]]]
-"""Of a group's occurrences, whose ends these are in order: which are in each of its windows that has a result, where
-that begins (None: where the first of them does), and where it ends."""
+"""For a group's occurrences with these ends, in order, yield each window that has a result: its members, its start
+(None: that of the first member), and its end."""
 
 
 def windowed(
@@ -84,7 +84,7 @@ def result_of(result: AggregateResult, inside: Sequence[Any], judge: Judge) -> T
 
 
 def _trend(function: str, fading: float, times: list[float], numbers: list[float]) -> float | None:
-    """What goes by the times of values, in seconds."""
+    """Compute an aggregate that depends on the times of values, in seconds."""
     if not numbers:
         return None
     if function == "ewma":

@@ -20,7 +20,7 @@ LEAST = 1 << 20
 """Bytes of a chunk that is worth it."""
 
 _ARRAYS = ("starts", "lines", "rows")
-"""What a block says of each of its records."""
+"""The arrays of a block, with one value per record."""
 
 
 class WorkerReaders:
@@ -99,6 +99,6 @@ class WorkerChunks:
 
 
 def _array(tables: Tables, name: str) -> NDArray[np.int64] | None:
-    """Of a block, taken from the tables that came with it."""
+    """Take an array of a block from the tables that came with it."""
     found = tables.pop(f"@{name}", None)
     return None if found is None else found[name].to_numpy()

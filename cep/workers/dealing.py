@@ -98,7 +98,7 @@ def _packed(parts: Sequence[pl.DataFrame], rows: Sequence[Sequence[Ints]], count
 def _texts(
     name: str, texts: Sequence[tuple[Ints, NDArray[np.uint8]]], rows: Sequence[Ints], count: int
 ) -> PackedColumn:
-    """Of a column of texts those of some rows of each part."""
+    """Take some rows of each part of a text column."""
     ends = np.zeros(count + 1, np.int64)
     pieces, at, base = [], 1, 0
     for (stops, data), each in zip(texts, rows):

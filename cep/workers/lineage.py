@@ -13,8 +13,10 @@ _TOLD = {BECAUSE: told, CONSTITUENTS: told_constituents}
 
 
 def made_one(table: pl.DataFrame) -> pl.DataFrame:
-    """Of rows that are the same but for where they stand and come from the first, as one engine keeps it; of all of
-    them the rules."""
+    """Merge rows that differ only in position and constituents.
+
+    The first row's position and constituents remain, as in one engine, with the rules of all of them.
+    """
     own = plain(table).select(pl.exclude(ARRIVAL, TIE, *_TOLD))
     numbers = own.with_row_index(_ROW).select(pl.first(_ROW).over(own.columns)).to_series()
     first = numbers == pl.int_range(table.height, eager=True)

@@ -1,4 +1,4 @@
-"""What partitions give of one event, each in order of arrival, as one table in that order."""
+"""Merge the partitions' rows of an event, each in order of arrival, into one table in that order."""
 
 from __future__ import annotations
 

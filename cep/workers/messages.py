@@ -1,4 +1,4 @@
-"""What a run and its worker processes say to each other: a head, and tables."""
+"""Messages between a run and its worker processes: a head, and tables."""
 
 from __future__ import annotations
 
@@ -46,9 +46,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a step has given, as tables, and what the stage holds now; `counts`: of its goals, where they are asked
-    for; `warnings`: what the engine has warned of; `keys_replayed`: how many keys were run again;
-    `merged`: by event how many records were one with an equal one."""
+    """The result of a step, with the size of the stage's state.
+
+    The derived rows are in the tables. `counts`: of its goals, on request; `warnings`: of the engine;
+    `keys_replayed`: how many keys were run again; `merged`: by event, how many records were merged with an equal one.
+    """
 
     stage: int
     rows: int
@@ -79,7 +81,7 @@ class RefusedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What was refused of them, and how many rows of each table came or went late."""
+    """The records that were refused, and how many rows of each table were late."""
 
     stage: int
     refused: tuple[RefusedRecord, ...]
@@ -160,8 +162,7 @@ class ReadChunk:
 
 @dataclass(frozen=True, slots=True)
 class ChunkFound:
-    """What it holds besides its tables, among which are the arrays of its block; without a block it cannot be read by
-    itself."""
+    """A chunk that was read, with its tables and the arrays of its block. Without a block it cannot be read alone."""
 
     number: int
     dead: list[DeadLetter]

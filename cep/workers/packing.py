@@ -72,7 +72,7 @@ class Copied:
 
 Piece = TakenNumbers | TakenTexts | Copied
 Buffer = Sequence[Piece]
-"""What lies there one piece behind the other."""
+"""Consecutive pieces of memory that form one buffer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class PackedTable:
         self.columns.append(PackedColumn(name, kind, [[Copied(ends)], [Copied(data)]]))
 
     def add_lines(self, lines: TextPieces) -> None:
-        """What stands in the output for each row."""
+        """Add the output line of each row."""
         self.add_texts("", lines.ends, lines.data, LINES)
 
     def add_others(self, columns: Sequence[pl.Series]) -> None:
@@ -129,7 +129,7 @@ class PackedTable:
 
 
 Layout = list[tuple[str, int, Sequence[str], list[tuple[str, str, list[int]]]]]
-"""Of each table name, rows, names of columns; of each column as it lies name, kind, and bytes of its buffers."""
+"""For each table: name, rows, column names, and for each stored column its name, kind and buffer sizes in bytes."""
 
 
 def laid_out(tables: Mapping[str, pl.DataFrame | PackedTable]) -> tuple[Layout, list[Buffer], int]:
@@ -205,7 +205,7 @@ def chunks(series: pl.Series) -> list[pl.Series]:
 
 
 def text_buffers(series: pl.Series) -> tuple[Ints, Bytes]:
-    """Of texts, none of which is missing, where each ends (text i at i + 1), and the bytes."""
+    """Return where each text of a column without missing values ends (text i at i + 1), and the bytes."""
     array = series.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
     _, stops, data = array.buffers()
     ends = np.frombuffer(stops, np.int64)[array.offset : array.offset + len(array) + 1]

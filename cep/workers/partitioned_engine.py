@@ -228,7 +228,7 @@ class PartitionedEngine(Engine):
         }
 
     def _as_given(self, made: Frames) -> Frames:
-        """What stages made, as the program gives it."""
+        """Return the rows of the stages in the form that the program returns."""
         given = {name: made[name] for name in self._output.given if name in made}
         return self._output.changes_asked(given, self.meanings()) if self.withdraws else self._output.as_asked(given)
 
@@ -325,7 +325,7 @@ class PartitionedEngine(Engine):
 
     @wholly()
     def held_now(self) -> Frames:
-        """What fluents hold at the watermark, of each worker's engines; workers may hold the same."""
+        """Return what fluents hold at the watermark, in the engines of all workers; several may hold the same."""
         self._settle()
         answers = self._processes.ask([Save()] * len(self._processes))
         states = [each.states for each in answers if isinstance(each, Saved)]

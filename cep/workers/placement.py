@@ -11,7 +11,7 @@ from cep.runtime.options import EngineOptions
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where the partitions of each stage are: of a keyed one a part in each worker, of another all of it in one."""
+    """The workers that run each stage: a stage with a key has a part in each worker, another stage runs in one."""
 
     stages: tuple[Stage, ...]
     workers: int
@@ -29,7 +29,7 @@ class Placement:
 
 
 def changing(plan: Plan, options: EngineOptions) -> bool:
-    """Whether records may withdraw or replace others."""
+    """Return True if records may withdraw or replace others."""
     keyed = any(plan.schemas[name].key is not None for name in plan.inputs)
     return options.revise is not None or (keyed and not options.corrected)
 

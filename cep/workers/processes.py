@@ -83,7 +83,7 @@ class WorkerProcesses:
         return found
 
     def chunk(self, number: int) -> tuple[ChunkFound, Tables]:
-        """What a chunk holds that some worker was told to read. CepError: one has failed or ended."""
+        """Return the contents of a chunk that a worker was told to read. CepError: a worker has failed or ended."""
         while number not in self._chunks:
             found = self.next()
             assert found is not None, "it was waited for"
@@ -190,7 +190,7 @@ def _start(number: int, count: int, heard: SimpleQueue[Heard]) -> _Started:
 
 
 def _listen(number: int, line: Line, heard: SimpleQueue[Heard]) -> None:
-    """What a worker says, until it ends."""
+    """Receive a worker's messages until it ends."""
     try:
         while True:
             heard.put((number, *line.receive()))

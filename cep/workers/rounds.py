@@ -95,7 +95,7 @@ class Rounds:
         return sorted(found, key=lambda each: each[:2])
 
     def finished(self, ahead: int) -> Iterator[Tables]:
-        """What rounds have given that are over, in their order; no more than `ahead` stay under way."""
+        """Yield the results of completed rounds in order, leaving at most `ahead` rounds in progress."""
         while self._under_way:
             over = self._under_way[0]
             if over.begun == len(self.placement.stages) and not over.missing:
@@ -153,7 +153,7 @@ class Rounds:
             self.processes.tell(worker, step, tables)
 
     def _handed_on(self, round_: _Round, name: str) -> pl.DataFrame:
-        """What partitions and stages gave of one event, for a stage that takes it."""
+        """Return what partitions and stages derived of one event, for a stage that reads it."""
         if name in self.merged and self.lineage:
             return made_one(merged_by_arrival(round_.made[name]))
         if self.withdrawn is None or name not in self.merged:
@@ -163,7 +163,7 @@ class Rounds:
         return round_.counted[name]
 
     def _for_the_world(self, name: str, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-        """What partitions and stages gave of one event in a round, as one engine gives it."""
+        """Return what partitions and stages derived of one event in a round, as one engine returns it."""
         if self.withdrawn is not None:
             found = self.withdrawn.given(name, in_order(parts), name in self.merged)
         elif name not in self.merged:

@@ -47,7 +47,7 @@ class GivenMemory:
         self.given_back: deque[int] = deque()
 
     def room(self, size: int) -> tuple[int, NDArray[np.uint8]] | None:
-        """Where so many bytes may be written, and these; None: too much is in use."""
+        """Allocate a number of bytes; return their offset and the bytes, or None if too much is in use."""
         if self.given_back:
             over = {self.given_back.popleft() for _ in range(len(self.given_back))}
             self._used = [each for each in self._used if each[0] not in over]
@@ -73,11 +73,11 @@ class TakenMemory:
         self._over: deque[int] = deque()
 
     def buffer(self, begin: int, size: int) -> pa.Buffer:
-        """What stands there. It is over when the last array that is made of it is gone."""
+        """Return a buffer over this memory. It is released when the last array over it is gone."""
         return pa.foreign_buffer(self._address + begin, size, _Held(begin, self._over, self._bytes))
 
     def over(self) -> list[int]:
-        """Where what is over began, since the last call."""
+        """Return the offsets that were released since the last call."""
         return [self._over.popleft() for _ in range(len(self._over))]
 
 

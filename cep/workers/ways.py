@@ -21,9 +21,11 @@ _BEFORE = "@before"
 
 
 class Ways:
-    """Of some events the rows that may still be withdrawn, each with the number of ways in which it was made. What it
-    takes and gives has `@change`: 1, a row is added, -1, it is withdrawn. It looks only at rows that end when one of
-    those that change does."""
+    """The rows of some events that may still be withdrawn, each with its multiplicity.
+
+    Tables that it takes and returns have `@change`: 1, a row is added, -1, it is withdrawn. It only looks at rows
+    that end when one of the changed rows ends.
+    """
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
         """`schemas`: of the events, or of more."""
@@ -32,7 +34,7 @@ class Ways:
         self._book = SegmentBook()
 
     def take(self, event: str, changes: pl.DataFrame) -> pl.DataFrame:
-        """What these changes of ways change of what is there."""
+        """Turn changes in multiplicity into rows that appear or disappear."""
         held = self.runs.setdefault(event, RowRuns())
         signs = changes[CHANGE].cast(pl.Int64).alias(_WAYS)
         before = held.leaving(np.unique(ends_of(changes)))

@@ -1,4 +1,4 @@
-"""What workers withdraw and add, as one engine gives it: rows that several of them make are there until none does."""
+"""Merge rows that workers add and withdraw, as one engine returns them: a row exists while any worker has it."""
 
 from __future__ import annotations
 

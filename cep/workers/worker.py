@@ -123,7 +123,7 @@ class Worker:
         return Learnt(None)
 
     def given(self, event: str, table: pl.DataFrame) -> pl.DataFrame | PackedTable:
-        """What was made, as it is asked for."""
+        """Return derived rows in the form that was asked for."""
         if self.rows is None or event not in self.rows.schemas:
             plain = [] if CHANGE in table.columns else [NUMBER]
             return table if event in self.handed else table.drop(TIE, *plain, strict=False)
