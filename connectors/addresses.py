@@ -87,7 +87,7 @@ class Address:
 
 
 def live(path: str) -> bool:
-    """Whether this is an address of what is no file: `kafka://...`."""
+    """Return True if this is the address of a live source: `kafka://...`."""
     return _SCHEME.fullmatch(path) is not None and not is_url(path) and local_path(path) == path
 
 

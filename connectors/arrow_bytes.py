@@ -62,7 +62,7 @@ def unpack(rows: bytes | pa.Buffer) -> pl.DataFrame:
 
 
 def unplain(table: pl.DataFrame) -> pl.DataFrame:
-    """What `plain` was given."""
+    """Undo `plain`."""
     for name in [name for name in table.columns if name.startswith(_MIXED)]:
         values = pl.Series(name.removeprefix(_MIXED), map(_value, table[name].to_list()), dtype=pl.Object)
         table = table.drop(name).with_columns(values)

@@ -86,7 +86,7 @@ def _line(record: DeadLetter) -> str:
 
 
 def _elsewhere(text: str, name: str, source: str | None = None) -> str:
-    """Where a record seems to have the value of an attribute that is missing from its `source`."""
+    """Return where a record seems to have the value of an attribute that is missing from its `source`."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

@@ -24,13 +24,13 @@ class SmallUnits:
 
     @classmethod
     def of(cls, schemas: Mapping[str, Schema]) -> SmallUnits:
-        """Of events whose declaration names a unit."""
+        """Make the units of events whose declarations name one."""
         formats = {name: one.format for name, one in schemas.items() if one.format is not None}
         return cls({name: one.unit for name, one in formats.items() if one.unit is not None}, "FORMAT epoch {}", {})
 
     @classmethod
     def of_points(cls, schemas: Mapping[str, Schema]) -> SmallUnits:
-        """Of events read from line protocol, whose timestamps count nanoseconds, or as the declaration has it."""
+        """Make the units of events read from line protocol: nanoseconds, or those of the declaration."""
         found = {}
         for name, schema in schemas.items():
             if schema.declared and schema.format is None and (format := timed(schema).format) is not None:
@@ -45,7 +45,7 @@ class SmallUnits:
             self._latest[name] = max(self._latest.get(name, latest), latest)
 
     def remarks(self) -> list[str]:
-        """What is reported of those whose times are all of 1970, and would be of our days by a larger unit."""
+        """Return remarks about events whose times are all in 1970 and would be recent in a larger unit."""
         found = []
         for name, latest in sorted(self._latest.items()):
             unit = self.units[name]

@@ -54,7 +54,7 @@ ABSENT = "absent"
 """The code of the error that a file is not there, or not for this user: with the file, or with this machine alone."""
 
 _ITS_OWN = (errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, None)
-"""What is wrong with a file itself; None: what it holds."""
+"""Errors of a file itself; None: an error in its contents."""
 _NOT_HERE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM)
 
 LINES: Mapping[str, type[LineReader | PointReader]] = {
@@ -180,15 +180,17 @@ def _read(
 
 
 def _unfinished(one: Input) -> Iterator[str]:
-    """What is told of a file that somebody is still writing, where the system can tell."""
+    """Yield a warning if somebody is still writing the file, if the system can tell."""
     if one.size is not None and not is_url(one.path) and is_being_written(one.path):
         text = f"{one.path} was still being written when it was read: its last records may be missing, or in parts"
         yield f"{text}; write such files under another name, `.{os.path.basename(one.path)}`, and rename them"
 
 
 def _whole(one: Input, sources: Sources) -> bool:
-    """Whether what comes from an address is read as a file is: N-Quads of a connection, where what belongs to a node
-    may stand anywhere. CepError: it has no end then."""
+    """Return True if an address is read as a whole, like a file.
+
+    That is N-Quads from a connection, because the statements of a node may be anywhere. CepError: it has no end then.
+    """
     address = one.address
     if address is None or address.kind != "tcp" or one.format != "nquads":
         return False
@@ -331,7 +333,7 @@ def _ends(batch: Batch, which: str) -> list[int]:
 def _ordered(
     found: Sequence[Input], schemas: Mapping[str, Schema], chunk: int, rows: int, readers: ChunkReaders | None
 ) -> bool:
-    """Whether no batch has an event that ends before one of an earlier batch; read without the attributes."""
+    """Return True if no batch has an event that ends before one of an earlier batch; reads no attributes."""
     bare = {name: replace(schema, attributes=()) for name, schema in schemas.items()}
     latest: int | None = None
     for batch in _read(found, bare, chunk, rows, None, readers=readers):

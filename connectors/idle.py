@@ -36,7 +36,7 @@ class IdleTimer:
         return None if self.idle is None else max(0.0, self._since + self._due - self._clock())
 
     def due(self) -> bool:
-        """Whether a report is due now; it then counts as made."""
+        """Return True if a report is due now; it then counts as made."""
         if self.idle is None or self.remaining:
             return False
         self._due = self._clock() - self._since + max(self.idle, BEAT)

@@ -132,7 +132,7 @@ def known_format(path: str) -> str | None:
 
 
 def is_live(spec: str, schemas: Mapping[str, Schema]) -> bool:
-    """Whether a spec is an address, not files. CepError: it is bound to no event of the program."""
+    """Return True if a spec is an address, not files. CepError: it is bound to no event of the program."""
     return live(_split(spec, schemas)[1])
 
 
@@ -231,7 +231,7 @@ def _listed(path: str, spec: str, known: Set[str]) -> list[str]:
 
 
 def _is_read(name: str) -> bool:
-    """Whether a file of a folder is read: its suffix says its format, and it is not hidden."""
+    """Return True if a file of a folder is read: its suffix names a format, and it is not hidden."""
     return not name.startswith(".") and known_format(name) is not None
 
 

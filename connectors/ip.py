@@ -11,7 +11,7 @@ _AS_IT_IS = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "::ffff:0:0:0/96")
 Python knows of are left out."""
 
 _ISATAP = (0x00005EFE, 0x02005EFE)
-"""What stands before the address of IPv4 in those of ISATAP (RFC 5214), in any network."""
+"""Prefixes of the IPv4 address in ISATAP addresses (RFC 5214), in any network."""
 
 
 def inner(text: str) -> IpAddress:
@@ -37,7 +37,7 @@ def canonical_host(host: str) -> str:
 
 
 def here(text: str) -> bool:
-    """Whether a host is this machine, by its name or its address alone."""
+    """Return True if a host is this machine, by its name or address alone."""
     name = canonical_host(text)
     try:
         return name == "localhost" or inner(name).is_loopback

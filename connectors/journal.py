@@ -172,8 +172,11 @@ class Journal:
             self._input.forget(before)
 
     def point(self, latest: int = BEGINNING) -> JournalMark:
-        """Where a snapshot is taken that is saved later; until then, or until there is another, all batches that come
-        are also kept in memory. During the replay those that are not processed yet come behind it."""
+        """Mark the position of a snapshot that is saved later.
+
+        Until it is saved or replaced, all new batches are also kept in memory. During the replay, batches that are not
+        processed yet come after it.
+        """
         reached, silence = (self, self._silence) if self.whole else (self._replay, self._replay.silence)
         places = {source: dict(place) for source, place in reached.places.items()}
         left = [(head, tables, head["silence"]) for head, tables in self._left[self._passed :]]
@@ -213,7 +216,7 @@ class Journal:
         self._log.close()
 
     def _name(self) -> str:
-        """What the snapshot is known by. CepError: it is damaged."""
+        """Return the fingerprint of the snapshot. CepError: it is damaged."""
         blob = self.snapshot()
         try:
             if checksum.is_sealed(blob):
@@ -343,7 +346,7 @@ def _encoded(head: Mapping[str, Any], tables: bytes) -> RecordBytes:
 
 
 def _placed(block: Block) -> Sequence[Any]:
-    """Where records stand; not what they say."""
+    """Return the positions of the records, without their contents."""
     lines = block.lines
     if lines is not None and len(lines) and (np.diff(lines) == 1).all():
         return block.file, block.first, block.count, int(lines[0]), None, block.times

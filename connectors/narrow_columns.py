@@ -57,12 +57,12 @@ def _narrow(
 
 
 def is_narrow(stream: bytes) -> bool:
-    """Whether a stream has narrow columns: its schema, with which it begins, says so."""
+    """Return True if a stream has narrow columns, by the schema at its beginning."""
     return _LEAST in stream[: 8 + int.from_bytes(stream[4:8], "little")]
 
 
 def widened(table: pa.Table) -> pa.Table:
-    """What `narrowed` was given."""
+    """Undo `narrowed`."""
     if not any(_LEAST in (field.metadata or {}) for field in table.schema):
         return table
     found: dict[str, Any] = {}

@@ -139,7 +139,7 @@ class Service:
         }
 
     def _new(self, batch: Batch | None) -> dict[str, pl.DataFrame]:
-        """What a batch holds, the first time that it comes: it may be worked off in several steps."""
+        """Return the contents of a batch the first time that it comes; it may be processed in several steps."""
         if batch is None or batch is self._batch:
             return {}
         return {name: _coming(table) for name, table in batch.tables.items()}

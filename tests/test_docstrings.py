@@ -9,19 +9,20 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 CLEAN = (
+    "cep/app",
     "cep/backtest",
     "cep/compiled",
+    "cep/core",
     "cep/diff",
     "cep/editor",
+    "cep/explain",
     "cep/language",
+    "cep/plan",
     "cep/rules",
     "cep/server",
     "cep/testing",
-    "connectors/alerts",
-    "connectors/feeds",
-    "connectors/serving",
-    "connectors/tables",
-    "connectors/why",
+    "cep/workers",
+    "connectors",
     "knowledge",
 )
 """Packages whose docstrings have been rewritten; the others follow."""

@@ -32,7 +32,7 @@ class AppendLog(ABC, Generic[Logged]):
     begins, and last the one at which the next will."""
 
     MARK = b""
-    """What the file begins with."""
+    """The first bytes of the file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -15,7 +15,7 @@ from typing import BinaryIO, TypeAlias
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 
 MARK = b"semcep\x00\x02"
-"""What sealed bytes begin with; the last byte counts the forms there have been."""
+"""The first bytes of sealed content; the last of them counts the forms there have been."""
 
 SIZE = 16
 """Bytes of a hash."""
@@ -55,7 +55,7 @@ def seal(*parts: BytesLike, of: bytes = b"") -> bytes:
 
 
 def seal_header(file: BinaryIO, of: bytes = b"") -> bytes:
-    """What `seal` puts before what a file holds from here on."""
+    """Return the header that `seal` puts before the rest of this file."""
     found = blake2b(MARK + of, digest_size=SIZE)
     while part := file.read(1 << 20):
         found.update(part)
@@ -63,7 +63,7 @@ def seal_header(file: BinaryIO, of: bytes = b"") -> bytes:
 
 
 def content(blob: BytesLike, of: bytes = b"") -> memoryview:
-    """What was sealed. Broken: it is not that, or does not belong to this."""
+    """Return the sealed content. Broken: it is damaged, or does not belong to `of`."""
     rest = memoryview(blob)[HEAD:]
     if blob[: len(MARK)] != MARK or digest(MARK, of, rest) != blob[len(MARK) : HEAD]:
         raise Broken

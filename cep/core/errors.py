@@ -1,4 +1,4 @@
-"""What went wrong, where, and what to write instead: the one error type a rule author ever sees."""
+"""Errors for rule authors: the problem, its position, and what to write instead."""
 
 from __future__ import annotations
 

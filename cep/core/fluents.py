@@ -45,16 +45,17 @@ EDGE = "@edge"
 """The column that says whether a change of a fluent is that it `begins` or `ends`."""
 
 INITIATED, TERMINATED, ENDED_ALL = range(3)
-"""What a transition does: it initiates a value, terminates one, or terminates whatever holds."""
+"""Effects of a transition: it initiates a value, terminates one, or terminates whatever holds."""
 
 BEGINS, ENDS, WHOLE, HELD, BEFORE = range(5)
-"""What becomes of it: instants of its beginning and its end; a whole maximal interval; one that held from before all
-time, when it ends; that it holds from before all time, at the first step.
+"""Kinds of changes: a beginning; an end; a whole maximal interval; the end of one that held from before all time; and,
+at the first step, that it holds from before all time.
 
-Of a change BEGINS and ENDS say that it is from just after the instant on."""
+BEGINS and ENDS take effect just after the instant.
+"""
 BEGINS_AT, ENDS_AT, BEGINNING, ENDING = range(5, 9)
-"""Of what formulas define: it holds from the instant itself on, or does not from it on; and as occurrences in patterns
-the instants of a beginning and an end, whichever of the two they are."""
+"""Kinds of changes of fluents that formulas define: it holds, or stops holding, from the instant itself. BEGINNING and
+ENDING are the instants as occurrences in patterns, whichever kind they are."""
 GIVEN = 9
 """A maximal interval as it is given: the column of the order of arrival says which ends belong to it."""
 KINDS = GIVEN + 1
@@ -79,14 +80,14 @@ def beside(column: str, attributes: Collection[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FluentTable:
-    """What a table of a fluent holds. `part`: its maximal intervals (HOLDS), the transitions that its rules derive
-    (TRANSITIONS), when it begins and ends (EDGES), also as that is written (CHANGES), or what comes in of it (RECORDS);
-    `name`: its own; `valued`: its last attribute is its value; `defined`: formulas say when it holds, so that its
-    intervals have bounds of their own; `late`: their ends, and those of all rows of its tables, are so many
-    microseconds late, when they are known; `final`: of records, one without an end holds for good, and no other closes
-    it.
+    """The contents of a fluent's table.
 
-    What comes in is as what formulas define."""
+    `part`: its maximal intervals (HOLDS), the transitions that its rules derive (TRANSITIONS), its beginnings and ends
+    (EDGES), the same as written (CHANGES), or its input records (RECORDS). `name`: the fluent; `valued`: its last
+    attribute is its value. `defined`: formulas define it, or it is read from records, so that intervals have bounds of
+    their own. `late`: how many microseconds after an end all rows of its tables are known. `final`: for records, one
+    without an end holds for good, and no later one closes it.
+    """
 
     part: str
     name: str
@@ -97,12 +98,12 @@ class FluentTable:
 
     @property
     def of_formulas(self) -> bool:
-        """Whether the rules of the table are formulas."""
+        """True if the rules of the table are formulas."""
         return self.part == TRANSITIONS and self.defined
 
 
 RECORD_COLUMNS = ("start", "end", "bounds")
-"""What the columns of a record of a fluent are called where nothing else is said."""
+"""The default columns of a fluent's records."""
 RECORD_END, RECORD_BOUNDS, RECORD_START = "@end", "@bounds", "@start"
-"""Of a record of a fluent, which counts by its start: the end (null: it still holds), which ends belong to it, and of
-one that closes an earlier one, so that it counts by its end, the start of that."""
+"""Further columns of a fluent's record, which counts by its start: the end (null: it still holds), and which ends
+belong to it. A record that closes an earlier one counts by its end, and has the start of that one."""

@@ -108,7 +108,7 @@ class KeySet:
     def _ids(
         self, columns: Ints, places: Ints, done: int, insert: bool, joins: bool, ids: Ints, fresh: Ints
     ) -> tuple[int, int]:
-        """What `ids_of` does, by the kernel for keys of this width."""
+        """Call the kernel of `ids_of` for keys of this width."""
         index, table, count = self.index, self.table, self.count
         if len(places) == 1:
             made = ids_of_one(columns[places[0]], index, table, count, done, insert, joins, ids, fresh)

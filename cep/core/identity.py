@@ -28,7 +28,7 @@ _KINDS = {"float": (FLOAT, NAN), "bool": (BOOL, MISSING)}
 """Kinds of values of these types, and what stands for none; the others are whole numbers."""
 
 _ESCAPED = r"[^ !#-\[\]-~]"
-"""What JSON, in ASCII, writes otherwise than it is."""
+"""Characters that JSON in ASCII escapes."""
 
 
 def identified(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.DataFrame:
@@ -96,7 +96,7 @@ class TableIdentities:
         self._rows = not changes and all(each.type != "any" for each in schema.attributes)
 
     def of(self, table: Table, frame: pl.DataFrame) -> pl.Series:
-        """Of occurrences that are given as this frame."""
+        """Return the identities of occurrences, given as this frame."""
         if rows(table) < FEW or not self._rows:
             return identities(frame, self.schema, self.meaning)
         found = self._columns.identities(contiguous(table), [frame[name] for name in self._texts])
@@ -112,7 +112,7 @@ def _all_of(made: pl.Series, odd: NDArray[np.bool_], table: pl.DataFrame, schema
 
 
 def _head(schema: Schema, meaning: str) -> bytes:
-    """What is hashed before the values of a row."""
+    """Return the bytes to hash before the values of a row."""
     return f"{meaning}{json.dumps(schema.name)} [".encode()
 
 

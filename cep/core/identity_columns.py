@@ -30,7 +30,7 @@ WHOLE, OPTIONAL, BOOL, FLOAT, TEXT = 0, 1, 2, 3, 4
 """Kinds of columns: whole numbers; whole numbers, 0 and 1, the bits of floats, each with a number that stands for none;
 texts."""
 NONE = -1
-"""What stands for none among bits of floats, which are no float that JSON has; a text that is none begins there."""
+"""Marks a missing float among bits that are no JSON number; also the beginning of a missing text."""
 AROUND = 4
 """Letters around a value, at most: comma, space and two quotes."""
 

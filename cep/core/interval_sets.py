@@ -78,39 +78,42 @@ def coalesce(key: Codes, start: Codes, end: Codes) -> Intervals:
 
 
 def union(left: Intervals, right: Intervals) -> Intervals:
-    """What holds in either."""
+    """Return the union of two sets of intervals."""
     return _cut(_union(*left, *right))
 
 
 def intersect(left: Intervals, right: Intervals) -> Intervals:
-    """What holds in both."""
+    """Return the intersection of two sets of intervals."""
     return _cut(_intersection(*left, *right))
 
 
 def subtract(left: Intervals, right: Intervals) -> Intervals:
-    """What holds in the left and not in the right."""
+    """Return the left set of intervals without the right one."""
     return _cut(_difference(*left, *right))
 
 
 def dilate(held: Intervals, by: Reach) -> Intervals:
-    """Where it held at some displacement back: ONCE; EVENTUALLY with the mirrored reach."""
+    """Return the times at which it held at some displacement back: ONCE, or EVENTUALLY with the mirrored reach."""
     return _cut(_dilated(*held, by.low, by.high))
 
 
 def erode(held: Intervals, by: Reach) -> Intervals:
-    """Where it held at every displacement back: HISTORICALLY; ALWAYS with the mirrored reach."""
+    """Return the times at which it held at every displacement back: HISTORICALLY, or ALWAYS with the mirrored reach."""
     return _cut(_eroded(*held, by.low, by.high))
 
 
 def since(left: Intervals, right: Intervals, by: Reach) -> Intervals:
-    """Where the right held at some displacement back, and the left at all times strictly between. `by` reaches back
-    from 0 on or later."""
+    """Return the times at which the right held at some displacement back, and the left at all times strictly between.
+
+    `by` reaches back from 0 or later.
+    """
     pieces = _cut(_stretches(*left, *right, by.low, by.high))
     return union(pieces, right) if by.low == 0 else pieces
 
 
 def until(left: Intervals, right: Intervals, by: Reach) -> Intervals:
-    """Where the right will hold at some displacement on, and the left at all times strictly between."""
+    """Return the times at which the right will hold at some displacement on, and the left at all times strictly
+    between."""
     return _turned(since(_turned(left), _turned(right), by))
 
 
@@ -280,7 +283,7 @@ def _difference(key, start, end, other_key, other_start, other_end):  # type: ig
 
 @njit()
 def _stretches(key, start, end, other_key, other_start, other_end, low, high):  # type: ignore[no-untyped-def]
-    """Where the right held at a displacement back and the left ever since, without displacements of nothing.
+    """Return the times at which the right held at a positive displacement back, and the left ever since.
 
     The left with its ends is where the right may have held. Two of those share at most a point, at which one row of the
     right lies at most: so no more rows than those of the right and twice those of the left.

@@ -52,12 +52,13 @@ class IntervalRelation:
     of_instant: tuple[str, str] | None = field(default=None, compare=False)
 
     def implies(self, fact: Bound, *given: Bound) -> bool:
-        """Whether every pair that has the relation, and what is given, has this as well; some pair does."""
+        """Return True if every pair with the relation and the given bounds satisfies the fact, and there is such a
+        pair."""
         low, high = _spread((*self.bounds, *given), fact.earlier, fact.later)
         return low <= high and fact.low <= low and high <= fact.high
 
     def possible(self, *given: Bound) -> bool:
-        """Whether any pair has the relation and what is given."""
+        """Return True if some pair has the relation and the given bounds."""
         low, high = _spread((*self.bounds, *given), A, A)
         return low <= high
 
@@ -125,7 +126,7 @@ class IntervalRelation:
         return _spread(self.bounds, B, C)
 
     def instant_if(self, *given: Bound) -> bool:
-        """Whether the pair's interval is an instant."""
+        """Return True if the pair's interval is always an instant."""
         return (
             self.implies(at_once(A, B), *given) and self.implies(at_once(B, C), *given) and self.ends_together(*given)
         )

@@ -162,7 +162,7 @@ def read_clock(text: str) -> int:
 
 
 def is_clock(text: str) -> bool:
-    """Whether a text is a time of day."""
+    """Return True if a text is a time of day."""
     try:
         read_clock(text)
     except CepError:
@@ -208,7 +208,7 @@ def _decimal(ticks: int, unit: str) -> str:
 
 
 def read_string(text: str) -> str:
-    """What a string in double quotes stands for."""
+    """Return the value of a string in double quotes."""
     body = text[1:-1]
     return _ESCAPE.sub(_unescape, body) if "\\" in body else body
 

@@ -1,4 +1,4 @@
-"""What a run says on standard error besides its results: lines for people, or an object of JSON a line."""
+"""Messages of a run on standard error: lines for people, or one JSON object per line."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def objects(event: str, text: str | None, level: Level = "info", /, **fields: ob
 
 
 class RunWarning(RuntimeWarning):
-    """What an engine warns of while it runs: in Python a warning, of a command a line of its log."""
+    """A warning of a running engine: a warning in Python, a line of the log on the command line."""
 
     def __init__(self, event: str, text: str, **fields: object) -> None:
         super().__init__(text)

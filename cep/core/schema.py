@@ -1,4 +1,4 @@
-"""What an event's occurrences look like: attribute names, types, ranges, and the columns they come from."""
+"""Schemas of events: attribute names, types, ranges, and the columns they come from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ARRIVAL, TIE = "@order", "@tie"
 """Columns of a table besides its attributes, whose names have no `@`: a row's position in the input, and its place
 among what one engine gave at once."""
 NUMBER = "@number"
-"""Of what one stage gives to others: how many equal occurrences come before a row."""
+"""In tables between stages: how many equal occurrences come before a row."""
 CHANGE = "@change"
 """A further one: 1 where a row comes or is added, -1 where it is withdrawn."""
 
@@ -88,7 +88,7 @@ class Attribute:
 
     @property
     def lacking(self) -> str:
-        """What is said of a record without its value: the column or path of another name last."""
+        """The message about a record without its value; it ends with the column or path if that has another name."""
         where = "" if self.source is None or self.source == self.name else f": there is no value at `{self.source}`"
         return f"`{self.name}` is missing{where}"
 
@@ -134,7 +134,7 @@ class Schema:
 
     @property
     def key_places(self) -> tuple[int, ...] | None:
-        """Where the attributes of the key are; None: there is none."""
+        """The positions of the key's attributes, or None without a key."""
         if self.key is None:
             return None
         names = [attribute.name for attribute in self.attributes]

@@ -27,9 +27,12 @@ _STEP = 2.0  # seconds that a step may go on after a request
 
 
 class Stops:
-    """Of this process. `requested`: the number of the signal that somebody listened to, 0: none came. `awaiting`: input
-    is awaited, so a request is granted wherever it is looked for. `status`: that of the command once it has ended;
-    `began`: when it began."""
+    """The signals of this process.
+
+    `requested`: the number of the signal that was handled, 0 for none. `awaiting`: the process awaits input, so a
+    request is granted wherever it is checked. `status`: the exit status, once the command has ended; `began`: when it
+    started.
+    """
 
     def __init__(self) -> None:
         self.requested = 0

@@ -82,7 +82,7 @@ def _sort(words: Ints) -> None:
 
 
 def ranks(values: Ints) -> Ints:
-    """Of values that go up, how many others are below each."""
+    """Return for each of these ascending values how many distinct others are below it."""
     found = np.zeros(len(values), np.int64)
     np.cumsum(values[1:] != values[:-1], out=found[1:])
     return found

@@ -79,7 +79,7 @@ def missing(path: Path) -> str | None:
 
 
 def beside(path: Path) -> Path | None:
-    """What stands in the folder of a file that is not there and has nearly its name."""
+    """Return the file in the same folder with a similar name, for a file that does not exist."""
     names = sorted(each.name for each in path.parent.iterdir()) if path.parent.is_dir() else []
     near = nearest(path.name, (name for name in names if name != path.name))
     return None if near is None else path.with_name(near)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from enum import Enum
 
 DILATE, ERODE, LAST, SINCE, UNTIL = range(5)
-"""What is done with what holds: its intervals grow by how far the operator reaches; they shrink by it; those of a
-length go on; two are looked at together, back in time and ahead."""
+"""Kernels of operators on intervals: extend by the reach; shrink by the reach; keep those of a length; combine two,
+looking back; combine two, looking ahead."""
 
 
 class Place(Enum):
-    """Where an operator stands."""
+    """The position of an operator."""
 
     BEFORE = "before one formula, with how far it reaches"
     BETWEEN = "between two, with how far it reaches"
@@ -45,12 +45,12 @@ class TemporalOperator:
 
     @property
     def throughout(self) -> bool:
-        """Whether it asks of one value at more than one time, so that values must be told apart."""
+        """True if it compares one value at several times, so that values must be distinguished."""
         return self.kernel in (ERODE, LAST)
 
     @property
     def keeps(self) -> bool:
-        """Whether it keeps what has held for as long as it reaches back."""
+        """True if a tuple that has held still counts for as long as the operator reaches back."""
         return self.kernel == DILATE and not self.ahead
 
     def same_way(self, kernel: int) -> TemporalOperator:

@@ -37,7 +37,7 @@ class Frontier:
     def at(
         cls, watermark: int, latest: int = END_OF_TIME, first: int = BEGINNING, earliest: int = BEGINNING
     ) -> Frontier:
-        """Where nothing revises."""
+        """Make a frontier for an engine that does not revise."""
         return cls(watermark, watermark, latest, first, earliest=earliest)
 
     def until(self, time: int) -> Frontier:

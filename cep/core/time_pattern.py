@@ -137,7 +137,7 @@ def parts(pattern: str, clocks: bool = False) -> list[TimeToken]:
 
 @lru_cache(maxsize=64)
 def of_day(pattern: str) -> bool:
-    """Whether a pattern, which was checked, is one of times of day."""
+    """Return True if a valid pattern contains only a time of day."""
     return {name for name, _ in parts(pattern, True) if name.strip()} <= _CLOCK
 
 
@@ -223,9 +223,11 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 @lru_cache(maxsize=64)
 def whole_digits(pattern: str) -> tuple[int, int] | None:
-    """Of a pattern, or a part of one, that is only numbers side by side: of how many digits it is without the zeros
-    that a whole number loses at its front, and with them. None: it is another, or begins with a year of four digits,
-    of which no zeros are lost."""
+    """Return the number of digits of a pattern of adjacent numbers: without the zeros that a whole number loses at its
+    front, and with them.
+
+    None: the pattern is another one, or begins with a year of four digits, which loses no zeros.
+    """
     if not _NUMBERS.fullmatch(pattern) or pattern[1] in "YG":
         return None
     full = sum(_DIGITS[name] for name in pattern[1::2])

@@ -23,7 +23,7 @@ def blocks(pool: Pool) -> list[tuple[int, int]]:
 
 
 def settled(pool: Pool, first: int, last: int) -> bool:
-    """Whether all codes of a block have values: while the pool's `generation` stays, these do."""
+    """Return True if all codes of a block have values. They stay while the pool's `generation` does."""
     return last - first in _BLOCKS and len(_valued(pool, first, last)) == last - first
 
 

@@ -151,7 +151,7 @@ class Pool:
         return self.encode_floats(np.where(column == MISSING, np.nan, column / 1e6))
 
     def holds(self, codes: Ints) -> bool:
-        """Whether all are codes of values that are, or were, here, or missing."""
+        """Return True if all codes are missing, or have or had values here."""
         return not codes.size or int(codes.max()) < max(1, len(self._values))
 
     def value(self, code: int) -> Value:

@@ -119,7 +119,7 @@ _OFFSET = re.compile(r"(?:UTC|GMT)?[+-][0-9]{1,2}(?::?[0-9]{2})?", re.ASCII)
 
 
 def zone_hint(name: str) -> str:
-    """What to write instead of a name that no zone has."""
+    """Return what to write instead of an unknown zone."""
     for place, letters in _CALLED.items():
         if name.upper() in letters:
             return f"letters name an offset, or several; a zone is called after a place: `{place}`"
@@ -156,6 +156,6 @@ def _change(info: ZoneInfo, before: int, after: int, new: int) -> int:
 
 
 def _cycles(times: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What brings times after the table's end back into its last 400 years."""
+    """Return how far to shift times after the table's end into its last 400 years."""
     beyond = times - (_LAST - _EPOCH) * DAY
     return np.where(beyond >= 0, (beyond // CYCLE + 1) * CYCLE, 0)

@@ -1,4 +1,4 @@
-"""Where occurrences are when rules run in buckets: by a key, or whole in every bucket.
+"""Decide where occurrences are when rules run in buckets: by a key, or in every bucket.
 
 A goal may run in buckets where all that it could ever pair, group or hold against each other is in one bucket. For
 each node this says which of its columns hold the key, or why its goal cannot run so.
@@ -276,8 +276,11 @@ class _Copartitioning:
         return SplitFailure(number, f"{'the BY of ' if aggregates else ''}{text} leaves out {known}")
 
     def kept_apart(self, number: int) -> bool:
-        """Whether the part that is dealt out has a key for another goal too, where the other part is in every bucket.
-        Else nothing says which of the two is the large one."""
+        """Return True if the part that is split by key has a key for another goal too, and the other part is in every
+        bucket.
+
+        Otherwise nothing shows which of the two is the large one.
+        """
         one, other = self.plan.nodes[number].parts[:2]
         inputs = self.below[one] | self.below[other]
         return not inputs & self.everywhere or bool((inputs - self.everywhere) & self.dependencies.apart)
@@ -325,5 +328,5 @@ def _column(argument: Typed) -> int | None:
 
 
 def _same(type: str, expected: str) -> bool:
-    """Whether a conversion leaves every value what it is."""
+    """Return True if a conversion leaves every value unchanged."""
     return type == expected or (expected == "any" and type not in TICKS)

@@ -1,4 +1,4 @@
-"""What the rules of a plan read and make, and by which arguments their goals keep apart what they read."""
+"""The events that rules read and derive, and the arguments by which their goals separate them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Dependencies:
         self.apart = frozenset(event for number in range(len(plan.nodes)) for event, _ in self._apart(number))
 
     def stateful(self, rule: int) -> bool:
-        """Whether a rule has a goal that remembers."""
+        """Return True if a goal of the rule has state."""
         return any(self.properties[n].remembers for n in self.nodes[rule])
 
     def units(self, rules: Collection[int], together: Collection[str] = ()) -> list[tuple[int, ...]]:
@@ -122,7 +122,7 @@ class Dependencies:
 
 
 def alike(one: str, two: str) -> bool:
-    """Whether equal values of the two types are equal as they stand: a number of seconds is no time."""
+    """Return True if equal values of the two types have equal representations, unlike seconds and times."""
     return one == two or (one not in TICKS and two not in TICKS)
 
 

@@ -1,4 +1,4 @@
-"""What rules take values to be that are not there yet: of columns of knowledge without values, the types."""
+"""Infer the types of knowledge columns without values from the rules that use them."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class _Wants:
                 self.ask(other, type, parts, conditions, passed | {name})
 
     def sources(self, name: str, type: str, parts: Sequence[Pattern], conditions: Sequence[Condition]) -> None:
-        """Where a variable gets its values: if one place has another type already, that is what it is."""
+        """Find where a variable gets its values; if one place already has a type, use it."""
         places = [
             (True, properties.event, i)
             for properties in (part.properties() for part in parts)
@@ -148,7 +148,7 @@ def _operands(expression: Expression, type: str) -> Iterator[str]:
 
 
 def _made_of(name: str, parts: Sequence[Pattern], conditions: Sequence[Condition]) -> Iterator[Expression]:
-    """What a variable is made equal to, or aggregates."""
+    """Yield the expressions that a variable is set equal to, or aggregates."""
     for condition in conditions:
         if isinstance(condition, Comparison) and condition.operator == "=":
             for one, other in ((condition.left, condition.right), (condition.right, condition.left)):

@@ -37,7 +37,7 @@ def explain(
     answers: Mapping[str, RelationInfo] | None = None,
     written: int | None = None,
 ) -> str:
-    """What `cep plan` prints: goals and rules in the order in which they run, `width` characters wide.
+    """Return the output of `cep plan`: goals and rules in the order in which they run, `width` characters wide.
 
     `compiled`: the recursive events that run as one compiled pass; None where that is not known. `answers`: what
     there is of what is asked of the background knowledge, by the names of `plan.rules.asked`. `written`: how many rules
@@ -187,8 +187,7 @@ class _Listing:
             title = ""
 
     def knowledge(self) -> None:
-        """What rules ask of the background knowledge: how many answers that has, its columns, and how they follow a
-        change."""
+        """List the patterns over the knowledge: number of answers, columns, and how they follow a change."""
         title = "knowledge"
         for name, asked in self.plan.rules.asked.items():
             text = on_one_line(asked.text, longest=LONGEST) if isinstance(asked, Graph) else name

@@ -31,14 +31,14 @@ class FluentLateness(Protocol):
         """The names of fluents; others are events."""
 
     def late(self, name: str) -> int:
-        """Of a fluent."""
+        """Return how late a fluent is known, in microseconds."""
 
     def late_of(self, formula: Formula) -> int:
-        """Of a formula."""
+        """Return how late a formula is known, in microseconds."""
 
 
 class Lowering(Protocol):
-    """What a formula asks while it becomes a pattern."""
+    """Services for a formula while it becomes a pattern."""
 
     def late_of(self, formula: Formula, /) -> int:
         """How late a formula is given, in microseconds."""
@@ -56,7 +56,7 @@ class Lowering(Protocol):
         """The pattern of a formula with these variables alone."""
 
     def narrowed(self, pattern: Pattern, names: Iterable[str], late: int, span: Span) -> Pattern:
-        """What holds of these variables while the pattern does with any values of the others."""
+        """Return a pattern over these variables that holds while the given one does for some values of the others."""
 
     def closed(self, pattern: Pattern, edge: str, formula: Formula) -> Pattern:
         """The pattern of a formula with the ends at which it begins, or ends, as if they belonged to it."""
@@ -68,7 +68,7 @@ class Lowering(Protocol):
         """The conditions of a WHERE as they are asked."""
 
     def ask_knowledge(self, conditions: Sequence[Condition]) -> bool:
-        """Whether conditions, as they are asked, ask what the knowledge says."""
+        """Return True if conditions use the knowledge."""
 
 
 class Formula(ABC):
@@ -119,12 +119,13 @@ class Formula(ABC):
         return frozenset()
 
     def tied(self) -> tuple[Formula, Formula | None]:
-        """Of one with loose variables: where it binds them itself, and what holds of any values of them besides."""
+        """For a formula with loose variables, return the part that binds them, and the part that holds for any of their
+        values."""
         raise AssertionError("it has no loose variables")
 
     def shifted(self, through: Callable[[Formula], bool]) -> Formula:
-        """What means the same, and looks back on what is on a cycle (`through`) as far as it says by an operator that
-        does nothing else; itself, where that is not to be had."""
+        """Return an equivalent formula that refers to formulas on a cycle (`through`) only by operators that shift
+        time; itself if there is none."""
         return self
 
     def ahead(self) -> str | None:

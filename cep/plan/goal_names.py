@@ -1,4 +1,4 @@
-"""What goals are called: `g1`, `g2`, ... where they stand by themselves, else by the one rule whose body they are."""
+"""Names of goals: `g1`, `g2`, ... for separate goals, else the one rule whose body they are."""
 
 from __future__ import annotations
 

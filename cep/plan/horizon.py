@@ -34,7 +34,7 @@ class Horizon:
 
     @property
     def forgets(self) -> bool:
-        """Whether everything is forgotten in the end. (What waits to be paired may wait for ever.)"""
+        """Return True if everything is eventually forgotten. (Occurrences that wait for a partner may wait forever.)"""
         bounded = self.lasting is not None or self.reach is not None or self.events is not None
         return bounded or self.instant or self.superseded
 
@@ -149,7 +149,7 @@ def _impossible(nodes: Sequence[Node], node: Node, points: Sequence[bool]) -> tu
 
 
 def _waiting(nodes: Sequence[Node], number: int, side: str) -> str:
-    """What waits on a side, by name where it is an event."""
+    """Describe the occurrences that wait on a side, by name if they are events."""
     event = event_of(nodes, number)
     if event is None:
         return f"everything on its {side}"

@@ -1,7 +1,8 @@
-"""What a part of a plan means, as a name: equal parts of two programs have one name, so that state can be carried over.
+"""Fingerprints of the meaning of a plan's parts. Equal parts of two programs have the same one, so that state can be
+kept.
 
-A part means the same if all below it does: patterns, constants, conditions and what these ask, types, policies, WITHIN,
-and the rules and declarations of the events that it takes.
+Two parts mean the same if everything below them does: patterns, constants, conditions and what these use, types,
+policies, WITHIN, and the rules and declarations of their events.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ def identities(plan: Plan, asked: Mapping[str, str]) -> dict[PlanUnit, str]:
 
 
 def meanings(rules: Rules, facts: Mapping[str, str], knowledge: str | None) -> dict[str, str]:
-    """What each predicate means that conditions may ask; `facts`: names for the tables, `knowledge`: one for all of
-    it."""
+    """Return a fingerprint for each predicate that conditions may use.
+
+    `facts`: fingerprints of the tables, `knowledge`: one for all of it.
+    """
     own: dict[str, list[str]] = {name: [table] for name, table in facts.items()}
     for rule in rules.statics:
         own.setdefault(rule.name, []).append(spelt(rule))
@@ -105,7 +108,7 @@ def _described(plan: Plan, unit: PlanUnit, name: Callable[[PlanUnit], str], aske
 
 
 def _asked(value: Any, asked: Mapping[str, str]) -> list[str]:
-    """What the conditions in a value ask besides what is written there."""
+    """Return the fingerprints of what the conditions in a value use."""
     return sorted({asked[""] if name == OF_AREAS else asked.get(name, asked[""]) for name in _names(value)})
 
 

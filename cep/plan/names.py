@@ -1,4 +1,4 @@
-"""What the author wrote: the text at a span, and the author's names for canonical ones (`v0`, `w0`)."""
+"""The author's text at a span, and the author's names for canonical ones (`v0`, `w0`)."""
 
 from __future__ import annotations
 

@@ -52,29 +52,44 @@ class Lasting(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NodeProperties:
-    """What passes ask of a node.
+    """The properties of a node, for passes.
 
-    `word`: the operator as it is written. `kind`: what `cep plan` counts it as; None: a leaf, which it does not show.
-    `remembers`: whether its goal has a state that other than time alone makes.
+    word: the operator as written
+    kind: the category in `cep plan`; None for a leaf, which is not shown
+    remembers: the goal has state that does not depend on time alone
 
-    Columns. `shows`: for each column the places that it shows unchanged, the first where it comes from; `looks`: the
-    places that the goal itself looks at besides. `equal`: the places of two parts that are equal in all it gives.
-    `negated`: the part that must not occur, `forbids`: the places of it, each with the column of the node that it is
-    equal to then. `groups`: the places by which it groups. `conditions`: decided here, over its columns; `binds`: the
-    columns that they bind.
+    Columns and places (columns of parts):
 
-    Time. `earlier`: the parts of which it asks only what ended strictly before; `completes`: the parts from which what
-    it gives has its order of arrival; `waits`: the parts that wait. `lasting`, and `within` which bounds it.
+    shows: for each column, the places that it shows unchanged; the first is its origin
+    looks: further places that the goal reads
+    equal: places of two parts that are equal in every result
+    negated: the part that must be absent
+    forbids: places of that part, each with the column of the node that it is compared with
+    groups: the places to group by
+    conditions: decided here, over the node's columns
+    binds: the columns that the conditions bind
 
-    `meeting`: what must lie in one bucket; `changing`: places that say what a change of a tuple is: all changes of one
-    tuple must lie in one bucket. `multiplies`: whether one occurrence may make several that arrive together.
-    `needs_instant`: it gives nothing of an instant before it has all of it, so that it cannot depend on itself there;
-    this is what a message calls it. `selects`: what it gives are occurrences of its part as they are; `distinct`: it
-    gives no occurrence twice; `guessed`: steps of its goal may be guessed, as to take one back costs by what it
-    touched. `settles`: it gives what the formulas of a fluent come to, so that a cycle of formulas goes through it.
-    `delay`: by how many half microseconds at least what it gives is later than what it asks; 1: just after it.
-    `keeps_equal`: the parts of which equal occurrences stay apart in what it gives, each with its number;
-    `ignores_equal`: equal occurrences of its parts make equal ones of it, and nothing else.
+    Time:
+
+    earlier: parts of which only occurrences that ended strictly before are used
+    completes: the parts that determine the order in which results arrive
+    waits: the parts whose occurrences wait
+    lasting, within: how long they wait, and the WITHIN that limits it
+    delay: the least number of half microseconds by which results are later than their parts; 1 is just after
+
+    Splitting and recursion:
+
+    meeting: which occurrences must be in the same bucket
+    changing: places that describe a change of a tuple; all changes of one tuple must be in the same bucket
+    multiplies: one occurrence may produce several that arrive together
+    needs_instant: how messages call a node that produces nothing at an instant before it has all of it, so that it
+        cannot depend on itself there
+    selects: results are occurrences of its part, unchanged
+    distinct: no result occurs twice
+    guessed: the goal can undo speculative steps, at a cost in proportion to what they touched
+    settles: results are the extents of a fluent's formulas, so that cycles of formulas pass through this node
+    keeps_equal: parts whose equal occurrences stay apart in the result, each with its number
+    ignores_equal: equal occurrences of parts produce equal results, and nothing else
     """
 
     word: str
@@ -181,11 +196,11 @@ class Node(WithProperties[NodeProperties]):
         return False
 
     def instants(self, parts: Sequence[bool]) -> bool:
-        """Whether all it gives are instants, where those of its parts are (M11)."""
+        """Return True if all results are instants, given which parts have only instants."""
         return all(parts)
 
     def horizon(self, parts: Sequence[bool]) -> Horizon | None:
-        """What it remembers how long, where its parts have only instants; None: nothing."""
+        """Return how long it remembers, given which parts have only instants; None: it remembers nothing."""
         return None
 
     def memory(self, types: Sequence[str]) -> int | None:
@@ -198,11 +213,11 @@ class Node(WithProperties[NodeProperties]):
         return None
 
     def by_order(self, types: Sequence[str]) -> bool:
-        """Whether what it gives depends on the order of simultaneous occurrences. `types`: of its columns."""
+        """Return True if results depend on the order of simultaneous occurrences. `types`: of its columns."""
         return False
 
     def refused(self, parts: Sequence[bool]) -> tuple[str, str] | None:
-        """What is wrong with it, where its parts have only instants or have not, and what to write instead."""
+        """Return an error and a hint if the node is invalid, given which parts have only instants."""
         return None
 
     def unbounded(self) -> tuple[str, str] | None:
@@ -226,7 +241,7 @@ class Node(WithProperties[NodeProperties]):
         return self.text(rendering, 0, ())
 
     def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
-        """What `cep plan` says of it: pairs of a label and a text."""
+        """Return pairs of a label and a text for `cep plan`."""
         return []
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""What runs when: nodes and events in topological order, cycles as groups.
+"""Order of evaluation: nodes and events in topological order, cycles as groups.
 
 Units are node numbers and event names. A cycle of units is a recursion and runs slice by slice of equal end; inside a
 slice only dependencies on the same instant count: what a SEQ takes on its left, what is absent, what has a deadline
@@ -84,14 +84,16 @@ def order(
 
 
 def by_stretches(group: Group, nodes: Sequence[Node]) -> bool:
-    """Whether a cycle goes by many instants at once: nothing of it is a cycle inside an instant, and each goal takes
-    back what it tried."""
+    """Return True if a cycle processes many instants at once.
+
+    It must have no cycle within an instant, and each goal must be able to undo speculative steps.
+    """
     guessed = (nodes[unit].properties().guessed for unit in group.units if isinstance(unit, int))
     return not any(rounds for _, rounds in group.slices) and all(guessed)
 
 
 def reads(node: Node) -> list[PlanUnit]:
-    """What a node reads: other nodes, or an event."""
+    """Return what a node reads: other nodes, or an event."""
     event = node.properties().event
     return list(node.parts) if event is None else [event]
 

@@ -157,8 +157,10 @@ class _Drawing:
         return [[unit for unit in found if isinstance(unit, int)] for found in components(near, near.__getitem__)]
 
     def inputs(self, rules: Iterable[int], given: Set[str]) -> set[str]:
-        """What rules take from elsewhere. An event that comes from outside although it is made goes to the first stage
-        that makes it."""
+        """Return the events that rules read from elsewhere.
+
+        An event that is both derived and input goes to the first stage that derives it.
+        """
         made = ({self.heads[rule].event for rule in rules} & self.dependencies.both) - self.taken
         return {read for rule in rules for read in self.dependencies.reads[rule] if read in given} | made
 
@@ -220,7 +222,7 @@ class _Drawing:
     # --- in one place ---
 
     def single(self) -> _Draft:
-        """What is left and can run by no key, with what takes only of that."""
+        """Draft a stage of the remaining rules that cannot run by a key, and of those that only read their results."""
         chosen: list[int] = []
         reasons: list[Reason] = []
         to_come = {event: len(makers) for event, makers in self.dependencies.makers.items()}

@@ -28,8 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FluentDeadline:
-    """What was initiated with `value` (None: any) ends after `duration` microseconds, or `becomes` another value;
-    `renewed`: initiations while it holds begin the time anew. `span`: where that is written."""
+    """A deadline: a fluent initiated with `value` (None: any) ends after `duration` microseconds, or `becomes` another
+    value.
+
+    `renewed`: initiations while it holds restart the time. `span`: its position in the program.
+    """
 
     value: Constant | None
     duration: int
@@ -40,15 +43,22 @@ class FluentDeadline:
 
 @dataclass(frozen=True, slots=True)
 class PatternProperties:
-    """What passes ask of a pattern.
+    """The properties of a pattern, for passes.
 
-    `word`: the operator as it is written, where messages name it. `deadlines`: how long the fluent that it makes lasts.
-    `parts`: the patterns directly inside it that occur, of a repetition the first; `negated`: those that must not.
-    `through`: the parts whose variables it binds for what is around it, `binds`: those that it binds besides.
-    `mentions`: the variables written here. `event`, `arguments`: of an event pattern. `conditions`, `policy`,
-    `results`: what is written on it. `duration`: how long it waits or looks back, in microseconds. `goal`: it
-    remembers. `alternatives`: one of its parts is enough. `copies`: how often it repeats its part, `whole`: the
-    repetition written out.
+    word: the operator as written, for messages
+    deadlines: of the fluent that the pattern derives
+    parts: the patterns directly inside that occur; of a repetition, the first
+    negated: the patterns directly inside that must be absent
+    through: the parts whose variables are bound outside as well
+    binds: further variables that are bound outside
+    mentions: the variables written here
+    event, arguments: of an event pattern
+    conditions, policy, results: as written on the pattern
+    duration: how long it waits or looks back, in microseconds
+    goal: it has state
+    alternatives: one of its parts is enough
+    copies: how often it repeats its part
+    whole: the repetition written out
     """
 
     parts: tuple[Pattern, ...] = ()
@@ -98,14 +108,14 @@ class Pattern(WithProperties[PatternProperties]):
         return self
 
     def belongs_below(self, component: Component) -> bool:
-        """Whether conditions written on it belong to something inside it."""
+        """Return True if conditions written on it belong to something inside it."""
         return False
 
     def check(self, checker: Checker, outside: frozenset[str]) -> None:
         """Report what is unsafe here. `outside`: the variables of the rest of the rule, where it is negated."""
 
     def ranges(self, searcher: Searcher) -> Ranges:
-        """What is known of the values of the variables that it binds."""
+        """Return the known ranges of the variables that it binds."""
         return {}
 
     def shortest(self) -> tuple[int, str] | None:
@@ -127,9 +137,9 @@ class Pattern(WithProperties[PatternProperties]):
         raise AssertionError("it is no formula")
 
     def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
-        """What is missing of it as a formula at a time, a code of `cep.core.interval_sets`: for explanations.
+        """Return what is missing of the formula at a time, a code of `cep.core.interval_sets`, for explanations.
 
-        `gaps`: a `cep.explain.gaps.FormulaGaps`; gives the gaps.
+        `gaps`: a `cep.explain.gaps.FormulaGaps`.
         """
         raise AssertionError("it is no formula")
 
@@ -157,7 +167,7 @@ def parts(pattern: Pattern) -> list[Pattern]:
 
 
 def absent(pattern: Pattern) -> list[Pattern]:
-    """What a pattern negates directly."""
+    """Return the patterns that a pattern negates directly."""
     return list(pattern.properties().negated)
 
 

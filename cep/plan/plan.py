@@ -177,7 +177,7 @@ LINTS = (
     Lint("empty", lambda draft: empty(draft.rules, draft.tables)),
     Lint("by order", lambda draft: by_order(draft.rules, draft.tables)),
 )
-"""What the pass `lint` looks for."""
+"""The checks of the pass `lint`."""
 
 
 @dataclass(frozen=True, slots=True)

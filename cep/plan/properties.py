@@ -1,4 +1,4 @@
-"""What patterns and nodes have in common: a record of properties that passes ask for, made once."""
+"""The base of patterns and nodes: a record of properties for passes, made once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class WithProperties(ABC, Generic[Properties]):
     _properties: Properties
 
     def properties(self) -> Properties:
-        """What passes ask of it."""
+        """Return the properties, computed at the first call."""
         try:
             return self._properties
         except AttributeError:

@@ -105,11 +105,11 @@ class Rendering:
         return f"{self.reference(number).text} <- {self.text(number).text}"
 
     def text(self, number: int) -> Text:
-        """What a node is, in terms of those it reads."""
+        """Return the text of a node in terms of the nodes it reads."""
         return self.nodes[number].text(self, number, self.sides(number))
 
     def details(self, number: int) -> list[tuple[str, str]]:
-        """What is said of a goal, a label and a text each."""
+        """Return pairs of a label and a text about a goal."""
         return self.nodes[number].details(self, number, [side.text for side in self.sides(number)])
 
     def reference(self, number: int, names: Sequence[str] | None = None, shown: set[int] | None = None) -> Text:
@@ -127,7 +127,7 @@ class Rendering:
         return pattern_text.event(self.labels[number], arguments)
 
     def sides(self, number: int) -> list[Text]:
-        """What a node reads, under the names it has there."""
+        """Return the texts of the nodes that a node reads, under the names they have there."""
         shown = self.taken(number, self.needed[number])
         return [
             self.reference(part, names, columns)

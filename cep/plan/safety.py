@@ -102,7 +102,7 @@ class Checker:
         return list(used_variables(self.rule.arguments))
 
     def writes(self, choice: PolicyChoice) -> bool:
-        """Whether a policy is written in the rule itself."""
+        """Return True if a policy is written in the rule itself."""
         return _inside(choice, self.rule)
 
     def written(self, names: Iterable[str]) -> set[str]:
@@ -113,7 +113,7 @@ class Checker:
         return _listed(names)
 
     def where(self, pattern: Pattern, conditions: Sequence[Condition], outside: frozenset[str]) -> None:
-        """What neither the pattern binds nor any of the conditions could."""
+        """Report variables that neither the pattern nor any condition can bind."""
         bound = variables(pattern)
         known = bound | {name for condition in conditions for name in self.bindable(condition)}
         single = list(each_condition(conditions))
@@ -148,7 +148,7 @@ class Checker:
         return [side.name for side in operands(condition) if isinstance(side, Variable)] if binds else []
 
     def asks(self, condition: Condition, negated: bool) -> bool:
-        """Whether a condition asks a static predicate, with or without `not`."""
+        """Return True if a condition uses a static predicate, with or without `not`."""
         if not isinstance(condition, Predicate) or condition.negated != negated:
             return False
         return condition.name in self.statics or condition.name not in TESTS
@@ -221,13 +221,13 @@ def _idle_policies(rules: Rules) -> list[CepError]:
 
 
 def _local(condition: Disjunction) -> set[str]:
-    """What is local to alternatives, and to those inside them."""
+    """Return the variables that are local to alternatives, at any depth."""
     deeper = (each for conditions in condition.alternatives for each in conditions if isinstance(each, Disjunction))
     return set(condition.local).union(*map(_local, deeper))
 
 
 def _inside(choice: PolicyChoice, rule: Rule) -> bool:
-    """Whether a policy is written in the rule itself."""
+    """Return True if a policy is written in the rule itself."""
     begin, end = (rule.span.line, rule.span.column), (rule.span.end_line, rule.span.end_column)
     return begin <= (choice.span.line, choice.span.column) < end
 

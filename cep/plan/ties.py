@@ -1,4 +1,4 @@
-"""Where simultaneous occurrences come in an order that one process would not have: ties after a reshuffle.
+"""Find simultaneous occurrences whose order would differ from that of one process: ties after a reshuffle.
 
 Arrival is by (end, start, order), and what is still equal arrives in the order it was made (M2). Between stages rows
 keep the order of the bucket that made them; of two that tie and come from different buckets no order is known. Here
@@ -17,8 +17,11 @@ TIME_POINT = ""
 
 
 class Ties:
-    """What holds of a program however it is split: from which inputs occurrences have their order (`origins`, by node
-    and by event), and whether no two of one end have the same (`alone`)."""
+    """Facts about a program that do not depend on how it is split.
+
+    `origins`: the inputs from which occurrences have their order, by node and event; `alone`: whether no two
+    occurrences with the same end have the same order.
+    """
 
     def __init__(self, dependencies: Dependencies) -> None:
         self.dependencies = dependencies
@@ -144,7 +147,7 @@ class UnorderedTies:
         )
 
     def known(self, completers: Sequence[str], made: Set[str], inputs: Mapping[str, bool]) -> bool:
-        """Whether occurrences that tie are of one bucket: each order is that of one occurrence, in one bucket."""
+        """Return True if tied occurrences are in the same bucket, because each order belongs to one occurrence."""
         one = all(c != TIME_POINT and not inputs[c] and (c in made or self.ties.alone[c]) for c in completers)
         return one and _disjoint([self.source(c, made) for c in completers])
 

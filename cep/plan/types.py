@@ -80,7 +80,7 @@ def infer(
 
 
 class Inference:
-    """What is known of types so far. Operators type their own columns with it (`Node.columns`)."""
+    """The types known so far. Operators use it to type their columns (`Node.columns`)."""
 
     def __init__(
         self,
@@ -241,7 +241,7 @@ class Inference:
             self.conditions(conditions, columns, self.names[number])
 
     def ranked(self, number: int, side: int, column: int) -> None:
-        """What a policy goes by is a number, a time or a duration."""
+        """Check that a policy ranks by a number, a time or a duration."""
         type, name, place = self.columns[side][column].type, self.names[side][column], self.origin(side, column)
         if type == "any" and not self.partial:
             self.complain(

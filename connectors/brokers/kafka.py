@@ -21,7 +21,7 @@ WAIT = 10.0
 """Seconds in which a broker has to answer; a message that is there has to come in six times as many."""
 
 Offsets = Mapping[int, int]
-"""Of each partition the offset of the next message."""
+"""The offset of the next message, by partition."""
 
 _AT_ONCE = 10_000
 _BYTES = 1 << 26
@@ -62,11 +62,11 @@ class Topic:
         return sorted(found.partitions)
 
     def bounds(self) -> dict[int, tuple[int, int]]:
-        """Of each partition the first offset that the broker still has, and that of the next message. CepError."""
+        """Return for each partition the first available offset and that of the next message. CepError."""
         return {number: self._bounds(number) for number in self.partitions()}
 
     def begin(self) -> dict[int, int]:
-        """Where to begin: with the earliest message or, asked by `from=latest`, with the next one. CepError."""
+        """Return the offsets to begin with: the earliest messages or, with `from=latest`, the next ones. CepError."""
         last = self.address.choice("from", ("earliest", "latest")) == "latest"
         return {number: bounds[last] for number, bounds in self.bounds().items()}
 
@@ -279,7 +279,7 @@ def layer(address: Address) -> str:
 
 
 def reason_of(error: Any) -> str:
-    """What librdkafka says, in lower case and without its own names."""
+    """Return the reason of librdkafka's error, in lower case and without its own names."""
     found = error.args[0] if isinstance(error, Exception) and error.args else error
     text = str(found.str() if hasattr(found, "str") else found)
     return text.rpartition("]: ")[2].removeprefix("Broker: ").rstrip(".").lower()

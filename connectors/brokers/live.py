@@ -29,18 +29,18 @@ class RunState(Protocol):
 
     @property
     def over(self) -> bool:
-        """Whether no more is wanted."""
+        """True if no more is wanted."""
 
     @property
     def kept(self) -> bool:
-        """Whether what was given need not come again."""
+        """True if delivered messages need not come again."""
 
     def place(self, source: str) -> Mapping[int, int]:
         """How far a source had come (`Messages.place`), where that is known from before."""
 
 
 def acknowledged(one: Input) -> bool:
-    """Whether a source has no end, and forgets, or passes over later, what this run has taken."""
+    """Return True if a source never ends, and forgets or skips the messages that this run has taken."""
     address = one.address
     if address is None or address.kind not in ("mqtt", "kafka"):
         return False
@@ -48,9 +48,11 @@ def acknowledged(one: Input) -> bool:
 
 
 def opened_source(address: Address, place: Mapping[int, int], lasting: bool = False) -> LiveSource:
-    """What comes from an address, behind a place. `lasting`: of a connection, that its end is not that of the input,
-    unless the address says so; and of all, that one which is not there yet is waited for. CepError: there is nothing,
-    or what it needs is not installed."""
+    """Open a live source at an address, after a position.
+
+    `lasting`: the end of a connection is not the end of the input, unless the address says so, and an absent source is
+    waited for. CepError: the source is absent, or a library is not installed.
+    """
     match address.kind:
         case "mqtt":
             from connectors.brokers.mqtt import Subscription
@@ -93,7 +95,7 @@ def opened_source(address: Address, place: Mapping[int, int], lasting: bool = Fa
 
 
 def lasting_connection(address: Address, lasting: bool) -> bool:
-    """Whether a connection is made again when it has ended; `lasting`: unless the address says otherwise."""
+    """Return True if a connection is reopened after its end; `lasting`: unless the address says otherwise."""
     return address.choice("until", ("ever", "closed") if lasting else ("closed", "ever")) == "ever"
 
 

@@ -24,10 +24,10 @@ from connectors.records.paths import KEY, from_message, level, sources
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """What came, in its order: of each message where it is from (`mqtt://host/topic`), its number there, its bytes.
+    """Messages in order: for each its source (`mqtt://host/topic`), its number there, its bytes.
 
-    `topics`: of each the topic that it came to, `keys` its key, where the source has such; else they are empty.
-    `place`: what is to be known to go on behind them, numbers of the source's own; later ones stand for earlier ones.
+    `topics` and `keys`: for each its topic and key, if the source has them; else empty. `place`: the numbers needed to
+    continue after them, the source's own; later ones replace earlier ones.
     """
 
     sources: Sequence[str]
@@ -38,7 +38,7 @@ class Messages:
     keys: Sequence[bytes | None] = ()
 
     def beside(self, sources: Sequence[str]) -> dict[str, Sequence[str | None]]:
-        """Of each message what it says besides its record, by source: levels of its topic, its key."""
+        """Return the properties of each message besides its record, by source: levels of its topic, its key."""
         found: dict[str, Sequence[str | None]] = {}
         for source in sources:
             number = level(source)
@@ -193,7 +193,7 @@ class Inbox:
         return tables, refused, of[index], times or "", unmatched
 
     def _beside_rows(self, messages: Messages, of: NDArray[np.int64]) -> dict[str, Sequence[str | None]] | None:
-        """What the message of each row says besides."""
+        """Return the properties besides the record, for the message of each row."""
         if not self._beside:
             return None
         beside = messages.beside(self._beside)

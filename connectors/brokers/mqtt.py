@@ -44,9 +44,10 @@ class Arrival:
 
 
 class Subscription:
-    """What comes to a topic. With the name of a `client` the broker keeps a session: what came while nobody listened,
-    and what was not acknowledged, comes the next time. It then comes twice at most to the broker's knowledge: what is
-    known to be here already (`known`: digests by `mid`) is left out.
+    """A subscription to a topic.
+
+    With the name of a `client`, the broker keeps a session: it delivers again what came while nobody listened and what
+    was not acknowledged. Messages that are already here (`known`: digests by `mid`) are dropped.
     """
 
     def __init__(self, address: Address, client: str | None, known: dict[int, int] | None = None) -> None:
@@ -270,7 +271,7 @@ def messages(address: Address, arrived: Sequence[Arrival], numbers: Sequence[int
 
 
 def _filter(topic: str) -> bool:
-    """Whether it is a filter as MQTT has them."""
+    """Return True if this is a valid MQTT topic filter."""
     levels = topic.split("/")
     return not any(
         ("#" in level and (level != "#" or place + 1 < len(levels))) or ("+" in level and level != "+")

@@ -41,7 +41,7 @@ class Sending:
         self._sender.close()
 
     def discard(self) -> None:
-        """What was sent is sent."""
+        """Close the sender; messages that were sent stay sent."""
         self._sender.close()
 
     def _message(self, line: bytes, id: str) -> Message:
@@ -78,7 +78,7 @@ def _ids(lines: Sequence[bytes], before: Counter[bytes]) -> tuple[list[str], Cou
 
 
 def is_topic(text: str) -> bool:
-    """Whether an output is a topic of a broker, not a file or a folder."""
+    """Return True if an output is a topic of a broker, not a file or folder."""
     kind, scheme, _ = text.partition("://")
     return bool(scheme) and kind.removesuffix("s") in OUTPUTS
 

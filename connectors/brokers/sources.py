@@ -76,7 +76,7 @@ class Sources:
 
 
 class LiveSource(Protocol):
-    """Where messages come from."""
+    """A source of messages."""
 
     @property
     def lost(self) -> str | None:
@@ -90,7 +90,7 @@ class LiveSource(Protocol):
         """All that was polled is processed."""
 
     def kept(self) -> None:
-        """What was processed is on disk: it need not come again."""
+        """Note that processed messages are on disk, so they need not come again."""
 
     def close(self) -> None: ...
 
@@ -185,5 +185,5 @@ class Reconnecting:
 
 
 def _why(error: CepError) -> str:
-    """What went wrong, without the address, which is the name of the source."""
+    """Return the reason of an error, without the address, which is the name of the source."""
     return error.message.partition(": ")[2] or error.message

@@ -24,7 +24,7 @@ _PIECE = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class FoundInChunk:
-    """What a chunk holds, as if its first record and its first line were number 0; how many `lines` end in it."""
+    """The contents of a chunk, with records and lines numbered from 0. `lines` is how many lines end in it."""
 
     tables: dict[str, pl.DataFrame]
     dead: list[DeadLetter]
@@ -46,8 +46,7 @@ class ReadsChunks(Protocol):
     """Reads chunks of one file, in any process."""
 
     def chunk(self, file: str, data: bytes, position: int, final: bool) -> FoundInChunk | None:
-        """What stands in these bytes from `position` on, of which the file is at its end if `final`; None: they cannot
-        be read by themselves."""
+        """Read the bytes from `position` on; `final`: the file ends there. None: they cannot be read separately."""
 
 
 class ChunkReaders(Protocol):
@@ -65,7 +64,7 @@ class ChunkReaders(Protocol):
         """A number for a chunk of the file of that number, which somebody begins to read."""
 
     def take(self, number: int) -> FoundInChunk | None:
-        """What it holds; None: it cannot be read by itself."""
+        """Return the contents, or None if the chunk cannot be read separately."""
 
     def drop(self, number: int) -> None:
         """Nobody will take it."""
@@ -84,15 +83,17 @@ class Place:
 
 
 def readable_apart(readers: ChunkReaders | None, stream: ByteStream, chunk: int) -> bool:
-    """Whether it is worth to have others read a file."""
+    """Return True if it pays to let other processes read a file."""
     return readers is not None and chunk >= readers.least and stream.on_disk and (stream.size or 0) > chunk
 
 
 def read_apart(
     readers: ChunkReaders, reader: ReadsChunks, file: str, stream: ByteStream, chunk: int, place: Place
 ) -> Generator[FoundInChunk]:
-    """What the chunks of a file hold from a place on, which moves on with them, and `stream` as well. Where it ends
-    before the file does, the rest is to be read by one process."""
+    """Yield the contents of a file's chunks from a place on; `place` and `stream` move on.
+
+    If it ends before the file does, one process has to read the rest.
+    """
     source = readers.begin(file, reader)
     pieces = chunks(file, place.position, chunk, stream.size or 0)
     waiting: deque[tuple[int, int]] = deque()

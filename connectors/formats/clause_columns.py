@@ -122,7 +122,7 @@ class ClauseColumns:
     def _fields(
         self, rows: pl.DataFrame, bars: int, times: Sequence[int]
     ) -> tuple[pl.Series, list[pl.Series], list[pl.Series]] | None:
-        """Of the lines with so many bars the numbers of the lines, the times at some places, and all behind them."""
+        """Return the numbers of the lines with this many bars, their times at some places, and all later fields."""
         rows = rows.filter(pl.col("text").str.count_matches("|", literal=True) == bars)
         if not rows.height:
             return None
@@ -188,7 +188,7 @@ class ClauseColumns:
 
 
 _Found = tuple[pl.Series, Sequence[pl.Series], pl.Series, pl.Series | None, pl.Series | None]
-"""Of one name: the numbers of the lines, the arguments, and when: start, end, bounds; of an event the start alone."""
+"""Clauses of one name: line numbers, arguments, start, end and bounds; events only have a start."""
 
 
 def _split(inside: pl.Series, mark: str, count: int, since: int) -> list[pl.Series]:

@@ -159,7 +159,7 @@ class ClauseReader:
         return [text_value(attribute, text) for attribute, text in zip(wanted, texts)]
 
     def _is_fluent(self, name: str) -> bool:
-        """Whether the program reads records of a fluent, not events."""
+        """Return True if the program reads records of a fluent with this name, not events."""
         return self.schemas[name].time == RECORD_COLUMNS[0]
 
     def _known(self, name: str) -> str:

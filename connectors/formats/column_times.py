@@ -93,7 +93,7 @@ def column_ticks(file: str, column: pl.Series, attribute: Attribute, reasons: Re
 
 
 def _written(column: pl.Series, attribute: Attribute, format: TimeFormat | None) -> bool:
-    """Whether a column is read as text: times that are texts, counts that are, and numbers under a pattern."""
+    """Return True if a column is read as text: texts of times or counts, and numbers with a pattern."""
     if column.dtype.is_numeric():
         return format is not None and format.pattern is not None
     if attribute.type == "duration" and format is None:
@@ -102,7 +102,7 @@ def _written(column: pl.Series, attribute: Attribute, format: TimeFormat | None)
 
 
 def _by_clock(dtype: pl.DataType) -> bool:
-    """Whether times of a type are those of a clock, without an offset."""
+    """Return True if times of a type are local, without an offset."""
     return dtype == pl.Date or (isinstance(dtype, pl.Datetime) and dtype.time_zone is None)
 
 
@@ -158,7 +158,7 @@ def _seconds(column: pl.Series, attribute: Attribute, reasons: Reasons, code: st
 
 
 def _counted(file: str, column: pl.Series, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
-    """What is as many microseconds; nanoseconds and decimals round half to even."""
+    """Convert a column to microseconds; nanoseconds and decimals round half to even."""
     dtype = column.dtype
     calendar = attribute.type == "time"
     if dtype == pl.Null:

@@ -178,7 +178,7 @@ def header(file: str, raw: bytes, separator: str, quote: str = '"') -> list[str]
 
 
 def _separated(head: bytes, separator: str) -> str | None:
-    """What to do with a header that has other separators."""
+    """Return a hint for a header with another separator, or None."""
     if separator.encode() in head:
         return None
     if separator != "," and b"," in head:
@@ -193,7 +193,7 @@ def _separated(head: bytes, separator: str) -> str | None:
 
 
 def _types(columns: Sequence[str], body: bytes, separator: str) -> dict[str, str]:
-    """What the columns seem to hold, by the first rows below the header."""
+    """Guess the types of the columns from the first rows below the header."""
     lines = body[:LOOKED_AT].decode("utf-8", "replace").splitlines()[: -1 if len(body) > LOOKED_AT else None]
     rows = [row for row in reader(lines, delimiter=separator) if len(row) == len(columns)]
     return {name: guessed([row[place] for row in rows]) for place, name in enumerate(columns)} if rows else {}

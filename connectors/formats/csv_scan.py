@@ -18,7 +18,7 @@ FINE, FIELDS, QUOTES, OPEN = 0, 1, 2, 3
 
 @njit(_nrt=False)
 def _ends(buffer, i, stop, separator):  # type: ignore[no-untyped-def]
-    """Whether a field ends at i: at a separator, a line end, or the end."""
+    """Return True if a field ends at i: at a separator, a line end, or the end."""
     return (
         i >= stop
         or buffer[i] == separator

@@ -1,4 +1,4 @@
-"""What one line of InfluxDB's line protocol means; the fast reader agrees with this."""
+"""The meaning of one line of InfluxDB's line protocol; the fast reader agrees with this."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from connectors.records.times import shown
 from connectors.records.values import Real, Unreadable, json_time, json_value, text_time, text_value
 
 TIME, MEASUREMENT = "time", "measurement"
-"""What the timestamp and the measurement of a point are called, besides its tags and fields."""
+"""Names of a point's timestamp and measurement, beside its tags and fields."""
 TAGS, FIELDS = "tags.", "fields."
 """Before a key: only a tag, or only a field."""
 

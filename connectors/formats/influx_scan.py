@@ -32,7 +32,7 @@ def _digits(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _is(buffer, i, stop, true):  # type: ignore[no-untyped-def]
-    """Whether buffer[i:stop] is `true`, `True`, `TRUE`, or likewise `false`."""
+    """Return True if buffer[i:stop] is `true`, `True` or `TRUE` (or `false` likewise)."""
     size = stop - i
     if size != (4 if true else 5):
         return False

@@ -24,9 +24,9 @@ _Parts = Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]
 
 
 def in_lines(head: bytes, whole: bool) -> bool | None:
-    """Whether a file that begins so holds a record a line; None: more of it has to be seen, if it is not `whole`.
+    """Return True if a file with this head has one record per line; None if more of it is needed and it is not `whole`.
 
-    It does not where it begins with a list of objects, or with an object that ends on a later line than it begins.
+    It has not if it begins with a list of objects, or with an object that spans lines.
     """
     text = head.removeprefix(BOM).lstrip(_BLANK)
     if text.startswith(b"["):
@@ -48,7 +48,7 @@ def in_lines(head: bytes, whole: bool) -> bool | None:
 
 
 def _ending(text: bytes) -> int | None:
-    """Where the object that begins a text ends; -1: it is no JSON, None: it has no end."""
+    """Return where the object at the beginning of a text ends; -1 if it is not JSON, None if it has no end."""
     plain = text.decode("utf-8", "replace")
     try:
         return json.JSONDecoder().raw_decode(plain)[1]
@@ -121,8 +121,8 @@ class Part:
         return len(self.ends)
 
     def placed(self, dead: list[DeadLetter], block: Block, line: int) -> tuple[list[DeadLetter], Block]:
-        """What was read of the records, as if each were on line 0, 1, ..: with the lines and bytes of the file, of
-        which the first line is number `line`."""
+        """Convert records numbered by line 0, 1, ... to the lines and bytes of the file, whose first line is number
+        `line`."""
         at = line + np.searchsorted(self.ends, self.first)
         index = np.arange(block.count) if block.lines is None else block.lines
         spans = np.stack([self.first, self.beyond], axis=1).reshape(-1)

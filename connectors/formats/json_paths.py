@@ -56,7 +56,7 @@ class Containers:
 
 @dataclass(frozen=True, slots=True)
 class EventPaths:
-    """Where the values of one event are, whose cells are as many as its sources, and then those of containers.
+    """The positions of one event's values. It has as many cells as sources, then those of containers.
 
     `keys`: those at the top of a record, with their cells. `before`: the objects in which values are looked for, the
     outer ones first. `list`: the cell of the list that makes events, None: there is none; `elements`: the cells that
@@ -170,7 +170,7 @@ def _value(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False, forceinline=True)
 def _inside(buffer, i, stop, row, offset, length, kind, first_key, last_key, letters, ends, targets):  # type: ignore[no-untyped-def]
-    """Whether the values of some keys were found plainly in the object between i and its bracket at `stop`."""
+    """Return True if the values of some keys were found plainly in the object from i to its bracket at `stop`."""
     while True:
         while i < stop and buffer[i] != 34:
             i += 1

@@ -19,7 +19,7 @@ UNTYPED, UNKNOWN, ODD, BLANK = -1, -2, -3, -4
 _DEEPEST = 60
 _GUESSES = 64
 _NAN, _INFINITY = np.frombuffer(b"NaN", np.uint8), np.frombuffer(b"Infinity", np.uint8)
-"""What Python writes for numbers that are none, which are missing."""
+"""Python's spellings of non-finite numbers, which are missing values."""
 
 
 @njit(_nrt=False)

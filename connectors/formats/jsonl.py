@@ -27,7 +27,7 @@ from connectors.records.values import Real, Unreadable
 
 
 class ReadsLines(Protocol):
-    """What reads blocks of lines of records."""
+    """Reads blocks of lines of records."""
 
     def read(
         self, file: str, data: bytes, position: int, line: int, first: int

@@ -18,7 +18,7 @@ Reasons = dict[int, tuple[str, str]]
 
 
 def resolved(schema: pa.Schema, sources: Sequence[str]) -> dict[str, Path]:
-    """Of the sources those that are paths into nested columns, with their steps; no column has their whole name."""
+    """Return the sources that are paths into nested columns, with their steps; no column has their whole name."""
     found = {}
     for source in sources:
         steps = path(source)
@@ -97,12 +97,12 @@ def _taken(column: pa.Array, index: pa.Array) -> pa.Array:
 
 
 def reached(batch: pa.RecordBatch, steps: Path) -> pa.Array:
-    """What stands at the end of a path through structs and elements of lists."""
+    """Return the values at the end of a path through structs and list elements."""
     return inner(batch.column(steps[0]), steps[1:])
 
 
 def inner(column: pa.Array, steps: Path) -> pa.Array:
-    """What stands at the end of a path within the values of a column."""
+    """Return the values at the end of a path within a column."""
     for step in steps:
         if (at := place(step)) is None:
             column = pc.struct_field(column, [step])

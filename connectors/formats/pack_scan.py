@@ -107,11 +107,12 @@ def _document(buffer, i, stop, pages, first, beyond, e):  # type: ignore[no-unty
 
 @njit()
 def records(buffer, starts, stops, pages, alone, capacity):  # type: ignore[no-untyped-def]
-    """Where the records of the documents in some spans stand, of which span each is, and which record is the first of
-    its document; of each span whether it is plain, else it has none. `alone`: a span is one document, else it may be
-    several.
+    """Find the records of the documents in some spans.
 
-    `capacity` is more than half the bytes: a record takes two at least, and the one of an object is in its place.
+    Returns where each record is, its span, the first record of its document, and for each span whether it is plain;
+    other spans have no records. `alone`: a span is one document, else it may be several.
+
+    `capacity` is more than half the bytes: a record takes at least two, and the one of an object is in its place.
     """
     n = len(starts)
     plain = np.ones(n, np.bool_)
@@ -185,7 +186,7 @@ def _decimal(buffer, i, length):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _named(c, begins):  # type: ignore[no-untyped-def]
-    """Whether a name of SenML has such a letter, or `begins` with it."""
+    """Return True if a name of SenML may contain this letter, or begin with it if `begins`."""
     if 48 <= c <= 57 or 97 <= (c | 32) <= 122:
         return True
     return not begins and (c == 45 or c == 46 or c == 47 or c == 58 or c == 95)
@@ -247,8 +248,11 @@ def resolve(buffer, first, length, least):  # type: ignore[no-untyped-def]
 
 @njit()
 def identify(buffer, first, length, collection, text):  # type: ignore[no-untyped-def]
-    """Where links name an entity of a collection, its id: first, length, whether it is a text, and which links are
-    read here. Length 0: it names none. `text`: an id is wanted as a text."""
+    """Find the ids in links to entities of a collection: first, length, whether it is a text, and which links are read
+    here.
+
+    Length 0: the link names none. `text`: ids are wanted as texts.
+    """
     n = len(first)
     at = np.zeros(n, np.int64)
     size = np.zeros(n, np.int64)

@@ -43,15 +43,20 @@ _Parts: TypeAlias = "Iterator[tuple[pl.DataFrame | None, list[DeadLetter], Block
 
 
 class Resolver(MakesLines, Protocol):
-    """What one format has of its own. `schema`: of the lines it makes; `pages`: the key of the list in a document that
-    is an object, None: there is none such."""
+    """The part of a reader that depends on the format.
+
+    `schema`: of the lines it makes; `pages`: the key of the list in a document that is an object, None if there is
+    none.
+    """
 
     @property
     def schema(self) -> Schema: ...
 
     def lines(self, elements: Sequence[Any], text: Callable[[int], str]) -> list[str | Unreadable | None]:
-        """Of each element the line of JSON, or why it is none; None: it is no record. Unreadable: the document cannot
-        be used. `text`: that of an element."""
+        """Return the JSON line of each element, the reason why it has none, or None if it is not a record.
+
+        Unreadable: the document cannot be used. `text`: returns the text of an element.
+        """
 
 
 @dataclass(slots=True)
@@ -259,7 +264,7 @@ def _whole(file: str, data: bytes, position: int, packs: PackReader, first: int)
 
 
 def _a_line_each(data: bytes) -> bool:
-    """Whether each line is a document: the first is one, or most of those that begin the file are."""
+    """Return True if each line is a document: the first is one, or most of the first lines are."""
     lines = [line for line in data.split(b"\n", _LOOKED_AT)[:_LOOKED_AT] if line.strip()]
     alone = [_is_document(line) for line in lines]
     return alone[:1] == [True] or 2 * sum(alone) > len(alone)

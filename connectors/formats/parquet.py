@@ -278,7 +278,7 @@ def _decoded(name: str, column: pa.Array, reasons: Reasons) -> pa.Array:
 
 
 def first_line(error: Exception) -> str:
-    """What a library says of a failure first, in lower case."""
+    """Return the first line of a library's error, in lower case."""
     return str(error).partition("\n")[0].rstrip(".").lower()
 
 

@@ -22,7 +22,7 @@ from connectors.records.numbers import ABSENT, ESCAPED, STRING
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 Spans = tuple[Ints, Ints, Bools]
-"""Of each record where a part of it begins, its length (-1: it has none), and whether it is written in quotes."""
+"""For each record, where a part begins, its length (-1: none), and whether it is quoted."""
 
 LARGE = 1 << 16
 """Bytes from which on a text is worth it."""
@@ -56,7 +56,7 @@ class PlainRecords:
         return np.isin(found, kinds) if kinds else found != ABSENT
 
     def cell(self, label: str) -> tuple[Ints, Ints]:
-        """Where the member of each begins, and its length, 0 where it is not there."""
+        """Return where the member of each record begins, and its length, 0 if it is absent."""
         place = self.labels.index(label)
         return self.offset[place], np.where(self.kind[place] != ABSENT, self.length[place], 0)
 
@@ -68,8 +68,11 @@ class PlainRecords:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """What a format makes of records: the bytes that it takes parts from; the columns of its lines, each with the text
-    before it; which records have a line; which are to be read by themselves; the spans of which are."""
+    """The lines that a format makes of records.
+
+    `buffer`: the bytes of all parts; `columns`: the text before each part, and the parts; `made`: which records have a
+    line; `odd`: which must be read separately.
+    """
 
     buffer: NDArray[np.uint8]
     columns: Sequence[tuple[str, Spans]]

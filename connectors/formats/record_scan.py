@@ -7,13 +7,13 @@ import numpy as np
 from cep.core.kernels import njit
 
 BETWEEN, LIST = 0, 1
-"""Where a text goes on: between records, or between those of a list."""
+"""The position at which a text continues: between records, or between records of a list."""
 _BROKEN = 1  # stands for the end of a line within a string, where JSON has none
 
 
 @njit(_nrt=False)
 def _apart(c):  # type: ignore[no-untyped-def]
-    """Whether a character separates records."""
+    """Return True if a character separates records."""
     return c == 32 or c == 9 or c == 10 or c == 13 or c == 44
 
 

@@ -24,13 +24,13 @@ from connectors.records.times import of_iso, shown
 from connectors.records.values import Real, Unreadable, kind
 
 TIME = "t"
-"""Where the time of a record stands."""
+"""The label of a record's time."""
 VERSION = 10
 """The latest version of SenML that is understood."""
 RELATIVE = 1 << 28
 """Times below are relative to now."""
 LONG = {"name": "n", "unit": "u", "sum": "s", "time": "t"}
-"""What fields may be called besides their labels; `value` is whichever of the values there is."""
+"""Long names of fields; `value` is whichever value the record has."""
 
 VALUES = ("v", "vs", "vb", "vd")
 _OWN = ("n", "u", *VALUES, "s", "t", "ut", "ct")
@@ -50,7 +50,7 @@ _PLAIN: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("v", "t", "bt", "bver"), (NUMBER,)),
     "vb": (TRUE, FALSE),
 }
-"""What fields are in plain records; others are in none."""
+"""Kinds of cells that fields of plain records have; other fields make a record not plain."""
 _EXAMPLE = "`event temp(sensor: string FROM n, value: float FROM v) FORMAT senml`"
 
 
@@ -85,8 +85,10 @@ class Packs:
         self._names: set[str] = set()
 
     def lines(self, elements: Sequence[Any], text: Callable[[int], str]) -> list[str | Unreadable | None]:
-        """Of each record the line of JSON, or why it is none; None: it only says what holds for others. Unreadable: the
-        pack cannot be used."""
+        """Return the JSON line of each record, the reason why it has none, or None if it has base fields only.
+
+        Unreadable: the pack cannot be used.
+        """
         base: dict[str, Any] = {}
         return [self._line(record, base) for record in elements]
 

@@ -54,7 +54,8 @@ class Pages:
         self._instants = [key for key in (schema.time, schema.start, schema.end) if key == TIME]
 
     def lines(self, elements: Sequence[Any], text: Callable[[int], str]) -> list[str | Unreadable | None]:
-        """Of each observation the line of JSON, or why it is none; `text`: that of an element."""
+        """Return the JSON line of each observation, or the reason why it has none. `text`: returns the text of an
+        element."""
         made: list[str | Unreadable | None] = []
         for place, one in enumerate(elements):
             try:

@@ -104,11 +104,11 @@ class ByteStream:
 
     @property
     def on_disk(self) -> bool:
-        """Whether it is a file of this machine, whose bytes are handed over as they are stored."""
+        """True if it is an uncompressed file of this machine, whose bytes are returned as stored."""
         return self.plain and self.size is not None and self._owned and not isinstance(self._file, StoredFile)
 
     def go_to(self, position: int) -> None:
-        """What comes next of a file `on_disk` stands at that byte."""
+        """Continue reading a file `on_disk` at this byte."""
         self._file.seek(position)
         self._read, self._ahead = position, b""
 
@@ -129,7 +129,7 @@ class ByteStream:
         return False
 
     def empty(self) -> bool:
-        """Whether there is nothing to read now, nor the end."""
+        """True if neither data nor the end can be read now."""
         if self._ahead or self._descriptor is None:
             return False
         poll = select.poll()
@@ -161,7 +161,7 @@ class ByteStream:
         return data if self._decoder is None else self._decoded(self._decoder, data, most)
 
     def unread(self, data: bytes) -> None:
-        """What was read comes again."""
+        """Push data back, so that the next read returns it."""
         self._ahead = data
 
     def _decoded(self, decoder: codecs.IncrementalDecoder, data: bytes, most: int) -> bytes:
@@ -189,7 +189,7 @@ class ByteStream:
         return b"".join(parts)
 
     def _inflated(self, compressed: gzip.GzipFile | pa.NativeFile, most: int) -> bytes:
-        """What can be decompressed, up to where it is damaged."""
+        """Decompress as much as possible, up to the first damage."""
         parts: list[bytes] = []
         size = 0
         try:
@@ -300,7 +300,7 @@ def skip_line(stream: ByteStream, rest: bytes, chunk: int) -> tuple[int, bytes, 
 
 
 def line_ends(data: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where the lines of a block of whole lines start and stop, their ends left out; the last may lack its end."""
+    """Return where the lines of a block of whole lines start and stop, without line ends; the last may lack its end."""
     breaks = np.flatnonzero(np.frombuffer(data, np.uint8) == 10)
     starts = np.concatenate([[0], breaks + 1])
     stops = np.concatenate([breaks, [len(data)]])

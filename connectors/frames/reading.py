@@ -106,14 +106,14 @@ def whole_table(data: Any, label: str) -> pl.DataFrame:
 
 
 def _by_event(data: Any, schemas: Mapping[str, Schema]) -> bool:
-    """Whether it is `{event: data}`, and no `{column: array}`."""
+    """Return True if it is `{event: data}`, not `{column: array}`."""
     return isinstance(data, Mapping) and all(
         _tabular(one) or (name in schemas and isinstance(one, list | tuple) and not one) for name, one in data.items()
     )
 
 
 def _tabular(data: Any) -> bool:
-    """Whether these are rows with columns, not one column or one value."""
+    """Return True if these are rows with columns, not one column or one value."""
     if isinstance(data, list | tuple):
         return bool(data) and (isinstance(data[0], Mapping) or _tabular(data[0]))
     if _is_pandas(data) or isinstance(data, pl.DataFrame | pl.LazyFrame | pa.Table | pa.RecordBatch | Mapping):
@@ -171,7 +171,7 @@ def _further(batch: Batch, rows: Mapping[str, int]) -> Batch:
 
 
 def _in_turn(piece: Mapping[Any, Any], schemas: Mapping[str, Schema]) -> bool:
-    """Whether one of several pieces is `{event: table}` or `{column: array}`; else it is a record, which may nest."""
+    """Return True if one of several pieces is `{event: table}` or `{column: array}`, not a record, which may nest."""
     nested = any(isinstance(value, Mapping | list | tuple) for value in piece.values())
     return any(map(_is_column, piece.values())) or (bool(piece) and not nested and _by_event(piece, schemas))
 
@@ -246,7 +246,7 @@ def _with_paths(
 
 
 def _within(found: _Table, schema: Schema) -> str | None:
-    """Where a column that is missing may be inside of another, None: no column holds structs."""
+    """Return where a missing column may be inside another one, or None if no column holds structs."""
     missing = [each for each in sources(schema, ()) if each not in found.names]
     batch = next(iter(found.rows([name for name in found.names if found.names.count(name) == 1])), None)
     if batch is None:

@@ -102,7 +102,7 @@ def inferred(sample: RecordSample, name: str) -> Inferred:
 
 
 def _binding(sample: RecordSample, title: str, own: bool) -> list[str]:
-    """What to say of the type that records have, where it is no name of the program."""
+    """Return remarks about the records' `type`, if it is not a name of the program."""
     bind = f"bind the file: `--input {title}=FILE`"
     if sample.bound:
         return [f"the `type` of the records is no event: {bind}"]
@@ -125,7 +125,7 @@ def _facts(schema: Schema, sample: RecordSample) -> str | None:
 
 
 def _note(found: Guess, count: int) -> str:
-    """What values there are: a range of numbers, a few texts, how many are missing."""
+    """Summarise the values: a range of numbers, a few texts, how many are missing."""
     parts = []
     values = found.values
     if found.type in ("int", "float") and values:

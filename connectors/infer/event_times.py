@@ -91,7 +91,7 @@ def event_times(
 
 
 def local(sample: RecordSample, source: str) -> bool:
-    """Whether intervals in one column begin, or end, at times without an offset."""
+    """Return True if intervals in one column have times without an offset."""
     for text in (value for value in sample.columns[source] if isinstance(value, str)):
         for part in text.split("/"):
             try:
@@ -153,7 +153,8 @@ def _pairs(source: str, texts: Sequence[str]) -> str | None:
 
 
 def _interval(begin: Guess, end: Guess) -> bool:
-    """Whether both are written alike, and no interval ends before it begins, as far as that is seen."""
+    """Return True if both columns have the same format and no interval ends before it begins, as far as the sample
+    shows."""
     if begin.format != end.format:
         return False
     if begin.bad or end.bad:
@@ -187,7 +188,7 @@ def _clock_of(day: str, sample: RecordSample, guesses: Mapping[str, Guess]) -> t
 
 
 def _is_interval(sample: RecordSample, source: str) -> bool:
-    """Whether a column has intervals, `2024-05-01T08:00:00Z/PT1H`."""
+    """Return True if a column contains intervals, `2024-05-01T08:00:00Z/PT1H`."""
     column = [value for value in sample.columns[source] if value is not None]
     texts = [value for value in column if isinstance(value, str) and "/" in value]
     if not texts or len(column) - len(texts) > allowed(len(column)):

@@ -22,8 +22,10 @@ _FEW = 3
 
 @dataclass(slots=True)
 class _Shape:
-    """What stands at each path, how often; of lists the longest, and how many elements they have together where they
-    are not within another."""
+    """The kinds of values at each path, with counts.
+
+    For lists also the longest length, and the total number of elements of lists that are not nested in another.
+    """
 
     kinds: dict[Path, Counter[str]] = field(default_factory=dict)
     elements: Counter[Path] = field(default_factory=Counter)
@@ -104,7 +106,7 @@ def _positional(records: Sequence[Mapping[str, Any]], own: set[str], sample: Rec
 
 
 def _homogeneous(shape: _Shape, steps: Path) -> bool:
-    """Whether the elements of a list are all objects, or all plain values."""
+    """Return True if the elements of a list are all objects or all plain values."""
     kinds = _mostly(shape.kinds.get((*steps, EACH), Counter()))
     return kinds == {OBJECT} or (bool(kinds) and kinds <= _PLAIN)
 
@@ -200,7 +202,7 @@ def _of(kinds: Counter[str], kind: str) -> str:
 
 
 def writable(steps: Path, names: set[str], source: str) -> bool:
-    """Whether a declaration can name it. A name at the top may have dots, and is read before a value in an object."""
+    """Return True if a declaration can name the path. A top-level name may have dots and takes precedence."""
     if any(not step or ("[" in step and step != EACH) for step in steps) or level(source) is not None:
         return False
     try:

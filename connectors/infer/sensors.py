@@ -18,7 +18,7 @@ from connectors.records.values import Real, Unreadable
 
 SENSORS = ("senml", "sensorthings", "influx", "prometheus")
 TIMED = "@time"
-"""Where a record of line protocol has its timestamp."""
+"""The path of the timestamp in a record of line protocol."""
 
 _SOME_TIME = RecordFormat("senml", (("now", "2020-01-01T00:00:00Z"),))
 _UNITS = ((10**17, "ns"), (10**14, "us"), (10**11, "ms"), (0, "s"))
@@ -129,7 +129,7 @@ def _packs() -> tuple[senml.Packs, senml.Packs]:
 
 
 def _is_observation(first: Mapping[str, Any]) -> bool:
-    """Whether a record is an observation, or a data array of such: others may have their time as well."""
+    """Return True if a record is an observation or a data array of them. Other records may have a time too."""
     names = first.get("components")
     if isinstance(names, list) and isinstance(first.get("dataArray"), list):
         return "result" in names
@@ -137,8 +137,10 @@ def _is_observation(first: Mapping[str, Any]) -> bool:
 
 
 def _is_senml(first: Mapping[str, Any]) -> bool:
-    """Whether the first record of a list is one of SenML: many lists of objects have an `n`. Only what has a base name
-    may have fields that are not of SenML."""
+    """Return True if the first record of a list is SenML.
+
+    Many lists of objects have an `n`. Only a record with a base name may have fields that SenML lacks.
+    """
     if any(len(key) > 4 for key in first) or ("bn" not in first and not first.keys() <= set(senml.Packs.labels)):
         return False
     _, timed = _packs()

@@ -23,15 +23,15 @@ from connectors.records.values import with_point
 SEPARATORS = ";\t|,"
 BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 MARKS = (",", ".", "'", "\u2019", " ", "\u00a0", "\u202f", "_")
-"""What may stand between thousands."""
+"""Characters that may separate thousands."""
 COMMENTS = ("//", "#", "%", "!")
 """How comments may begin."""
 _SEPARATED = re.compile(r"sep=([;,|\t])")
-"""What Excel writes above a table."""
+"""The line that Excel writes above a table."""
 _VALUE = re.compile(r"[+-]?[.,]?\d[\d\s.,:/'TZeE+-]*([AaPp][Mm])?")
 _DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}\b(?!\1)|\d{4}-\d\d-\d\dT")
 _CAMPBELL = "TOA5"
-"""What a table of a Campbell logger begins with, in a line of its own."""
+"""The beginning of the first line of a Campbell logger's table."""
 _UNIT_ROWS = 3
 """So many rows below a header may be of units."""
 _LOOKED_AT = 50
@@ -107,8 +107,11 @@ def _of_zeek(lines: Sequence[str], limit: int, sample: RecordSample) -> RecordSa
 
 @dataclass(slots=True)
 class _Layout:
-    """Where the records of a table are: `lines` of records alone, below `skip` lines, comments, the header with the
-    `names` and `units` rows. `headless`: the names stand in no line of their own."""
+    """The position of the records in a table.
+
+    `lines` are the records, without `skip` lines, comments, the header with the `names`, and `units` rows. `headless`:
+    there is no header line.
+    """
 
     separator: str
     lines: list[str]
@@ -178,13 +181,15 @@ def _named(line: str, comment: str | None, separator: str, width: int) -> list[s
 
 
 def _is_value(text: str) -> bool:
-    """Whether a field is a number or a time, under any marks."""
+    """Return True if a field is a number or a time, with any decimal mark."""
     return _VALUE.fullmatch(text.strip()) is not None
 
 
 def _is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether a row names columns, and is no record: it has words above dates, or in most of the columns below which
-    there are values. Columns that are mostly empty do not count."""
+    """Return True if a row is a header, not a record.
+
+    It has words above dates, or above values in most columns. Columns that are mostly empty do not count.
+    """
     if not rows or not any(map(_is_value, first)):
         return True
     counts = [sum(place < len(row) and _is_value(row[place]) for row in rows) for place in range(len(first))]

@@ -90,8 +90,8 @@ def guess(
     typed: pa.DataType | None = None,
     thousands: str | None = None,
 ) -> Guess:
-    """What a column holds. `text`: its values are those of a table of text, which does not tell numbers from texts, and
-    has these marks."""
+    """Guess the type of a column. `text`: its values come from a table of text, with these marks, which does not
+    distinguish numbers from texts."""
     there = [value for value in column if value is not None]
     optional = len(there) < len(column)
     if typed is not None:
@@ -202,7 +202,7 @@ def _mixed(name: str, there: Sequence[Any], kinds: Counter[str], optional: bool)
 
 
 def _in_quotes(texts: Sequence[str]) -> str:
-    """What to know of texts that are all numbers; nothing where one begins with a 0 that a number has not."""
+    """Return a remark about texts that are all numbers; empty if one begins with a 0 that a number would not have."""
     plain = [text.strip(" \t").lstrip("+-") for text in texts]
     if not all(map(is_number, plain)) or any(text[:1] == "0" and text[1:2].isdigit() for text in plain):
         return ""
@@ -231,7 +231,7 @@ def _quoted(name: str, numbers: Sequence[Any], texts: Sequence[str], quoted: Seq
 
 
 def _fields(name: str, raw: Sequence[str], decimal: str, thousands: str | None, optional: bool) -> Guess:
-    """Of the fields of a table: numbers and booleans, times, else strings or IRIs."""
+    """Guess the type of a table's fields: numbers and booleans, times, or else strings or IRIs."""
     there = [each.strip(" \t") for each in raw]
     words = tuple(sorted({each for each in there if each.lower() in ABSENT}))
     some = [each for each in there if each not in words]
@@ -307,7 +307,7 @@ def _fits(pattern: str, text: str) -> bool:
 
 
 def _nearly(texts: Sequence[str], decimal: str, thousands: str | None) -> str:
-    """What to know of texts most of which are numbers; nothing of others."""
+    """Return a remark about texts most of which are numbers; empty for others."""
     odd = Counter(each for each in texts if _pointed([each], decimal, thousands) is None)
     numbers = len(texts) - odd.total()
     if not odd or len(odd) > FEW or numbers < MOSTLY * len(texts):
@@ -331,7 +331,7 @@ def _pointed(texts: Sequence[str], decimal: str, thousands: str | None) -> list[
 
 
 def _texts(name: str, there: Sequence[str], optional: bool) -> Guess:
-    """Of texts that are no fields: times, else strings or IRIs."""
+    """Guess the type of texts that are not fields of a table: times, or else strings or IRIs."""
     absent = {each for each in there if each.strip(" \t").lower() in ABSENT}
     words = tuple(sorted({form for each in absent for form in (each, each.strip(" \t"))}))
     some = [each for each in there if each not in words]
@@ -481,7 +481,7 @@ def clock_pattern(texts: Sequence[str]) -> str | None:
 
 
 def timely(name: str) -> bool:
-    """Whether a name sounds like a time."""
+    """Return True if a name sounds like a time."""
     return TIMELY.search(name) is not None
 
 

@@ -75,7 +75,7 @@ class _Document:
         return self.node(term) if term in self.within else {"@id": self.name(term)}
 
     def members(self, term: Any) -> list[Any] | None:
-        """Of a list, None: it is none, or somebody else refers to a part of it."""
+        """Return the members of a list, or None if the term is not a list or something else refers to a part of it."""
         found: list[Any] = []
         while term != _NIL:
             parts = self.nodes.get(term, {})

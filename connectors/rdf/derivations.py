@@ -20,9 +20,12 @@ from connectors.rdf.vocabulary import PROV, RDF, RDFS, EventVocabulary
 
 @dataclass(frozen=True, slots=True)
 class Derivations:
-    """Of one program. Rules are named by their numbers in `plan`; `meanings`: what each event means, of which their
-    names are made, so that nothing else in the program changes these (`Engine.meanings`); `written`: the events that
-    are described."""
+    """The derivations of one program in PROV.
+
+    Rules have their numbers in `plan`. `meanings` is a fingerprint of each event's meaning, from which its IRIs are
+    made, so that changes elsewhere in the program do not affect them (`Engine.meanings`). `written`: the events that
+    are described.
+    """
 
     plan: Plan
     meanings: Mapping[str, str]
@@ -72,7 +75,8 @@ class Derivations:
         }
 
     def activity(self, event: str, rules: Sequence[int]) -> str:
-        """What made an occurrence: one rule, or several that gave the same; without any: it is not known which."""
+        """Return the IRI of the activity that derived an occurrence: one rule, or several with the same result; without
+        rules, an unknown one."""
         return self.vocabulary.derivation(self.meanings[event], event, [self._name(rule) for rule in rules])
 
     def described(self, event: str, rules: Sequence[int]) -> Iterator[str]:

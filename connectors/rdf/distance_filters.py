@@ -31,12 +31,12 @@ class DistanceLimit:
 
     @property
     def degrees(self) -> float:
-        """Of latitude that they are apart at most."""
+        """The maximal difference in latitude, in degrees."""
         return degrees(self.metres)
 
 
 def degrees(metres: float) -> float:
-    """Of latitude that two places are apart at most."""
+    """Return the maximal difference in latitude of two places at this distance, in degrees."""
     return metres / _DEGREE * (1 + _PART) + _SLACK
 
 
@@ -62,7 +62,7 @@ def near(text: str, prefixes: Mapping[str, str]) -> str:
 
 
 def shorts(filters: Sequence[str], prefixes: Mapping[str, str]) -> Iterator[DistanceLimit]:
-    """What filters (what stands between their brackets) say of distances."""
+    """Yield the distance limits in the texts of filters, given without their outer brackets."""
     for text in filters:
         for each in _conjuncts(tokens(text + ")"), 0):
             if short := _short(text, each, prefixes):
@@ -78,7 +78,7 @@ def _declared(found: Sequence[SparqlToken]) -> dict[str, str]:
 
 
 def _conjuncts(found: Sequence[SparqlToken], at: int) -> Iterator[Sequence[SparqlToken]]:
-    """What a filter says, whose bracket is open: the parts that all have to hold. Nothing where it is another way."""
+    """Yield the conditions of a filter that must all hold, from its open bracket on; nothing if it has another form."""
     parts: list[list[SparqlToken]] = [[]]
     depth = 0
     for one in found[at:]:
@@ -97,7 +97,7 @@ def _conjuncts(found: Sequence[SparqlToken], at: int) -> Iterator[Sequence[Sparq
 
 
 def _short(text: str, condition: Sequence[SparqlToken], names: Mapping[str, str]) -> DistanceLimit | None:
-    """What `distance(lat, long, y, x) < 20000` says, also turned round."""
+    """Return the limit of a condition such as `distance(lat, long, y, x) < 20000`, also turned round, or None."""
     if len(condition) < 4:
         return None
     if condition[0].kind == "number" and condition[1].text in (">", ">="):

@@ -35,7 +35,7 @@ def evaluate(store: ox.Store, question: Question, recent: TimeIndex | None = Non
 
 
 def _filled(store: ox.Store, question: Question, tried: Rewritten) -> bool:
-    """Whether a query over a part of the events has as many rows as are wanted."""
+    """Return True if a query over a part of the events has as many rows as are wanted."""
     found: Iterable[Any] = _found(store, question, tried.text)
     return sum(1 for _ in found) == tried.enough
 

@@ -90,7 +90,7 @@ class StoreListener:
 
     @property
     def reached(self) -> int:
-        """Of what is written: no event that ends before it will come to the store any more, and none goes from it."""
+        """The time up to which the store is final: no event that ends earlier is added or removed."""
         return self._reached
 
     def listen(self, listener: StoreObserver) -> None:
@@ -128,7 +128,7 @@ class StoreListener:
             self.store.settle()
 
     def _revise(self, one: Round, text: str, come: Sequence[str]) -> Future[None] | None:
-        """What a round withdraws goes before what it derives comes; None: all of it is written already."""
+        """Write a round, with its withdrawals before its new events. None: all of it has been written."""
         reached = one.watermark if _finite(one.watermark) else self._service.engine.latest
         self._time = max(self._time, reached)
         gone = tuple(id for table in one.withdrawn.values() for id in table[ID].to_list())
@@ -157,7 +157,7 @@ class StoreListener:
                 self._reached = max(self._reached, watermark)
 
     def _learn(self) -> None:
-        """What has changed in the knowledge of the engine."""
+        """Forward the changes in the engine's knowledge to the store."""
         changes = self._service.engine.changes
         if self._followed is None or changes is None or not (changes.news or changes.anew):
             return

@@ -11,7 +11,7 @@ from cep.core.append_log import RecordBytes, RecordLog
 from cep.core.checksum import Broken
 
 HASH = "hash:"
-"""What the store's own note of the hash of the file begins with."""
+"""Prefix of the store's own note of the hash of a file."""
 
 
 class Damaged(Exception):

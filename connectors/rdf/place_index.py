@@ -113,7 +113,7 @@ class PlaceIndex:
         return None if any(not name for _, name in found) else found
 
     def _known(self, query: QueryParts, place: tuple[str, str], few: Few) -> _Origins | None:
-        """Where those are that are few; None: they are not, or have no such place."""
+        """Return the places of the few subjects, or None if they are not few or have no such place."""
         for subject, (lat, long) in _linked(query, place):
             if len(few.get(subject, range(_POINTS + 1))) <= _POINTS:
                 named = not any(isinstance(each, ox.BlankNode) for each in few[subject])
@@ -130,7 +130,7 @@ class PlaceIndex:
     def _queried(
         self, query: QueryParts, place: tuple[str, str], other: str, ask: Callable[[str], Iterable[Any]]
     ) -> _Origins | None:
-        """Where a place of the query can be; None: that is not known, or at too many points."""
+        """Return the possible places of a variable in the query, or None if they are unknown or too many."""
         names = [name for name in place if name.startswith("?")]
         if not names:
             return _Origins((), [((), (float(place[0]), float(place[1])))])
@@ -164,7 +164,7 @@ def _read(store: ox.Store, lat: str, long: str) -> _Places | None:
 
 
 def _values_of(store: ox.Store, property: str) -> Iterator[tuple[str, str]]:
-    """What has a property, and its values; many times faster than by terms."""
+    """Yield the subjects of a property and its values; much faster than term by term."""
     rows: Any = store.query(f"SELECT ?thing ?value {{ ?thing <{property}> ?value }}")
     lines = csv.reader(io.StringIO(rows.serialize(format=ox.QueryResultsFormat.CSV).decode(), newline=""))
     next(lines)
@@ -199,7 +199,7 @@ def _linked(query: QueryParts, place: tuple[str, str]) -> list[tuple[str, tuple[
 
 
 def _timed(query: QueryParts, place: tuple[str, str]) -> bool:
-    """Whether it is that of an event of which the time is asked for."""
+    """Return True if the place belongs to an event whose time the query asks for."""
     variables = _patterns_of(query, place[0])[1]
     return any(stamp.subject in variables for stamp in query.stamps.values())
 
@@ -229,5 +229,5 @@ def _line(link: Link) -> str:
 
 
 def _variable(name: str) -> str:
-    """What is blank has a name as well."""
+    """Return a variable for a name; blank nodes get one too."""
     return name if name.startswith("?") else "?blank" + "".join(f"{ord(letter):x}_" for letter in name)

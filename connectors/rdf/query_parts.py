@@ -24,8 +24,10 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """Where a query asks for a time: from the predicate's first letter to behind the variable, and `way`, the first
-    step of a path of two; '': the predicate stands alone. `subject`: what has the time, as a Link names it."""
+    """A place in a query that asks for a time, from the first letter of the predicate to the end of the variable.
+
+    `way`: the first step of a path of two, or empty; `subject`: the thing that has the time, named as in a Link.
+    """
 
     start: int
     end: int
@@ -90,7 +92,8 @@ class QueryParts:
         return text
 
     def events(self, variable: str) -> set[str]:
-        """What has a time, as a Link names it: what the query says so of, and of whose end or beginning."""
+        """Return the things that have a time, named as in a Link: the subject, and things of which it is the beginning
+        or end."""
         subject = self.stamps[variable].subject
         ways = [link.subject for link in self.links if link.object == subject and link.property.value in WAYS]
         return {subject, *ways} - {""}

@@ -49,8 +49,11 @@ class QueryProcess:
         self._ended = False
 
     def answer(self, work: Callable[[], Any], gate: Gate, until: float, memory: int, shut: Sequence[int]) -> Any:
-        """What the work gives, done in a fork. `until`: when it is ended. `memory`: bytes that it may have more than
-        this process, 0: any. `shut`: files that are not for it. Raises Refused."""
+        """Do the work in a fork and return its result.
+
+        `until`: when to stop it. `memory`: bytes that it may use beyond this process, 0 for any number. `shut`: files
+        to close in the fork. Raises Refused.
+        """
         for _ in range(_TRIES):
             with gate.shut:
                 if not gate.shut.wait_for(gate.ready, max(0.0, until - time.monotonic())):

@@ -47,9 +47,12 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What ends in a span of time: `members`, the IRIs of some events in order of time, and `body`, all that is said of
-    them, in N-Triples; `more`: the instant at which the next page goes on, None: it is the last. Where there is too
-    much for a page there are only `parts`, the smaller spans to look at."""
+    """A page of the events that end in a span of time.
+
+    `members`: the IRIs of events, in order of time; `body`: their description in N-Triples; `more`: the instant at
+    which the next page begins, None for the last. If there is too much for a page, there are only `parts`, the smaller
+    spans to look at.
+    """
 
     members: tuple[str, ...] = ()
     body: bytes = b""

@@ -35,7 +35,7 @@ class _Unclear(Exception):
 
 
 def timed(text: str, prefixes: Mapping[str, str]) -> QueryParts | None:
-    """What a query says of times; None: nothing, or nothing that is sure."""
+    """Return the conditions of a query on times, or None if there are none or they are uncertain."""
     if not ("inXSDDateTimeStamp" in text or "distance" in text) or "\\" in text:
         return None
     try:
@@ -67,7 +67,7 @@ class _RangeReader:
         self.pairs = self._paired()
 
     def _paired(self) -> dict[int, int]:
-        """Where each bracket that opens is closed."""
+        """Return the closing bracket of each opening one, by token numbers."""
         found: dict[int, int] = {}
         open: list[int] = []
         for number, each in enumerate(self.tokens):
@@ -117,7 +117,7 @@ class _RangeReader:
         return QueryParts(self.text, *parts, self.tokens[at].end, star, self.prefixes)
 
     def _group(self, at: int, last: int) -> None:
-        """What stands in a group directly."""
+        """Read the elements directly in a group."""
         while at < last:
             word, before, bracket = self.word(at), self.word(at - 1), self.word(at + 1) == "("
             if word == "filter" and bracket:
@@ -162,7 +162,7 @@ class _RangeReader:
         return at
 
     def _triple(self, subject: str, verb: int, value: int, end: int) -> None:
-        """Of one property with one value."""
+        """Add a triple of one property and one value."""
         path = [self._iri(n) or self.word(n) for n in range(verb, value)]
         name, term = RDF + "type" if path == ["a"] else path[0], None
         if self.tokens[value].kind == "variable":
@@ -184,7 +184,7 @@ class _RangeReader:
         return f"[{sum(each.text == '[' for each in self.tokens[:at])}" if one.text == "[" else ""
 
     def _path(self, at: int) -> int:
-        """What comes behind a property, or a path of them."""
+        """Return the position after a property or a path of properties."""
         while True:
             while self.word(at) in ("^", "!"):
                 at += 1
@@ -201,7 +201,7 @@ class _RangeReader:
             at += 1
 
     def _value(self, at: int) -> int:
-        """What comes behind a value."""
+        """Return the position after a value."""
         if self.word(at) in ("[", "("):
             return self.pairs[at] + 1
         if self.tokens[at].kind == "string":
@@ -228,7 +228,7 @@ class _RangeReader:
         return self.prefixes[prefix] + local if one.kind == "name" and prefix in self.prefixes else ""
 
     def _bounds(self, at: int, last: int) -> Iterator[tuple[str, Range]]:
-        """What a filter says of variables, where it is a comparison or several that all hold."""
+        """Yield the ranges of variables in a filter that is a comparison, or several that all hold."""
         cuts, n = [at - 1], at
         while n < last:
             if self.word(n) == "||":

@@ -71,7 +71,7 @@ class Retention:
         return quads
 
     def _needed(self, term: Any, properties: Sequence[ox.NamedNode], going: Collection[Any]) -> bool:
-        """Whether something else than what goes has it as a value."""
+        """Return True if a term is the value of something that is not removed."""
         users = (quad.subject for each in properties for quad in self._store.quads_for_pattern(None, each, term, HERE))
         return any(user not in going for user in users)
 

@@ -26,7 +26,7 @@ Few = Mapping[str, Sequence[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Selective:
-    """What a query begins with (as a Link names it), all values that it can have, and how many events these lead to."""
+    """The start of a query (named as in a Link), with all its possible values and the number of events they lead to."""
 
     start: str
     values: Sequence[Any]
@@ -70,7 +70,7 @@ def scarce(store: ox.Store, links: Sequence[Link]) -> Few:
 
 
 def _fewer(few: dict[str, Sequence[Any]], name: str, terms: Sequence[Any]) -> None:
-    """Where two triples say what something can be, it is what the one says that has fewer."""
+    """Keep the smaller set of values if two triples restrict the same name."""
     some = sorted(set(terms), key=str)
     if name and (name not in few or len(some) < len(few[name])):
         few[name] = some

@@ -57,7 +57,7 @@ class EventStore:
         self._indexed = self._recent.whole() and not os.path.exists(self._elsewhere) and not self._has_times()
 
     def knows(self, name: str) -> bool:
-        """Whether the knowledge of that name (its fingerprint) is loaded."""
+        """Return True if the knowledge with this name (its fingerprint) is loaded."""
         return ox.Quad(self._mark, _MARK, ox.Literal(name)) in self.store
 
     def know(self, name: str, path: str, before: str) -> None:
@@ -161,7 +161,7 @@ class EventStore:
 
     @property
     def loose(self) -> bool:
-        """Whether so much was written that it had better be settled."""
+        """True if so much was written that the store should be settled."""
         return self._loose >= max(_LOOSE, self._lines // 2)
 
     def settle(self) -> None:
@@ -171,7 +171,7 @@ class EventStore:
             self.store.optimize()
 
     def _has_times(self) -> bool:
-        """Whether the knowledge has instants, or what was learned has."""
+        """Return True if the loaded or learned knowledge contains instants."""
         for path in (self._known, self._learned.path):
             if os.path.exists(path) and os.path.getsize(path):
                 with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:

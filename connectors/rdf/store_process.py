@@ -175,7 +175,7 @@ class StoreProcess:
         return self._ask("ask", question, seconds=question.seconds, client=question.client)
 
     def refuse_questions(self) -> None:
-        """What is being asked, or will be, has no answer: the server ends."""
+        """Refuse all current and future questions, because the server is stopping."""
         with self._sending:
             self._asking = False
         for number, request in list(self._requests.items()):
@@ -198,7 +198,7 @@ class StoreProcess:
         return self._command("verify")
 
     def close(self) -> None:
-        """What was added is written, then the process ends; in bounded time, also where it cannot be opened again."""
+        """Write everything that was added and end the process, in bounded time even if it cannot be reopened."""
         self._closing = True
         with contextlib.suppress(QueryRefused, TimeoutError):
             self._command("flush").result(_ENDING)
@@ -213,7 +213,7 @@ class StoreProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether there is a process."""
+        """True if the process is running."""
         return not self._closed and self._process.poll() is None
 
     @property
@@ -305,7 +305,7 @@ class StoreProcess:
         return process, connection
 
     def _read(self) -> None:
-        """What the process says, until it is closed; a new one where it ends before."""
+        """Read the process's messages until it is closed; start a new one if it ends earlier."""
         try:
             while True:
                 try:

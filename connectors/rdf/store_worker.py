@@ -30,7 +30,7 @@ from connectors.rdf.vocabulary import EventVocabulary
 from connectors.rdf.withdrawals import StoreRevision
 
 QUESTIONS = ("ask", "page", "hours")
-"""What is only read, within some time."""
+"""Requests that only read, with a time limit."""
 
 _FILLS = ("know", "derive")  # what a store is filled by at the beginning
 _BESIDE = ("settle", "verify")  # what is done while others write

@@ -46,14 +46,14 @@ class TimeIndex:
         self.grid = grid or PlaceIndex(store)
 
     def whole(self) -> bool:
-        """Whether all instants are in minutes, in days whose names are in order of time."""
+        """Return True if all instants are in minutes of days whose names sort by time; old stores differ."""
         named = all(
             re.fullmatch(r"\d{4}-\d\d-\d\d", self._spans.name(day)) for day in self._spans.within(self._spans.days)
         )
         return named and not any(self._inside(hour, 1) for hour in self._spans.hours())  # as they were once
 
     def rewritten(self, question: Question) -> Iterator[Rewritten]:
-        """What can be asked instead, in turn, until one has enough."""
+        """Yield restricted queries to try in turn, until one has enough rows."""
         found = timed(question.text, dict(question.prefixes))
         if found is None:
             return

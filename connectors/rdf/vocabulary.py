@@ -45,7 +45,7 @@ class EventVocabulary:
         return f"{self.base}instant/{time}"
 
     def interval(self) -> str:
-        """What intervals begin with; the ISO 8601 forms of beginning and end follow, with a `/` between them."""
+        """Prefix of intervals, followed by the beginning and end in ISO 8601 with a `/` between them."""
         return f"{self.base}interval/"
 
     def hour(self, hour: str = "") -> str:
@@ -54,7 +54,7 @@ class EventVocabulary:
 
     @property
     def days(self) -> str:
-        """What all days with events lie in."""
+        """The node that contains all days with events."""
         return f"{self.base}days"
 
     def revision(self, name: str = "") -> str:

@@ -1,8 +1,8 @@
-"""What is withdrawn from the store: its triples go, and a tombstone stays, which pages of events show.
+"""Withdraw events from the store: their triples go, and tombstones remain, which pages of events show.
 
-Each revision has a graph of its own, so that the default graph is what holds. In it every event that was withdrawn has
-an activity, which is an `as:Delete`, and one that came again an `as:Create`. Where the history is kept, the triples of
-what was withdrawn are there too.
+Each revision has its own graph, so the default graph contains what holds. In its graph, every withdrawn event has an
+activity that is an `as:Delete`, and every event that returned an `as:Create`. If the history is kept, the graph also
+contains the triples of the withdrawn events.
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ _TIME, _NUMBER = ox.NamedNode(XSD + "dateTime"), ox.NamedNode(XSD + "integer")
 
 @dataclass(frozen=True, slots=True)
 class StoreRevision:
-    """What a round makes of the store: events that go, by their ids, then triples that come, which are of the events
-    `come`. `time`: how far the time of events had come, as IRIs have it; `position`: so many records were taken;
-    `keep`: what goes is kept as history; `ended`: so has the input; `records`: input records that go, by their ids."""
+    """The changes of a round to the store.
+
+    gone: ids of the events that go; come: ids of the events that come; text: their triples; records: ids of the input
+    records that go; time: the time that events had reached, as IRIs have it; position: the number of records that were
+    taken; keep: what goes is kept as history; ended: the input has ended
+    """
 
     time: str
     position: int
@@ -81,7 +84,7 @@ class Withdrawals:
         return going + records
 
     def came(self, one: StoreRevision) -> None:
-        """Of events that have come again after they were withdrawn that is said; done when their triples are there."""
+        """Record the events that were added again after a withdrawal; done when their triples are there."""
         if next(self._store.quads_for_pattern(None, _OBJECT, None), None) is not None:
             quads: list[ox.Quad] = []
             for id in one.come:
@@ -102,7 +105,7 @@ class Withdrawals:
                 yield quad.subject.value
 
     def described(self, change: str) -> Iterator[ox.Quad]:
-        """What is said of one of these."""
+        """Return the description of a change."""
         return self._store.quads_for_pattern(ox.NamedNode(change), None, None)
 
     def forget(self, instants: Iterable[Any]) -> None:
@@ -121,7 +124,7 @@ class Withdrawals:
         return next(self._store.quads_for_pattern(subject, END, None, beginning.graph_name), None) is None
 
     def _timed(self, stamp: ox.Quad) -> bool:
-        """Whether something in a graph of a revision still has an instant."""
+        """Return True if something in the graph of a revision still has an instant."""
         assert isinstance(stamp.subject, ox.NamedNode), "instants have names"
         ways = (self._store.quads_for_pattern(None, way, stamp.subject, stamp.graph_name) for way in (BEGINNING, END))
         return any(next(found, None) is not None for found in ways)
@@ -139,7 +142,7 @@ class Withdrawals:
             yield ox.Quad(event, _BY, self._activity(event, "withdrawn", one), graph)
 
     def _kept(self, subject: ox.NamedNode, own: list[ox.Quad], one: StoreRevision) -> Iterator[ox.Quad]:
-        """What was said of something that goes, and when it went."""
+        """Yield the description of a withdrawn subject, and when it was withdrawn."""
         graph = ox.NamedNode(self._vocabulary.revision(one.name))
         for quad in own:
             yield ox.Quad(quad.subject, quad.predicate, quad.object, graph)
@@ -178,7 +181,7 @@ class Withdrawals:
         return [quad.object for quad in self._store.quads_for_pattern(event, END, None, HERE)]
 
     def _withdrawn(self, event: ox.NamedNode, one: StoreRevision) -> bool:
-        """Whether it was, in this revision or an earlier one."""
+        """Return True if the event was withdrawn in this revision or an earlier one."""
         prefix = f"{event.value}/withdrawn/"
         for quad in self._store.quads_for_pattern(None, _OBJECT, event):
             name = str(getattr(quad.subject, "value", ""))

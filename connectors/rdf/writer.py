@@ -85,7 +85,7 @@ class RdfWriter:
         return total
 
     def _changes(self, table: pl.DataFrame, schema: Schema) -> str:
-        """What is withdrawn, and then what is added."""
+        """Describe withdrawn rows, then added rows."""
         again = (pl.col(VERSION) + 1) // 2
         own = pl.when(again > 1).then(pl.col(ID) + "/" + again.cast(pl.String)).otherwise(pl.col(ID)).alias(ID)
         versions = table[VERSION].to_list()

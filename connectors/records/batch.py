@@ -42,7 +42,7 @@ def says_change(text: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Where a run of `count` records, numbered from `first`, stands in a file.
+    """The position of a run of `count` records, numbered from `first`, in a file.
 
     `lines`: the line of each, None where they are on consecutive lines from `line`. `starts`: the byte each starts at
     and the end of the last, counted from byte `position` of the file; None where there is no text. `data`: the bytes
@@ -70,7 +70,7 @@ class Block:
 
     @property
     def says_changes(self) -> bool:
-        """Whether a record, as it is written, may have `@change`."""
+        """True if a record, as written, may have `@change`."""
         return self.said or (self.data is not None and says_change(self.data))
 
     @property

@@ -224,7 +224,7 @@ def without_marks(buffer, offset, length, kind, mark, point):  # type: ignore[no
 
 @njit()
 def halves(buffer, first, length):  # type: ignore[no-untyped-def]
-    """Where the end of an interval begins that is written `start/end`; where there is no slash, -1."""
+    """Return where the end begins in each interval written `start/end`; -1 without a slash."""
     found = np.full(len(first), -1, np.int64)
     for k in range(len(first)):
         for i in range(first[k], first[k] + length[k]):

@@ -44,7 +44,7 @@ Buffer = NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Where the cells of n rows lie: matrices of a row a column, first the `time_keys`, then the attributes.
+    """The positions of the cells of n rows: matrices with a row per column, first the `time_keys`, then the attributes.
 
     `textual`: text fields (CSV), so a STRING may be a number and ESCAPED has doubled quotes; else JSON. `texts`: the
     columns of JSON that are text fields all the same, since they come from what a message says besides its record.

@@ -23,7 +23,7 @@ def _hash(data, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False, forceinline=True)
 def is_name(data, i, stop, names, first, beyond):  # type: ignore[no-untyped-def]
-    """Whether data[i:stop] is names[first:beyond]."""
+    """Return True if data[i:stop] equals names[first:beyond]."""
     if beyond - first != stop - i:
         return False
     while i < stop and data[i] == names[first]:

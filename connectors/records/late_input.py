@@ -1,5 +1,7 @@
-"""What of a batch came late or withdrew a record: what is said where something that was derived is put right. It is
-looked for when it is first asked for: mostly nothing is put right."""
+"""Describe the late and withdrawn records of a batch, for messages about revised results.
+
+They are searched at the first request, because most batches revise nothing.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from cep.core.literals import say_duration, write_time
 from cep.core.schema import ARRIVAL, CHANGE, Schema
 
 UNKNOWN = "a record came late, was corrected or withdrawn"
-"""What is said where it is not known which."""
+"""The message if the record is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,30 +28,30 @@ class LateInput:
 
     @property
     def told(self) -> str:
-        """What has changed something: of several which of them did is not known."""
+        """The record that revised something; if there are several, it is unknown which."""
         if self.count < 2:
             return self.first
         return f"one of {self.count:,} records that came late or were withdrawn, the first of them: {self.first}"
 
 
 Told = Callable[[], str]
-"""What has changed something, as a sentence without its end."""
+"""Returns a sentence, without its full stop, about what caused a revision."""
 
 
 def unknown() -> str:
-    """Where it is not known what has."""
+    """Return the message for an unknown cause."""
     return UNKNOWN
 
 
 def told_of(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], latest: int, stable: int) -> Told:
-    """What of these tables has changed something, which is looked for once."""
+    """Return a function that describes what in these tables caused a revision; it searches once."""
     return cache(lambda: late_input(tables, schemas, latest, stable).told)
 
 
 def late_input(
     tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], latest: int, stable: int
 ) -> LateInput:
-    """Of the tables of a batch, where input had come to `latest` before, and to `stable` was final (microseconds)."""
+    """Find the late input in a batch. `latest` and `stable` are the frontiers before it, in microseconds."""
     found = []
     for name, table in sorted(tables.items()):
         if not table.height:

@@ -31,7 +31,7 @@ class NeverThere:
 
     @classmethod
     def of(cls, schemas: Mapping[str, Schema]) -> NeverThere:
-        """Of the events that are declared."""
+        """Start with the optional attributes of the declared events."""
         lacking = {
             name: [each for each in schema.attributes if each.optional and not from_message(source_of(each))]
             for name, schema in schemas.items()
@@ -61,7 +61,7 @@ class NeverThere:
             ]
 
     def lacking(self) -> Lacking:
-        """Of each event the attributes that none of its records has, and where the value may be."""
+        """The attributes that no record of an event has, and where their values may be."""
         return {
             name: {each.name: elsewhere(self._firsts[name], replace(each, source=source_of(each))) for each in lacking}
             for name, lacking in self._lacking.items()
@@ -69,12 +69,12 @@ class NeverThere:
         }
 
     def remarks(self) -> list[str]:
-        """What is told of them where there are enough records."""
+        """Return remarks about them, if there are enough records."""
         sources = {name: {each.name: source_of(each) for each in lacking} for name, lacking in self._lacking.items()}
         return [*self._never_passed(), *remarks(self.lacking(), self._records, sources)]
 
     def _never_passed(self) -> Iterator[str]:
-        """What is told of events whose WHEN tests a path that the first record of no event does not have."""
+        """Yield remarks about events whose WHEN tests a path that the first unmatched record lacks."""
         found = self._unmatched or {}
         for name, schema in sorted(self._tested.items()):
             for source in schema.tested if found else ():
@@ -85,7 +85,7 @@ class NeverThere:
 
 
 def remarks(lacking: Lacking, records: Mapping[str, int], sources: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """What is told of attributes that none of so many records has; `sources`: what they are read from."""
+    """Return remarks about attributes that no record has. `sources`: what they are read from."""
     found = []
     for name, each in sorted(lacking.items()):
         for attribute, where in each.items() if records[name] >= FEW else ():
@@ -95,7 +95,7 @@ def remarks(lacking: Lacking, records: Mapping[str, int], sources: Mapping[str, 
 
 
 def _written(found: Mapping[str, object], attribute: Attribute) -> bool:
-    """Whether a record has what an attribute is read from, perhaps with nothing in it."""
+    """Return True if a record has the source of an attribute, even if it is empty."""
     source = source_of(attribute)
     return source in found or "args" in found or has(found, path(source))
 

@@ -11,7 +11,7 @@ from cep.core.kernels import njit
 from connectors.records.times import FIRST, LAST, SECOND
 
 MISSING, GOOD, BAD, HARD = 0, 1, 2, 3
-"""What became of a cell. HARD: a float of many digits, for a slower correctly rounding reader."""
+"""Results of reading a cell. HARD: a float with many digits, for a slower reader that rounds correctly."""
 
 # What a scanner found in a cell: nothing, null, a number of JSON, a string as it is, one with escapes (JSON) or
 # doubled quotes (CSV), a boolean, or a list or object.

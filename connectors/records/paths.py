@@ -1,4 +1,4 @@
-"""Where a value stands in a record: a column, a path in nested JSON, a level of an MQTT topic, the key of Kafka."""
+"""Paths to a value in a record: a column, a path in nested JSON, a level of an MQTT topic, a Kafka key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cep.core.suggest import nearest
 EACH = "[]"
 """A step of a path: into each element of a list."""
 KEY = "key"
-"""What `FROM key` means where a message has a key and its record no such field."""
+"""The source `FROM key`: the message's key, if the record has no such field."""
 
 _LEVEL = re.compile(r"topic\[(\d{1,4})\]", re.ASCII)
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -53,7 +53,7 @@ def level(source: str) -> int | None:
 
 
 def from_message(source: str) -> bool:
-    """Whether a source may stand beside the record, in the message."""
+    """Return True if a source may come from the message instead of the record."""
     return source == KEY or level(source) is not None
 
 
@@ -98,7 +98,7 @@ def first_at(found: Any, steps: Path) -> Any:
 
 
 def elsewhere(found: Mapping[str, Any], attribute: Attribute) -> str | None:
-    """Where else in a JSON object the value of an attribute seems to stand: `write FROM "pump.id"`; None: nowhere."""
+    """Return where else in a JSON object the value of an attribute seems to be, `write FROM "pump.id"`, or None."""
     wanted = source_of(attribute)
     last = path(wanted)[-1]
     names = (_plain(last), _plain(attribute.name))
@@ -130,7 +130,7 @@ def _near(found: Mapping[str, Any], wanted: str) -> str | None:
 
 
 def has(found: Mapping[str, Any], steps: Path) -> bool:
-    """Whether a JSON object has something at the end of a path, null as well; of lists in their first element."""
+    """Return True if a JSON object has a value at a path, including null; in lists the first element is checked."""
     above = first_at(found, steps[:-1])
     if (at := place(steps[-1])) is not None:
         return isinstance(above, list) and at < len(above)

@@ -200,7 +200,7 @@ def read_pattern(buffer, i, stop, steps, said):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _has_lost(buffer, i, stop, least, full):  # type: ignore[no-untyped-def]
-    """Whether a cell is only digits, at least `least` and fewer than `full`."""
+    """Return True if a cell has only digits, at least `least` and fewer than `full`."""
     if stop - i < least or stop - i >= full:
         return False
     while i < stop:

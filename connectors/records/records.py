@@ -1,4 +1,4 @@
-"""What one record means, a JSON object or the fields of a line; the fast readers agree with this."""
+"""The meaning of one record, a JSON object or the fields of a line; the fast readers agree with this."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def read_events(
 
 
 def _readable(read: Callable[[], list[Record | Unreadable]]) -> list[Record | Unreadable]:
-    """What is read, or why nothing is."""
+    """Read records, or return the reason why none can be read."""
     try:
         return read()
     except Unreadable as reason:

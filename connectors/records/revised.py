@@ -45,7 +45,7 @@ def without_changes(schemas: Mapping[str, Schema]) -> dict[str, Schema]:
 
 
 def says_changes(batch: Batch) -> bool:
-    """Whether a record of a batch, as it is written, may have `@change`."""
+    """Return True if a record of a batch, as written, may have `@change`."""
     return any(block.says_changes for block in batch.blocks)
 
 

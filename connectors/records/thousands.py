@@ -13,7 +13,7 @@ def _grouped(mark: str, point: str) -> re.Pattern[str]:
 
 
 def is_grouped(text: str, mark: str, point: str) -> bool:
-    """Whether a text is a number with marks between all its thousands."""
+    """Return True if a text is a number with separators between all thousands."""
     return _grouped(mark, point).fullmatch(text) is not None
 
 

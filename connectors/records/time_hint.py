@@ -1,4 +1,4 @@
-"""Where the time of a record is that has none where it is looked for."""
+"""Suggest where the time of a record is, if it is not where the declaration says."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def column_name(source: str) -> str:
 
 
 def time_hint(found: Mapping[str, Any], schema: Schema) -> str:
-    """What to write, where a JSON record has nothing where its declaration has the time."""
+    """Return what to write in a declaration whose time a JSON record lacks."""
     named_one = schema.time is not None
     if schema.start is not None or schema.further or (named_one and has(found, path(str(schema.time)))):
         return ""

@@ -61,7 +61,7 @@ _PERIOD_UNITS = (7 * _UNITS["d"], _UNITS["d"], _UNITS["h"], _UNITS["min"], SECON
 
 
 def is_number(text: str) -> bool:
-    """Whether the whole text is a decimal number: `12`, `-0.5`, `.5`, `5.`, `1e3`; no `inf`, `nan`, `1_000`."""
+    """Return True if the whole text is a decimal number: `12`, `-0.5`, `.5`, `5.`, `1e3`; not `inf`, `nan`, `1_000`."""
     return _NUMBER.fullmatch(text) is not None
 
 
@@ -105,7 +105,7 @@ def since_epoch(text: str) -> int:
 
 
 def beyond(number: Decimal) -> str:
-    """What is wrong with a number that is no second of the calendar before 2200: perhaps its unit."""
+    """Return why a number is not a second before the year 2200; perhaps it has another unit."""
     for unit, size, name in _SMALL_UNITS:
         if 0 <= number <= RECENT * size:
             where = "is beyond the year 2200" if number <= LAST // SECOND else OUTSIDE

@@ -1,4 +1,4 @@
-"""What one value means, of JSON or in a text field: the fast readers agree with this."""
+"""The meaning of one value, of JSON or a text field; the fast readers agree with this."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Real(str):
 
 
 def kind(value: Any) -> str:
-    """What a JSON value is, in words."""
+    """Name the kind of a JSON value."""
     match value:
         case None:
             return "null"
@@ -201,8 +201,10 @@ def _grouped(type: str, text: str, point: str, thousands: str | None) -> str:
 
 
 def _absent(attribute: Attribute, bare: str, text: str) -> bool:
-    """Whether a value is one of those that stand for a missing one: a text letter by letter (of what is no text without
-    blanks around it), a number by its value."""
+    """Return True if a value is one that means "missing".
+
+    Texts are compared exactly (values of other types without surrounding blanks), numbers by value.
+    """
     assert attribute.missing is not None, "there are some"
     if attribute.type not in NUMERIC:
         return text in [str(each) for each in attribute.missing]

@@ -1,4 +1,4 @@
-"""What holds and happens as RTEC writes it: `holdsFor(rich(chris)=true, [(14,20)]).`, in ticks [S, E)."""
+"""Write fluents and events in RTEC's form: `holdsFor(rich(chris)=true, [(14,20)]).`, in ticks [S, E)."""
 
 from __future__ import annotations
 

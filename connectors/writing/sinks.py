@@ -66,13 +66,13 @@ class Sink:
 
 
 def put_at_end(path: str) -> bool:
-    """Whether an output is there, all of it, only when the run has ended."""
+    """Return True if an output appears as a whole, when the run has ended."""
     return is_url(path) or is_table(path)
 
 
 @contextmanager
 def writing(path: str) -> Iterator[None]:
-    """What the system refuses while the block writes is a CepError; a reader that has gone stays a BrokenPipeError."""
+    """Turn system errors while the block writes into CepErrors; a reader that has gone stays a BrokenPipeError."""
     try:
         yield
     except BrokenPipeError:

@@ -44,7 +44,7 @@ _ARROW: Mapping[str, Any] = {
 }
 _ARROW_TIME = pl.Datetime("us", "UTC")
 _OPEN = {"end": END_OF_TIME, "time": BEGINNING}
-"""Where rows stand that lack this time: what still holds after all others, what held before all time before them."""
+"""The time at which rows without this time sort: ongoing ones last, those from before all time first."""
 
 
 class Writer:

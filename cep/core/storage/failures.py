@@ -1,4 +1,4 @@
-"""What a file system refuses, in words: what is wrong, and what to write or to set instead."""
+"""Explain failures of file systems: the problem, and what to write or set instead."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ _FULL = re.compile(r"NO_SUCH_UPLOAD|QuotaExceeded|No space left", re.IGNORECASE)
 
 
 class StorageError(OSError):
-    """What a file system refuses: `strerror` says what, `hint` what may be done. `no_bucket`: not the object, but all
-    that it would be in is not there."""
+    """A failure of a file system. `strerror` says what failed, `hint` what to do. `no_bucket`: the whole bucket is
+    absent."""
 
     def __init__(
         self, number: int, reason: str, address: str, hint: str | None = None, no_bucket: bool = False
@@ -68,7 +68,7 @@ def not_there(at: Url) -> StorageError:
 
 
 def is_passing(text: str) -> bool:
-    """Whether a library says of a server that it is away, silent, busy or in trouble, so that it may answer later."""
+    """Return True if an error means that a server is absent, silent, busy or failing, and may answer later."""
     said = _bare(text)
     return any(words.search(said) for words in (_SILENT, _UNREACHED, _BROKEN, _BUSY))
 
@@ -108,7 +108,7 @@ def _bare(text: str) -> str:
 
 
 def _has_login() -> bool:
-    """Whether the environment, or the user's files, say who asks of S3."""
+    """Return True if the environment or the user's files contain credentials for S3."""
     if any(os.environ.get(name) for name in _KEYS):
         return True
     file = os.environ.get("AWS_SHARED_CREDENTIALS_FILE")

@@ -24,7 +24,7 @@ _TRUE = ("1", "true", "yes")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is at an address: a folder, or a file of so many bytes."""
+    """An entry at an address: a folder, or a file with its size in bytes."""
 
     address: str
     folder: bool
@@ -36,7 +36,7 @@ class Found:
 
 
 def found(address: str) -> Found | None:
-    """What is there; None: nothing. StorageError: it cannot be seen."""
+    """Return the entry at an address, or None. StorageError: it cannot be read."""
     at = url(address)
     with _explaining(at):
         info = filesystem(at).get_file_info(at.path)
@@ -52,8 +52,10 @@ def size(address: str) -> int:
 
 
 def listed(address: str, deep: bool = False) -> list[Found]:
-    """What is in a folder, by name; `deep`: and in its folders. Nothing: it is not there. StorageError: it cannot be
-    seen, or there is no such bucket."""
+    """List a folder by name, with its subfolders if `deep`; empty if it does not exist.
+
+    StorageError: it cannot be read, or the bucket does not exist.
+    """
     from pyarrow.fs import FileSelector
 
     at = url(address)
@@ -173,7 +175,7 @@ class Upload:
         return self.file.write(piece)
 
     def flush(self) -> None:
-        """What is written so far is not there yet."""
+        """Do nothing: nothing is stored before the file is closed."""
 
     def close(self) -> None:
         """Put what was written. StorageError: it cannot be."""
@@ -267,7 +269,7 @@ def _found(at: Url, info: Any) -> Found | None:
 
 
 def _direct(at: Url, every: Iterable[Found]) -> Iterable[Found]:
-    """What is in a folder, from all that is in it or in its folders."""
+    """Return the direct entries of a folder, from all entries in it and its subfolders."""
     folder = joined(str(at), "") if at.key else at.root
     direct: dict[str, Found] = {}
     for one in every:
@@ -277,7 +279,7 @@ def _direct(at: Url, every: Iterable[Found]) -> Iterable[Found]:
 
 
 def _fits(names: list[str], wanted: list[str]) -> bool:
-    """Whether a path matches a pattern, part by part."""
+    """Return True if a path matches a pattern, part by part."""
     if not names or not wanted:
         return not names and all(part == "**" for part in wanted)
     if wanted[0] == "**":
@@ -287,7 +289,7 @@ def _fits(names: list[str], wanted: list[str]) -> bool:
 
 @contextmanager
 def _explaining(at: Url) -> Iterator[None]:
-    """What the file system refuses while the block runs is a StorageError."""
+    """Turn failures of the file system while the block runs into StorageErrors."""
     import pyarrow as pa
 
     try:

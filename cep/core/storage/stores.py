@@ -75,8 +75,8 @@ def endpoint() -> tuple[str, str] | None:
 
 
 def of_emulator() -> dict[str, str]:
-    """What the environment says for other programs and not for this library of Rust, where another server than Google's
-    is asked."""
+    """Return settings for a server other than Google's, from a variable that other programs read but this library does
+    not."""
     emulator = os.environ.get("STORAGE_EMULATOR_HOST")
     if not emulator:
         return {}
@@ -104,7 +104,7 @@ def _store(kind: str, place: str, process: int) -> Any:
 
 @contextmanager
 def explaining(at: Url) -> Iterator[None]:
-    """What the library refuses while the block runs is a StorageError."""
+    """Turn failures of the library while the block runs into StorageErrors."""
     check_installed(at)
     from obstore.exceptions import BaseError
 

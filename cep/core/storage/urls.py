@@ -50,7 +50,7 @@ class Url:
 
     @property
     def root(self) -> str:
-        """What stands before the key."""
+        """The address without the key."""
         return f"{self.scheme}://{self.place}/"
 
     @property
@@ -69,7 +69,7 @@ class Url:
 
 
 def is_url(text: str) -> bool:
-    """Whether this is the address of a file or a folder in a file system that is not on this machine's disks."""
+    """Return True if this is an address in a file system that is not on this machine's disks."""
     found = _SCHEME.match(text)
     return found is not None and found[1].lower() in KINDS
 
@@ -109,7 +109,7 @@ def joined(folder: str, name: str) -> str:
 
 
 def is_pattern(text: str) -> bool:
-    """Whether an address has wildcards."""
+    """Return True if an address has wildcards."""
     return _MAGIC.search(url(text).key) is not None
 
 

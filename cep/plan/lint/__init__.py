@@ -1,1 +1,1 @@
-"""What is no mistake but can hardly be meant: warnings, a kind of them a module."""
+"""Warnings about code that is valid but hardly intended, one kind per module."""

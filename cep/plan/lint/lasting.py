@@ -13,8 +13,8 @@ from cep.plan.horizon import event_of
 from cep.plan.node import Lasting, Meeting, Node
 
 INSTANT, MADE, GIVEN = range(3)
-"""What is known of occurrences: nothing or that they are instants; that they are made of several, one after the other;
-that they are of an input declared with START and END."""
+"""Kinds of occurrences: unknown or instants; composed of several in sequence; from an input declared with START and
+END."""
 
 
 def lasting(

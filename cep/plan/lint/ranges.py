@@ -1,4 +1,4 @@
-"""What can never hold: conditions against each other, against a declared range, or against a WITHIN."""
+"""Conditions that can never hold, because they contradict each other, a declared range, or a WITHIN."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Limit:
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """What is known of a value of a kind (number, time, duration)."""
+    """The known range of a value of one kind (number, time, duration)."""
 
     kind: str
     low: _Limit | None = None
@@ -48,7 +48,7 @@ class _Range:
         return (self.low, self.high) if apart or touching else None
 
     def meet(self, other: _Range) -> _Range:
-        """What is in both; of bounds that are as tight the older stays."""
+        """Return the intersection; of equally tight bounds, the older stays."""
         if self.kind != other.kind:
             return self
         low, high = self.low, self.high
@@ -102,7 +102,7 @@ class Searcher:
         return {name: known for name, known in inside.items() if name != "duration()"}
 
     def narrow(self, inside: dict[str, _Range], conditions: Sequence[Condition]) -> None:
-        """What is known where conditions hold too; of alternatives each is looked at for itself, beside all others."""
+        """Narrow the known ranges by conditions. Each alternative is checked separately, together with all others."""
         for condition in conditions:
             read = _read(condition)
             if read is None:
@@ -149,12 +149,12 @@ def _limit(bound: int | float | None, attribute: Attribute, event: str) -> _Limi
 
 
 def both(left: Ranges, right: Ranges) -> Ranges:
-    """What is known where two patterns occur."""
+    """Return the known ranges if two patterns occur."""
     return {**left, **{name: left[name].meet(known) if name in left else known for name, known in right.items()}}
 
 
 def _read(condition: Condition) -> tuple[str, _Range] | None:
-    """What a comparison with a constant asks of a variable, or of `duration()`."""
+    """Return the range that a comparison with a constant requires of a variable or of `duration()`, or None."""
     if not isinstance(condition, Comparison) or condition.operator == "!=":
         return None
     operator, left, right = condition.operator, condition.left, condition.right

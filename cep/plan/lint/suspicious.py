@@ -1,4 +1,4 @@
-"""What is no mistake but can hardly be meant: names that are nearly others, events that nothing can start."""
+"""Suspicious names: nearly the same as others, or events that nothing can start."""
 
 from __future__ import annotations
 
@@ -112,9 +112,10 @@ def _spellings(name: str) -> set[str]:
 
 
 def _slip(name: str, other: str, ends: bool = False) -> bool:
-    """Whether one is the other with one small letter inside it wrong, missing, too many or swapped with the next.
+    """Return True if the names differ by one wrong, missing, added or swapped lower-case letter inside.
 
-    Names that differ in digits, or unless `ends` at an end, are often meant: `Temp1` and `Temp2`, `WindA` and `WindB`.
+    Names that differ in digits, or (unless `ends`) at an end, are often intended: `Temp1` and `Temp2`, `WindA` and
+    `WindB`.
     """
     if name == other or min(len(name), len(other)) < 4 or abs(len(name) - len(other)) > 1:
         return False

@@ -29,7 +29,7 @@ def unused(rules: Rules) -> list[Warning]:
 
 
 def _unused(conditions: Sequence[Condition], times: Counter[str], source: Source) -> Iterator[Warning]:
-    """Of conditions of a rule that has these variables, each so many times."""
+    """Warn about variables that are bound in conditions and not used. `times`: how often the rule has each variable."""
     for condition in each_condition(conditions):
         if isinstance(condition, Comparison):
             if condition.operator == "=":
