@@ -202,7 +202,7 @@ def test_an_event_stream_goes_on_where_it_broke() -> None:
 
 
 def test_the_schema_of_a_change_is_that_of_its_document() -> None:
-    kinds = {"string": str, "integer": int, "boolean": bool, "object": dict, "null": type(None)}
+    kinds = {"string": str, "integer": int, "boolean": bool, "object": dict, "array": list, "null": type(None)}
     for change in WHOLE:
         received = document(change)
         assert received.keys() == SCHEMA_OF_CHANGES["properties"].keys()

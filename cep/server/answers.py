@@ -32,6 +32,7 @@ from cep.server.dead_letters import LoggedDeadLetters
 from cep.server.live_change import LiveProgram
 from cep.server.options import ServeOptions
 from cep.server.program import ServedProgram
+from connectors.alerts.handling import Handling
 from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
 from connectors.brokers.sources import Sources
@@ -43,7 +44,7 @@ from connectors.rdf.history import StoreListener
 from connectors.rdf.store_process import StoreProcess, damaged, is_damage
 from connectors.rdf.vocabulary import EventVocabulary
 from connectors.service import Relay, Round, Service
-from connectors.serving import feeds, ldes, page, programs, sparql, subscribe, why
+from connectors.serving import alerts, feeds, ldes, page, programs, sparql, subscribe, why
 from connectors.serving import partial as waiting
 from connectors.serving.app import application
 from connectors.serving.gazette import Gazette
@@ -126,6 +127,12 @@ class ServerParts:
         self.origin = Publisher(
             options.name, options.retention.base, sender, options.alerts.status, name, options.server.address
         )
+        self.handling = Handling(self.outbox, self.origin.title, options.alerts.status, options.alerts.calendar())
+        stack.callback(self.handling.stop)
+        self.handling.tick()
+        threading.Thread(
+            target=self.handling.run, args=[partial(_untold, options)], name="silences", daemon=True
+        ).start()
         self.dead_letters = stack.enter_context(closing(LoggedDeadLetters(options.source.dead_letter, options.log)))
         service = _service(options, program, self.stats)
         self.run = ProgramThread(
@@ -173,7 +180,9 @@ class ServerParts:
         """The parts that answer for a program."""
         options, engine, store, run = self.options, program.engine, self.store, self.run
         log = options.log
-        alerting = AlertListener(engine, self.outbox, lambda text, /, **more: log("alert", text, "warning", **more))
+        alerting = AlertListener(
+            engine, self.outbox, lambda text, /, **more: log("alert", text, "warning", **more), self.handling
+        )
         service.listen(alerting)  # before the store: alerts do not wait for it
         history = StoreListener(
             service, store, self.vocabulary, options.retention.keep_for, options.retention.readings,
@@ -196,10 +205,12 @@ class ServerParts:
             options.queries.query_seconds, options.queries.query_bytes, PREFIXES, options.queries.log_queries
         )
         lasting = None if options.retention.keep_for is None else f"PT{options.retention.keep_for // 1_000_000}S"
+        alone = self.people is None and options.server.local
         routers: list[APIRouter] = [
             sparql.router(store, query_options, log),
             subscribe.router(subscriptions, query_options),
-            feeds.router(self.outbox, self.origin, stream, self.people is None and options.server.local),
+            feeds.router(self.outbox, self.origin, stream, alone),
+            alerts.router(self.handling, self.origin, alone),
             page.router(scene, self.outbox, options.alerts.status, self.vocabulary, program.version.number),
             why.router(questions),
             waiting.router(
@@ -216,7 +227,13 @@ class ServerParts:
         registry.register(ProgramMetrics(lambda: run.failed is None))
         app = application(
             routers,
-            Limits(self.people, options.server.rate, hosts=options.server.hosts, streams=options.server.streams),
+            Limits(
+                self.people,
+                options.server.rate,
+                hosts=options.server.hosts,
+                streams=options.server.streams,
+                proxies=options.server.proxies,
+            ),
             title=f"semcep: {options.name}",
             failed=lambda: run.failed,
             trouble=partial(_trouble, run, history, store, program.sources),
@@ -308,6 +325,11 @@ def _not_rebuilt(options: ServeOptions, reason: str) -> None:
 def _damaged(options: ServeOptions, error: CepError) -> None:
     """Log that old changes of alerts are damaged; the server goes on, since readers of them get an error."""
     options.log("damaged", str(error), "error", code=error.code)
+
+
+def _untold(options: ServeOptions, reason: str) -> None:
+    """Log that silences do not begin or end as they should."""
+    options.log("silence", f"silences are not up to date: {reason}", "error")
 
 
 def _verified(run: ProgramThread, program: ServedProgram, verified: Future[None]) -> None:

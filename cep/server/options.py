@@ -29,6 +29,7 @@ from cep.core.logs import LOGS, Log
 from cep.core.suggest import did_you_mean
 
 if TYPE_CHECKING:
+    from connectors.alerts.maintenance import MaintenanceCalendar
     from connectors.feeds.targets import Target
     from connectors.serving.people import People
 
@@ -91,6 +92,14 @@ class ServerOptions:
     open: Annotated[bool, Option(help="Whoever reaches --host may ask, without a token; there is no HTTPS either.")] = (
         False
     )
+    trusted_proxy: Annotated[
+        tuple[str, ...],
+        Option(
+            metavar="ADDRESS",
+            help="A proxy that says in X-Forwarded-User who asks, and takes that header from others: 127.0.0.1. "
+            "Repeatable.",
+        ),
+    ] = ()
     allow_origin: Annotated[
         tuple[str, ...], Option(metavar="ORIGIN", help="Of whose pages browsers may ask (CORS). Repeatable.")
     ] = ()
@@ -150,6 +159,22 @@ class ServerOptions:
         if not self.local and not self.allow_host:
             return frozenset()
         return frozenset(map(canonical_host, (*LOCAL, self.host, *self.allow_host)))
+
+    @property
+    def proxies(self) -> frozenset[str]:
+        """The addresses of trusted proxies. CepError: one is not an address, or there are no roles."""
+        from connectors.ip import inner
+
+        if self.trusted_proxy and self.token_file is None:
+            hint = "`--token-file FILE` says who may do what; a line `ann responder -` is for a person without a token"
+            raise refuse("--trusted-proxy: there are no people with roles", hint)
+        found = set()
+        for text in self.trusted_proxy:
+            try:
+                found.add(str(inner(text)))
+            except ValueError:
+                raise refuse(f"--trusted-proxy {text}: this is not an address", "e.g. 127.0.0.1 or ::1") from None
+        return frozenset(found)
 
     @property
     def root(self) -> str:
@@ -258,6 +283,21 @@ class AlertOptions:
         ),
     ] = "Actual"
 
+    maintenance: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="A calendar (iCalendar, .ics) of maintenance windows: events with matchers, as "
+            '{site="north"}, in their description.',
+        ),
+    ] = None
+
+    def calendar(self) -> MaintenanceCalendar | None:
+        """The maintenance windows, if there is a calendar. CepError: it cannot be read."""
+        from connectors.alerts.maintenance import MaintenanceCalendar
+
+        return None if self.maintenance is None else MaintenanceCalendar(self.maintenance)
+
     @property
     def receivers(self) -> list[Target]:
         """The receivers of alerts."""
@@ -352,7 +392,7 @@ class ServeOptions:
 
         retention, alerts = self.retention, self.alerts
         _ = retention.keep_for, retention.remembered, alerts.receivers, self.source.revised
-        _ = self.server.root, self.server.address
+        _ = self.server.root, self.server.address, self.server.proxies
         if retention.remember is not None and not retention.explain and self.place.on is None:
             raise refuse("--remember: there is no --explain", "what led to events is kept with `--explain`")
         if not self.source.inputs:

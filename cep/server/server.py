@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import logging
+import os
 import signal
 import socket
 import threading
@@ -15,6 +16,7 @@ from time import sleep
 from typing import Any
 
 import uvicorn
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from cep.app.durations import refuse
 from cep.app.terminal import CLEAN, FAILED, REFUSED
@@ -26,7 +28,7 @@ from cep.server.program import open_program
 from cep.server.watch import FileWatch
 from connectors.feeds.senders import sending
 from connectors.serving import header_timeout
-from connectors.serving.guard import HEAD
+from connectors.serving.guard import HEAD, RememberPeer
 from connectors.serving.programs import ChangeRefused
 
 _SOON = 0.2  # seconds until a program is asked again whether it can have a shadow
@@ -108,7 +110,8 @@ def _server(options: ServeOptions, parts: ServerParts) -> uvicorn.Server:
     _raise_file_limit()
     return Server(
         uvicorn.Config(
-            parts.app,
+            _behind_proxies(parts.app),
+            proxy_headers=False,
             host=options.server.host,
             port=options.server.port,
             log_config=None,
@@ -120,6 +123,12 @@ def _server(options: ServeOptions, parts: ServerParts) -> uvicorn.Server:
             lifespan="off",
         )
     )
+
+
+def _behind_proxies(app: Any) -> Any:
+    """The application for clients that proxies name, as uvicorn has it, with who really connects noted before."""
+    named: Any = ProxyHeadersMiddleware(app, os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1,::1"))
+    return RememberPeer(named)
 
 
 def _shadow(options: ServeOptions, parts: ServerParts, texts: Mapping[str, str]) -> None:

@@ -36,7 +36,7 @@ class Inhibition:
         self._open: dict[_Place, set[str]] = {}
         for change in live:
             self._count(change)
-            self._remember(change)
+            self.remember(change)
         self._started = True
 
     def follow(self, changes: Sequence[AlertChange]) -> list[AlertChange]:
@@ -82,7 +82,8 @@ class Inhibition:
         equal = self._inhibitors[change.name].equal
         return change.name, tuple(change.key.get(column) for _, column in equal)
 
-    def _remember(self, change: AlertChange) -> None:
+    def remember(self, change: AlertChange) -> None:
+        """Go on from a change as it was told."""
         if change.name not in self._inhibitors:
             return
         if change.state == "resolved":
@@ -106,7 +107,7 @@ class Inhibition:
         if sent is None and not change.over and not inhibited:
             sent = revision
         told = replace(change, revision=revision, sent=sent, inhibited=inhibited)
-        self._remember(told)
+        self.remember(told)
         return told
 
     def _turn(self, slot: str, time: int, more: Counter[str]) -> list[AlertChange]:
@@ -122,5 +123,5 @@ class Inhibition:
             told, revision=told.revision + 1, state=state, time=max(told.time, time), sent=sent,
             inhibited=inhibited, note="",
         )  # fmt: skip
-        self._remember(turned)
+        self.remember(turned)
         return [turned]

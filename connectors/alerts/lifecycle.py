@@ -23,6 +23,9 @@ from connectors.alerts.places import AlertPlace, alert_place, nowhere
 from connectors.alerts.text import JsonValue, fill_template, json_value
 
 AlertState = Literal["pending", "firing", "updated", "escalated", "inhibited", "kept", "resolved"]
+Action = Literal["", "acknowledged", "unacknowledged", "assigned", "commented", "closed", "silenced", "unsilenced"]
+Verdict = Literal["", "true", "false", "duplicate", "test"]
+"""The judgement on an alert that was closed; empty: nobody has closed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,9 @@ class AlertChange:
     sent nothing of it. `sent`: the first revision that they are sent, None: none so far. `severities`: those that it
     can have, if they are several, `escalated`: which of them it has. `inhibited`: another alert inhibits it; `hidden`:
     it only inhibits others, and is told to nobody; `repeat`: receivers are reminded after so long, 0: they are not.
+    `action`: the change is what a person did, or a silence, empty: it is not; `by` and `comment`: of that person.
+    `acknowledged` and `assignee`: the names of those who have it, `verdict`: what it was closed with, `silenced`: the
+    ids of the silences that hide it.
     `slot` stands for name and key. `key` and `values`
     are what is shown of the key and of the latest occurrence; `start`: of the first one; `end`: of the latest; `until`:
     when the alert is over, unless there is another; `first` and `last`: their identities. `withdrawn`: it ended since
@@ -78,11 +84,18 @@ class AlertChange:
     inhibited: bool = False
     hidden: bool = False
     repeat: int = 0
+    action: Action = ""
+    by: str = ""
+    comment: str = ""
+    acknowledged: str = ""
+    assignee: str = ""
+    verdict: Verdict = ""
+    silenced: list[str] = field(default_factory=list)
 
     @property
     def word(self) -> str:
-        """The one word for its state."""
-        return "withdrawn" if self.withdrawn else self.state
+        """The one word for the change."""
+        return self.action or ("withdrawn" if self.withdrawn else self.state)
 
     @property
     def over(self) -> bool:
@@ -91,8 +104,13 @@ class AlertChange:
 
     @property
     def quiet(self) -> bool:
-        """Return True if receivers are not sent this change: the alert has not fired, or is inhibited."""
-        return self.sent is None or (self.inhibited and not self.over)
+        """Return True if receivers are not sent this change: the alert has not fired, or is inhibited or silenced."""
+        return self.sent is None or ((self.inhibited or bool(self.silenced)) and not self.over)
+
+    @property
+    def remark(self) -> bool:
+        """Return True if a person did something that changes nothing of what the alert says."""
+        return self.action not in ("", "silenced", "unsilenced")
 
     @property
     def id(self) -> str:
@@ -149,7 +167,8 @@ class AlertLifecycle:
 
     `live`: the last changes of alerts that are not resolved; `reached`: by what an alert means the time up to which
     (included) nothing of it is new.
-    `unplaced`: how many times an alert, by its name, gave a place that is none on earth.
+    `unplaced`: how many times an alert, by its name, gave a place that is none on earth. `free`: by an alert's id and a
+    time, the first time from then on at which nobody has acknowledged it, so that it may escalate; None: there is none.
     Of several occurrences of one key that end at one instant the one that began first counts as the latest.
     """
 
@@ -178,6 +197,7 @@ class AlertLifecycle:
         self._by_name = {alert.name: alert for alert in alerts}
         self._due: list[tuple[int, int, str]] = []
         self._fewer: set[str] = set()
+        self.free: Callable[[str, int], int | None] = _never_acknowledged
         self.begin(live)
 
     def begin(self, live: Iterable[AlertChange]) -> None:
@@ -370,8 +390,9 @@ class AlertLifecycle:
             return max(change.time, change.since + alert.after) if over is None else over
         if change.escalated == len(alert.escalations):
             return over
-        graver = max(change.time, change.fired + alert.escalations[change.escalated][1])
-        return graver if over is None else min(graver, over)
+        graver = self.free(change.alert, max(change.time, change.fired + alert.escalations[change.escalated][1]))
+        times = [each for each in (over, graver) if each is not None]
+        return min(times, default=None)
 
     def _by_itself(self, change: AlertChange, time: int) -> AlertChange:
         """The change of an alert that is due at a time."""
@@ -389,6 +410,12 @@ class AlertLifecycle:
         self._await(change)
         return change
 
+    def adopt(self, change: AlertChange) -> None:
+        """Go on from a change that was told between two rounds."""
+        mine = self.live.get(change.slot)
+        if mine is not None and mine.alert == change.alert:
+            self._on(replace(change, holding=mine.holding))
+
     def _await(self, change: AlertChange) -> None:
         due = self.due(change)
         if due is not None:
@@ -402,8 +429,14 @@ def _together(before: AlertChange | None, group: Sequence[AlertOccurrence]) -> l
 
 def resolved(change: AlertChange, time: int, withdrawn: bool = False, note: str = "") -> AlertChange:
     """The end of an alert's life."""
-    more = change.revision + 1
-    return replace(change, revision=more, state="resolved", time=time, withdrawn=withdrawn, holding=[], note=note)
+    return replace(
+        change, revision=change.revision + 1, state="resolved", time=time, withdrawn=withdrawn, holding=[], note=note,
+        action="", by="", comment="", silenced=[],
+    )  # fmt: skip
+
+
+def _never_acknowledged(alert: str, time: int) -> int | None:
+    return time
 
 
 def _named(slot: str, first: str) -> str:

@@ -6,8 +6,9 @@ from typing import Protocol
 
 from cep.core.time import BEGINNING
 from cep.engine import Engine
+from connectors.alerts.handling import Handling
 from connectors.alerts.inhibition import Inhibition
-from connectors.alerts.lifecycle import AlertLifecycle, alert_fingerprints
+from connectors.alerts.lifecycle import AlertChange, AlertLifecycle, alert_fingerprints
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.revised_lifecycle import RevisedLifecycle
 from connectors.service import Round
@@ -28,24 +29,49 @@ class AlertListener:
     After a start the engine is given its input again, or goes on from a snapshot; either way nothing comes twice.
     """
 
-    def __init__(self, engine: Engine, outbox: Outbox, warn: Warn = _in_silence) -> None:
-        """`engine` was made with `alerts=True`. `warn` is called once for each alert without a valid place."""
+    def __init__(
+        self, engine: Engine, outbox: Outbox, warn: Warn = _in_silence, handling: Handling | None = None
+    ) -> None:
+        """`engine` was made with `alerts=True`. `warn` is called once for each alert without a valid place.
+        `handling`: what people do with the alerts; None: nobody does anything."""
+        self.handling = handling = handling or Handling(outbox)
+        with handling.lock:
+            self._begin(engine, outbox)
+            handling.attach(self)
+        self._warn = warn
+
+    def _begin(self, engine: Engine, outbox: Outbox) -> None:
         meanings = engine.meanings()
         revised = engine.withdraws
         live, reached = ([], {}) if revised else outbox.begin(alert_fingerprints(engine.alerts, meanings))
         schemas = {table: engine.plan.schemas[table] for alert in engine.alerts for table in alert.tables}
         read = engine.inputs.keys() - engine.outputs.keys()
         self.lifecycle = AlertLifecycle(engine.alerts, schemas, read, meanings, live, reached)
-        self.revised = RevisedLifecycle(self.lifecycle, outbox) if revised else None
+        self.lifecycle.free = self.handling.free
+        self.revised = RevisedLifecycle(self.lifecycle, outbox, self.handling) if revised else None
         self.inhibition = Inhibition(engine.alerts)
         self.inhibition.begin(live)
         self.outbox = outbox
         self.engine = engine
         self._reached = BEGINNING
-        self._warn = warn
         self._warned: set[str] = set()
 
+    def adopt(self, change: AlertChange) -> None:
+        """Go on from a change that was told between two rounds."""
+        if self.revised is not None:
+            self.revised.adopt(change)
+        elif (open_now := self.lifecycle.live.get(change.slot)) is not None and open_now.alert == change.alert:
+            self.lifecycle.adopt(change)
+            self.inhibition.remember(self.lifecycle.live[change.slot])
+
     def __call__(self, round: Round) -> None:
+        with self.handling.lock:
+            self._take(round)
+        for name in self.lifecycle.unplaced.keys() - self._warned:
+            self._warned.add(name)
+            self._warn(f"alert {name}: its area is no place on earth; it is sent without an area", alert=name)
+
+    def _take(self, round: Round) -> None:
         if not round.ended:
             self._reached = max(self._reached, round.watermark)
         until = round.watermark
@@ -59,8 +85,9 @@ class AlertListener:
         else:
             told = self.lifecycle.take(round.alerts, until)
             if self.inhibition:
-                told = self.lifecycle.go_on(self.inhibition.follow(told))
+                told = self.inhibition.follow(told)
+            told = self.lifecycle.go_on(self.handling.follow(told))
+            for change in told:
+                self.inhibition.remember(change)
             self.outbox.add(told, self.lifecycle.reached, self.lifecycle.fewer)
-        for name in self.lifecycle.unplaced.keys() - self._warned:
-            self._warned.add(name)
-            self._warn(f"alert {name}: its area is no place on earth; it is sent without an area", alert=name)
+        self.handling.watermark = max(self.handling.watermark, until)

@@ -14,13 +14,16 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from uuid import uuid4
 
 from cep.core.errors import CepError
 from cep.core.time import BEGINNING
-from connectors.alerts import outbox_tables, revised_tables
+from connectors.alerts import handling_tables, outbox_tables, revised_tables
+from connectors.alerts.handling_tables import RecordedAction
 from connectors.alerts.lifecycle import AlertChange, resolved
 from connectors.alerts.outbox_entries import Closed, OutboxEntry, ReceiverStatus, RefusedEntry
 from connectors.alerts.revised_tables import RevisedKey
@@ -55,8 +58,12 @@ class Outbox:
         self._newest: list[OutboxEntry] = []  # those of the last addition
         self._where = where = ":memory:" if path is None else str(path)
         self._sqlite = outbox_tables.open_outbox(where)
-        with self._at_once():
-            revised_tables.make(self._base, where)
+        try:
+            with self._at_once():
+                revised_tables.make(self._base, where)
+                handling_tables.make(self._base, where)
+        except sqlite3.DatabaseError as error:
+            raise outbox_tables.damaged_outbox(where, str(error)) from None
         self.last = self._one("select max(seq) from sqlite_sequence where name = 'changes'") or 0
         self._pruned, self._unverified = self._before(), self.last - outbox_tables.NEWEST
         self.id = self.remembered("id", str(uuid4()))
@@ -156,6 +163,28 @@ class Outbox:
         if changes:
             self._notify()
 
+    def act(
+        self,
+        changes: Sequence[AlertChange],
+        action: RecordedAction | None = None,
+        silences: Mapping[str, str | None] = MappingProxyType({}),
+    ) -> None:
+        """Append changes that people or silences made, with the action of one of them; and store silences as they are
+        now, by id, None: it is not kept any more. All of it or nothing."""
+
+        def besides() -> None:
+            for id, body in silences.items():
+                handling_tables.keep_silence(self._base, id, body)
+            if action is not None:
+                handling_tables.record(self._base, replace(action, change=first if changes else None))
+
+        with self._lock:
+            first = self.last + 1
+            self._write(changes, {}, besides)
+            self._prune()
+        if changes:
+            self._notify()
+
     def _write(
         self,
         changes: Sequence[AlertChange],
@@ -184,6 +213,9 @@ class Outbox:
             self._base.executemany(_HOLDS, [(change.dump(), change.alert, change.revision) for change in fewer])
             for change in hidden:
                 self._hide(change)
+            for number, change in enumerate(changes, self.last + 1):
+                if not change.revision:
+                    handling_tables.begin_episode(self._base, change.alert, change.slot, number)
             besides()
         if not changes:
             return
@@ -214,6 +246,7 @@ class Outbox:
             self._base.execute(
                 "delete from dead where number <= ? and number not in (select number from changes)", (until,)
             )
+            handling_tables.prune(self._base)
             self._set("pruned", str(until))
         self._pruned = until
 
@@ -267,6 +300,37 @@ class Outbox:
         with self._lock:
             rows = self._base.execute("select body from hidden order by slot").fetchall()
         return [AlertChange.load(body) for (body,) in rows]
+
+    def actions(self, after: int = 0, most: int = -1, alert: str | None = None) -> list[RecordedAction]:
+        """The actions of people behind a number, in order, up to `most`, -1: all; `alert`: to this one alone."""
+        some, values = ("", ()) if alert is None else ("and alert = ?", (alert,))
+        with self._lock:
+            where = f"where number > ? {some} order by number limit ?"
+            return list(handling_tables.actions(self._base, where, after, *values, most))
+
+    def silences(self) -> dict[str, str]:
+        """The stored silences as JSON, by id."""
+        with self._lock:
+            return handling_tables.silences(self._base)
+
+    def episodes(self, slot: str, most: int) -> list[OutboxEntry]:
+        """The last changes of the last alerts of a key, the newest alert first."""
+        with self._lock:
+            alerts = handling_tables.episodes(self._base, slot, most)
+        return [entry for alert in alerts if (entry := self.revision(alert)) is not None]
+
+    def latest(self, before: int | None = None, most: int = 500) -> list[OutboxEntry]:
+        """The last change of each alert, the newest first, up to `most`; `before`: only those with lower numbers."""
+        newer = "select 1 from changes newer where newer.alert = changes.alert and newer.revision > changes.revision"
+        where = f"where number < ? and not exists ({newer}) order by number desc limit ?"
+        return self._entries(where, self.last + 1 if before is None else before, most)
+
+    def farthest(self) -> int:
+        """How far event time had come when something was written last."""
+        with self._lock:
+            told = self._one("select max(cast(value as integer)) from meta where name like 'reached %'")
+            acted = self._one("select max(watermark) from actions")
+        return max(each for each in (told, acted, BEGINNING) if each is not None)
 
     def wait(self, number: int, seconds: float) -> bool:
         """Until there is an entry behind this one, or so long; whether there is."""

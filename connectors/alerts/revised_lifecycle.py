@@ -17,6 +17,7 @@ from typing import Any
 import polars as pl
 
 from cep.core.time import BEGINNING
+from connectors.alerts.handling import Handling
 from connectors.alerts.inhibition import Inhibition
 from connectors.alerts.lifecycle import AlertChange, AlertLifecycle, AlertOccurrence, AlertState, resolved
 from connectors.alerts.outbox import Outbox
@@ -27,7 +28,10 @@ from connectors.records.late_input import Told, unknown
 PUT_RIGHT = "Put right: {why}."
 TAKEN_BACK = "Taken back: {why}; what led to this alert is no more."
 
-_UNSAID = "revision", "state", "time", "note", "holding", "sent", "inhibited"
+_UNSAID = (
+    "revision", "state", "time", "note", "holding", "sent", "inhibited", "action", "by", "comment", "acknowledged",
+    "assignee", "verdict", "silenced",
+)  # fmt: skip
 _SAME = [field.name for field in fields(AlertChange) if field.name not in _UNSAID]
 
 Name = str
@@ -75,8 +79,8 @@ class RevisedLifecycle:
     """Follows alerts by means of a lifecycle, which has none itself. What `Outbox.revise` has taken stays taken: a
     round that comes again after a start changes nothing."""
 
-    def __init__(self, lifecycle: AlertLifecycle, outbox: Outbox) -> None:
-        self.lifecycle, self.outbox = lifecycle, outbox
+    def __init__(self, lifecycle: AlertLifecycle, outbox: Outbox, handling: Handling | None = None) -> None:
+        self.lifecycle, self.outbox, self.handling = lifecycle, outbox, handling or Handling(outbox)
         self.inhibition = Inhibition(lifecycle.alerts)
         self._keys: dict[str, AlertKey] = {}
         self._why = unknown
@@ -124,11 +128,24 @@ class RevisedLifecycle:
         changes = [change for _, change in told]
         if self.inhibition:
             changes = self.inhibition.follow(changes)
-            for change in changes:
-                self._keys[change.slot].told[change.alert] = change
+        changes = self.handling.follow(changes)
+        for change in changes:
+            self._keys[change.slot].told[change.alert] = change
+            self.inhibition.remember(change)
         settled = self._settle(turn, stable)
         if turn.anew or settled or changes:
             self._write(changes, turn, {*turn.anew, *settled, *(change.slot for change in changes)}, place)
+
+    def adopt(self, change: AlertChange) -> None:
+        """Go on from a change that was told between two rounds."""
+        key = self._keys.get(change.slot)
+        if key is None:
+            return
+        if change.alert in key.told:
+            key.told[change.alert] = change
+        if key.now is not None and key.now.alert == change.alert:
+            self.inhibition.remember(change)
+            self._await(change.slot, key, False)
 
     # --- what a round brings ---
 

@@ -85,11 +85,12 @@ def _entry(root: ET.Element, entry: OutboxEntry, origin: Publisher) -> None:
     if not taken_back:
         _text(made, "published", rfc3339(change.time))
     for scheme, term in (
-        ("state", change.state), ("status", origin.status), ("severity", change.severity), ("urgency", change.urgency),
-        ("certainty", change.certainty), ("alert", change.name),
+        ("state", change.state), ("action", change.action), ("status", origin.status), ("severity", change.severity),
+        ("urgency", change.urgency), ("certainty", change.certainty), ("alert", change.name),
     ):  # fmt: skip
-        ET.SubElement(made, "category", {"term": term, "scheme": f"{origin.base}{scheme}"})
-    if not change.quiet:
+        if term:
+            ET.SubElement(made, "category", {"term": term, "scheme": f"{origin.base}{scheme}"})
+    if not (change.quiet or change.remark):
         cap = {"rel": "alternate", "type": "application/cap+xml", "href": f"cap/{change.alert}/{change.revision}"}
         ET.SubElement(made, "link", cap)
     if change.runbook:
@@ -102,6 +103,9 @@ def _entry(root: ET.Element, entry: OutboxEntry, origin: Publisher) -> None:
     rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in fields)
     instruction = f"<p>{escape(change.instruction)}</p>" if change.instruction and not change.over else ""
     reason = f"<p>{escape(change.note)}</p>" if change.note else ""
+    if change.action:
+        said = f": {change.comment}" if change.comment else ""
+        reason += f"<p>{escape(f'{change.action} by {change.by}{said}')}</p>"
     body = f"{reason}<p>{escape(change.text or change.title)}</p>{instruction}<dl>{rows}</dl>"
     _text(made, "content", body, type="html")
 

@@ -25,7 +25,7 @@ def message(outbox: Outbox, origin: Publisher, alert: str, revision: int | None 
     entry = outbox.revision(alert, revision)
     if revision is None:
         entry = _sent_last(outbox, entry)
-    if entry is None or entry.change.quiet or entry.change.sent is None:
+    if entry is None or _unsaid(entry) or entry.change.sent is None:
         return None
     first, number = entry.change.sent, entry.change.revision
     before = {} if number <= first else {first: outbox.revision(alert, first)}
@@ -36,10 +36,15 @@ def message(outbox: Outbox, origin: Publisher, alert: str, revision: int | None 
 
 def _sent_last(outbox: Outbox, entry: OutboxEntry | None) -> OutboxEntry | None:
     """The last change of an alert up to this one that receivers are sent."""
-    while entry is not None and entry.change.quiet:
+    while entry is not None and _unsaid(entry):
         number = entry.change.revision - 1
         entry = outbox.revision(entry.change.alert, number) if number >= (entry.change.sent or 0) else None
     return entry
+
+
+def _unsaid(entry: OutboxEntry) -> bool:
+    """Return True if there is no message of a change: receivers are not sent it, or it only says who has the alert."""
+    return entry.change.quiet or entry.change.remark
 
 
 def to_xml(entry: OutboxEntry, origin: Publisher, before: Sequence[OutboxEntry]) -> bytes:

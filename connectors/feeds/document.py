@@ -11,7 +11,7 @@ from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from cep.core.errors import CepError
-from connectors.alerts.lifecycle import AlertChange, AlertState
+from connectors.alerts.lifecycle import Action, AlertChange, AlertState, Verdict
 from connectors.alerts.text import clean, rfc3339
 
 STATUSES = ("Actual", "Exercise", "Test")
@@ -74,13 +74,14 @@ def own_name(base: str) -> str:
 
 
 _TEXTS = "id alert name title text note instruction event first last severity urgency certainty category runbook"
+_PEOPLE = "by comment acknowledged assignee"
 _TIMES = "time start end until"
 _OBJECTS = "key values place labels"
 SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "description": "A change of an alert.",
     "properties": {
-        **{name: {"type": "string"} for name in _TEXTS.split()},
+        **{name: {"type": "string"} for name in f"{_TEXTS} {_PEOPLE}".split()},
         **{name: {"type": "string", "format": "date-time"} for name in _TIMES.split()},
         **{name: {"type": "object"} for name in _OBJECTS.split()},
         "revision": {"type": "integer", "minimum": 0},
@@ -89,6 +90,9 @@ SCHEMA: Mapping[str, Any] = {
         "inhibited": {"type": "boolean"},
         "fired": {"type": ["string", "null"], "format": "date-time"},
         "state": {"type": "string", "enum": list(get_args(AlertState))},
+        "action": {"type": "string", "enum": list(get_args(Action))},
+        "verdict": {"type": "string", "enum": list(get_args(Verdict))},
+        "silenced": {"type": "array", "items": {"type": "string"}},
         "status": {"type": "string", "enum": list(STATUSES)},
     },
 }
@@ -105,6 +109,13 @@ def document(change: AlertChange, status: str = STATUSES[0]) -> dict[str, Any]:
         "status": status,
         "withdrawn": change.withdrawn,
         "inhibited": change.inhibited,
+        "silenced": list(change.silenced),
+        "action": change.action,
+        "by": change.by,
+        "comment": change.comment,
+        "acknowledged": change.acknowledged,
+        "assignee": change.assignee,
+        "verdict": change.verdict,
         "note": change.note,
         "time": rfc3339(change.time),
         "name": change.name,

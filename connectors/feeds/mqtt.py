@@ -52,8 +52,9 @@ class Topics:
         sent = []
         for change in changes:
             topic = f"{self.target.path}/{topic_end(change)}"
-            sent.append(client.publish(topic, to_json(change, self.origin.status), qos=1, retain=retain))
-            if retain and change.over:
+            kept = retain and not (change.over and change.remark)  # another alert of the key may be open by now
+            sent.append(client.publish(topic, to_json(change, self.origin.status), qos=1, retain=kept))
+            if kept and change.over:
                 sent.append(client.publish(topic, b"", qos=1, retain=True))
         try:
             for one in sent:

@@ -189,7 +189,7 @@ class Sender:
                 self._read = entry.number
                 if not self.position.take(entry.number):
                     continue
-                if entry.change.quiet:
+                if entry.change.quiet or (entry.change.remark and self.delivery.states):
                     self.position.done(entry.number)
                     continue
                 self._queue(entry)
@@ -249,7 +249,7 @@ class Sender:
     def _await_reminder(self, entry: OutboxEntry, heard: int) -> None:
         """The receiver has heard of an alert: it is reminded a while after that, if it hears nothing more."""
         change = entry.change
-        if not change.repeat or change.over or change.quiet or self.delivery.states:
+        if not change.repeat or change.over or change.quiet or change.acknowledged or self.delivery.states:
             self._reminders.pop(change.alert, None)
             return
         passed = max(0, _now() - heard) // change.repeat

@@ -68,7 +68,7 @@ def application(
         made.add_middleware(
             CORSMiddleware,
             allow_origins=list(origins),
-            allow_methods=["GET", "HEAD", "POST"],
+            allow_methods=["GET", "HEAD", "POST", "DELETE"],
             allow_headers=["Authorization", "Content-Type", "Content-Encoding", "Accept", "Last-Event-ID"],
             expose_headers=["ETag", "Retry-After"],
         )

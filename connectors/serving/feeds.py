@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Header, HTTPException, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, HTTPException, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from connectors.alerts.outbox import Outbox
@@ -17,7 +17,7 @@ from connectors.feeds.document import SCHEMA, Publisher, document
 from connectors.feeds.sse import Stream
 from connectors.serving.conditional import matches_etag
 from connectors.serving.openapi import TEXT, Responses, route_responses
-from connectors.serving.people import Role, person_of, refuse_other_pages, require
+from connectors.serving.people import Person, Role, acting
 
 _ALERT = r"^[0-9a-f]{32}$"
 _UNCHANGED, _NOBODY = "It has not changed: `If-None-Match` names it.", "There is no such receiver."
@@ -31,6 +31,7 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
     """`stream` is to be closed before the server waits for its clients to go. `may_send`: on a
     server without tokens, those who may ask may have dead letters sent again."""
     made = APIRouter(prefix="/feeds", tags=["alerts"])
+    sends = Depends(acting(Role.RESPONDER, "sending again", may_send))
     feed, none = outbox.id.replace("-", "")[:12], "There is no such alert."
 
     @made.get("")
@@ -152,11 +153,8 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
             404: {"description": _NOBODY, "content": TEXT},
         },
     )
-    def retry(name: str, request: Request) -> dict[str, int]:
+    def retry(name: str, person: Person = sends) -> dict[str, int]:
         """Have them sent again, once each; what is not taken now either stays."""
-        refuse_other_pages(request)
-        if person_of(request) is not None or not may_send:
-            require(request, Role.RESPONDER, "sending again")
         if not outbox.serves(name):
             raise HTTPException(404, "nothing is sent to such a receiver; `feeds/receivers` names them")
         return {"sent": outbox.retry(name)}

@@ -30,6 +30,9 @@ HEAD = 1 << 18
 SECONDS = 30.0
 """In which the headers of a request have to come, and then its body."""
 
+USER = "x-forwarded-user"
+"""The header in which a proxy says who asks."""
+
 _CLIENTS = 10_000  # of which the rate is remembered
 _HERE = "this machine"
 
@@ -40,7 +43,8 @@ class Limits:
     (twice as many at once), 0: any number. `body`: bytes of a request, `head`: of its first line and headers. `hosts`:
     the names under which it is asked, empty: any. `streams`: how many a client may have open, 0: any number; None:
     MANY, and any number from this machine itself, which may be a proxy that does not tell for whom it asks. `seconds`:
-    in which the body of a request has to come."""
+    in which the body of a request has to come. `proxies`: addresses of proxies that say in `X-Forwarded-User` who
+    asks; from others it does not count."""
 
     people: People | None = None
     rate: float = 100.0
@@ -49,6 +53,7 @@ class Limits:
     hosts: frozenset[str] = frozenset()
     streams: int | None = None
     seconds: float = SECONDS
+    proxies: frozenset[str] = frozenset()
 
 
 class Guard:
@@ -74,7 +79,10 @@ class Guard:
         root, client = scope.get("root_path", ""), client_of(scope)
         path = scope["path"].removeprefix(root)
         free, endless = path in OPEN, path in STREAMS
-        person = None if limits.people is None else self._person(limits.people, headers, token_in_address)
+        person = None
+        if limits.people is not None:
+            user = headers.get(USER, "").strip() if peer_of(scope) in limits.proxies else ""
+            person = limits.people.by_name(user) if user else self._person(limits.people, headers, token_in_address)
         unknown = limits.people is not None and person is None
         refused = None
         if limits.hosts and _host(headers.get("host", "")) not in limits.hosts:
@@ -170,6 +178,26 @@ class Guard:
         if len(self._left) > _CLIENTS:
             self._left.popitem(last=False)
         return left >= 1
+
+
+class RememberPeer:
+    """A layer outside of all that believe a proxy: it notes who really connects."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope.setdefault("state", {})["peer"] = (scope.get("client") or ("", 0))[0]
+        await self.app(scope, receive, send)
+
+
+def peer_of(scope: Scope) -> str:
+    """The address that has connected, whatever a proxy says for whom it asks."""
+    host = scope.get("state", {}).get("peer", "")
+    try:
+        return str(inner(host))
+    except ValueError:
+        return str(host)
 
 
 def client_of(scope: Scope) -> str:

@@ -20,7 +20,14 @@ from cep.core.suggest import did_you_mean
 SHORTEST = 16
 """Characters that a token has at least."""
 
+NO_TOKEN = "-"
+"""Stands for the token of a person whom only a proxy knows."""
+
+LOCAL = "local"
+"""The name of those who ask a server without tokens, from its own machine."""
+
 _NAME = re.compile(r"[^\s\x00-\x1f\x7f#]{1,64}")
+_NO_NAME = re.compile(r"[\s\x00-\x1f\x7f#]")
 _BAD = frozenset(' ";,\\')  # cannot stand in a cookie, or in an address
 _FORM = "a line is `name role token`: `ann editor $(openssl rand -hex 32)`"
 
@@ -47,10 +54,20 @@ class Person:
 
 
 class People:
-    """People and their tokens. Every token is compared with all, so that the time tells nothing of them."""
+    """People and their tokens; those without one are only known to a proxy. Every token is compared with all, so that
+    the time tells nothing of them."""
 
     def __init__(self, tokens: Mapping[Person, str]) -> None:
-        self._tokens = [(person, token.encode(), cookie_value(token).encode()) for person, token in tokens.items()]
+        self._named = [*tokens]
+        self._tokens = [
+            (person, token.encode(), cookie_value(token).encode()) for person, token in tokens.items() if token
+        ]
+
+    def by_name(self, name: str) -> Person:
+        """Return the person whom a trusted proxy names; one who is not in the file is a viewer."""
+        shown = _NO_NAME.sub("_", name)[:64]
+        found = [person for person in self._named if person.name == shown]
+        return found[0] if found else Person(shown, Role.VIEWER)
 
     def with_token(self, token: str) -> Person | None:
         """Return the person who has a token."""
@@ -100,7 +117,7 @@ def read_people(file: Path) -> People:
         if (first := lines.get(person.name)) is not None:
             message = f"{where}: `{person.name}` has a token already, in line {first}"
             raise CepError(message, hint="each person has one token", code="option")
-        if (first := lines.get(" " + token)) is not None:
+        if token and (first := lines.get(" " + token)) is not None:
             message = f"{where}: `{person.name}` has the token of line {first}"
             raise CepError(message, hint="each person has a token of their own: `openssl rand -hex 32`", code="option")
         lines[person.name] = lines[" " + token] = number
@@ -122,6 +139,8 @@ def _person(where: str, fields: list[str]) -> tuple[Person, str]:
     if role not in roles:
         hint = did_you_mean(role, roles) or f"a role is {', '.join(roles[:-1])} or {roles[-1]}"
         raise CepError(f"{where}: `{role[:40]}` is not a role", hint=hint, code="option")
+    if token == NO_TOKEN:
+        return Person(name, Role[role.upper()]), ""
     if len(token) < SHORTEST or not (token.isascii() and token.isprintable()) or _BAD & set(token):
         message = f"{where}: the token of `{name}` is too short, or has characters that a token cannot have"
         hint = f"{SHORTEST} letters and digits or more: `openssl rand -hex 32`"
@@ -146,6 +165,19 @@ def require(request: Request, role: Role, what: str) -> Person:
     if person.role < role:
         raise HTTPException(403, f"{what} needs the role {role.title}; {person.name} is {person.role.title}")
     return person
+
+
+def acting(role: Role, what: str, local: bool) -> Callable[[Request], Person]:
+    """As `requires`; with `local`, on a server without tokens that only this machine reaches, whoever asks has the
+    role."""
+
+    def acted(request: Request) -> Person:
+        if local and person_of(request) is None:
+            refuse_other_pages(request)
+            return Person(LOCAL, role)
+        return require(request, role, what)
+
+    return acted
 
 
 def requires(role: Role, what: str) -> Callable[[Request], Person]:

@@ -42,8 +42,11 @@ def parameter_errors(errors: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a line for each error, with its parameter: `at: this parameter is missing`."""
     lines = []
     for error in errors:
-        name = clean(str(error["loc"][-1]), 80)
+        name = clean(next((part for part in reversed(error["loc"]) if isinstance(part, str)), "body"), 80)
         message = str(error["msg"])
+        if error["type"] == "json_invalid":
+            lines.append(f"the body is not JSON: {error.get('ctx', {}).get('error', message)}")
+            continue
         if error["type"] == "missing":
             lines.append(f"{name}: this parameter is missing")
         else:

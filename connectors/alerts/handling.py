@@ -1,0 +1,371 @@
+"""The work of people with alerts: acknowledge, assign, comment, close, silence.
+
+Each action is journalled with the watermark at which it took effect, and is a change of its alert, numbered among all
+others. Between two rounds the changes of an alert come from here, in a round from the program; one lock keeps their
+order. Silences and maintenance windows begin and end by the clock; these are changes too.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, get_args
+
+from cep.core.errors import CepError
+from cep.core.suggest import did_you_mean
+from cep.core.time import BEGINNING
+from connectors.alerts.handling_tables import RecordedAction
+from connectors.alerts.labels import alert_labels
+from connectors.alerts.lifecycle import Action, AlertChange, AlertState, Verdict
+from connectors.alerts.matchers import Matchers
+from connectors.alerts.outbox import Outbox
+from connectors.alerts.outbox_entries import Closed
+from connectors.alerts.silences import KEPT, LONGEST_COMMENT, Silence, hiding
+from connectors.alerts.text import JsonValue, clean, rfc3339
+
+VERDICTS: tuple[Verdict, ...] = tuple(each for each in get_args(Verdict) if each)
+MACHINE = "semcep"
+"""The name under which the server itself acts, as when a maintenance window begins."""
+
+_LONGEST_NAME = 64
+_LOOK = 1.0  # seconds after which the calendar and the clock are looked at again
+
+
+class Unknown(LookupError):
+    """There is no alert or silence of this id."""
+
+
+class Conflict(Exception):
+    """The alert or the silence is not in a state for that."""
+
+
+class Adopter(Protocol):
+    """Goes on from a change that was told between two rounds."""
+
+    def adopt(self, change: AlertChange) -> None: ...
+
+
+class Calendar(Protocol):
+    """Gives the maintenance windows around a time, microseconds of Unix time, by id. `trouble`: why those that were
+    read last are not those of now, empty: they are."""
+
+    trouble: str
+
+    def windows(self, now: int) -> Mapping[str, Silence]: ...
+
+
+def _clock() -> int:
+    return time.time_ns() // 1000
+
+
+class Handling:
+    """The alerts of one server as people see them. `program` and `status` are labels of all its alerts.
+
+    `watermark`: where event time is; `lock`: held during a round, and while an action is taken. Actions raise Unknown,
+    Conflict and CepError.
+    """
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        program: str = "",
+        status: str = "Actual",
+        calendar: Calendar | None = None,
+        clock: Callable[[], int] = _clock,
+    ) -> None:
+        self.outbox, self.program, self.status, self.clock = outbox, program, status, clock
+        self.lock = threading.RLock()
+        self.watermark = outbox.farthest()
+        self._calendar = calendar
+        self._adopter: Adopter | None = None
+        self._open = {change.alert: change for change in outbox.open_changes()}
+        self._spans: dict[str, list[tuple[int, int | None]]] = {}
+        for one in outbox.actions():
+            self._span(one.alert, one.action, one.watermark)
+        self._silences = {id: Silence.load(id, body) for id, body in outbox.silences().items()}
+        self._windows: Mapping[str, Silence] = {}
+        self._bell, self._stopped = threading.Event(), False
+
+    # --- by the clock ---
+
+    def run(self, trouble: Callable[[str], None] = lambda reason: None) -> None:
+        """Begin and end silences when they are due, until `stop`. `trouble` is called once for a failure in a row."""
+        told = ""
+        while not self._stopped:
+            wait, reason = _LOOK, ""
+            try:
+                wait = min(wait, (self.tick() - self.clock()) / 1_000_000)
+                reason = "" if self._calendar is None else self._calendar.trouble
+            except Closed:
+                return
+            except Exception as error:  # a thread that ended would begin no silence
+                reason = str(error) or type(error).__name__
+            if reason and reason != told:
+                trouble(reason)
+            told = reason
+            self._bell.wait(max(0.0, wait))
+            self._bell.clear()
+
+    def stop(self) -> None:
+        """End `run`."""
+        self._stopped = True
+        self._bell.set()
+
+    def tick(self) -> int:
+        """Tell of silences that have begun or ended; return when the next one does."""
+        with self.lock:
+            now = self.clock()
+            if self._calendar is not None:
+                self._windows = self._calendar.windows(now)
+            for id, silence in list(self._silences.items()):
+                if silence.ends + KEPT < now:
+                    self.outbox.act([], None, {id: None})
+                    del self._silences[id]
+            turned = [new for told in list(self._open.values()) if (new := self._turned(told, now)) is not None]
+            if turned:
+                self.outbox.act(turned)
+                self._adopt(turned)
+            times = [at for each in self._all.values() for at in (each.starts, each.ends) if at > now]
+            return min(times, default=now + KEPT)
+
+    @property
+    def _all(self) -> Mapping[str, Silence]:
+        return {**self._silences, **self._windows}
+
+    def _turned(self, told: AlertChange, now: int) -> AlertChange | None:
+        """The change of an open alert that silences now hide, or hide no more; None: nothing has changed."""
+        silences = self._all
+        silenced = hiding(silences, self.labels(told), now)
+        if silenced == told.silenced:
+            return None
+        first = silences.get((silenced or told.silenced)[0])
+        by, comment = (MACHINE, "") if first is None else (first.author, first.comment)
+        return self._next(told, "silenced" if silenced else "unsilenced", by, comment, silenced=silenced)
+
+    # --- in a round ---
+
+    def attach(self, adopter: Adopter, watermark: int = BEGINNING) -> None:
+        """Have another program told of actions, instead of the one before."""
+        with self.lock:
+            self._adopter = adopter
+            self._open = {change.alert: change for change in self.outbox.open_changes()}
+            self.watermark = max(self.watermark, watermark)
+
+    def follow(self, changes: Sequence[AlertChange]) -> list[AlertChange]:
+        """The changes of a round as they are told: with who has each alert, and the silences that hide it."""
+        found: list[AlertChange] = []
+        told_now: dict[str, AlertChange] = {}
+        now, silences = self.clock(), self._all
+        for change in changes:
+            before = None
+            if change.revision and not change.hidden:
+                before = told_now.get(change.alert) or self._last(change.alert)
+            silenced = [] if change.over or not silences else hiding(silences, self.labels(change), now)
+            sent = change.sent if before is None else before.sent
+            if before is None and sent is not None and (change.inhibited or silenced):
+                sent = None
+            if sent is None and not (change.over or change.inhibited or silenced):
+                sent = change.revision
+            told = replace(change, action="", by="", comment="", silenced=silenced, sent=sent)
+            if before is not None:
+                told = replace(told, acknowledged=before.acknowledged, assignee=before.assignee, verdict=before.verdict)
+            self._remember(told)
+            told_now[told.alert] = told
+            found.append(told)
+        return found
+
+    def free(self, alert: str, time: int) -> int | None:
+        """The first time from `time` on at which nobody has acknowledged an alert; None: somebody has it for good."""
+        for begin, end in self._spans.get(alert, ()):
+            if begin < time and (end is None or time < end):
+                if end is None:
+                    return None
+                time = end
+        return time
+
+    def _last(self, alert: str) -> AlertChange | None:
+        """The last change of an alert that was told."""
+        if alert in self._open:
+            return self._open[alert]
+        entry = self.outbox.revision(alert)
+        return None if entry is None else entry.change
+
+    def _remember(self, told: AlertChange) -> None:
+        if told.hidden:
+            return
+        if told.state == "resolved":
+            self._open.pop(told.alert, None)
+        else:
+            self._open[told.alert] = told
+
+    # --- what people do ---
+
+    def acknowledge(self, alert: str, by: str, comment: str = "") -> AlertChange:
+        """Take an alert: it does not escalate any more, and nobody is reminded of it."""
+        with self.lock:
+            told = self._known(alert)
+            if told.state == "resolved":
+                raise Conflict(f"the alert is over since {rfc3339(told.time)}: it can be commented on or closed")
+            if told.acknowledged == by and not comment.strip():
+                return told
+            return self._act(told, "acknowledged", by, comment, acknowledged=by)
+
+    def unacknowledge(self, alert: str, by: str, comment: str = "") -> AlertChange:
+        """Give an alert back: it escalates again, and reminders go on."""
+        with self.lock:
+            told = self._known(alert)
+            if not told.acknowledged:
+                raise Conflict("nobody has acknowledged the alert")
+            if told.state == "resolved":
+                raise Conflict(f"the alert is over since {rfc3339(told.time)}")
+            return self._act(told, "unacknowledged", by, comment, acknowledged="")
+
+    def assign(self, alert: str, by: str, to: str, comment: str = "") -> AlertChange:
+        """Have somebody see to an alert; `to` empty: nobody."""
+        name = clean(to.strip(), _LONGEST_NAME)
+        with self.lock:
+            return self._act(self._known(alert), "assigned", by, comment, assignee=name)
+
+    def comment(self, alert: str, by: str, comment: str) -> AlertChange:
+        """Say something about an alert."""
+        if not comment.strip():
+            raise CepError("comment: there is no text", hint='`{"comment": "pump 2 runs again"}`', code="action")
+        with self.lock:
+            return self._act(self._known(alert), "commented", by, comment)
+
+    def close(self, alert: str, by: str, verdict: str, comment: str = "") -> AlertChange:
+        """Say what an alert was. One that is still open counts as acknowledged too."""
+        given = next((each for each in VERDICTS if each == verdict), None)
+        if given is None:
+            hint = did_you_mean(verdict, VERDICTS) or f"it is one of {', '.join(VERDICTS)}"
+            raise CepError(f"verdict: `{clean(verdict, 40)}` is none", hint=hint, code="action")
+        with self.lock:
+            told = self._known(alert)
+            acknowledged = told.acknowledged or ("" if told.state == "resolved" else by)
+            return self._act(told, "closed", by, comment, verdict=given, acknowledged=acknowledged)
+
+    def _known(self, alert: str) -> AlertChange:
+        told = self._last(alert)
+        if told is None:
+            raise Unknown("there is no such alert")
+        return told
+
+    def _next(self, told: AlertChange, action: Action, by: str, comment: str, **more: Any) -> AlertChange:
+        """The next change of an alert, between two rounds."""
+        state: AlertState = "updated" if told.state in ("firing", "escalated", "inhibited") else told.state
+        change = replace(
+            told, revision=told.revision + 1, state=state, time=max(told.time, self.watermark), note="",
+            action=action, by=clean(by, _LONGEST_NAME), comment=clean(comment.strip(), LONGEST_COMMENT), **more,
+        )  # fmt: skip
+        if change.sent is None and not (change.over or change.inhibited or change.silenced):
+            change = replace(change, sent=change.revision, state="firing")
+        return change
+
+    def _act(self, told: AlertChange, action: Action, by: str, comment: str, **more: Any) -> AlertChange:
+        change = self._next(told, action, by, comment, **more)
+        details: dict[str, JsonValue] = {"comment": change.comment} if change.comment else {}
+        if action == "assigned":
+            details["to"] = change.assignee
+        if action == "closed":
+            details["verdict"] = change.verdict
+        recorded = RecordedAction(self.clock(), change.time, change.by, action, change.alert, None, None, details)
+        self.outbox.act([change], recorded)
+        self._span(change.alert, action, change.time)
+        self._adopt([change])
+        return change
+
+    def _adopt(self, changes: Sequence[AlertChange]) -> None:
+        for change in changes:
+            self._remember(change)
+            if self._adopter is not None:
+                self._adopter.adopt(change)
+
+    def _span(self, alert: str | None, action: str, time: int) -> None:
+        """Note from when until when an alert is acknowledged."""
+        if alert is None:
+            return
+        spans = self._spans.get(alert, [])
+        held = bool(spans) and spans[-1][1] is None
+        if action in ("acknowledged", "closed") and not held:
+            self._spans[alert] = [*spans, (time, None)]
+        elif action == "unacknowledged" and held:
+            spans[-1] = spans[-1][0], time
+
+    # --- silences ---
+
+    def silences(self) -> list[Silence]:
+        """All silences and maintenance windows that are listed: those that are active first, then by their ends."""
+        with self.lock:
+            now = self.clock()
+            order = {"active": 0, "pending": 1, "expired": 2}
+            return sorted(self._all.values(), key=lambda each: (order[each.state(now)], each.ends, each.id))
+
+    def silence(self, id: str) -> Silence:
+        """The silence of an id."""
+        with self.lock:
+            found = self._all.get(id)
+        if found is None:
+            raise Unknown("there is no such silence")
+        return found
+
+    def hidden_by(self, matchers: Matchers) -> list[AlertChange]:
+        """The open alerts that a silence with these matchers would hide."""
+        with self.lock:
+            return [each for each in self._open.values() if matchers.matches(self.labels(each))]
+
+    def add(self, new: Silence, by: str, instead: str = "") -> Silence:
+        """Begin a silence, or change the one of the id `instead`: if other alerts match now, or it has ended, the new
+        one gets an id of its own, as in Alertmanager."""
+        with self.lock:
+            if instead:
+                old, now = self._own(instead), self.clock()
+                if old.state(now) != "expired":
+                    if old.matchers == new.matchers:
+                        new = replace(new, id=old.id, starts=old.starts if old.state(now) == "active" else new.starts)
+                    else:
+                        self._set(old.expired(now), by, "unsilence")
+            self._set(new, by, "silence")
+            self._begin_or_end()
+            return new
+
+    def _own(self, id: str) -> Silence:
+        """A silence that is not a maintenance window."""
+        if id in self._windows:
+            raise Conflict("this is a maintenance window: change the calendar")
+        found = self._silences.get(id)
+        if found is None:
+            raise Unknown("there is no such silence")
+        return found
+
+    def expire(self, id: str, by: str) -> Silence:
+        """End a silence now."""
+        with self.lock:
+            found, now = self._own(id), self.clock()
+            if found.state(now) == "expired":
+                raise Conflict("the silence has ended already")
+            ended = found.expired(now)
+            self._set(ended, by, "unsilence")
+            self._begin_or_end()
+            return ended
+
+    def _set(self, silence: Silence, by: str, action: str) -> None:
+        details: dict[str, JsonValue] = {
+            "matchers": str(silence.matchers), "startsAt": rfc3339(silence.starts), "endsAt": rfc3339(silence.ends),
+        }  # fmt: skip
+        if silence.comment:
+            details["comment"] = silence.comment
+        recorded = RecordedAction(self.clock(), self.watermark, by, action, None, silence.id, None, details)
+        self.outbox.act([], recorded, {silence.id: silence.dump()})
+        self._silences[silence.id] = silence
+
+    def _begin_or_end(self) -> None:
+        self.tick()
+        self._bell.set()
+
+    # --- what is said of an alert ---
+
+    def labels(self, change: AlertChange) -> dict[str, str]:
+        """The labels by which silences choose an alert."""
+        return alert_labels(change, self.program, self.status)

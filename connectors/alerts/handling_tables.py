@@ -1,0 +1,101 @@
+"""The tables of an outbox for what people do: their actions, in order, and silences; each row has a hash."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from connectors.alerts import outbox_tables
+from connectors.alerts.text import JsonValue
+
+_ACTIONS = "number, came, watermark, person, action, alert, silence, change, body"
+HASHED = {"actions": _ACTIONS, "silences": "id, body", "episodes": "alert, slot, number"}
+_TABLES = (
+    "create table if not exists actions (number integer primary key autoincrement, came integer not null,"
+    " watermark integer not null, person text not null, action text not null, alert text, silence text,"
+    " change integer, body text not null, hash blob)",
+    "create index if not exists actions_alert on actions (alert)",
+    "create table if not exists silences (id text primary key, body text not null, hash blob)",
+    "create table if not exists episodes (alert text primary key, slot text not null, number integer not null,"
+    " hash blob)",
+    "create index if not exists episodes_slot on episodes (slot, number)",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedAction:
+    """Something that a person did: `came`, by the clock of the machine, microseconds of Unix time; `watermark`, where
+    event time was; to the alert or the silence of an id. `change`: the number of the alert's change that it made.
+    `details`: what else was said, as `comment`."""
+
+    came: int
+    watermark: int
+    person: str
+    action: str
+    alert: str | None = None
+    silence: str | None = None
+    change: int | None = None
+    details: Mapping[str, JsonValue] = field(default_factory=dict)
+    number: int = 0
+
+
+def make(base: sqlite3.Connection, where: str) -> None:
+    """Have the tables, and all in them as it was written. CepError: it is not."""
+    for statement in _TABLES:
+        base.execute(statement)
+    for table, columns in HASHED.items():
+        outbox_tables.verify(base, where, table, columns=columns)
+
+
+def record(base: sqlite3.Connection, action: RecordedAction) -> None:
+    """Append an action."""
+    (last,) = base.execute("select max(seq) from sqlite_sequence where name = 'actions'").fetchone()
+    row = (
+        (last or 0) + 1, action.came, action.watermark, action.person, action.action, action.alert, action.silence,
+        action.change, json.dumps(dict(action.details), ensure_ascii=False),
+    )  # fmt: skip
+    base.execute(
+        f"insert into actions ({_ACTIONS}, hash) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (*row, outbox_tables.row_hash(*row)),
+    )
+
+
+def actions(base: sqlite3.Connection, where: str, *values: object) -> Iterator[RecordedAction]:
+    """Yield the actions that an SQL condition chooses."""
+    for row in base.execute(f"select {_ACTIONS} from actions {where}", values).fetchall():
+        number, came, watermark, person, action, alert, silence, change, body = row
+        yield RecordedAction(came, watermark, person, action, alert, silence, change, json.loads(body), number)
+
+
+def silences(base: sqlite3.Connection) -> dict[str, str]:
+    """Return all stored silences as JSON, by id."""
+    return dict(base.execute("select id, body from silences order by id").fetchall())
+
+
+def keep_silence(base: sqlite3.Connection, id: str, body: str | None) -> None:
+    """Store a silence as it is now; None: it is not kept any more."""
+    if body is None:
+        base.execute("delete from silences where id = ?", (id,))
+    else:
+        base.execute("insert or replace into silences (id, body, hash) values (?1, ?2, hashed(?1, ?2))", (id, body))
+
+
+def begin_episode(base: sqlite3.Connection, alert: str, slot: str, number: int) -> None:
+    """Note the first change of an alert, by which the alerts of a key are found."""
+    base.execute(
+        "insert or ignore into episodes (alert, slot, number, hash) values (?1, ?2, ?3, hashed(?1, ?2, ?3))",
+        (alert, slot, number),
+    )
+
+
+def episodes(base: sqlite3.Connection, slot: str, most: int) -> list[str]:
+    """The last alerts of a key, the newest first."""
+    found = base.execute("select alert from episodes where slot = ? order by number desc limit ?", (slot, most))
+    return [alert for (alert,) in found.fetchall()]
+
+
+def prune(base: sqlite3.Connection) -> None:
+    """Forget the keys of alerts of which no change is kept."""
+    base.execute("delete from episodes where alert not in (select alert from changes)")

@@ -1,0 +1,109 @@
+"""Silences: for a time, receivers are not sent alerts whose labels match."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+from uuid import uuid4
+
+from cep.core.errors import CepError
+from connectors.alerts.matchers import Matchers
+from connectors.alerts.text import clean, rfc3339
+
+SilenceState = Literal["pending", "active", "expired"]
+
+KEPT = 120 * 3600 * 1_000_000
+"""Microseconds for which a silence is listed after its end, as Alertmanager does."""
+
+LONGEST_COMMENT = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """A silence from `starts` until `ends`, by the clock of the machine, microseconds of Unix time.
+
+    `author`: the name of who made it; `updated`: when it was last changed; `maintenance`: it is a window of the
+    calendar, and nobody else can end it.
+    """
+
+    id: str
+    matchers: Matchers
+    starts: int
+    ends: int
+    author: str
+    comment: str
+    updated: int
+    maintenance: bool = False
+
+    def state(self, now: int) -> SilenceState:
+        """Return its state at a time."""
+        return "pending" if now < self.starts else "active" if now < self.ends else "expired"
+
+    def expired(self, now: int) -> Silence:
+        """The silence, ended at a time: it neither hides nor will hide anything."""
+        return replace(self, starts=min(self.starts, now), ends=min(self.ends, now), updated=now)
+
+    def dump(self) -> str:
+        """As JSON, for the outbox."""
+        kept = [str(self.matchers), self.starts, self.ends, self.author, self.comment, self.updated]
+        return json.dumps(kept, ensure_ascii=False)
+
+    @classmethod
+    def load(cls, id: str, text: str) -> Silence:
+        matchers, starts, ends, author, comment, updated = json.loads(text)
+        return cls(id, Matchers.parse(matchers), starts, ends, author, comment, updated)
+
+    def document(self, now: int) -> dict[str, Any]:
+        """As JSON has it, in the words of Alertmanager's API."""
+        return {
+            "id": self.id,
+            "status": {"state": self.state(now)},
+            "matchers": matcher_documents(self.matchers),
+            "startsAt": rfc3339(self.starts),
+            "endsAt": rfc3339(self.ends),
+            "updatedAt": rfc3339(self.updated),
+            "createdBy": self.author,
+            "comment": self.comment,
+        }
+
+
+def silence(
+    matchers: Matchers, starts: int | None, ends: int | None, author: str, comment: str, now: int, id: str = ""
+) -> Silence:
+    """Make a silence that begins `now` unless it begins later. Raises CepError if it would hide every alert, or has
+    ended before it begins, or by now."""
+    if matchers.match_all:
+        message = "silence: these matchers hide every alert" if matchers else "silence: there are no matchers"
+        raise CepError(message, hint='name an alert or a label: `alertname="flood"`, `site=~".+"`', code="silence")
+    if ends is None:
+        hint = '`"endsAt": "2026-12-01T06:00:00Z"`'
+        raise CepError("silence: `endsAt` is missing: it would never end", hint=hint, code="silence")
+    starts = now if starts is None else max(starts, now)
+    if ends <= now:
+        raise CepError(f"silence: it ends at {rfc3339(ends)}, which is past", hint="a later `endsAt`", code="silence")
+    if ends <= starts:
+        message = f"silence: it ends at {rfc3339(ends)}, before it starts at {rfc3339(starts)}"
+        raise CepError(message, hint="`endsAt` behind `startsAt`", code="silence")
+    return Silence(id or str(uuid4()), matchers, starts, ends, author, clean(comment, LONGEST_COMMENT), now)
+
+
+def matcher_documents(matchers: Matchers) -> list[dict[str, Any]]:
+    """Matchers as Alertmanager's API has them."""
+    return [
+        {
+            "name": each.name,
+            "value": each.value,
+            "isRegex": each.operator in ("=~", "!~"),
+            "isEqual": each.operator in ("=", "=~"),
+        }
+        for each in matchers
+    ]
+
+
+def hiding(silences: Mapping[str, Silence], labels: Mapping[str, str], now: int) -> list[str]:
+    """The ids of the silences that hide an alert with these labels at a time, sorted."""
+    return sorted(
+        each.id for each in silences.values() if each.starts <= now < each.ends and each.matchers.matches(labels)
+    )

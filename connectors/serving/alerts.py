@@ -1,0 +1,397 @@
+"""`/alerts` and `/silences`: the alerts as they are now, and what people do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, HTTPException, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import JSONResponse
+
+from cep.core.errors import CepError
+from connectors.alerts.handling import Conflict, Handling, Unknown
+from connectors.alerts.handling_tables import RecordedAction
+from connectors.alerts.lifecycle import AlertChange
+from connectors.alerts.matchers import LONGEST, Matcher, Matchers
+from connectors.alerts.outbox_entries import OutboxEntry
+from connectors.alerts.silences import LONGEST_COMMENT, Silence, silence
+from connectors.alerts.text import rfc3339
+from connectors.feeds.document import SCHEMA, Publisher, document
+from connectors.serving.openapi import TEXT, Responses, route_responses
+from connectors.serving.people import Person, Role, acting
+
+State = Literal["pending", "firing", "kept", "resolved", "withdrawn"]
+EPISODES = 20
+"""Alerts of the same key that are listed with an alert."""
+
+_PAGE = 500
+_SAFE = {"Cache-Control": "no-store"}
+_ONE = {"type": "object"}
+_VIEW: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        **SCHEMA["properties"],
+        "number": {"type": "integer", "minimum": 1},
+        "state": {"type": "string", "enum": ["pending", "firing", "kept", "resolved", "withdrawn"]},
+        "since": {"type": "string", "format": "date-time"},
+        "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+        "link": {"type": "string"},
+    },
+}
+_FULL = {
+    **_VIEW,
+    "properties": {
+        **_VIEW["properties"],
+        "changes": {"type": "array", "items": SCHEMA},
+        "actions": {"type": "array", "items": _ONE},
+        "episodes": {"type": "array", "items": _ONE},
+    },
+}
+_MATCHER = {
+    "type": "object",
+    "properties": {
+        **{name: {"type": "string"} for name in ("name", "value")},
+        **{name: {"type": "boolean"} for name in ("isRegex", "isEqual")},
+    },
+}
+_SILENCE = {
+    "type": "object",
+    "properties": {
+        **{name: {"type": "string"} for name in ("id", "createdBy", "comment")},
+        **{name: {"type": "string", "format": "date-time"} for name in ("startsAt", "endsAt", "updatedAt")},
+        "status": {"type": "object", "properties": {"state": {"enum": ["pending", "active", "expired"]}}},
+        "matchers": {"type": "array", "items": _MATCHER},
+        "maintenance": {"type": "boolean"},
+        "hides": {"type": "integer", "minimum": 0},
+    },
+}
+_MANY: Callable[[Any], dict[str, Any]] = lambda one: {"type": "array", "items": one}  # noqa: E731
+REFUSALS: Responses = {
+    403: {"description": "It needs the role responder, or comes from another page.", "content": TEXT},
+    404: {"description": "There is no such alert, or no such silence.", "content": TEXT},
+    409: {"description": "It is not in a state for that; nothing has changed.", "content": TEXT},
+    422: {"description": "What was sent is not valid; nothing has changed.", "content": TEXT},
+}
+
+Comment = Annotated[str, Field(max_length=LONGEST_COMMENT)]
+
+
+class Said(BaseModel):
+    """A comment on what is done."""
+
+    model_config = ConfigDict(extra="forbid")
+    comment: Comment = ""
+
+
+class Assigned(Said):
+    """The person who is to see to an alert; null: nobody."""
+
+    to: Annotated[str, Field(max_length=64)] | None
+
+
+class ClosedWith(Said):
+    """The verdict on an alert: `true`, `false`, `duplicate` or `test`."""
+
+    verdict: Annotated[str, Field(max_length=100)]
+
+
+class MatcherBody(BaseModel):
+    """A matcher as Alertmanager's API has it."""
+
+    name: Annotated[str, Field(max_length=LONGEST)]
+    value: Annotated[str, Field(max_length=LONGEST)]
+    isRegex: bool  # noqa: N815
+    isEqual: bool = True  # noqa: N815
+
+
+class Matching(BaseModel):
+    """Matchers, each as text (`site=~"north.*"`) or as an object."""
+
+    matchers: Annotated[list[str | MatcherBody], Field(max_length=100)]
+
+    def parsed(self) -> Matchers:
+        """The matchers. Raises CepError."""
+        found: list[Matcher] = []
+        for each in self.matchers:
+            if isinstance(each, str):
+                found += Matchers.parse(each)
+            else:
+                sign: Any = ("=~" if each.isRegex else "=") if each.isEqual else ("!~" if each.isRegex else "!=")
+                found.append(Matcher(each.name, sign, each.value))
+        return Matchers.of(found)
+
+
+class NewSilence(Matching):
+    """A silence: `startsAt` is now, unless it is said."""
+
+    id: Annotated[str, Field(max_length=100)] | None = None
+    startsAt: datetime | None = None  # noqa: N815
+    endsAt: datetime | None = None  # noqa: N815
+    createdBy: Annotated[str, Field(max_length=200)] = ""  # noqa: N815
+    comment: Comment = ""
+
+    def made(self, by: str, now: int) -> Silence:
+        """The silence. Raises CepError."""
+        return silence(self.parsed(), _ticks(self.startsAt), _ticks(self.endsAt), by, self.comment, now)
+
+
+def _ticks(when: datetime | None) -> int | None:
+    """A time in microseconds of Unix time; without a zone it is in UTC."""
+    if when is None:
+        return None
+    at = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
+    seconds = (at - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()
+    return round(seconds * 1_000_000)
+
+
+def doing(what: Callable[[], Any]) -> Any:
+    """The result of an action. Raises HTTPException."""
+    try:
+        return what()
+    except Unknown as error:
+        raise HTTPException(404, str(error.args[0])) from None
+    except Conflict as error:
+        raise HTTPException(409, str(error)) from None
+    except CepError as error:
+        if error.code == "failed":
+            raise HTTPException(503, error.message) from None
+        raise HTTPException(422, error.message + (f"; {error.hint}" if error.hint else "")) from None
+
+
+def router(handling: Handling, origin: Publisher, local: bool = False) -> APIRouter:
+    """`local`: the server has no tokens, and only this machine reaches it: whoever asks is a responder."""
+    made = APIRouter(tags=["alerts"], default_response_class=Response)
+    outbox = handling.outbox
+    none = "There is no such alert."
+    responder = Depends(acting(Role.RESPONDER, "handling alerts", local))
+
+    def view(entry: OutboxEntry) -> dict[str, Any]:
+        return alert_view(entry, handling, origin)
+
+    def answered(found: object, status: int = 200) -> Response:
+        return JSONResponse(found, status, headers=_SAFE)
+
+    def done(change: AlertChange) -> Response:
+        entry = outbox.revision(change.alert)
+        assert entry is not None, "it was written"
+        return answered(view(entry))
+
+    @made.get("/alerts", responses=route_responses("application/json", json=_MANY(dict(_VIEW)), _422="A filter."))
+    def alerts(
+        state: Annotated[list[State] | None, Query(description="By default those that are not over.")] = None,
+        severity: Annotated[list[str] | None, Query(max_length=10)] = None,
+        name: Annotated[list[str] | None, Query(max_length=100)] = None,
+        matcher: Annotated[list[str] | None, Query(max_length=100, description='As `site=~"north.*"`.')] = None,
+        assignee: Annotated[str | None, Query(max_length=64)] = None,
+        acknowledged: Annotated[bool | None, Query()] = None,
+        silenced: Annotated[bool | None, Query()] = None,
+        inhibited: Annotated[bool | None, Query()] = None,
+        text: Annotated[str | None, Query(max_length=200, description="In title, text, name or key.")] = None,
+        since: Annotated[datetime | None, Query(description="Those that changed at or after it.")] = None,
+        before: Annotated[int | None, Query(ge=1, lt=2**62, description="Those with a lower `number`.")] = None,
+        limit: Annotated[int, Query(ge=1, le=10_000, description="At most so many.")] = 1_000,
+    ) -> Response:
+        """Alerts as they are now, each once, the one that changed last first."""
+        matchers = doing(lambda: Matchers.parse_all(matcher or ()))
+        states, least = state or ["pending", "firing", "kept"], _ticks(since)
+        severities = {each.lower() for each in severity or ()}
+        words = (text or "").lower()
+
+        def asked(change: AlertChange) -> bool:
+            if standing(change) not in states or (severities and change.severity.lower() not in severities):
+                return False
+            if (name and change.name not in name) or (least is not None and change.time < least):
+                return False
+            for value, wanted in (
+                (bool(change.acknowledged), acknowledged), (bool(change.silenced), silenced),
+                (change.inhibited, inhibited),
+            ):  # fmt: skip
+                if wanted is not None and value is not wanted:
+                    return False
+            if assignee is not None and change.assignee != assignee:
+                return False
+            if words and words not in f"{change.title} {change.text} {change.name} {[*change.key.values()]}".lower():
+                return False
+            return not matchers or matchers.matches(handling.labels(change))
+
+        found: list[dict[str, Any]] = []
+        over = bool({"resolved", "withdrawn"} & {*states})
+        for entry in _newest(handling, before, over):
+            if asked(entry.change):
+                found.append(view(entry))
+                if len(found) == limit:
+                    break
+        return answered(found)
+
+    @made.get("/alerts/verdicts", responses=route_responses("application/json", json=_MANY(_ONE)))
+    def verdicts(
+        before: Annotated[int | None, Query(ge=1, lt=2**62)] = None,
+        limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
+    ) -> Response:
+        """The alerts that were closed with a verdict, the newest first, for the labels of a backtest."""
+        found = []
+        for entry in _newest(handling, before, True):
+            if entry.change.verdict:
+                found.append(view(entry))
+                if len(found) == limit:
+                    break
+        return answered(found)
+
+    @made.get("/alerts/{alert}", responses=route_responses("application/json", json=_FULL, _404=none))
+    def alert(alert: str) -> Response:
+        """One alert: as it is now, its changes in order, what people did, and earlier and later alerts of its key."""
+        entry = outbox.revision(alert)
+        if entry is None:
+            raise HTTPException(404, "there is no such alert")
+        changes = [_numbered(each, origin) for each in outbox.life(alert)]
+        others = [each for each in outbox.episodes(entry.change.slot, EPISODES + 1) if each.change.alert != alert]
+        more = {
+            "changes": changes,
+            "actions": [each for each in changes if each["action"]],
+            "episodes": [_episode(each) for each in others[:EPISODES]],
+        }
+        return answered(view(entry) | more)
+
+    answers = {**route_responses("application/json", json=dict(_VIEW)), **REFUSALS}
+
+    @made.post("/alerts/{alert}/acknowledge", responses=answers)
+    def acknowledge(alert: str, said: Said | None = None, person: Person = responder) -> Response:
+        """Take an alert: it does not escalate any more, and nobody is reminded of it."""
+        return done(doing(lambda: handling.acknowledge(alert, person.name, (said or Said()).comment)))
+
+    @made.delete("/alerts/{alert}/acknowledge", responses=answers)
+    def unacknowledge(alert: str, person: Person = responder) -> Response:
+        """Give an alert back: it escalates again, and reminders go on."""
+        return done(doing(lambda: handling.unacknowledge(alert, person.name)))
+
+    @made.post("/alerts/{alert}/assign", responses=answers)
+    def assign(alert: str, said: Assigned, person: Person = responder) -> Response:
+        """Say who is to see to an alert; `null`: nobody."""
+        return done(doing(lambda: handling.assign(alert, person.name, said.to or "", said.comment)))
+
+    @made.post("/alerts/{alert}/comment", responses=answers)
+    def comment(alert: str, said: Said, person: Person = responder) -> Response:
+        """Say something about an alert."""
+        return done(doing(lambda: handling.comment(alert, person.name, said.comment)))
+
+    @made.post("/alerts/{alert}/close", responses=answers)
+    def close(alert: str, said: ClosedWith, person: Person = responder) -> Response:
+        """Say what an alert was: `true`, `false`, `duplicate` or `test`."""
+        return done(doing(lambda: handling.close(alert, person.name, said.verdict, said.comment)))
+
+    @made.get("/silences", responses=route_responses("application/json", json=_MANY(_SILENCE)))
+    def silences() -> Response:
+        """The silences and maintenance windows: active ones first, then those to come, then those that have ended."""
+        return answered([silence_view(each, handling) for each in handling.silences()])
+
+    @made.post("/silences", responses={**route_responses("application/json", json=_SILENCE), **REFUSALS})
+    def silenced(new: NewSilence, person: Person = responder) -> Response:
+        """Silence alerts from now or `startsAt` until `endsAt`. With `id`, change that silence."""
+
+        def add() -> Silence:
+            return handling.add(new.made(person.name, handling.clock()), person.name, new.id or "")
+
+        return answered(silence_view(doing(add), handling))
+
+    @made.post("/silences/preview", responses={**route_responses("application/json", json=_MANY(dict(_VIEW)))})
+    def preview(asked: Matching) -> Response:
+        """The open alerts that a silence with these matchers would hide now."""
+        changes = handling.hidden_by(doing(asked.parsed))
+        entries = [outbox.revision(each.alert) for each in changes]
+        return answered([view(each) for each in entries if each is not None])
+
+    @made.get("/silences/{id}", responses=route_responses("application/json", json=_SILENCE, _404="There is none."))
+    def one_silence(id: str) -> Response:
+        """One silence."""
+        return answered(silence_view(doing(lambda: handling.silence(id)), handling))
+
+    @made.delete("/silences/{id}", responses={**route_responses("application/json", json=_SILENCE), **REFUSALS})
+    def unsilence(id: str, person: Person = responder) -> Response:
+        """End a silence now."""
+        return answered(silence_view(doing(lambda: handling.expire(id, person.name)), handling))
+
+    @made.get("/feeds/actions", responses=route_responses("application/json", json=_MANY(_ONE)))
+    def actions(
+        after: Annotated[int, Query(ge=0, lt=2**62, description="Begin behind this `number`.")] = 0,
+        limit: Annotated[int, Query(ge=1, le=10_000, description="At most so many.")] = 1_000,
+    ) -> Response:
+        """All that people did, in order, with the time and the name."""
+        return answered([action_view(each) for each in outbox.actions(after, limit)])
+
+    return made
+
+
+def _newest(handling: Handling, before: int | None, over: bool) -> Iterator[OutboxEntry]:
+    """The last change of each alert, the newest first; `over`: also of those that are."""
+    if not over:
+        yield from (each for each in reversed(handling.outbox.live()) if before is None or each.number < before)
+        return
+    while entries := handling.outbox.latest(before, _PAGE):
+        yield from entries
+        before = entries[-1].number
+
+
+def standing(change: AlertChange) -> State:
+    """Return the state of an alert in its life."""
+    if change.state == "resolved":
+        return "withdrawn" if change.withdrawn else "resolved"
+    if change.fired is None:
+        return "pending"
+    return "kept" if change.state == "kept" else "firing"
+
+
+def alert_view(entry: OutboxEntry, handling: Handling, origin: Publisher) -> dict[str, Any]:
+    """An alert as it is now; `labels` are all by which silences choose it."""
+    change = entry.change
+    return {
+        **document(change, origin.status),
+        "number": entry.number,
+        "state": standing(change),
+        "since": rfc3339(change.since if change.fired is None else change.fired),
+        "labels": handling.labels(change),
+        "link": origin.page(change),
+    }
+
+
+def _numbered(entry: OutboxEntry, origin: Publisher) -> dict[str, Any]:
+    when = None if entry.came is None else rfc3339(entry.came)
+    return {"number": entry.number, "when": when, **document(entry.change, origin.status)}
+
+
+def _episode(entry: OutboxEntry) -> dict[str, Any]:
+    change = entry.change
+    return {
+        "alert": change.alert,
+        "state": standing(change),
+        "severity": change.severity,
+        "title": change.title,
+        "start": rfc3339(change.start),
+        "fired": None if change.fired is None else rfc3339(change.fired),
+        "over": rfc3339(change.time) if change.state == "resolved" else None,
+        "occurrences": change.occurrences,
+        "acknowledged": change.acknowledged,
+        "verdict": change.verdict,
+    }
+
+
+def silence_view(silence: Silence, handling: Handling) -> dict[str, Any]:
+    """A silence with the number of open alerts that match it."""
+    hides = len(handling.hidden_by(silence.matchers))
+    return {**silence.document(handling.clock()), "maintenance": silence.maintenance, "hides": hides}
+
+
+def action_view(action: RecordedAction) -> dict[str, Any]:
+    """An action of the journal."""
+    return {
+        "number": action.number,
+        "when": rfc3339(action.came),
+        "watermark": rfc3339(action.watermark),
+        "by": action.person,
+        "action": action.action,
+        "alert": action.alert,
+        "silence": action.silence,
+        "change": action.change,
+        **action.details,
+    }

@@ -1,0 +1,401 @@
+"""The work of people with alerts, over HTTP: each action is a change of its alert, and survives a start; silences hide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+from starlette.testclient import TestClient
+
+from cep.core.errors import CepError
+from cep.engine import Engine
+from cep.events import Event
+from cep.runtime.run_stats import RunStats
+from connectors.alerts.handling import Handling
+from connectors.alerts.listener import AlertListener
+from connectors.alerts.maintenance import MaintenanceCalendar
+from connectors.alerts.outbox import Outbox
+from connectors.alerts.text import rfc3339
+from connectors.batch import Batch
+from connectors.feeds import atom, cap
+from connectors.feeds.document import Publisher
+from connectors.feeds.sse import Stream
+from connectors.service import Service
+from connectors.serving import alerts, feeds
+from connectors.serving.app import application
+from connectors.serving.guard import Limits, RememberPeer
+from connectors.serving.people import read_people
+
+SECOND = 1_000_000
+BEGIN = 1_796_000_000 * SECOND  # of the clock
+PROGRAM = """event level(site: string, cm: int) TIME time.
+fluent high(site: string).
+initiate high(S) <- level(S, L) WHERE L > 5.
+terminate high(S) <- level(S, L) WHERE L < 3.
+ALERT flood ON high(S) SEVERITY "Minor" TITLE "Flood at {S}" KEYED BY S LABELS team: "water"
+  ESCALATE "Severe" AFTER 10 s, "Extreme" AFTER 20 s.
+"""
+ORIGIN = Publisher("flood.cep", address="https://example.org/")
+ANN, BEN, WALL = "a" * 16, "b" * 16, "w" * 16
+TOKENS = f"ann editor {ANN}\nben responder {BEN}\nwall viewer {WALL}\ncat responder -\n"
+
+
+class Desk:
+    """A program with alerts, a clock that is set, and the routes that people use."""
+
+    def __init__(self, folder: Path, calendar: MaintenanceCalendar | None = None, revise: int | None = None) -> None:
+        self.folder, self.calendar, self.revise = folder, calendar, revise
+        self.now = BEGIN
+        self.pushed: list[tuple[int, str, int]] = []
+        tokens = folder / "tokens"
+        tokens.write_text(TOKENS)
+        tokens.chmod(0o600)
+        self.people = read_people(tokens)
+        self.start()
+
+    def start(self) -> None:
+        self.engine = Engine.from_text(PROGRAM, alerts=True, begins=True, lateness=0, revise=self.revise)
+        self.outbox = Outbox(self.folder / "alerts.db")
+        self.handling = Handling(self.outbox, ORIGIN.title, ORIGIN.status, self.calendar, lambda: self.now)
+        self.handling.tick()
+        self.service = Service(self.engine, PROGRAM, "flood.cep", RunStats())
+        self.service.listen(AlertListener(self.engine, self.outbox, handling=self.handling))
+        routers = [
+            alerts.router(self.handling, ORIGIN),
+            feeds.router(self.outbox, ORIGIN, Stream(self.outbox), False),
+        ]
+        limits = Limits(self.people, 0, proxies=frozenset(("testclient",)))
+        app = application(
+            routers, limits, title="t", trouble=lambda: None, registry=CollectorRegistry(auto_describe=False)
+        )
+        self.client = TestClient(RememberPeer(app))
+
+    def restart(self) -> None:
+        """End, and begin again with all records."""
+        self.outbox.close()
+        self.start()
+        for record in self.pushed:
+            self._push(record)
+
+    def take(self, *records: tuple[int, str, int]) -> None:
+        """Records with a second, a site and a level."""
+        self.pushed += records
+        for record in records:
+            self._push(record)
+
+    def _push(self, record: tuple[int, str, int]) -> None:
+        second, site, cm = record
+        derived = self.engine.push([Event("level", (site, cm), second * SECOND, second * SECOND)])
+        self.service.take(Batch({}, [], []), derived)
+
+    def ask(self, method: str, path: str, body: object = None, token: str = BEN, status: int = 200) -> Any:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        answer = self.client.request(method, path, json=body, headers=headers)
+        assert answer.status_code == status, answer.text
+        return answer.json() if "json" in answer.headers.get("content-type", "") else answer.text
+
+    def alert(self, site: str = "a") -> str:
+        """The id of a site's open alert."""
+        (found,) = [each["alert"] for each in self.ask("GET", "/alerts") if each["key"]["site"] == site]
+        assert isinstance(found, str)
+        return found
+
+    def told(self, site: str = "a") -> list[str]:
+        """All changes of a site, in short; the watermark is a microsecond before the latest record."""
+        changes = [entry.change for entry in self.outbox.after(0, 10_000) if entry.change.key["site"] == site]
+        return [f"{each.word} {(each.time + 1) // SECOND} {each.severity}" for each in changes]
+
+    def sent(self, site: str = "a") -> list[str]:
+        """Those of them that receivers are sent."""
+        changes = [entry.change for entry in self.outbox.after(0, 10_000) if entry.change.key["site"] == site]
+        return [each.word for each in changes if not each.quiet]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(tmp_path)
+    with closing(made.outbox):
+        yield made
+
+
+def silence_of(seconds: int, *matchers: str, begin: int = 0, **more: object) -> Mapping[str, object]:
+    return {"matchers": [*matchers], "startsAt": at(begin), "endsAt": at(begin + seconds), "comment": "works", **more}
+
+
+def at(second: int) -> str:
+    """A time of the clock, counted from its begin."""
+    return rfc3339(BEGIN + second * SECOND)
+
+
+def test_an_acknowledged_alert_does_not_escalate_until_it_is_given_back(desk: Desk) -> None:
+    desk.take((0, "a", 9), (5, "x", 4))
+    alert = desk.alert()
+    answer = desk.ask("POST", f"/alerts/{alert}/acknowledge", {"comment": "on it"})
+    assert (answer["acknowledged"], answer["state"], answer["by"], answer["comment"]) == (
+        "ben",
+        "firing",
+        "ben",
+        "on it",
+    )
+    desk.take((15, "x", 4))
+    desk.ask("DELETE", f"/alerts/{alert}/acknowledge")
+    desk.take((16, "x", 4), (30, "a", 0), (31, "x", 4))
+    assert desk.told() == [
+        "firing 0 Minor", "acknowledged 5 Minor", "unacknowledged 15 Minor", "escalated 15 Severe",
+        "escalated 20 Extreme", "resolved 30 Extreme",
+    ]  # fmt: skip
+    revisions = [entry.change.revision for entry in desk.outbox.life(alert)]
+    assert revisions == list(range(6))
+
+
+@pytest.mark.parametrize("revise", [None, 100])
+def test_what_people_did_survives_a_start(tmp_path: Path, revise: int | None) -> None:
+    desk = Desk(tmp_path, revise=None if revise is None else revise * SECOND)
+    desk.take((0, "a", 9), (5, "x", 4))
+    alert = desk.alert()
+    desk.ask("POST", f"/alerts/{alert}/acknowledge")
+    desk.ask("POST", f"/alerts/{alert}/assign", {"to": "ann"})
+    made = desk.ask("POST", "/silences", silence_of(60, "site=b"))
+    before = desk.told()
+    desk.restart()
+    assert desk.told() == before
+    desk.take((15, "b", 9), (25, "x", 4))
+    assert desk.told() == before, "it does not escalate"
+    (one,) = [each for each in desk.ask("GET", "/alerts") if each["alert"] == alert]
+    assert (one["acknowledged"], one["assignee"], one["severity"]) == ("ben", "ann", "Minor")
+    (hidden,) = desk.ask("GET", "/alerts?silenced=true")
+    assert hidden["key"] == {"site": "b"} and hidden["silenced"] == [made["id"]] and desk.sent("b") == []
+    assert [each["action"] for each in desk.ask("GET", "/feeds/actions")] == ["acknowledged", "assigned", "silence"]
+    desk.outbox.close()
+
+
+def test_an_acknowledgement_survives_a_revision_that_keeps_the_alert(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, revise=100 * SECOND)
+    desk.take((0, "a", 9), (5, "x", 4))
+    alert = desk.alert()
+    desk.ask("POST", f"/alerts/{alert}/acknowledge")
+    desk.take((8, "x", 4), (7, "a", 8), (4, "a", 7), (40, "x", 4))
+    (one,) = desk.ask("GET", "/alerts?name=flood&matcher=site=a")
+    assert (one["alert"], one["acknowledged"], one["severity"]) == (alert, "ben", "Minor")
+    desk.outbox.close()
+
+
+def test_closing_says_what_it_was_also_when_it_is_over(desk: Desk) -> None:
+    desk.take((0, "a", 9), (2, "a", 0), (3, "a", 9), (4, "x", 4))
+    first, second = [each["alert"] for each in desk.ask("GET", "/alerts?state=resolved&state=firing")][::-1]
+    assert desk.ask("POST", f"/alerts/{first}/close", {"verdict": "false", "comment": "a boat"})["state"] == "resolved"
+    desk.ask("POST", f"/alerts/{first}/acknowledge", status=409)
+    assert desk.ask("POST", f"/alerts/{second}/close", {"verdict": "true"})["acknowledged"] == "ben"
+    desk.take((60, "a", 0), (61, "x", 4))
+    assert [each["verdict"] for each in desk.ask("GET", "/alerts/verdicts")] == ["true", "false"]
+    full = desk.ask("GET", f"/alerts/{second}")
+    assert [each["alert"] for each in full["episodes"]] == [first] and full["episodes"][0]["verdict"] == "false"
+    assert [each["action"] for each in full["actions"]] == ["closed"]
+    assert [each["state"] for each in full["changes"]] == ["firing", "updated", "resolved"]
+    assert full["severity"] == "Minor", "what is closed does not escalate"
+
+
+def test_silences_hide_and_what_still_fires_is_sent_when_they_end(desk: Desk) -> None:
+    desk.take((0, "a", 9), (1, "b", 9), (2, "x", 4))
+    assert [each["key"] for each in desk.ask("POST", "/silences/preview", {"matchers": ["site=a"]})] == [{"site": "a"}]
+    made = desk.ask("POST", "/silences", silence_of(60, "site=a", "team=~'w.*'".replace("'", '"')))
+    assert (made["createdBy"], made["hides"], made["status"]) == ("ben", 1, {"state": "active"})
+    desk.take((12, "x", 4))
+    assert desk.sent() == ["firing"] and desk.sent("b") == ["firing", "escalated"]
+    desk.now = BEGIN + 60 * SECOND
+    desk.handling.tick()
+    assert desk.sent() == ["firing", "unsilenced"]
+    assert desk.told() == ["firing 0 Minor", "silenced 2 Minor", "escalated 10 Severe", "unsilenced 12 Severe"]
+
+
+def test_one_that_fires_silenced_is_sent_first_when_the_silence_is_ended(desk: Desk) -> None:
+    made = desk.ask("POST", "/silences", silence_of(60, 'alertname="flood"', begin=5))
+    assert made["status"] == {"state": "pending"}
+    desk.now = BEGIN + 6 * SECOND
+    desk.handling.tick()
+    desk.take((0, "a", 9), (1, "c", 9), (2, "c", 0), (3, "x", 4))
+    assert desk.sent() == desk.sent("c") == []
+    assert cap.message(desk.outbox, ORIGIN, desk.alert()) is None
+    ended = desk.ask("DELETE", f"/silences/{made['id']}")
+    assert ended["status"] == {"state": "expired"}
+    assert desk.sent() == ["unsilenced"] and desk.sent("c") == []
+    assert b"<msgType>Alert</msgType>" in (cap.message(desk.outbox, ORIGIN, desk.alert()) or b"")
+    desk.ask("DELETE", f"/silences/{made['id']}", status=409)
+    desk.now += 121 * 3600 * SECOND
+    desk.handling.tick()
+    assert desk.ask("GET", "/silences") == []
+
+
+def test_a_silence_that_is_changed_keeps_its_id_unless_it_hides_others(desk: Desk) -> None:
+    first = desk.ask("POST", "/silences", silence_of(60, "site=a"))
+    longer = desk.ask("POST", "/silences", silence_of(90, "site=a", id=first["id"]))
+    assert (longer["id"], longer["endsAt"]) == (first["id"], at(90))
+    other = desk.ask("POST", "/silences", silence_of(90, "site=b", id=first["id"]))
+    assert other["id"] != first["id"]
+    states = {each["id"]: each["status"]["state"] for each in desk.ask("GET", "/silences")}
+    assert states == {first["id"]: "expired", other["id"]: "active"}
+    desk.ask("POST", "/silences", silence_of(90, "site=b", id="nobody"), status=404)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/alerts/{}/acknowledge", {}),
+        ("DELETE", "/alerts/{}/acknowledge", None),
+        ("POST", "/alerts/{}/assign", {"to": "ben"}),
+        ("POST", "/alerts/{}/comment", {"comment": "x"}),
+        ("POST", "/alerts/{}/close", {"verdict": "true"}),
+        ("POST", "/silences", {"matchers": ["site=a"], "endsAt": "2099-01-01T00:00:00Z"}),
+        ("DELETE", "/silences/x", None),
+    ],
+)
+def test_a_viewer_changes_nothing(desk: Desk, method: str, path: str, body: object) -> None:
+    desk.take((0, "a", 9), (1, "x", 4))
+    path = path.format(desk.alert())
+    before = desk.outbox.last
+    text = desk.ask(method, path, body, token=WALL, status=403)
+    assert "needs the role responder; wall is viewer" in text
+    assert "a token is needed" in desk.ask(method, path, body, token="", status=401)
+    assert (desk.outbox.last, desk.outbox.actions()) == (before, [])
+
+
+def test_a_trusted_proxy_says_who_asks(desk: Desk) -> None:
+    desk.take((0, "a", 9), (1, "x", 4))
+    path = f"/alerts/{desk.alert()}/comment"
+
+    def said(user: str, token: str = "", client: TestClient = desk.client) -> int:
+        headers = {"X-Forwarded-User": user} | ({"Authorization": f"Bearer {token}"} if token else {})
+        return client.post(path, json={"comment": "x"}, headers=headers).status_code
+
+    assert said("cat") == 200 and desk.outbox.actions()[-1].person == "cat"
+    assert said("wall", BEN) == said("stranger") == 403, "the name says what one may, not the token"
+    others = TestClient(desk.client.app, client=("192.0.2.7", 1234))
+    assert said("cat", client=others) == 401 and said("cat", BEN, others) == 200
+    assert desk.outbox.actions()[-1].person == "ben"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "text"),
+    [
+        ("/alerts/{}/close", {"verdict": "ture"}, 422, "`ture` is none; did you mean `true`?"),
+        ("/alerts/{}/close", {"verdict": "maybe"}, 422, "it is one of true, false, duplicate, test"),
+        ("/alerts/{}/close", {}, 422, "verdict: this parameter is missing"),
+        ("/alerts/{}/comment", {"comment": " "}, 422, "there is no text"),
+        ("/alerts/{}/comment", {"comment": "x" * 2_001}, 422, "comment"),
+        ("/alerts/{}/comment", {"coment": "x"}, 422, "coment"),
+        ("/alerts/{}/assign", {}, 422, "to: this parameter is missing"),
+        ("/alerts/0123/comment", {"comment": "x"}, 404, "there is no such alert"),
+        ("/silences", {"matchers": [], "endsAt": at(9)}, 422, "there are no matchers"),
+        ("/silences", {"matchers": ['site=~".*"'], "endsAt": at(9)}, 422, "hide every alert"),
+        ("/silences", {"matchers": ['site=~"("'], "endsAt": at(9)}, 422, "is not a regular expression"),
+        ("/silences", {"matchers": ["site=a"]}, 422, "`endsAt` is missing"),
+        ("/silences", {"matchers": ["site=a"], "startsAt": at(9), "endsAt": at(8)}, 422, "before it starts"),
+        ("/silences", {"matchers": ["site=a"], "endsAt": at(-9)}, 422, "which is past"),
+        ("/silences", {"matchers": ["site=a"], "endsAt": "soon"}, 422, "endsAt: `soon`"),
+        ("/silences/preview", {"matchers": ["site"]}, 422, "is not followed by an operator"),
+    ],
+)
+def test_mistakes_are_said_and_change_nothing(desk: Desk, path: str, body: object, status: int, text: str) -> None:
+    desk.take((0, "a", 9), (1, "x", 4))
+    assert text in desk.ask("POST", path.format(desk.alert()), body, status=status)
+    assert desk.outbox.actions() == [] and desk.handling.silences() == []
+
+
+def test_the_list_can_be_filtered(desk: Desk) -> None:
+    desk.take((0, "a", 9), (1, "b", 9), (2, "c", 9), (3, "c", 0), (4, "x", 4))
+    desk.ask("POST", f"/alerts/{desk.alert('b')}/assign", {"to": "ann"})
+
+    def sites(query: str) -> list[str]:
+        return [each["key"]["site"] for each in desk.ask("GET", f"/alerts?{query}")]
+
+    assert sites("") == ["b", "a"] and sites("state=resolved") == ["c"]
+    assert sites("assignee=ann") == ["b"] and sites("acknowledged=true") == []
+    assert sites("text=FLOOD AT A") == ["a"] and sites("severity=minor&limit=1") == ["b"]
+    assert sites("matcher=site!=b&matcher=team=water") == ["a"] and sites("since=1970-01-01T00:00:01Z") == ["b"]
+    assert sites("state=resolved&state=firing&limit=2") == ["b", "c"]
+    numbers = [each["number"] for each in desk.ask("GET", "/alerts?state=resolved&state=firing")]
+    assert sites(f"state=resolved&state=firing&before={numbers[0]}") == ["c", "a"]
+    assert "state" in desk.ask("GET", "/alerts?state=open", status=422)
+
+
+def test_what_people_write_is_escaped_in_atom(desk: Desk) -> None:
+    desk.take((0, "a", 9), (1, "x", 4))
+    desk.ask("POST", f"/alerts/{desk.alert()}/comment", {"comment": "<script>alert(1)</script>\r\nBcc: x"})
+    feed = atom.newest_document(desk.outbox, ORIGIN)
+    assert b"<script" not in feed and b"&lt;script" not in feed and b"&amp;lt;script&amp;gt;" in feed
+    assert desk.outbox.actions()[0].details["comment"] == "<script>alert(1)</script>  Bcc: x"
+
+
+CALENDAR = """BEGIN:VCALENDAR
+VERSION:2.0
+PRODID:-//t//t//EN
+BEGIN:VEVENT
+UID:1@t
+DTSTART;TZID=Europe/Berlin:20261123T020000
+DTEND;TZID=Europe/Berlin:20261123T030000
+RRULE:FREQ=DAILY;COUNT=30
+EXDATE;TZID=Europe/Berlin:20261201T020000
+SUMMARY:Pumps {site="a"}
+DESCRIPTION:greased
+ORGANIZER;CN=Ann:mailto:ann@example.org
+END:VEVENT
+END:VCALENDAR
+"""
+
+
+def test_maintenance_windows_of_a_calendar_recur(tmp_path: Path) -> None:
+    file = tmp_path / "works.ics"
+    file.write_text(CALENDAR)
+    desk = Desk(tmp_path, MaintenanceCalendar(file))
+    midnight = 1_795_910_400 * SECOND  # 2026-11-29
+    desk.now = midnight
+    desk.take((0, "a", 9), (1, "b", 9), (2, "x", 4))
+    desk.handling.tick()
+    assert desk.told() == ["firing 0 Minor"]
+    desk.now = midnight + 3_600 * SECOND  # two o'clock in Berlin
+    desk.handling.tick()
+    assert desk.told() == ["firing 0 Minor", "silenced 2 Minor"] and desk.told("b") == ["firing 1 Minor"]
+    windows = [each for each in desk.ask("GET", "/silences") if each["status"]["state"] != "expired"]
+    days = [each["startsAt"] for each in windows]
+    assert days[:3] == ["2026-11-29T01:00:00Z", "2026-11-30T01:00:00Z", "2026-12-02T01:00:00Z"], "not on the 1st"
+    assert {(each["createdBy"], each["comment"], each["maintenance"]) for each in windows} == {
+        ("Ann", "Pumps greased", True)
+    }
+    assert "change the calendar" in desk.ask("DELETE", f"/silences/{windows[0]['id']}", status=409)
+    desk.restart()
+    desk.now = midnight + 7_200 * SECOND
+    desk.handling.tick()
+    assert desk.told()[-1] == "unsilenced 2 Minor"
+    file.write_text(CALENDAR.replace('{site="a"}', '{site="b"}'))
+    desk.now = midnight + 24 * 3_600 * SECOND + 3_600 * SECOND
+    desk.handling.tick()
+    assert desk.told("b")[-1].startswith("silenced"), "the calendar is read again"
+    file.write_text("nonsense")
+    desk.handling.tick()
+    assert "is not a calendar" in (desk.calendar.trouble if desk.calendar else "")
+    desk.outbox.close()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("BEGIN:VCALENDAR", "BEGIN:NOTHING", "this is not a calendar"),
+        ('{site="a"}', "", "`Pumps`: it says of no alert that it is to be silent"),
+        ('{site="a"}', '{site=~".*"}', "would hide every alert"),
+        ('{site="a"}', '{site=~"("}', "is not a regular expression"),
+        ("FREQ=DAILY", "FREQ=DALY", "an event is not valid"),
+        ("20261123T020000", "yesterday", "an event is not valid"),
+    ],
+)
+def test_a_calendar_with_a_mistake_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
+    file = tmp_path / "works.ics"
+    file.write_text(CALENDAR.replace(old, new))
+    with pytest.raises(CepError, match="--maintenance") as caught:
+        MaintenanceCalendar(file)
+    assert message in caught.value.message
+    with pytest.raises(CepError, match="no such file"):
+        MaintenanceCalendar(tmp_path / "none.ics")
