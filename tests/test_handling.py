@@ -1,4 +1,4 @@
-"""The work of people with alerts, over HTTP: each action is a change of its alert, and survives a start; silences hide."""
+"""The work of people with alerts, over HTTP: each action is a change of its alert and survives a start."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from connectors.alerts.listener import AlertListener
 from connectors.alerts.maintenance import MaintenanceCalendar
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.text import rfc3339
-from connectors.batch import Batch
 from connectors.feeds import atom, cap
 from connectors.feeds.document import Publisher
 from connectors.feeds.sse import Stream
+from connectors.records.batch import Batch
 from connectors.service import Service
 from connectors.serving import alerts, feeds
 from connectors.serving.app import application
