@@ -74,7 +74,7 @@ def test_pygments_knows_the_lexer_by_the_name_of_the_suffix() -> None:
 
 def test_every_page_is_in_the_navigation_once() -> None:
     navigation = (ROOT / "docs/site/mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
-    named = re.findall(r"([\w/]+\.md)$", navigation, re.MULTILINE)
+    named = re.findall(r"([\w/-]+\.md)$", navigation, re.MULTILINE)
     assert len(named) == len(set(named)) and all((ROOT / name).is_file() for name in named)
     pages = {path.relative_to(ROOT).as_posix() for path in PAGES}
     assert pages | {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/editors/README.md"} <= set(named)
