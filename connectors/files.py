@@ -23,17 +23,14 @@ from connectors.brokers.sources import Sources
 from connectors.brokers.tcp import connected
 from connectors.epochs import SmallUnits
 from connectors.formats.chunks import ChunkReaders
-from connectors.formats.clauses import ClauseReader
 from connectors.formats.csv import read_csv
-from connectors.formats.influx import PointReader
 from connectors.formats.json_files import read_json
-from connectors.formats.jsonl import LineReader, ReadsLines, read_jsonl
+from connectors.formats.jsonl import LineReader, read_jsonl
 from connectors.formats.packs import PackReader, read_packs
 from connectors.formats.parquet import open_parquet, read_parquet
-from connectors.formats.prometheus import SampleReader
 from connectors.formats.sosa import Documents, read_observations
 from connectors.formats.streams import LONGEST, ByteStream
-from connectors.inputs import CLAUSES, PACKS, RDF, TABLES, TYPED, Input, inputs, sure
+from connectors.inputs import Input, inputs, sure
 from connectors.records.batch import Batch, Block, DeadLetter
 from connectors.records.double_hours import FoldedTables
 from connectors.records.order import in_order
@@ -56,13 +53,6 @@ ABSENT = "absent"
 _ITS_OWN = (errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, None)
 """Errors of a file itself; None: an error in its contents."""
 _NOT_HERE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM)
-
-LINES: Mapping[str, type[LineReader | PointReader]] = {
-    "jsonl": LineReader,
-    "influx": PointReader,
-    "prometheus": SampleReader,
-}
-"""Readers of lines that say themselves which event they are."""
 
 _Part = tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None, int]
 _Piece = tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None, int, int]
@@ -250,7 +240,7 @@ def check_levels(one: Input, schema: Schema) -> None:
 
 def _encoding(one: Input, schemas: Mapping[str, Schema]) -> str | None:
     """That of the text of a table, as the declaration of its event has it; None: UTF-8."""
-    records = one.events(schemas)[0].records if one.format in TABLES else None
+    records = one.events(schemas)[0].records if one.known.shape == "table" else None
     return None if records is None else records.option("encoding")
 
 
@@ -287,31 +277,11 @@ def _text(
 ) -> Iterator[_Part]:
     last = Block(one.path, first, 0, 1)
     chunk = min(chunk, LONGEST)
-    if one.format in TYPED:
-        if one.type is not None:
+    if one.known.reader is not None:
+        if one.type is not None and one.known.shape != "graph":
             check_levels(one, schemas[one.type])
-        known = schemas, one.type, one.bound
-        lines: ReadsLines
-        if one.format in CLAUSES:
-            lines = ClauseReader(schemas, one.format)
-        else:
-            lines = LINES[one.format](*known)
-        found = read_json(one.path, stream, lines, chunk, first, readers) if one.format == "jsonl" else None
-        for tables, dead, block in found or read_jsonl(one.path, stream, lines, chunk, first):
+        for tables, dead, block in _read_text(one, stream, schemas, chunk, first, readers):
             yield tables, dead, block, stream.position
-            last = block or last
-    elif one.format in PACKS:
-        assert one.type is not None, "packs are bound to an event"
-        check_levels(one, schemas[one.type])
-        packs = PackReader(schemas[one.type], one.format)
-        for table, dead, block in read_packs(one.path, stream, packs, chunk, first):
-            yield ({} if table is None else {one.type: table}), dead, block, stream.position
-            last = block or last
-    elif one.format in RDF:
-        assert one.type is not None, "observations are bound to an event"
-        documents = Documents(schemas[one.type], one.format)
-        for table, dead, block in read_observations(one.path, stream, documents, one.format, chunk, first):
-            yield ({} if table is None else {one.type: table}), dead, block, stream.position
             last = block or last
     else:
         separator = "," if one.format == "csv" else "\t"
@@ -323,6 +293,23 @@ def _text(
         line = last.line_beyond
         block = Block(one.path, last.beyond, 1, line)
         yield {}, [DeadLetter(one.path, line, reason, "gzip", of_file=True)], block, stream.position
+
+
+def _read_text(
+    one: Input, stream: ByteStream, schemas: Mapping[str, Schema], chunk: int, first: int, readers: ChunkReaders | None
+) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]:
+    """Read what may come as messages as well."""
+    reader = one.known.open(schemas, one.type, one.bound)
+    if isinstance(reader, LineReader) and (found := read_json(one.path, stream, reader, chunk, first, readers)):
+        yield from found
+    elif isinstance(reader, PackReader):
+        for table, dead, block in read_packs(one.path, stream, reader, chunk, first):
+            yield ({} if table is None else {reader.schema.name: table}), dead, block
+    elif isinstance(reader, Documents):
+        for table, dead, block in read_observations(one.path, stream, reader, one.format, chunk, first):
+            yield ({} if table is None else {reader.schema.name: table}), dead, block
+    else:
+        yield from read_jsonl(one.path, stream, reader, chunk, first)
 
 
 def _ends(batch: Batch, which: str) -> list[int]:

@@ -17,36 +17,10 @@ from cep.core.storage.failures import StorageError
 from cep.core.storage.urls import is_pattern, is_url, local_path, url
 from cep.core.suggest import astray, missing, nearest
 from connectors.addresses import Address, address, bare, live
+from connectors.formats.known import BY_SUFFIX, COMPRESSED, FORMATS, KNOWN, NAMES, Format
 from connectors.records.records import closest
 from connectors.tables.names import input_table, is_table
 
-FORMATS: Mapping[str, str] = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".parquet": "parquet",
-    ".nq": "nquads",
-    ".nt": "nquads",
-    ".jsonld": "jsonld",
-    ".senml": "senml",
-    ".lp": "influx",
-    ".line": "influx",
-    ".prom": "prometheus",
-    ".facts": "facts",
-}
-RDF = ("nquads", "jsonld")
-TABLES = ("csv", "tsv", "zeek")
-PACKS = ("senml", "sensorthings")
-POINTS = ("influx", "prometheus")
-CLAUSES = ("facts", "rtec")
-"""Formats of the dialects."""
-TYPED = ("jsonl", *POINTS, *CLAUSES)
-"""Formats whose records say themselves which event they are."""
-INPUT_FORMATS = tuple(dict.fromkeys((*FORMATS.values(), *PACKS, *CLAUSES)))
-COMPRESSED = (".gz", ".zst")
-KNOWN = ", ".join(INPUT_FORMATS)
 _BOUND = re.compile(r"([a-z]\w*)=(.+)", re.ASCII | re.DOTALL)
 
 
@@ -62,6 +36,11 @@ class Input:
     type: str | None
     bound: bool
     address: Address | None = None
+
+    @property
+    def known(self) -> Format:
+        """Its format."""
+        return FORMATS[self.format]
 
     def events(self, schemas: Mapping[str, Schema]) -> list[Schema]:
         """The events that a table may hold: its own, or those with WHEN."""
@@ -89,12 +68,12 @@ def inputs(
 ) -> list[Input]:
     """The files and live inputs that `specs` name, in their order, those of a directory or pattern by name.
 
-    `format` (one of `INPUT_FORMATS`) overrides what the suffix and the declaration say. Files of `known` absolute paths
+    `format` (one of `NAMES`) overrides what the suffix and the declaration say. Files of `known` absolute paths
     are passed over, for whoever looks at the same folder again and again. CepError: no such file or event, no format,
     or a file that needs one event type and several are possible; for the latter two there is none where it may stay
     `unsure` what a file holds (see `sure`).
     """
-    if format is not None and format not in INPUT_FORMATS:
+    if format is not None and format not in NAMES:
         raise CepError(f"`{format}` is not a format of the input", hint=f"formats are {KNOWN}", code="input")
     if not schemas:
         raise CepError("the program reads no events", hint="no event of a pattern comes from the input", code="input")
@@ -127,7 +106,7 @@ def known_format(path: str) -> str | None:
     stem = name
     for suffix in COMPRESSED:
         stem = stem.removesuffix(suffix)
-    format = FORMATS.get(os.path.splitext(stem)[1])
+    format = BY_SUFFIX.get(os.path.splitext(stem)[1])
     return None if format == "parquet" and stem != name else format
 
 
@@ -190,7 +169,7 @@ def _stored(path: str, known: Set[str]) -> list[str]:
             if there.folder:
                 every = [one for one in stored.listed(path) if not one.folder and _is_read(one.name)]
                 if not every:
-                    raise CepError(f"{path}: no file in this folder ends in {', '.join(FORMATS)}", code="no-files")
+                    raise CepError(f"{path}: no file in this folder ends in {', '.join(BY_SUFFIX)}", code="no-files")
     except StorageError as error:
         raise CepError(f"{path}: {error.strerror}", hint=error.hint, code="input") from None
     return [one.address for one in every if one.address not in known]
@@ -225,7 +204,7 @@ def _listed(path: str, spec: str, known: Set[str]) -> list[str]:
     new = [entry for entry in there if above + entry.name not in known]
     files = sorted(entry.name for entry in new if _is_read(entry.name) and _is_file(entry))
     if not files and len(new) == len(there):
-        suffixes = ", ".join(FORMATS)
+        suffixes = ", ".join(BY_SUFFIX)
         raise CepError(f"{spec}: no file in this directory ends in {suffixes}", code="no-files")
     return [str(Path(path, name)) for name in files]
 
@@ -260,10 +239,11 @@ def _named_format(path: str, name: str | None, schemas: Mapping[str, Schema]) ->
     """The format by suffix, or where that says none, or no more than JSON, the one that the declaration names."""
     found = known_format(path) if path != "-" else "jsonl"
     declared = _declared_format(name, schemas)
-    piped = path == "-" and declared in (*POINTS, "zeek")
-    if found is None or (found == "jsonl" and (declared in PACKS or piped)):
-        return declared
-    return found
+    if found == "jsonl" and declared is not None:
+        shape = FORMATS[declared].shape
+        if shape == "documents" or (path == "-" and shape in ("points", "table")):
+            return declared
+    return found or declared
 
 
 def _declared_format(name: str | None, schemas: Mapping[str, Schema]) -> str | None:
@@ -279,9 +259,9 @@ def _live(path: str, name: str | None, schemas: Mapping[str, Schema], format: st
             hint = "write the offset (`%z`), or `FOLD earlier`: every time is read by itself then"
             raise found.refused(f"messages have no order that `FOLD order` of {one.name} could go by", hint)
     declared = _declared_format(name, schemas)
-    format = found.options.get("format", format) or (declared if declared in (*PACKS, *POINTS) else "jsonl")
-    if format not in (*TYPED, *RDF, *PACKS):
-        known = ", ".join((*TYPED, *PACKS, *RDF))
+    format = found.options.get("format", format) or (declared if declared and FORMATS[declared].of_sensors else "jsonl")
+    if format not in FORMATS or FORMATS[format].reader is None:
+        known = ", ".join(name for name in NAMES if FORMATS[name].reader is not None)
         raise found.refused(f"a message is no {format}", f"messages are {known}")
     return Input(found.text, format, _type(found.text, name, schemas, format), name is not None, found)
 
@@ -289,8 +269,9 @@ def _live(path: str, name: str | None, schemas: Mapping[str, Schema], format: st
 def _type(path: str, name: str | None, schemas: Mapping[str, Schema], format: str) -> str | None:
     """The event that an input holds. CepError: it is not said, and has to be."""
     type = name or (next(iter(schemas)) if len(schemas) == 1 else None)
-    tested = format in (*TABLES, "parquet") and any(schema.when is not None for schema in schemas.values())
-    if type is None and format not in TYPED and not tested:
+    known = FORMATS[format]
+    tested = known.shape in ("table", "columns") and any(schema.when is not None for schema in schemas.values())
+    if type is None and not known.names_events and not tested:
         raise CepError(
             f"{path}: a file of format {format} holds one event type, it is not said which",
             hint=f"bind it: `{sorted(schemas)[0]}={path}`; input events are {', '.join(sorted(schemas))}",

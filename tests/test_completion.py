@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cep.command import app
-from connectors.inputs import INPUT_FORMATS
+from connectors.formats.known import NAMES
 
 ANSWER = r"""
 source .asked/cep.bash
@@ -77,7 +77,7 @@ CASES = {
     "cep run rules.cep --log j": ["json"],
     "cep run rules.cep --reasoning r": ["rdfs"],
     "cep run rules.cep --output-format tu": ["turtle"],
-    "cep run rules.cep --format ": list(INPUT_FORMATS),
+    "cep run rules.cep --format ": list(NAMES),
     "cep serve rules.cep --status E": ["Exercise"],
     "cep run rules.cep --lateness ": [],
 }

@@ -24,8 +24,9 @@ from cep.engine import Engine
 from cep.events import Event
 from connectors.brokers.messages import Inbox, Messages
 from connectors.files import read
+from connectors.formats.known import NAMES
 from connectors.frames.reading import read_data
-from connectors.inputs import INPUT_FORMATS, Input
+from connectors.inputs import Input
 from connectors.records.batch import Batch
 from connectors.records.revised import changes_of, says_changes, with_changes
 from connectors.records.times import of_iso
@@ -50,7 +51,7 @@ ended(K) <- END OF up(K).
 
 
 def test_all_formats_are_held_to_it() -> None:
-    assert FORMS.keys() == set(INPUT_FORMATS)
+    assert FORMS.keys() == set(NAMES)
 
 
 # --- random programs and records ---

@@ -21,9 +21,9 @@ def rule_files(incomplete: str) -> list[str]:
 
 def record_files(incomplete: str) -> list[str]:
     """Files of records, after `name=` too."""
-    from connectors.inputs import FORMATS
+    from connectors.formats.known import BY_SUFFIX, COMPRESSED
 
-    return _bound(incomplete, (*FORMATS, *(suffix + more for suffix in FORMATS for more in COMPRESSED)))
+    return _bound(incomplete, (*BY_SUFFIX, *(suffix + more for suffix in BY_SUFFIX for more in COMPRESSED)))
 
 
 def fact_tables(incomplete: str) -> list[str]:
@@ -44,16 +44,16 @@ def shape_files(incomplete: str) -> list[str]:
 
 def record_formats(incomplete: str) -> list[str]:
     """The formats of records."""
-    from connectors.inputs import INPUT_FORMATS
+    from connectors.formats.known import NAMES
 
-    return [name for name in INPUT_FORMATS if name.startswith(incomplete)]
+    return [name for name in NAMES if name.startswith(incomplete)]
 
 
 def output_formats(incomplete: str) -> list[str]:
     """The formats of derived events."""
-    from connectors.writing.writers import FORMATS
+    from connectors.writing.writers import OUTPUT_FORMATS
 
-    return one_of(*FORMATS)(incomplete)
+    return one_of(*OUTPUT_FORMATS)(incomplete)
 
 
 def one_of(*words: str) -> Completion:

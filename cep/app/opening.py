@@ -106,10 +106,10 @@ class ProgramSource:
 
     def checked(self, name: str) -> tuple[Engine, tuple[Warning, ...]]:
         """An engine, and the warnings of the program, which they call by `name`. CepError: it is wrong."""
-        from connectors.declared_formats import check_formats
+        from connectors.formats.known import check_declared
 
         engine = self.engine(alerts=True)
-        check_formats(engine.inputs)
+        check_declared(engine.inputs)
         return engine, warnings_of(engine, name, self.options.facts or ())
 
     def compiled(self, alerts: bool = False) -> CompiledProgram:

@@ -19,14 +19,15 @@ from cep.core.suggest import did_you_mean
 from cep.testing.rule_files import RuleTest
 from cep.testing.yaml_tree import Value
 from connectors.files import read
-from connectors.inputs import FORMATS, inputs
+from connectors.formats.known import FORMATS
+from connectors.inputs import inputs
 from connectors.records.batch import Batch, DeadLetter
 from connectors.records.order import one_table
 from connectors.records.revised import changes_of, with_changes
 from connectors.why.origins import Origins
 from connectors.writing.time_format import number_size
 
-SUFFIXES = {format: suffix for suffix, format in reversed(list(FORMATS.items()))}
+SUFFIXES = {name: format.suffixes[0] for name, format in FORMATS.items() if format.suffixes}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 from cep.core.schema import Schema
 from connectors.formats.clauses import ClauseReader
 from connectors.formats.influx import PointReader
-from connectors.formats.jsonl import LineReader
 from connectors.formats.packs import DocumentLines, PackReader
-from connectors.formats.prometheus import SampleReader
 from connectors.formats.record_scan import BETWEEN, a_line_each
 from connectors.formats.sosa import Documents, invalidates
-from connectors.inputs import CLAUSES, PACKS, POINTS, RDF, Input
+from connectors.inputs import Input
 from connectors.records.batch import Batch, Block, DeadLetter, says_change
 from connectors.records.paths import KEY, from_message, level, sources
 
@@ -109,22 +107,9 @@ class Inbox:
 
     def __init__(self, input: Input, schemas: Mapping[str, Schema]) -> None:
         self.path = input.path
-        self._read: LineReader | PointReader | ClauseReader | PackReader | Documents
-        if input.format in RDF:
-            assert input.type is not None, "observations are bound to an event"
-            self._read = Documents(schemas[input.type], input.format)
-        elif input.format in PACKS:
-            assert input.type is not None, "packs are bound to an event"
-            self._read = PackReader(schemas[input.type], input.format)
-        elif input.format in CLAUSES:
-            self._read = ClauseReader(schemas, input.format)
-        elif input.format in POINTS:
-            reader = PointReader if input.format == "influx" else SampleReader
-            self._read = reader(schemas, input.type, input.bound)
-        else:
-            self._read = LineReader(schemas, input.type, input.bound)
+        self._read = input.known.open(schemas, input.type, input.bound)
         wanted = (source for schema in schemas.values() for source in sources(schema, ()))
-        self._says_changes = invalidates if input.format in RDF else says_change
+        self._says_changes = invalidates if input.known.shape == "graph" else says_change
         self._beside = [source for source in dict.fromkeys(wanted) if from_message(source)]
 
     def batch(self, messages: Messages, first: int) -> Batch:

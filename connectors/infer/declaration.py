@@ -9,10 +9,10 @@ from typing import Any
 from cep.core.schema import Attribute, RecordFormat, Schema
 from cep.rules.printing import record_format
 from cep.rules.static.typed_facts import FactAttribute, FactDeclaration
+from connectors.formats.known import FORMATS
 from connectors.infer.event_times import event_times, local, mostly_times, set_back
 from connectors.infer.names import event_name, identifier, names
 from connectors.infer.sample import RecordSample
-from connectors.infer.sensors import SENSORS
 from connectors.infer.types import Guess, guess
 from connectors.records.paths import EACH, path, source_of
 
@@ -37,7 +37,7 @@ def inferred(sample: RecordSample, name: str) -> Inferred:
         last = path(source)[-1] if path(source)[-1] != EACH else path(source)[-2]
         last = "time" if sample.nameless else last
         guesses[source] = guess(last, column, sample.text, marks[0], sample.typed.get(source), marks[1])
-    own = sample.format is not None and sample.format.name in SENSORS  # the format has a time of its own
+    own = sample.format is not None and FORMATS[sample.format.name].of_sensors  # the format has a time of its own
     times, further, format = ((), (), None) if own else event_times(sample, guesses)
     made = Inferred(Schema("", (), True, False))
     left_out = dict(sample.left_out)

@@ -15,15 +15,15 @@ from cep.core.errors import CepError
 from cep.core.schema import RecordFormat, RecordTest
 from cep.core.unpacking import Unpacked
 from connectors.formats.json_files import in_lines, split
+from connectors.formats.known import BY_SUFFIX, COMPRESSED, FORMATS, KNOWN, NAMES
 from connectors.formats.streams import ByteStream, whole_lines
 from connectors.infer.alternatives import alternatives
 from connectors.infer.columnar import parquet_sample
 from connectors.infer.names import event_name
 from connectors.infer.nested import nested_sample
 from connectors.infer.sample import RecordSample
-from connectors.infer.sensors import SENSORS, TIMED, recognised, sensor_options, sensor_records
+from connectors.infer.sensors import TIMED, recognised, sensor_options, sensor_records
 from connectors.infer.tables import is_zeek, table_sample
-from connectors.inputs import COMPRESSED, FORMATS, INPUT_FORMATS, KNOWN
 from connectors.records.records import Twice, parse
 from connectors.records.values import Unreadable
 
@@ -38,7 +38,7 @@ def samples(file: Path, limit: int, format: str | None = None) -> list[RecordSam
     """The first `limit` records of a file, by the event that they name or are. CepError: it cannot be read, or has no
     records."""
     plain = file.with_suffix("") if file.suffix in COMPRESSED else file
-    kind = format or FORMATS.get(plain.suffix.lower())
+    kind = format or BY_SUFFIX.get(plain.suffix.lower())
     if plain.suffix.lower() in KNOWLEDGE and format is None:
         hint = f"rules ask it in braces, `WHERE {{ ?S <http://...> ?O }}`, with `--knowledge {file}`"
         raise CepError(f"{file}: knowledge has no records, and needs no declaration", hint=hint, code="input")
@@ -47,14 +47,14 @@ def samples(file: Path, limit: int, format: str | None = None) -> list[RecordSam
             with _opened(file) as stream:
                 head = stream.read(_HEAD)
             kind = recognised(head) or kind or ("tsv" if is_zeek(head) else None)
-        if kind in SENSORS:
+        if kind is not None and kind in NAMES and FORMATS[kind].of_sensors:
             with _opened(file) as stream:
                 return _of_sensors(stream.read(), kind, limit, file)
-        if kind not in ("jsonl", "csv", "tsv", "parquet"):
+        if kind not in NAMES or not FORMATS[kind].inferred:
             if kind is None:
                 hint = f"formats are {KNOWN}; say which with `--format`"
                 raise CepError(f"{file}: the name does not say the format", hint=hint, code="input")
-            if kind not in INPUT_FORMATS:
+            if kind not in NAMES:
                 raise CepError(f"--format: `{kind}` is no format", hint=f"formats are {KNOWN}", code="input")
             hint = "its records say all themselves"
             raise CepError(f"{file}: no declaration is inferred from {kind}", hint=hint, code="input")

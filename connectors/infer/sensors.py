@@ -16,7 +16,6 @@ from connectors.formats.sensorthings import LINKED, TIME, linked
 from connectors.records.records import parse
 from connectors.records.values import Real, Unreadable
 
-SENSORS = ("senml", "sensorthings", "influx", "prometheus")
 TIMED = "@time"
 """The path of the timestamp in a record of line protocol."""
 

@@ -13,7 +13,8 @@ from cep.core.schema import Schema
 from cep.core.storage.urls import is_url
 from connectors.files import read_one
 from connectors.formats.influx_points import timed
-from connectors.inputs import CLAUSES, RDF, Input
+from connectors.formats.known import FORMATS
+from connectors.inputs import Input
 from connectors.records.times import ISO, SECOND, count_size, form_of_ticks
 from connectors.records.times import form as written_form
 
@@ -51,17 +52,17 @@ def number_size(found: Sequence[Input], schemas: Mapping[str, Schema]) -> Fracti
 
 def _numbers(format: str, schema: Schema) -> str | None:
     """The form of times that are numbers in a format; None: they are texts."""
-    if format in CLAUSES:
+    if FORMATS[format].shape == "clauses":
         tick = schema.records.option("tick") if schema.records is not None else None
         return form_of_ticks(int(tick or SECOND))
-    if format in RDF or format in ("sensorthings", "prometheus"):
+    if not FORMATS[format].numeric_times:
         return None
     times = written_form((timed(schema) if format == "influx" else schema).format, number=True)
     return None if times == ISO else times
 
 
 def _of(one: Input, schemas: Mapping[str, Schema]) -> str | None:
-    if one.format in RDF:
+    if one.known.shape == "graph":
         return ISO
     with closing(read_one(one, schemas, chunk=_BYTES, rows=_ROWS)) as batches:
         return next((batch.times for batch in islice(batches, _TIMES) if batch.times), None)

@@ -20,6 +20,7 @@ from cep.core.storage.urls import is_url, local_path
 from cep.core.time import BEGINNING, END_OF_TIME
 from connectors.addresses import live
 from connectors.brokers.sending import Sending, with_ids
+from connectors.formats.known import FORMATS
 from connectors.inputs import known_format
 from connectors.records.revised import WITHDRAW
 from connectors.records.times import ISO, SECOND, SECONDS
@@ -30,9 +31,9 @@ from connectors.writing.sinks import Sink
 from connectors.writing.written import WrittenRows
 from connectors.writing.written import in_order as texts_in_order
 
-WRITTEN = ("jsonl", "csv", "tsv", "parquet")
+WRITTEN = tuple(name for name, format in FORMATS.items() if format.written)
 """The formats of derived events."""
-FORMATS = (*WRITTEN, "nquads", "ntriples", "turtle", "trig", "jsonld", "rtec")
+OUTPUT_FORMATS = (*WRITTEN, "nquads", "ntriples", "turtle", "trig", "jsonld", "rtec")
 """These, and those that others write: RDF, and RTEC's clauses."""
 
 _ARROW: Mapping[str, Any] = {
@@ -78,7 +79,7 @@ class Writer:
         directory = path != "-" and not live(path) and (os.path.isdir(path) or path.endswith("/"))
         self.format = format or ("jsonl" if path == "-" or directory or live(path) else _format(path))
         if self.format not in WRITTEN:
-            hint = f"formats are {', '.join(FORMATS)}"
+            hint = f"formats are {', '.join(OUTPUT_FORMATS)}"
             raise CepError(f"--output-format: `{format}` is no format", hint=hint, code="output")
         if live(path) and self.format != "jsonl":
             raise CepError(f"--output: messages are lines of JSON, not {self.format}", code="output")

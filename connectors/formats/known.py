@@ -1,0 +1,125 @@
+"""The formats of records, one line each: what is offered, refused and opened anywhere follows from this table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Literal
+
+from cep.core.schema import Schema
+
+if TYPE_CHECKING:
+    from connectors.formats.clauses import ClauseReader
+    from connectors.formats.influx import PointReader
+    from connectors.formats.jsonl import LineReader
+    from connectors.formats.packs import PackReader
+    from connectors.formats.sosa import Documents
+
+    MessageReader = LineReader | PointReader | ClauseReader | PackReader | Documents
+
+Shape = Literal["lines", "points", "clauses", "documents", "graph", "table", "columns"]
+"""How records stand: an object a line, a point of line protocol a line, a clause of a dialect a line, many in a JSON
+document, nodes of RDF, rows of text below a header, typed columns. The first three name their event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format of records.
+
+    `suffixes` of its files. `reader`: module and class that read messages of it, imported when there is one; None: it
+    is no format of messages. `inferred`: `cep infer` declares events from it. `written`: derived events are written in
+    it. `numeric_times`: times may be numbers, in a unit that the declaration names. `declared`: only a declaration
+    names it, no option does.
+    """
+
+    name: str
+    shape: Shape
+    suffixes: tuple[str, ...] = ()
+    reader: str | None = None
+    inferred: bool = False
+    written: bool = False
+    numeric_times: bool = True
+    declared: bool = False
+
+    @property
+    def names_events(self) -> bool:
+        """Return True if records say which event they are."""
+        return self.shape in ("lines", "points", "clauses")
+
+    @property
+    def of_sensors(self) -> bool:
+        """Return True if sensors send it, with names of their own for what a record holds."""
+        return self.shape in ("documents", "points")
+
+    def open(self, schemas: Mapping[str, Schema], event: str | None, bound: bool) -> MessageReader:
+        """Return a reader of messages or lines that hold an `event`, `bound` to it or not; None: their records name it.
+
+        CepError: records of this format cannot hold the event as it is declared.
+        """
+        assert self.reader is not None, "it is no format of messages"
+        module, name = self.reader.split(":")
+        reader = getattr(import_module(module), name)
+        made: MessageReader
+        if self.shape == "clauses":
+            made = reader(schemas, self.name)
+        elif self.shape in ("documents", "graph"):
+            assert event is not None, "such records are bound to an event"
+            made = reader(schemas[event], self.name)
+        else:
+            made = reader(schemas, event, bound)
+        return made
+
+
+_CLAUSES = "connectors.formats.clauses:ClauseReader"
+_PACKS = "connectors.formats.packs:PackReader"
+_GRAPHS = "connectors.formats.sosa:Documents"
+_ALL = (
+    Format(
+        "jsonl",
+        "lines",
+        (".jsonl", ".ndjson", ".json"),
+        "connectors.formats.jsonl:LineReader",
+        inferred=True,
+        written=True,
+    ),
+    Format("csv", "table", (".csv",), inferred=True, written=True),
+    Format("tsv", "table", (".tsv",), inferred=True, written=True),
+    Format("zeek", "table", declared=True),
+    Format("parquet", "columns", (".parquet",), inferred=True, written=True),
+    Format("nquads", "graph", (".nq", ".nt"), _GRAPHS, numeric_times=False),
+    Format("jsonld", "graph", (".jsonld",), _GRAPHS, numeric_times=False),
+    Format("senml", "documents", (".senml",), _PACKS, inferred=True),
+    Format("sensorthings", "documents", (), _PACKS, inferred=True, numeric_times=False),
+    Format("influx", "points", (".lp", ".line"), "connectors.formats.influx:PointReader", inferred=True),
+    Format(
+        "prometheus",
+        "points",
+        (".prom",),
+        "connectors.formats.prometheus:SampleReader",
+        inferred=True,
+        numeric_times=False,
+    ),
+    Format("facts", "clauses", (".facts",), _CLAUSES),
+    Format("rtec", "clauses", (), _CLAUSES),
+)
+FORMATS: Mapping[str, Format] = {format.name: format for format in _ALL}
+BY_SUFFIX: Mapping[str, str] = {suffix: format.name for format in _ALL for suffix in format.suffixes}
+NAMES = tuple(format.name for format in _ALL if not format.declared)
+"""Those that `--format` takes."""
+KNOWN = ", ".join(NAMES)
+COMPRESSED = (".gz", ".zst")
+
+
+def check_declared(schemas: Mapping[str, Schema]) -> None:
+    """CepError: records of the format that a declaration names cannot hold its event or fluent."""
+    named: dict[str, dict[str, Schema]] = {}
+    for name, schema in schemas.items():
+        if schema.records is not None:
+            named.setdefault(schema.records.name, {})[name] = schema
+    for format in (FORMATS[name] for name in named):
+        if format.shape == "documents":
+            for event in named[format.name]:
+                format.open(schemas, event, True)
+        elif format.shape == "points":
+            format.open(named[format.name], None, False)
