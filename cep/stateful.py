@@ -41,13 +41,26 @@ class StatefulEngine(EngineView):
             with snapshot.restoring():
                 warm = options.before.warm
                 start = None if warm is None else SnapshotParts.of(PriorState(warm))
-                taken = engine_state.carry(self._parts, state, self._goals(), self._loaded, start)
+                taken = engine_state.carry(self._parts, state, self._goals(), self._loaded, self._event_names(), start)
             self.carried = {rule: goals <= taken for rule, goals in self.goals().items()}
 
     @wholly()
     def snapshot(self) -> bytes:
         """The whole state, to go on from later: `Engine.from_text(program).restore(blob)`."""
-        return engine_state.save(self._parts, self._goals(), self._loaded, self._state)
+        return self._saved(False)
+
+    @wholly()
+    def state_for_another(self) -> bytes:
+        """The whole state for an engine of another program (`PriorState`): with lineage also what is remembered."""
+        return self._saved(True)
+
+    def _saved(self, whole: bool) -> bytes:
+        events = self._event_names() if self.stage is None and self.history is not None else None
+        return engine_state.save(self._parts, self._goals(), self._loaded, self._state, events, whole)
+
+    def _event_names(self) -> dict[str, str]:
+        """Names for what events mean, as goals have them."""
+        return {unit: name for unit, name in self.named().items() if isinstance(unit, str)}
 
     @wholly()
     def snapshot_in_segments(self) -> SegmentedState:

@@ -26,8 +26,6 @@ def pair(one: str, other: str) -> Pair:
 
 
 REFUSED: dict[Pair, str] = {
-    pair("explain", "before"): "a snapshot with lineage goes with its own program",
-    pair("serve", "before"): "a snapshot with lineage goes with its own program",
     pair("changes", "serve"): "either `changes`, when fluents begin and end",
     pair("explain", "Spark"): "--explain is not for Spark",
     pair("workers", "Spark"): "--workers is for one machine",

@@ -281,7 +281,6 @@ tests:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--explain",), "with --explain"),
         (("--revise", "1h"), "with --revise"),
         (("--input", "FILE"), "the input is files"),
     ],

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
+from cep.explain.occurrences import Memory, Occurrence
 from cep.language.syntax.ast import EventRule
 from cep.language.syntax.parser import parse
 from cep.language.syntax.printer import print_program
@@ -69,6 +70,58 @@ def test_what_means_the_same_goes_on(program: Program, data: st.DataObject) -> N
     check(expected, found, "carried over (+) it is not what it was (-)")
     if one == two:
         assert same == set(new.outputs) and all(new.carried.values())
+
+
+@examples(60)
+@given(SEVERAL, st.data())
+def test_lineage_goes_on(program: Program, data: st.DataObject) -> None:
+    """Rules that mean the same, and those that are warm, know what their events come from, as if nothing had been."""
+    random = data.draw(st.randoms(use_true_random=False))
+    options: dict[str, Any] = {"types": types(program.events), "lateness": random.choice((0, LONG // 10))}
+    options |= {"explain": True, "remember": 2**60}
+    one, two = without(program.text, random), without(program.text, random)
+    try:
+        old, whole, warm = (Engine.from_text(text, **options) for text in (one, two, two))
+    except CepError:  # what is left may use what is gone
+        return
+    if old.inputs.keys() != whole.inputs.keys():  # records without a number in the input are numbered as they are read
+        return
+    for engine in (old, whole, warm):
+        engine.set_lineage_columns("because", "constituents")
+    pieces = cut(data, in_order(program.events))
+    try:
+        for piece in pieces[:-1]:
+            for engine in (old, whole, warm):
+                push(engine, piece)
+        new = Engine.from_text(two, before=PriorState(old.state_for_another(), warm=warm.snapshot()), **options)
+        new.set_lineage_columns("because", "constituents")
+        remembered = {name: Memory(new).find(name, {}, -(2**62), 2**62) for name in new.outputs}
+        before = {name: Memory(old).find(name, {}, -(2**62), 2**62) for name in old.outputs}
+        found, expected = (told([engine.push(only(pieces[-1], engine)), engine.close()]) for engine in (new, whole))
+    except CepError as error:  # a recursion without end
+        assert error.code == "recursion", error
+        return
+    assert found == expected
+    for name in new.outputs:
+        if old.named().get(name) == new.named()[name] and not warm.plan.schemas[name].fluent:
+            assert [(each, rules_of(new, each)) for each in remembered[name]] == [
+                (each, rules_of(whole, each)) for each in before[name]
+            ]
+
+
+def only(events: list[Event], engine: Engine) -> list[Event]:
+    """The events that a program reads."""
+    return [event for event in events if event.type in engine.inputs]
+
+
+def told(given: list[dict[str, pl.DataFrame]]) -> list[str]:
+    """The rows of steps, with what they come from; records have other numbers in the input."""
+    return sorted(f"{name} {row}" for tables in given for name, table in tables.items() for row in table.rows())
+
+
+def rules_of(engine: Engine, occurrence: Occurrence) -> list[str]:
+    """The rules that made what an engine remembers."""
+    return [engine.plan.heads[rule].event for rule in Memory(engine).rules(occurrence)]
 
 
 @examples(40)
@@ -187,10 +240,12 @@ def test_what_cannot_be_carried() -> None:
     old = f"{READING} {RISE}"
     with pytest.raises(CepError, match="events `a` wait, and they have other attributes now"):
         moved(old, old.replace("x: int", "x: float"), [at(1, "u", 1)])
-    with pytest.raises(CepError, match="lineage cannot be carried over"):
-        moved(old, old, [], explain=True)
-    with pytest.raises(CepError, match="with lineage goes with its own program"):
-        moved(old, old, [], {"explain": True})
+    for before, after in ((True, False), (False, True)):
+        with pytest.raises(CepError, match="made with another `explain`"):
+            moved(old, old, [], {"explain": before}, explain=after)
+    stage = Engine.from_text(old, explain=True, stage=1)
+    with pytest.raises(CepError, match="of a stage with lineage goes with its own program"):
+        Engine.from_text(old, explain=True, stage=1, before=PriorState(stage.snapshot()))
     with pytest.raises(CepError, match="no snapshot, or a damaged one"):
         Engine.from_text(old, before=PriorState(b"nonsense"))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,11 +12,13 @@ import pyarrow as pa
 
 from cep.core import value_blocks
 from cep.core.errors import CepError
-from cep.core.relation import FIRST
+from cep.core.relation import FIRST, Table
 from cep.core.time import Frontier
 from cep.core.values import MISSING, Pool
 from cep.operators.goals.contract import Translation, demand, from_arrow, to_arrow
 from cep.runtime import prior_state, snapshot
+from cep.runtime.carried_lineage import carry_lineage
+from cep.runtime.machine import CarriedState
 from cep.runtime.parts import EngineParts, coded
 from cep.runtime.prior_state import SnapshotParts
 from cep.runtime.revision import window_snapshot
@@ -25,15 +27,25 @@ from cep.runtime.snapshot import Fetch, SegmentBook, SegmentedState
 from cep.runtime.state_by_key import recode, translation
 
 
-def save(parts: EngineParts, goals: Sequence[str], knowledge: str | None, program: str) -> bytes:
+def save(
+    parts: EngineParts,
+    goals: Sequence[str],
+    knowledge: str | None,
+    program: str,
+    events: Mapping[str, str] | None,
+    whole: bool = False,
+) -> bytes:
     """A snapshot. `goals`: the names of the machine's goals; `knowledge`: what the knowledge is called; `program`: what
-    the snapshot is of."""
+    the snapshot is of. With lineage `events` says what events mean, None: of a stage, whose lineage does not go to
+    another program; `whole`: with what is remembered."""
     values = parts.pool.dump().to_arrow().combine_chunks().to_batches()
     header, batches = _saved(parts, goals, knowledge)
     header["values"] = len(values)
     batches = [*values, *batches]
     if parts.history is not None:
-        batches += parts.history.snapshot(parts.names())
+        if events is not None:
+            header["events"], header["heads"] = dict(events), [head.event for head in parts.plan.heads]
+        batches += parts.history.snapshot(parts.names(), whole)
     if parts.revision is not None:
         header["revision"], late, held = window_snapshot.save(parts.revision)
         window = [*late, *map(to_arrow, held)]
@@ -106,8 +118,7 @@ def read_snapshot(parts: EngineParts, blob: bytes, program: str) -> tuple[dict[s
     """A snapshot of this program. CepError: it is of another, or damaged."""
     header, batches = snapshot.load(blob, program)
     if header["explain"] != (parts.history is not None):
-        hint = "the same option on both"
-        raise CepError("the snapshot was made with another `explain`", hint=hint, code="snapshot")
+        raise _other_explain()
     if ("revision" in header) != (parts.revision is not None):
         message = "the snapshot was made without `revise`" if parts.revision else "the snapshot was made with `revise`"
         raise CepError(message, hint="both with it or both without it", code="snapshot")
@@ -210,26 +221,45 @@ def carry(
     state: SnapshotParts,
     goals: Sequence[str],
     knowledge: str | None,
+    events: Mapping[str, str],
     warm: SnapshotParts | None = None,
 ) -> frozenset[str]:
-    """Go on where another program was; gives the names of the goals that do. The others start from `warm`."""
-    if parts.history is not None:
-        raise CepError("lineage cannot be carried over", hint="an engine without `explain`", code="snapshot")
+    """Go on where another program was; gives the names of the goals that do. The others start from `warm`. `events`:
+    what events mean."""
     schemas, header = parts.plan.schemas, state.header
+    if header["explain"] != (parts.history is not None):
+        raise _other_explain()
     moved = _moved(parts, state)
+    warmed = moved if warm is None else _moved(parts, warm)
     waiting = state.waits({name: schemas[name] for name in schemas if name in parts.plan.inputs})
     recode(waiting, moved, coded(schemas))
     parts.buffer.restore(waiting if parts.revision is None else {}, header)
-    states = [(state.goals, moved), *([] if warm is None else [(warm.goals, _moved(parts, warm))])]
+    parts.position, names = header["position"], None
+    if parts.history is not None and state.lineage is not None:
+        second = None if warm is None or warm.lineage is None else (warm.lineage, _recoding(parts, warmed))
+        heads = [head.event for head in parts.plan.heads]
+        names, parts.position = carry_lineage(
+            parts.history, state.lineage, _recoding(parts, moved), events, heads, second
+        )
+    states: list[CarriedState] = [(state.goals, moved, None), *([] if warm is None else [(warm.goals, warmed, names)])]
     parts.machine.carry(goals, states, Frontier.at(parts.buffer.watermark))
     taken = frozenset(state.goals.keys() & set(goals))
     if parts.changes is not None and state.changes is not None and header["knowledge"] == knowledge:
         parts.changes.restore(state.changes)
     if parts.revision is not None:
         begin_window(parts.revision, parts.buffer.watermark, waiting)
-    parts.position = header["position"]
     check_restored(parts)
     return taken
+
+
+def _recoding(parts: EngineParts, codes: Translation) -> Callable[[Mapping[str, Table]], None]:
+    """Puts the codes of a snapshot's values here into tables by event."""
+    return lambda tables: recode(tables, codes, coded(parts.plan.schemas))
+
+
+def _other_explain() -> CepError:
+    hint = "the same option on both"
+    return CepError("the snapshot was made with another `explain`", hint=hint, code="snapshot")
 
 
 def _moved(parts: EngineParts, state: SnapshotParts) -> Translation:

@@ -211,12 +211,13 @@ class OccurrenceHistory:
     def keep_only(self, needed: Ints) -> None:
         """Nobody goes back to other names."""
 
-    def snapshot(self, waiting: Sequence[Ints]) -> list[pa.RecordBatch]:
+    def snapshot(self, waiting: Sequence[Ints], whole: bool = False) -> list[pa.RecordBatch]:
         """What is `waiting`, by names, goes back to: the records, the occurrences if `constituents` are given, and
-        which made which."""
-        needed = self.lineage.behind(np.concatenate([np.empty(0, np.int64), *waiting]))
+        which made which. `whole`: and what is remembered besides."""
+        besides = [table[IDENTITY] for _, tables in self.tables() for table in tables] if whole else []
+        needed = self.lineage.behind(np.concatenate([np.empty(0, np.int64), *waiting, *besides]))
         records = {_RECORDS + name: _those(concat(tables), needed) for name, tables in self.sources.items() if tables}
-        if CONSTITUENTS in self.wanted_columns:
+        if whole or CONSTITUENTS in self.wanted_columns:
             records |= {
                 _DERIVED + name: _those(concat(tables), needed) for name, tables in self.derived.items() if tables
             }
@@ -234,6 +235,14 @@ class OccurrenceHistory:
         for name, table in from_arrow(records).items():
             demand(table.ndim == 2 and len(table) >= FIRST and name[:1] in kept)
             sorted_runs.put(kept[name[0]].setdefault(name[1:], []), table, IDENTITY)
+
+    def take_over(self, other: OccurrenceHistory) -> None:
+        """Take on what another engine's history holds."""
+        self.sources, self.derived, self.transitions = (
+            {name: [*runs] for name, runs in tables.items()}
+            for tables in (other.sources, other.derived, other.transitions)
+        )
+        self.lineage.restore(other.lineage.snapshot())
 
     def fits(self, schemas: Mapping[str, Schema], waiting: Sequence[Ints]) -> None:
         """See that what was restored is of these events, and has the records that what is `waiting`, by names, goes
@@ -255,7 +264,7 @@ def _listed(count: int, roots: Ints, names: Ints, texts: Mapping[int, Piece]) ->
     found: list[list[Piece]] = [[] for _ in range(count)]
     for root, name in zip(roots.tolist(), names.tolist(), strict=True):
         found[root].append(texts[name])
-    return [", ".join(text for *_, text in sorted(each)) for each in found]
+    return [", ".join(dict.fromkeys(text for *_, text in sorted(each))) for each in found]
 
 
 def _those(table: Table, names: Ints) -> Table:
@@ -319,9 +328,9 @@ class StageHistory(OccurrenceHistory):
         self.origins = {name: each for name, each in self.origins.items() if name in held}
         self.parts = {name: each for name, each in self.parts.items() if name in held}
 
-    def snapshot(self, waiting: Sequence[Ints]) -> list[pa.RecordBatch]:
+    def snapshot(self, waiting: Sequence[Ints], whole: bool = False) -> list[pa.RecordBatch]:
         needed = set(self.lineage.behind(np.concatenate([np.empty(0, np.int64), *waiting])).tolist())
-        return [*(_batch(each, needed) for each in (self.origins, self.parts)), *super().snapshot(waiting)]
+        return [*(_batch(each, needed) for each in (self.origins, self.parts)), *super().snapshot(waiting, whole)]
 
     def take_on(self, batches: list[pa.RecordBatch]) -> None:
         super().take_on(batches)

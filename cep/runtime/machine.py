@@ -55,6 +55,10 @@ def slices(inputs: Mapping[str, Table], watermark: int) -> list[tuple[dict[str, 
     return made
 
 
+CarriedState = tuple[Mapping[str, pa.RecordBatch], Translation, Translation | None]
+"""States of goals by name, and how their codes and, with lineage, their handles are called here; None: as there."""
+
+
 class Machine:
     """All goals of a plan, running."""
 
@@ -296,14 +300,15 @@ class Machine:
     def carry(
         self,
         names: Sequence[str],
-        states: Sequence[tuple[Mapping[str, pa.RecordBatch], Translation]],
+        states: Sequence[CarriedState],
         frontier: Frontier,
     ) -> None:
         """Take on the state of each goal from the first of `states` that has it. The others begin at `frontier`."""
         for name, (_, goal) in zip(names, self.goals(), strict=True):
-            for by_name, codes in states:
+            for by_name, codes, handles in states:
                 if name in by_name:
-                    goal.restore(goal.recoded(by_name[name], codes))
+                    state = goal.recoded(by_name[name], codes)
+                    goal.restore(state if handles is None else goal.renamed(state, handles))
                     break
             else:
                 goal.begin(frontier)

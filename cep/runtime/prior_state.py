@@ -20,6 +20,7 @@ from cep.plan.dependencies import Dependencies
 from cep.plan.order import PlanUnit
 from cep.plan.plan import Plan
 from cep.runtime import snapshot
+from cep.runtime.carried_lineage import PriorLineage
 from cep.runtime.snapshot import Fetch
 
 
@@ -41,24 +42,25 @@ class PriorState:
 @dataclass(frozen=True, slots=True)
 class SnapshotParts:
     """Content of a snapshot: `values` of the pool; the tables that `waiting` events have; states of `goals` by name;
-    `changes` of the `knowledge`."""
+    `changes` of the `knowledge`; `lineage`, if that was asked for."""
 
     header: Mapping[str, Any]
     values: pl.DataFrame | None
     waiting: dict[str, Table]
     goals: dict[str, pa.RecordBatch]
     changes: pa.RecordBatch | None
+    lineage: PriorLineage | None = None
 
     @classmethod
     def of(cls, before: PriorState) -> SnapshotParts:
-        """The parts of a snapshot. CepError: it is damaged, or was made with `explain`."""
+        """The parts of a snapshot. CepError: it is damaged, or of a stage and made with `explain`."""
         with snapshot.restoring():
             return cls._of(before, *snapshot.load(before.state, None))
 
     @classmethod
     def _of(cls, before: PriorState, header: dict[str, Any], batches: list[pa.RecordBatch]) -> SnapshotParts:
-        if header["explain"]:
-            message = "a snapshot with lineage goes with its own program"
+        if header["explain"] and "events" not in header:
+            message = "a snapshot of a stage with lineage goes with its own program"
             raise CepError(message, hint="one that was made without `explain`", code="snapshot")
         count = header["values"]
         segments = _Segments.of(before, header)
@@ -71,11 +73,15 @@ class SnapshotParts:
             states, window = states[: -header["window"]], states[-header["window"] :]
             parts = segments.parts if "segments" in header else window[2:]
             waiting |= _waiting(header["revision"]["runs"][0], parts)
+        lineage = None
+        if header["explain"]:
+            states, told = states[:-2], states[-2:]
+            lineage = PriorLineage(told, header["events"], header["heads"], header["position"])
         header["watermark"] = max(header["watermark"], before.watermark)
         changes = None if header["knowledge"] is None else states.pop()
         named = {name: state for name, state in zip(header["goals"], states, strict=True) if name}
         goals = {name: each for name, each in named.items() if before.goals is None or name in before.goals}
-        return cls(header, values, waiting if before.waits else {}, goals, changes)
+        return cls(header, values, waiting if before.waits else {}, goals, changes, lineage)
 
     def waits(self, inputs: Mapping[str, Schema]) -> dict[str, Table]:
         """Return what waits of the events that are still read. CepError: they are declared otherwise."""

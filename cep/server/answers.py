@@ -307,7 +307,10 @@ def _questions(
     lock = program.batches.lock
     seconds = options.queries.query_seconds
     unit = number_size(program.found, program.engine.inputs)
-    return why.Questions(program.engine, lock, ended, used, program.origins, seconds, vocabulary, revisions, unit)
+    return why.Questions(
+        program.engine, lock, ended, used, program.origins, seconds, vocabulary, revisions, unit,
+        program.since, program.version.cuts,
+    )  # fmt: skip
 
 
 def _lost(sources: Sources, outbox: Outbox, scene: Scene) -> None:

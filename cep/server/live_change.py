@@ -225,6 +225,14 @@ class LiveProgram:
             text = f"the new program has no rules and no alerts, so it would derive nothing; {_BEHIND}"
             raise ChangeRefused(422, f"{text}. To stop deriving, end the server")
         engine.refuse_endless("a live input")
+        if engine.revises != program.engine.revises:
+            with_key, without = ("new", "running") if engine.revises else ("running", "new")
+            text = (
+                f"the {with_key} program reads events with a KEY and the {without} one none, so that records are read "
+            )
+            raise ChangeRefused(
+                409, f"{text}in another way; {_BEHIND}. End the server, and start it with the new program"
+            )
         self._refuse_other_input(engine)
         tests = self._tested({path.resolve(): text for path, text in named.items()})
         warnings = [
@@ -242,7 +250,9 @@ class LiveProgram:
         try:
             warmed = warm(engine, program.journal, before.latest, stop)
             self._refuse_unchangeable()
-            after = Engine(compiled, replace(program.running, before=PriorState(before.snapshot(), warm=warmed.state)))
+            after = Engine(
+                compiled, replace(program.running, before=PriorState(before.state_for_another(), warm=warmed.state))
+            )
             yield Prepared(dict(texts), source.text, after, warmed, tests, warnings)
         finally:
             if held:
@@ -281,7 +291,10 @@ class LiveProgram:
             reason = reason_of(error) if isinstance(error, OSError) else error.message
             raise ChangeRefused(409, f"the new program cannot be kept: {reason}; {_BEHIND}") from None
         try:  # from here on it is the program, also after a kill
-            self._program = replace(program, text=new.text, engine=after, version=version)
+            old, meant = before.meanings(), after.meanings()
+            begun = {name: time for name, time in program.since.items() if meant.get(name) == old.get(name)}
+            begun |= {name: before.watermark for name in after.outputs if meant[name] != old.get(name)}
+            self._program = replace(program, text=new.text, engine=after, version=version, since=begun)
             run.adopt(after, self._begin(self._program, ended), handover.batch)
         except BaseException as error:
             run.fail(error)
@@ -358,11 +371,9 @@ class LiveProgram:
             raise ChangeRefused(
                 409, f"the knowledge changes (--knowledge-updates), and its state cannot be kept: {restart}"
             )
-        if program.engine.explain:
-            raise ChangeRefused(409, f"with --explain the state of a program cannot be kept in another one: {restart}")
-        if program.engine.revises:
-            why = "with --revise" if program.engine.withdraws else "where records have a KEY"
-            raise ChangeRefused(409, f"{why} the state of a program cannot be kept in another one: {restart}")
+        if program.engine.withdraws:
+            why = "with --revise two programs would have to put right what they derived, each up to its own time, and "
+            raise ChangeRefused(409, f"{why}only one is kept: {restart}")
         if run.failed is not None or run.interrupt.signal:
             raise ChangeRefused(409, f"the program has ended: {run.failed or 'the server stops'}")
         if self._run.service.ended:

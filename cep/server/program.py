@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -47,7 +47,8 @@ class ServedProgram:
     their own. `folder`: where the server keeps its
     state; `journal`: where it keeps the program's, if it does. `sources`: which sources are lost. `origins`: where
     records came from. `running`: the options of its engine. `version`: that of the program which runs, among
-    `versions`, None: they are not kept. `meant`: what its events mean, in the folder of --state, if there is one."""
+    `versions`, None: they are not kept. `since`: the events that another program has derived until a time, in this run.
+    `meant`: what its events mean, in the folder of --state, if there is one."""
 
     text: str
     known: Knowledge | None
@@ -67,6 +68,7 @@ class ServedProgram:
     version: Version
     versions: Versions | None
     meant: StateFolder | None
+    since: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def keeps_input(self) -> bool:
@@ -170,14 +172,15 @@ def _read_for(
 ) -> Mapping[str, Schema]:
     """The events that the input is read for: those of the program, and of the programs that are at hand to take over,
     the shadow and the files that another version goes on instead of."""
-    if not options.changeable or options.place.on_spark or engine.revises or engine.explain:
+    if not options.changeable or options.place.on_spark or engine.withdraws:
         return engine.inputs
     others = [options.rules] if texts != files else []
     found: dict[str, Schema] = {}
     for rules in [*others, *filter(None, [options.server.shadow])]:
         with suppress(CepError):  # who wants it to take over is told
-            source = program_source(options, None, known, rules)
-            found = {**Engine(source.compiled(alerts=True)).inputs, **found}
+            other = Engine(program_source(options, None, known, rules).compiled(alerts=True))
+            if other.revises == engine.revises:
+                found = {**other.inputs, **found}
     return {**found, **engine.inputs}
 
 
@@ -284,14 +287,11 @@ def _restored(
     try:
         if engine.goes_on(blob):
             return engine.restore(blob)
-        if engine.revises:
-            why = "with --revise" if engine.withdraws else "where records have a KEY"
+        if engine.withdraws:
             raise refuse(
-                f"the program has changed, and {why} nothing that is begun can go on in another: what was derived "
-                "stays, and records from before can no longer be corrected or withdrawn"
+                "the program has changed, and with --revise nothing that is begun can go on in another: what was "
+                "derived stays, and records from before can no longer be corrected or withdrawn"
             )
-        if engine.explain:
-            raise refuse("the program has changed, and with --explain nothing that is begun can go on in another")
         engine = source.engine(replace(running, before=PriorState(blob)), alerts=True)
     except CepError as error:
         if error.code == DAMAGED:

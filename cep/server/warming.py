@@ -14,6 +14,7 @@ from cep.core.time import BEGINNING, END_OF_TIME
 from cep.engine import Engine
 from cep.plan.input_horizon import InputHorizon
 from cep.runtime.encode import RefusedRow
+from cep.runtime.history import BECAUSE, CONSTITUENTS
 from cep.runtime.run_stats import RunStats
 from connectors.journal import Journal
 from connectors.records.batch import Batch
@@ -80,6 +81,7 @@ def warm(engine: Engine, journal: Journal, latest: int, stop: Callable[[], int])
     stops that one for the rest, and returns its watermark, to which time comes here, too. CepError: the engine cannot
     go on, or the input is damaged.
     """
+    engine.set_lineage_columns(BECAUSE, CONSTITUENTS)
     horizon, interrupt = InputHorizon.of(engine.plan), Interrupt()
     rows = OpenRows([(one.table, one.ends, one.arguments) for one in engine.alerts if one.ends is not None])
     since, reached, read_since = END_OF_TIME, BEGINNING, journal.read_since(engine.inputs)

@@ -94,7 +94,8 @@ class Questions:
 
     Who has the `lock` may look at the engine. A question that took it for some time leaves it for as long: at least
     half of the time is the program's. `ended` finds events by their `@id`. `unit`: the size of numbers as times, as
-    `read_question` has it.
+    `read_question` has it. `since`: the events that another program has derived until a time, in this run of the
+    server; `cuts`: the fluents that begin at a time at the earliest.
     """
 
     def __init__(
@@ -108,12 +109,15 @@ class Questions:
         vocabulary: EventVocabulary | None = None,
         revisions: LiveRevisions | None = None,
         unit: Fraction | None = UNIT,
+        since: Mapping[str, int] | None = None,
+        cuts: Mapping[str, int] | None = None,
     ) -> None:
         assert engine.history is not None and engine.history.remember is not None, "the engine remembers"
         self.engine, self.lock, self.ended = engine, lock, ended
         self.facts, self.origins, self.check_limit = facts, origins, TimeLimit(seconds)
         self.vocabulary, self.revisions = vocabulary or EventVocabulary(), revisions
         self.remember, self.unit = engine.history.remember, unit
+        self.since, self.cuts = dict(since or {}), dict(cuts or {})
         self._thread = ThreadPoolExecutor(1, "why")
         self._waiting, self._next = 0, 0.0
         self._counting = threading.Lock()
@@ -131,13 +135,15 @@ class Questions:
 
         def explain(explainer: Explainer) -> dict[str, Any]:
             try:
-                one = by_id(self.engine, id, event, end)
+                one = by_id(self.engine, id, event, end, self.cuts)
             except CepError:
                 what = f"what ended in the last {say_duration(self.remember)} and came since the server was started"
+                if self.since:
+                    what += ", of events that another program derived what ended since this one took over"
                 when = "" if end is None else f", which ended at {iso(end)}"
                 gone = f"it is not remembered what led to this event{when}; remembered is {what}"
                 raise Unanswered(410, f"{gone}: `--remember` says how much") from None
-            return explainer.why(one, most, depth)
+            return {**explainer.why(one, most, depth), "id": id}
 
         return await self._in_thread(explain)
 
@@ -146,6 +152,12 @@ class Questions:
 
         def explain(explainer: Explainer) -> dict[str, Any]:
             question = read_question(event, self.engine, at, self.unit)
+            begun = self.since.get(question.event)
+            if begun is not None and question.until <= begun:
+                text = (
+                    f"the rules of `{question.event}` have changed: what ended until {iso(begun)} was derived by others"
+                )
+                raise Unanswered(410, f"{text}; ask about a later time")
             answer = explainer.why_not(question, back)
             gone = [] if answer["exists"] else revised.withdrawn(explainer, question)
             return answer | {"withdrawn": gone} if gone else answer
@@ -157,7 +169,12 @@ class Questions:
             if self._waiting >= WAITING:
                 raise Unanswered(503, "too many questions are waiting")
             self._waiting += 1
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._answered, question)
+        try:
+            waiting = self._thread.submit(self._answered, question)
+        except RuntimeError:  # another program has taken over since the request came
+            self._waiting -= 1
+            raise Unanswered(503, "the program is being changed; ask again") from None
+        return await asyncio.wrap_future(waiting)
 
     def _answered(self, question: Callable[[Explainer], dict[str, Any]]) -> dict[str, Any]:
         try:
@@ -185,8 +202,8 @@ class Questions:
         return Path(found[0]).name, found[1]
 
     def close(self) -> None:
-        """No question is begun any more."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        """No more questions are taken; those that wait are answered."""
+        self._thread.shutdown(wait=False)
 
 
 def ended(scene: Scene, store: StoreProcess, vocabulary: EventVocabulary) -> Ended:
@@ -213,6 +230,7 @@ def router(questions: Questions | None) -> APIRouter:
         *FORMS, json=_OBJECT, _404="There is no such event.", _410="It is not remembered.", _503=busy
     )
     absences = ("application/json", "text/plain")
+    changed = "Other rules have derived the event at that time."
     wrong, unkept = "There is no such event or time.", "It is not kept what events come from."
 
     async def answered(
@@ -246,7 +264,9 @@ def router(questions: Questions | None) -> APIRouter:
             return PlainTextResponse("an `@id` has 32 hexadecimal digits\n", 404, _NO_STORE)
         return await answered(request, format, lambda ask: ask.why(name, most, depth), _TREES)
 
-    @made.get("/why-not", responses=route_responses(*absences, json=_OBJECT, _400=wrong, _404=unkept, _503=busy))
+    @made.get(
+        "/why-not", responses=route_responses(*absences, json=_OBJECT, _400=wrong, _404=unkept, _410=changed, _503=busy)
+    )
     async def why_not(
         request: Request,
         event: Annotated[str, Query(max_length=1_000)],

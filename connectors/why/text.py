@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cep.core.errors import CepError, Span
@@ -355,19 +355,31 @@ def occurrence_id(one: Occurrence, meaning: str) -> str:
     return identity(text, meaning, one.number if meaning else 0)
 
 
-def by_id(engine: Engine, id: str, event: str | None = None, end: int | None = None) -> Occurrence:
+def by_id(
+    engine: Engine,
+    id: str,
+    event: str | None = None,
+    end: int | None = None,
+    cuts: Mapping[str, int] | None = None,
+) -> Occurrence:
     """The derived event that has an `@id`, with or without the `@`; it is found sooner where its `event` and its `end`
-    are given. Raises CepError where there is none."""
+    are given. `cuts`: fluents that begin at a time at the earliest. Raises CepError where there is none."""
     memory = Memory(engine)
     since, until = (BEGINNING, END) if end is None else (end, end)
     for name in engine.outputs if event is None else [event]:
         if memory.fluents.knows(name):  # it may have ended since
             since, until = BEGINNING, END
         for one in memory.find(name, {}, since, until):
-            if occurrence_id(one, engine.meanings()[name]) == id.removeprefix("@") and not memory.is_input(one):
+            known = cut(one, (cuts or {}).get(name))
+            if occurrence_id(known, engine.meanings()[name]) == id.removeprefix("@") and not memory.is_input(one):
                 return one
     hint = "it is of another program or another input, or too long ago"
     raise CepError(f"no derived event has the id `{id.removeprefix('@')}`", hint=hint, code="option")
+
+
+def cut(one: Occurrence, time: int | None) -> Occurrence:
+    """An interval that begins at a time at the earliest."""
+    return one if time is None or one.start >= time else replace(one, start=time, end=max(one.end, time))
 
 
 def why(engine: Engine, event: str | None, id: str, facts: SupportingTriples | None = None) -> dict[str, Any]:

@@ -28,7 +28,7 @@ Arrays = dict[str, Ints]
 KeyedRows = tuple[Ints, Ints]
 """The number of each row's key, -1 where the row belongs to every key; and the rows."""
 Translation = Callable[[Ints], Ints]
-"""From codes of one pool to those of another; the missing value stays what it is."""
+"""From codes of one pool to those of another, where the missing value stays what it is; or from handles to handles."""
 
 
 class Goal(Protocol):
@@ -108,6 +108,10 @@ class Goal(Protocol):
 
     def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
         """What `extract` gave, with other pool codes."""
+        ...
+
+    def renamed(self, state: pa.RecordBatch, names: Translation) -> pa.RecordBatch:
+        """A snapshot of the same operator with other handles of lineage."""
         ...
 
     def codes(self) -> list[Ints]:

@@ -34,7 +34,7 @@ class WithConvertedKeys:
         )
         self.part, self.others, self.together = goal.part, goal.others, goal.together
         self.rows_by_key = goal.rows_by_key
-        self.codes, self.coded, self.names = goal.codes, goal.coded, goal.names
+        self.codes, self.coded, self.names, self.renamed = goal.codes, goal.coded, goal.names, goal.renamed
         if isinstance(goal, KeepsWaiting):
             self.waiting = goal.waiting
         self.whole_checkpoint, self.take_back = goal.whole_checkpoint, goal.take_back

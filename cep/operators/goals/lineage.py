@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from cep.core.relation import IDENTITY, Table, rows
 from cep.operators.goals import sorted_runs
-from cep.operators.goals.contract import Ints, demand, from_arrow, to_arrow
+from cep.operators.goals.contract import Ints, Translation, demand, from_arrow, to_arrow
 
 # Input events are named by their position in the input; what is derived, from here on.
 DERIVED = 2**48
@@ -133,6 +133,27 @@ class Lineage:
             for run in before:
                 sorted_runs.put(runs, run[:, sorted_runs.holds(needed, run[_WHOLE])], _WHOLE)
         return needed
+
+    def renumber(self, rules: Mapping[int, int]) -> None:
+        """Rules have other numbers, in the order of `rules`; what others have made is forgotten."""
+        before, self._rules = self._rules, []
+        for run in before:
+            known = np.array([number in rules for number in run[_PART].tolist()], np.bool_)
+            kept = np.ascontiguousarray(run[:, known])
+            kept[_PART] = [rules[number] for number in kept[_PART].tolist()]
+            sorted_runs.put(self._rules, kept, _WHOLE)
+
+    def add(self, other: Lineage, names: Translation, known: Ints) -> None:
+        """Take in another lineage, without what it has of the sorted names `known`; `names` gives its names as those
+        here, for the rest new ones."""
+        edges = [(self._runs, run, True) for run in other._settled()]
+        edges += [(self._rules, run, False) for run in other._rules] + [
+            (self._equal, run, False) for run in other._equal
+        ]
+        for runs, run, named in edges:
+            new = run[:, ~sorted_runs.holds(known, run[_WHOLE])]
+            sorted_runs.put(runs, np.stack([names(new[_WHOLE]), names(new[_PART]) if named else new[_PART]]), _WHOLE)
+        self.next += other.next - DERIVED
 
     @property
     def size(self) -> int:

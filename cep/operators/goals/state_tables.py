@@ -360,6 +360,14 @@ class DeclaredState(TakenBack):
             array[rows, column] = codes(array[rows, column])
         return to_arrow(arrays)
 
+    def renamed(self, state: pa.RecordBatch, names: Translation) -> pa.RecordBatch:
+        """See `cep.operators.goals.contract`."""
+        arrays = from_arrow(state)
+        for name, table in self.tables.items():
+            for column in table.handles if name in arrays else ():
+                arrays[name][:, column] = names(arrays[name][:, column])
+        return to_arrow(arrays)
+
     def coded(self) -> list[Ints]:
         """See `cep.operators.goals.contract`."""
         return [array[rows, column] for array, rows, column in self._coded_places(self._state())]

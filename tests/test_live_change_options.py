@@ -1,0 +1,201 @@
+"""Programs that change while a server says why events are there, or reads records that are corrected."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from cep.engine import Engine
+from cep.events import Event
+from tests.live_programs import Reading, Rules
+from tests.serving import EIGHT
+from tests.test_live_change import Editable, check, drawn, lines, started, versions_of
+from tests.test_serve import Server
+from tests.waiting import until
+
+EVENTS = ("rising", "steep", "silent", "often", "same")
+FIELDS = {
+    "rising": ("rise", "within"), "steep": ("rise", "within"), "silent": ("silent",), "often": ("window",), "same": (),
+}  # fmt: skip
+"""The numbers that an event's rules go back to."""
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    yield
+    while Server.running:
+        Server.running.pop().kill()
+
+
+def explained(rules: Rules, readings: Sequence[Reading]) -> set[tuple[Any, ...]]:
+    """The events of a run of one program: event, arguments, start, end, and the readings behind each."""
+    engine = Engine.from_text(rules.text, explain=True)
+    events = [Event("reading", (fridge, temp), EIGHT + at, EIGHT + at) for at, fridge, temp in readings]
+    found = set()
+    for given in (engine.push(events), engine.advance(EIGHT + readings[-1][0] - 1)):
+        for name, table in given.items():
+            for row in table.iter_rows(named=True) if name in EVENTS else ():
+                behind = frozenset((each["fridge"], each["end"]) for each in json.loads(row["because"]))
+                own = sorted(each.name for each in engine.outputs[name].attributes)
+                found.add((name, tuple(row[each] for each in own), row["start"], row["end"], behind))
+    return found
+
+
+def leaves(tree: dict[str, Any]) -> set[tuple[str, int]]:
+    """The readings at the ends of an answer."""
+    if "record" in tree:
+        return {(tree["arguments"]["fridge"], micros(tree["end"]))}
+    return {one for part in (*tree.get("parts", ()), *tree.get("chain", ())) for one in leaves(part)}
+
+
+def micros(text: Any) -> int:
+    if isinstance(text, int | float):
+        return round(text * 1e6)
+    return round(datetime.fromisoformat(text).timestamp() * 1e6)
+
+
+def asked(server: Editable) -> dict[str, tuple[str, int]]:
+    """The ids of all derived events that are no fluents, with the event and the end."""
+    found = {}
+    for name in EVENTS:
+        query = f"SELECT ?x ?e {{ ?x a <urn:semcep:type/{name}> ; time:hasEnd/time:inXSDDateTimeStamp ?e }}"
+        found.update({row["x"].rpartition("/")[2]: (name, row["e"]) for row in server.select(query)})
+    return found
+
+
+def reached(server: Editable) -> int:
+    """How far the program has come."""
+    watermark = server.ask("GET", "/api/state").json()["numbers"]["watermark"]
+    return int(watermark or 0)
+
+
+def has_come(server: Editable, time: int) -> bool:
+    return reached(server) >= time
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.long)])
+def test_each_event_comes_from_what_its_own_program_says(tmp_path: Path, seed: int) -> None:
+    random = Random(seed)
+    readings = drawn(random, 48)
+    rules = [Rules(0, 9, 2, 8, 7, True), Rules(1, 9, 2, 5, 5, True), Rules(1, 3, 4, 5, 7, True)]
+    arguments = started(tmp_path, rules[0])
+    server = Editable("--input", "reading=-", *arguments, "--explain")
+    stdin = server.process.stdin
+    assert stdin is not None
+    watermarks = [-(2**62)]
+    for number in range(3):
+        stdin.write("\n".join(lines(readings[16 * number : 16 * (number + 1)])) + "\n")
+        stdin.flush()
+        last = EIGHT + readings[16 * (number + 1) - 1][0] - 1
+        until(partial(has_come, server, last), "it has come as far", every=0.1)
+        if number < 2:
+            answer = server.put(rules[number + 1].text)
+            assert answer.status_code == 200, answer.text
+            watermarks.append(micros(answer.json()["from"]))
+            kept = {each.partition(": ")[2] for each in answer.json()["kept"]}
+            assert "same" in kept and ("silent" in kept) == (number == 0), kept
+    stdin.write("\n".join(lines(readings[48:])) + "\n")
+    stdin.flush()
+    end = "SELECT ?x { ?x a <urn:semcep:type/silent> ; <urn:semcep:attribute/silent/f> 'end' }"
+    until(lambda: server.select(end), "all is read", every=0.2)
+
+    expected = set()
+    for program, begin, beyond in zip(rules, watermarks, [*watermarks[1:], 2**62]):
+        expected |= {one for one in explained(program, readings) if begin < one[3] <= beyond}
+    told, gone = [], 0
+    for id, (name, over) in asked(server).items():
+        answer = server.ask("GET", f"/why/{id}")
+        number = sum(begin < over for begin in watermarks) - 1
+        numbers = [[getattr(each, field) for field in FIELDS[name]] for each in rules[number:]]
+        if all(each == numbers[0] for each in numbers):
+            assert answer.status_code == 200, answer.text
+            tree = answer.json()
+            assert tree["id"] == id
+            own = tuple(value for _, value in sorted(tree["arguments"].items()))
+            told.append((name, own, micros(tree["start"]), micros(tree["end"]), frozenset(leaves(tree))))
+        else:
+            gone += 1
+            assert answer.status_code == 410 and "another program" in answer.text, answer.text
+    assert gone and len(told) == len(set(told))
+    assert sorted(map(str, set(told) - expected)) == []
+    assert len(told) + gone == len(expected)
+
+    early = datetime.fromtimestamp(EIGHT / 1e6 + 10, UTC).isoformat()
+    refused = server.ask("GET", "/why-not", params={"event": "rising(nobody, 1, 2)", "at": early})
+    assert refused.status_code == 410 and "the rules of `rising` have changed" in refused.text, refused.text
+    fine = server.ask("GET", "/why-not", params={"event": "same(nobody, 1)", "at": early})
+    assert fine.status_code == 200 and fine.json()["exists"] is False, fine.text
+    assert server.end(signal.SIGTERM) == 0
+
+
+KEYED = "TIME time KEY fridge"
+
+
+def corrected(random: Random, readings: Sequence[Reading]) -> list[Reading]:
+    """Readings of which some come with other degrees first, and are right one later."""
+    said = list(readings)
+    for place in range(len(readings) - 8, 0, -1):
+        at, fridge, _ = said[place]
+        if random.random() < 0.4:
+            said.insert(place + 2, said[place])
+            said[place] = (at, fridge, float(random.randrange(10)))
+    return said
+
+
+def test_corrected_readings_count_for_the_program_that_took_over(tmp_path: Path) -> None:
+    random = Random(11)
+    readings = drawn(random, 90)
+    said = corrected(random, readings)
+    rules = [Rules.draw(random) for _ in range(4)]
+    texts = {each.text.replace("TIME time", KEYED): each for each in rules}
+    arguments = started(tmp_path, rules[0])
+    (tmp_path / "rules.cep").write_text(next(iter(texts)))
+    server = Editable("--input", "reading=-", *arguments, "--lateness", "3s")
+    stdin = server.process.stdin
+    assert stdin is not None
+    share = len(said) // 4
+    for number, text in enumerate(texts):
+        if number:
+            answer = server.put(text)
+            assert answer.status_code == 200, answer.text
+        until_now = said[share * number : share * (number + 1)] if number < 3 else said[3 * share :]
+        stdin.write("\n".join(lines(until_now)) + "\n")
+        stdin.flush()
+        last = EIGHT + max(at for at, *_ in said[: share * (number + 1)]) - 3 * 10**6 - 1
+        until(partial(has_come, server, last), "it has come as far", every=0.05)
+    check(server, versions_of(server, texts), readings)
+    without = server.put(rules[0].text)
+    assert without.status_code == 409 and "the running program reads events with a KEY" in without.text, without.text
+    assert server.end(signal.SIGTERM) == 0
+
+
+def test_a_program_that_was_edited_goes_on_with_what_it_keeps(tmp_path: Path) -> None:
+    """With --explain, too, a server that is started with other rules keeps the state of those that mean the same."""
+    before, after = Rules(0, 9, 4, 8, 7, False), Rules(1, 9, 4, 8, 7, False)
+    arguments = [*started(tmp_path, before), "--explain"]
+    server = Editable("--input", "reading=-", *arguments)
+    assert server.process.stdin is not None
+    server.process.stdin.write("\n".join(lines([(0, "milk", 4.0), (10**6, "fish", 4.0)])) + "\n")
+    server.process.stdin.flush()
+    until(lambda: reached(server) == EIGHT + 10**6 - 1, "it is read", every=0.1)
+    assert server.end(signal.SIGTERM) == 0
+    (tmp_path / "rules.cep").write_text(after.text)
+    server = Editable("--input", "reading=-", *arguments)
+    carried = next(line for line in server.logged if line["event"] == "carried")
+    assert any("same" in rule for rule in carried["carried"]) and any("rising" in rule for rule in carried["empty"])
+    assert server.process.stdin is not None
+    server.process.stdin.write("\n".join(lines([(2 * 10**6, "milk", 4.0), (3 * 10**6, "fish", 4.0)])) + "\n")
+    server.process.stdin.flush()
+    until(lambda: asked(server), "the same twice", every=0.1)
+    ((id, (name, _)),) = [(id, one) for id, one in asked(server).items() if one[0] == "same"]
+    tree = server.ask("GET", f"/why/{id}").json()
+    assert name == "same" and leaves(tree) == {("milk", EIGHT), ("milk", EIGHT + 2 * 10**6)}
+    assert server.end(signal.SIGTERM) == 0
