@@ -368,7 +368,8 @@ def test_a_shadow_says_how_it_differs_and_is_promoted(tmp_path: Path) -> None:
     readings = drawn(random, 160)
     new = Rules(2, 9, 4, 8, 7, False)
     (tmp_path / "new.cep").write_text(new.text)
-    server = Editable("--input", "reading=-", *started(tmp_path, SMALL), "--shadow", str(tmp_path / "new.cep"))
+    arguments = ["--input", "reading=-", *started(tmp_path, SMALL), "--explain"]
+    server = Editable(*arguments, "--shadow", str(tmp_path / "new.cep"))
     until(lambda: server.ask("GET", "/shadow").status_code == 200, "it runs", every=0.1)
     stdin = server.process.stdin
     assert stdin is not None
@@ -391,6 +392,17 @@ def test_a_shadow_says_how_it_differs_and_is_promoted(tmp_path: Path) -> None:
     for each in shown:
         assert (each["old"] is None, each["new"] is None) == (each["kind"] == "appeared", each["kind"] == "gone")
     assert {each["event"] for each in found["differences"]} == {"rising"} and found["failed"] is None
+    assert found["explained"] is True
+    some = server.ask("GET", "/shadow", params={"limit": 3, "reasons": 2}).json()["differences"]
+    assert len(some) > 2 and [each for each in some if "reasons" not in each]
+    for each in (one for one in some if "reasons" in one):
+        deriving, other = ("new", "old") if each["old"] is None or each["kind"] == "moved" else ("old", "new")
+        tree, refused = each["reasons"][deriving], each["reasons"][other]
+        assert tree["event"] == "rising" and tree["rule"]["line"] == 3 and len(tree["parts"]) == 2, tree
+        assert refused["rules"] and refused["asked"].startswith("rising("), refused
+    gone_one = next(each for each in some if each["kind"] == "gone" and "reasons" in each)
+    failed = gone_one["reasons"]["new"]["rules"][0]["failure"]
+    assert "B > A + 2" in json.dumps(failed), failed
     told = server.told()
     assert {row[1:] for row in told if row[0] == "rising"} == {(*args, s, e) for _, args, s, e in wanted[0]}
     taken = server.ask("POST", "/shadow/promote")
@@ -404,7 +416,11 @@ def test_a_shadow_says_how_it_differs_and_is_promoted(tmp_path: Path) -> None:
     wrong = server.ask("PUT", "/shadow", content="x", headers={"Content-Type": "text/plain"})
     assert wrong.status_code == 422, wrong.text
     again = server.ask("PUT", "/shadow", content=SMALL.text, headers={"Content-Type": "text/plain"})
-    assert again.status_code == 200 and again.json()["files"] == {"rules.cep": SMALL.text}, again.text
+    assert again.status_code == 200, again.text
+    assert server.end(signal.SIGTERM) == 0
+    server = Editable(*arguments)
+    until(lambda: server.ask("GET", "/shadow").status_code == 200, "it begins again", every=0.1)
+    assert server.ask("GET", "/shadow").json()["files"] == {"rules.cep": SMALL.text}
     assert server.ask("DELETE", "/shadow").status_code == 204 and server.ask("DELETE", "/shadow").status_code == 404
     assert server.end(signal.SIGTERM) == 0
 
@@ -419,7 +435,7 @@ def test_a_shadow_that_cannot_run_is_refused_at_the_start(tmp_path: Path) -> Non
         (["--input", "reading=-", "--shadow", str(tmp_path / "rules.cep"), "--shadow", "x.cep"], "there are 2 files"),
         (["--input", f"reading={tmp_path}/some.jsonl", "--shadow", str(tmp_path / "rules.cep")], "the input is files"),
         (["--input", f"reading={tmp_path}/some.jsonl", "--watch"], "--watch: the input is files"),
-        (["--input", "reading=-", "--watch", "--explain"], "--watch: with --explain"),
+        (["--input", "reading=-", "--watch", "--revise", "1h"], "--watch: with --revise"),
     ):
         refused = CliRunner().invoke(app, [*serve, *arguments])
         assert refused.exit_code == 2 and message in " ".join(refused.stderr.split()), refused.stderr

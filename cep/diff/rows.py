@@ -11,11 +11,15 @@ import polars as pl
 from cep.core.identity import ID
 from cep.core.schema import CHANGE
 from cep.events import Value
+from cep.runtime.history import BECAUSE, CONSTITUENTS
 
 Row = tuple[Any, ...]
 """Start, end, the values of the attributes; of a fluent its bounds last. None as a start or an end: without."""
 FIRST = 2
 """The place of the first attribute in a row, behind the start and the end."""
+
+
+_BESIDE = (CHANGE, ID, BECAUSE, CONSTITUENTS)
 
 
 class DerivedRows:
@@ -47,7 +51,7 @@ class DerivedRows:
 
 
 def _rows(table: pl.DataFrame) -> Iterable[Row]:
-    return zip(*(table[name].to_list() for name in table.columns if name not in (CHANGE, ID)))
+    return zip(*(table[name].to_list() for name in table.columns if name not in _BESIDE))
 
 
 def sorted_rows(counts: Counter[Row]) -> list[Row]:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import polars as pl
@@ -23,7 +24,7 @@ from cep.engine import Engine
 from cep.runtime.prior_state import PriorState
 from cep.server.options import ServeOptions
 from cep.server.program import ServedProgram, program_source
-from cep.server.shadow import Shadow
+from cep.server.shadow import Shadow, forget_texts, keep_texts
 from cep.server.warming import Warmed, warm
 from cep.testing.report import failure_lines
 from cep.testing.rule_files import SUFFIX, read_test_file
@@ -35,8 +36,12 @@ from connectors.rdf.vocabulary import EventVocabulary
 from connectors.service import Service
 from connectors.serving.programs import ChangeRefused, version_time
 from connectors.serving.versions import Version, files_hash
+from connectors.why.text import Explainer
+from knowledge.provenance import Provenance
+from knowledge.report import prefixes
 
 _WRITTEN = 30.0  # seconds in which the store has to write what was derived
+_EXPLAINING = 2.0  # seconds in which differences of a shadow are explained, and the program waits
 _BEHIND = "nothing has changed"
 
 
@@ -142,10 +147,11 @@ class LiveProgram:
         with self._alone():
             with self._prepared(texts) as new:
                 warnings = new.warnings
+                self._keep_shadow(texts)
                 self._shadow = self._run.follower = Shadow(self._program.engine, new.engine, new.texts)
             since = version_time(self._shadow.since) or "the beginning"
             self._options.log("shadow", f"a shadow program runs from {since} on")
-        return {**self.shadow(0), "warnings": warnings}
+        return {**self.shadow(0, 0), "warnings": warnings}
 
     def check_shadow(self) -> None:
         """CepError: the files of `--shadow` cannot be a shadow, whatever comes."""
@@ -164,22 +170,44 @@ class LiveProgram:
             if not error.busy:
                 raise refuse(f"{option}: {error}") from None
 
-    def shadow(self, first: int) -> dict[str, Any]:
-        """The shadow, and the last `first` differences of each kind and event. Raises ChangeRefused."""
+    def shadow(self, first: int, told: int) -> dict[str, Any]:
+        """The shadow, and the last `first` differences of each kind and event, the last `told` with their reasons.
+        Raises ChangeRefused."""
         with self._program.batches.lock:
-            return self._shadowing().shown(first)
+            explain = self._explainers() if told and self._program.engine.explain else None
+            return self._shadowing().shown(first, told, explain)
+
+    def _explainers(self) -> Callable[[Engine], Explainer]:
+        """What explains an engine, for a short time."""
+        program, options = self._program, self._options
+        known, until = program.known, monotonic() + min(_EXPLAINING, options.queries.query_seconds)
+        facts = None if known is None else Provenance(known, prefixes(options.knowledge.files))
+
+        def check() -> None:
+            if monotonic() > until:
+                raise TimeoutError
+
+        return lambda engine: Explainer(engine, facts, program.origins.named, check_limit=check)
 
     def end_shadow(self) -> None:
         """Run the shadow no more. Raises ChangeRefused."""
         with self._program.batches.lock:
             self._shadowing()
             self._shadow = self._run.follower = None
+            forget_texts(self._program.folder)
 
     def promote(self, author: str) -> dict[str, Any]:
         """Have the shadow's texts take over; it is a shadow no more. Raises ChangeRefused."""
         taken = self.change(self._shadowing().texts, author)
         self.end_shadow()
         return taken
+
+    def _keep_shadow(self, texts: Mapping[str, str]) -> None:
+        """Have a shadow begin again after a restart. Raises ChangeRefused."""
+        try:
+            keep_texts(self._program.folder, texts)
+        except OSError as error:
+            raise ChangeRefused(409, f"the shadow cannot be kept: {reason_of(error)}; {_BEHIND}") from None
 
     def _shadowing(self) -> Shadow:
         if self._shadow is None:

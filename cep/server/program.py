@@ -24,6 +24,7 @@ from cep.engine import Engine
 from cep.runtime.options import EngineOptions
 from cep.runtime.snapshot import DAMAGED
 from cep.server.options import ServeOptions
+from cep.server.shadow import kept_texts
 from cep.spark.sink.reader import SinkReader
 from connectors.brokers.sources import Sources
 from connectors.inputs import Input
@@ -174,11 +175,15 @@ def _read_for(
     the shadow and the files that another version goes on instead of."""
     if not options.changeable or options.place.on_spark or engine.withdraws:
         return engine.inputs
-    others = [options.rules] if texts != files else []
+    kept = None if options.server.shadow else kept_texts(options.retention.state, options.file_names)
+    others: list[tuple[Sequence[Path], Mapping[str, str] | None]] = [(options.rules, files)] if texts != files else []
+    others += [(options.rules, kept)] if kept is not None else []
+    others += [(options.server.shadow, None)] if options.server.shadow else []
     found: dict[str, Schema] = {}
-    for rules in [*others, *filter(None, [options.server.shadow])]:
+    for rules, own in others:
         with suppress(CepError):  # who wants it to take over is told
-            other = Engine(program_source(options, None, known, rules).compiled(alerts=True))
+            named = None if own is None else dict(zip(rules, (own[name] for name in options.file_names)))
+            other = Engine(program_source(options, named, known, rules).compiled(alerts=True))
             if other.revises == engine.revises:
                 found = {**other.inputs, **found}
     return {**found, **engine.inputs}

@@ -25,6 +25,7 @@ from cep.core.logs import Log
 from cep.server.answers import ServerParts
 from cep.server.options import ServeOptions, ServerOptions
 from cep.server.program import open_program
+from cep.server.shadow import kept_texts
 from cep.server.watch import FileWatch
 from connectors.feeds.senders import sending
 from connectors.serving import header_timeout
@@ -46,9 +47,12 @@ def run_server(options: ServeOptions) -> int:
         parts = ServerParts(options, open_program(options, stack), people, stack)
         server = _server(options, parts)
         stack.enter_context(sending(parts.outbox, options.alerts.receivers, parts.origin, _feed_log(options.log)))
-        if options.server.shadow:
-            texts = options.shadow_texts()
+        texts = options.shadow_texts() if options.server.shadow else None
+        if texts is not None:
             parts.live.check_shadow()
+        elif options.changeable:
+            texts = kept_texts(options.retention.state, options.file_names)
+        if texts is not None:
             threading.Thread(target=_shadow, args=[options, parts, texts], name="shadow", daemon=True).start()
         if options.server.watch:
             parts.live.check_changeable("--watch")
@@ -140,7 +144,7 @@ def _shadow(options: ServeOptions, parts: ServerParts, texts: Mapping[str, str])
             if error.busy:
                 sleep(_SOON)
                 continue
-            options.log("shadow", f"--shadow: {error}", "error")
+            options.log("shadow", f"a shadow does not begin: {error}", "error")
         return
 
 

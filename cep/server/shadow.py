@@ -2,23 +2,57 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from cep.core.errors import CepError
+from cep.core.private_files import private_opener
 from cep.core.schema import Schema
 from cep.diff.matching import KINDS, Difference, compared_event, names_of
+from cep.diff.reasons import Reasons
 from cep.diff.rows import FIRST, DerivedRows, Row, row_key
 from cep.engine import Engine
 from connectors.alerts.text import json_value
 from connectors.records.batch import Batch
 from connectors.serving.programs import version_time
+from connectors.why.text import Explainer
+
+KEPT = "shadow.json"
+"""The file of a server's folder that has the texts of a shadow, so that it begins again after a restart."""
 
 MOST = 20_000
 """Rows of one event that are kept of each program, if the other one does not derive them; the newest."""
+
+
+def keep_texts(folder: Path, texts: Mapping[str, str]) -> None:
+    """Keep the texts of a shadow. OSError: they cannot be written."""
+    path = folder / KEPT
+    part = path.with_suffix(".part")
+    with open(part, "w", encoding="utf-8", opener=private_opener) as file:
+        json.dump(dict(texts), file, ensure_ascii=False)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)
+
+
+def kept_texts(folder: Path | None, names: Sequence[str]) -> dict[str, str] | None:
+    """Return the texts of the shadow that ran when the server ended, of files of these names; None: there was none."""
+    try:
+        found = None if folder is None else json.loads((folder / KEPT).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+    return found if isinstance(found, dict) and found.keys() == set(names) else None
+
+
+def forget_texts(folder: Path) -> None:
+    """Keep no shadow any more."""
+    (folder / KEPT).unlink(missing_ok=True)
 
 
 class Shadow:
@@ -29,6 +63,7 @@ class Shadow:
 
     def __init__(self, served: Engine, engine: Engine, texts: Mapping[str, str]) -> None:
         self.texts, self._engine = texts, engine
+        engine.set_lineage_columns()  # what an event comes from is asked for, and then told
         self.failed: str | None = None
         self._batch: Batch | None = None
         self.begin(served)
@@ -59,10 +94,12 @@ class Shadow:
         for name in {*self._rows[0], *self._rows[1]}:
             self._cancel(name)
 
-    def shown(self, first: int) -> dict[str, Any]:
-        """The differences: their numbers by event, and the last `first` of each kind."""
+    def shown(self, first: int, told: int = 0, explain: Callable[[Engine], Explainer] | None = None) -> dict[str, Any]:
+        """The differences: their numbers by event, and the last `first` of each kind, the last `told` of these with
+        their reasons. `explain`: makes what explains an engine, None: the engines do not remember."""
         events, shown = dict[str, dict[str, int]](), list[dict[str, Any]]()
         old, new = self._served, self._engine
+        reasons: Reasons | None = None
         for name in dict.fromkeys((*new.outputs, *old.outputs)):
             event = compared_event(name, old.outputs.get(name), new.outputs.get(name), old.alerts, new.alerts)
             found = event.compare(*(rows.get(name, Counter()) for rows in self._rows))
@@ -71,12 +108,19 @@ class Shadow:
             events[name] |= {"same": self._same[name], "left_out": self._left_out[name]}
             for kind in KINDS:
                 own = [each for each in found if each.kind == kind]
-                shown += [self._document(each) for each in own[max(0, len(own) - first) :]]
+                last = own[max(0, len(own) - first) :]
+                for number, each in enumerate(last):
+                    document = self._document(each)
+                    if explain is not None and number >= len(last) - told:
+                        reasons = reasons or Reasons(explain(old), explain(new))
+                        document["reasons"] = _reasons(reasons, each)
+                    shown.append(document)
         return {
             "files": dict(self.texts),
             "since": version_time(self.since),
             "until": version_time(old.watermark),
             "failed": self.failed,
+            "explained": old.explain,
             "events": events,
             "differences": shown,
         }
@@ -110,6 +154,16 @@ class Shadow:
         rows = (difference.old, self._served.outputs), (difference.new, self._engine.outputs)
         old, new = (None if row is None else _row(row, schemas[name]) for row, schemas in rows)
         return {"kind": difference.kind, "event": name, "old": old, "new": new}
+
+
+def _reasons(reasons: Reasons, difference: Difference) -> dict[str, Any] | None:
+    """Return what both programs say of a difference; None: it is not remembered, or takes too long."""
+    try:
+        reason = reasons.of(difference)
+    except (CepError, TimeoutError):
+        return None
+    deriving = reason.old if difference.new is None else reason.new
+    return None if deriving is None else {"old": reason.old, "new": reason.new}
 
 
 def _row(row: Row, schema: Schema) -> dict[str, Any]:

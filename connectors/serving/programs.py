@@ -56,6 +56,7 @@ _SHADOW: Mapping[str, Any] = {
         "since": {"type": ["string", "null"], "format": "date-time"},
         "until": {"type": ["string", "null"], "format": "date-time"},
         "failed": {"type": ["string", "null"]},
+        "explained": {"type": "boolean"},
         "events": {"type": "object"},
         "differences": {"type": "array", "items": {"type": "object"}},
         "warnings": {"type": "array", "items": {"type": "string"}},
@@ -75,6 +76,9 @@ Editor = Annotated[Person, Depends(requires(Role.EDITOR, "changing the program")
 
 Shown = Annotated[
     int, Query(ge=0, le=1_000, description="At most so many differences of each kind and event, the last.")
+]
+Told = Annotated[
+    int, Query(ge=0, le=100, description="With `--explain` at most so many of these come with reasons, the last.")
 ]
 
 
@@ -108,8 +112,8 @@ class ProgramVersions(Protocol):
     def restore(self, number: int, author: str) -> dict[str, Any]:
         """Have the texts of a version take over again."""
 
-    def shadow(self, first: int) -> dict[str, Any]:
-        """The shadow, and the last `first` differences of each kind and event."""
+    def shadow(self, first: int, told: int) -> dict[str, Any]:
+        """The shadow, and the last `first` differences of each kind and event, the last `told` with their reasons."""
 
     def begin_shadow(self, texts: Mapping[str, str]) -> dict[str, Any]:
         """Run other texts on the same input, for nobody."""
@@ -176,10 +180,10 @@ def shadow_router(versions: ProgramVersions) -> APIRouter:
     none = {"_404": "There is no shadow program."}
 
     @made.get("", responses=route_responses("application/json", json=_SHADOW, **none))
-    def shadow(limit: Shown = 20) -> Response:
+    def shadow(limit: Shown = 20, reasons: Told = 1) -> Response:
         """List events that only the shadow derives (appeared), or only the program (gone), and those that moved."""
         try:
-            return JSONResponse(versions.shadow(limit), headers={"Cache-Control": "no-store"})
+            return JSONResponse(versions.shadow(limit, reasons), headers={"Cache-Control": "no-store"})
         except ChangeRefused as error:
             raise HTTPException(error.status, str(error)) from None
 

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
@@ -196,10 +195,7 @@ class Questions:
 
     def _origin(self, record: Occurrence) -> tuple[str, int] | None:
         """File and line, without the folders of this machine."""
-        found = None if self.origins is None else self.origins(record)
-        if found is None or "://" in found[0]:
-            return found
-        return Path(found[0]).name, found[1]
+        return None if self.origins is None else self.origins.named(record)
 
     def close(self) -> None:
         """No more questions are taken; those that wait are answered."""

@@ -6,6 +6,7 @@ import threading
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
+from pathlib import Path
 
 from cep.explain.occurrences import Occurrence
 from connectors.records.batch import Batch, Block
@@ -56,3 +57,8 @@ class Origins:
             if place < 0 or record.order >= self._blocks[place].beyond:
                 return None
             return self._blocks[place].place(record.order)
+
+    def named(self, record: Occurrence) -> tuple[str, int] | None:
+        """The same without the folders of this machine."""
+        found = self(record)
+        return found if found is None or "://" in found[0] else (Path(found[0]).name, found[1])
