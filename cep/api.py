@@ -1,4 +1,4 @@
-"""Programs from Python: what `from cep import Engine, detect` gives. Tables of any library in, derived events out."""
+"""The Python API, `from cep import Engine, detect`: tables of any library in, derived events out."""
 
 from __future__ import annotations
 
@@ -72,17 +72,27 @@ def detect(
     distinct: bool = False,
     params: Mapping[str, object] | None = None,
 ) -> Derived:
-    """All that a program derives from data, which need not be in the order of time.
+    """Return everything that a program derives from data, in any order of time.
 
-    `program`: its text, or a `Path`, or those of several files. The declarations say which columns attributes and
-    times come from (FROM, TIME). `policy`, `facts` ({predicate: table}) and `knowledge` are those of
-    `cep.compile.compile`. `lateness`: take the data as they stand, none of them later than so much, and hold no more of
-    them than that; an iterator of tables may then be longer than the memory. `lateness_by`: judge it by the latest time
-    of each value of this attribute, so that one wrong clock harms only itself. The tables of several events (`{event:
-    data}`) have no order among each other: all their rows are taken, then time moves. `strict`: a row that becomes no
-    event is an error; else it is among `dead` of what is found. `distinct`: equal records are one event, of each event.
-    `params`: values of parameters, `{"Hot": 8}`. Raises CepError for a mistake in the program, and for data that do
-    not fit it.
+    Declarations in the program name the columns of attributes and times (FROM, TIME).
+
+    Args:
+        program: The program's text, its `Path`, or several files.
+        data: Rows in any form of `Data`. The tables of several events, `{event: data}`, have no order among each other:
+            all their rows are taken, then time moves.
+        policy: The policy of rules that name none.
+        facts: Tables of static facts, `{predicate: table}`.
+        knowledge: RDF knowledge for conditions in braces.
+        lateness: Take rows in the given order, none later than this, and keep no more than that. An iterator of tables
+            may then be larger than memory. By default, all rows are sorted first.
+        lateness_by: Judge lateness by the latest time of each value of this attribute, so that one wrong clock affects
+            only itself.
+        strict: Raise an error for a row that becomes no event, instead of listing it in `dead`.
+        distinct: Count equal records of every event once.
+        params: Values of parameters, `{"Hot": 8}`.
+
+    Raises:
+        CepError: The program has an error, or the data do not fit it.
     """
     events, data = _events(data)
     text, name = _program(program)
@@ -105,11 +115,11 @@ def detect(
 
 
 class Engine:
-    """A program, running on data as they come: each call gives what it completes.
+    """A program that runs on data as they arrive: each call returns what it completes.
 
-    `push` takes what `detect` takes. Time goes on with the data, `lateness` behind the latest of them, and by
-    `advance`; what comes later than that is among `dead`. `inner` is the engine itself, with times in microseconds
-    (`cep.engine`).
+    `push` takes the same data as `detect`. Time moves with the data, `lateness` behind the latest of them, and by
+    `advance`. Rows that are later are in `dead`. `inner` is the underlying `cep.engine.Engine`, with times in
+    microseconds.
     """
 
     def __init__(self, inner: Running) -> None:
@@ -127,10 +137,21 @@ class Engine:
         workers: int | None = None,
         **options: Unpack[DataProgramKeywords],
     ) -> Engine:
-        """For a program text, or those of several files by their names. `workers`: so many processes beside this one,
-        to which keys are dealt; they end with the engine, or by `stop`. `revise`: results are put right when what is up
-        to so much older than the latest comes, is corrected or withdrawn. `facts`: {predicate: table}; `options` are
-        those of `cep.compile.compile` and of `cep.engine.Engine`. Raises CepError."""
+        """Make an engine for a program text, or for the texts of several files by name.
+
+        Args:
+            text: The text, or `{name: text}`.
+            name: The name for messages.
+            lateness: How far out of order rows of later calls may be.
+            revise: Correct results when an event that is up to this much older than the latest comes, is corrected or
+                withdrawn.
+            facts: Tables of static facts, `{predicate: table}`.
+            workers: Distribute keys to this many processes beside this one. They end with the engine, or by `stop`.
+            options: Further options of `cep.compile.compile` and of `cep.engine.Engine`.
+
+        Raises:
+            CepError: The program has an error, or options contradict each other.
+        """
         window = None if revise is None else _ticks(revise, "revise")
         compiling, running = divided({**options, "lateness": _ticks(lateness), "revise": window})
         program = _compiled(text, name, facts, compiling)
@@ -148,15 +169,21 @@ class Engine:
         workers: int | None = None,
         **options: Unpack[DataProgramKeywords],
     ) -> Engine:
-        """The same for a file, whose name the messages quote where they are given no other, or for several."""
+        """Make an engine for a program file, or for several. Options are those of `from_text`.
+
+        Messages quote the name of the file, unless `name` is given.
+        """
         paths = [Path(each) for each in ([path] if isinstance(path, str | Path) else path)]
         text, named = _program(paths[0] if len(paths) == 1 else paths)
         name = name or named
         return cls.from_text(text, name, lateness=lateness, revise=revise, facts=facts, workers=workers, **options)
 
     def push(self, data: Data) -> Derived:
-        """Take all data, then move time, and give what they complete. Raises CepError, and takes nothing, where they do
-        not fit the declarations."""
+        """Take all data, then move time, and return what they complete.
+
+        Raises:
+            CepError: The data do not fit the declarations; none of them were taken.
+        """
         found = _Found(self.inner)
         events, data = _events(data)
         if events is not None:
@@ -173,7 +200,7 @@ class Engine:
         return list(read_data(data, schemas, only, first))
 
     def advance(self, time: datetime | str) -> Derived:
-        """Nothing that ends at or before `time` will come any more. A time without a zone is UTC."""
+        """Move time: nothing that ends at or before `time` will come. A time without a zone is UTC."""
         if isinstance(time, str):
             ticks = of_iso(time)
         else:
@@ -181,50 +208,55 @@ class Engine:
         return self._derived(self.inner.advance(ticks))
 
     def finish(self) -> Derived:
-        """The end of the input: every deadline passes, every window ends."""
+        """End the input: every deadline passes, every window ends."""
         return self._derived(self.inner.close())
 
     def stop(self) -> None:
-        """End the workers, if there are any; the engine is not used any more."""
+        """End the worker processes, if there are any. Do not use the engine afterwards."""
         self.inner.stop()
 
     def snapshot(self) -> bytes:
-        """The whole state, to go on from later: `Engine.from_text(program).restore(blob)`; with workers in any number
-        of them."""
+        """Return the whole state, for `Engine.from_text(program).restore(blob)`, with any number of workers."""
         return self.inner.snapshot()
 
     def restore(self, blob: bytes) -> Engine:
-        """Take on a snapshot of the same program; gives the engine itself. Raises CepError."""
+        """Restore a snapshot of the same program; return the engine. Raises CepError."""
         self.inner.restore(blob)
         return self
 
     def partial_matches(self, event: str, key: Key | None = None, limit: int = 100) -> PartialMatches:
-        """The occurrences that wait for the rest of a rule of a derived event, those that lack least first.
+        """List the partial matches of a derived event's rules, the most complete first.
 
-        Each says how far it is, what it waits for, and until when. `key`: values by the names of attributes of the
-        event or of variables of its rules; what has, or will have, other values is left out. At most `limit` are
-        listed, the others counted. Times are microseconds. Raises CepError.
+        Each shows its progress, what it waits for, and until when. Times are in microseconds.
+
+        Args:
+            event: The derived event.
+            key: Values of the event's attributes or of variables of its rules. Matches with other values are left out.
+            limit: The most matches to list; others are counted.
+
+        Raises:
+            CepError: The program has no partial matches for this event.
         """
         return self.inner.partial_matches(event, key, limit)
 
     @property
     def inputs(self) -> dict[str, Schema]:
-        """The events that it reads."""
+        """The schemas of input events, by name."""
         return self.inner.inputs
 
     @property
     def outputs(self) -> dict[str, Schema]:
-        """The events that it derives."""
+        """The schemas of derived events, by name."""
         return self.inner.outputs
 
     @property
     def warnings(self) -> tuple[Warning, ...]:
-        """What the author should know, by position."""
+        """Warnings about the program, by position."""
         return self.inner.warnings
 
     @property
     def watermark(self) -> datetime | None:
-        """Nothing that ends at or before it is taken any more; None: everything is."""
+        """The watermark: nothing that ends at or before it is accepted any more. None: there is none yet."""
         ticks = self.inner.watermark
         try:
             return None if ticks == BEGINNING else _EPOCH + timedelta(microseconds=ticks)
@@ -238,7 +270,7 @@ class Engine:
         return f"<{text}; {'no data yet' if self.watermark is None else f'up to {self.watermark.isoformat()}'}>"
 
     def _repr_html_(self) -> str:
-        """The events that it reads and derives, and its warnings, as notebooks show them."""
+        """Return input events, derived events and warnings as HTML, for notebooks."""
         return engine_page(repr(self)[1:-1], self.inputs, self.outputs, [str(each) for each in self.warnings])
 
     def _derived(self, tables: Frames) -> Derived:

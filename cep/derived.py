@@ -34,14 +34,15 @@ _DTYPES: Mapping[str, pl.DataType] = {
 
 
 class Derived:
-    """The events that a program derived, sorted by (end, start, type, arguments); by name, each as a table.
+    """The events that a program derived: a sequence sorted by (end, start, type, arguments), and a table by name.
 
-    A table has `start` and `end` (timestamps of microseconds, UTC; both belong to the interval) and a column for each
-    attribute, in which a missing value is null; it is there also where nothing was derived. Values of several kinds in
-    one column are texts. `dead`: the rows that became no event. `found["warning"]` is a table of polars,
-    `found.to_pandas()` and `found.to_arrow()` are those of the only event, or of the one that is named; whatever takes
-    an Arrow stream takes `found` itself where there is one event, else `found["warning"]`. A fluent is a table of its
-    intervals, with `bounds`; `start` and `end` are null where it has none. It is none of the events.
+    `found["warning"]` is a polars table; `found.to_pandas()` and `found.to_arrow()` convert the only table, or a named
+    one. If there is only one, `found` itself is an Arrow stream, so `pl.DataFrame(found)` works.
+
+    A table has `start` and `end` (timestamps in microseconds, UTC, both included) and a column for each attribute, with
+    null for missing values. It exists even if nothing was derived. Values of several kinds in one column are text. The
+    table of a fluent contains its intervals, with `bounds`; an open `start` or `end` is null. Fluents are not among the
+    events of the sequence.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Derived:
         schemas: Mapping[str, Schema],
         dead: Iterable[RefusedRow] = (),
     ) -> None:
-        """`tables`: as an engine gives them, with times in microseconds; `schemas`: of all that may be derived."""
+        """Take an engine's tables, with times in microseconds, and the schemas of everything that may be derived."""
         self._given, self._schemas = tables, schemas
         self._dead = tuple(dead)
 
@@ -58,30 +59,35 @@ class Derived:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The events that the program derives, whether there are any."""
+        """The names of derived events, even without occurrences."""
         return tuple(self._schemas)
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many there are of each."""
+        """The number of events, by name."""
         return {name: self._given[name].height if name in self._given else 0 for name in self._schemas}
 
     @cached_property
     def tables(self) -> dict[str, pl.DataFrame]:
-        """A table for each name."""
+        """The tables, by name."""
         return {name: _table(self._given.get(name), schema) for name, schema in self._schemas.items()}
 
     def to_polars(self, name: str | None = None) -> pl.DataFrame:
-        """The table of an event; of the only one where none is named. Raises CepError: there is none, or several."""
+        """Return the table of an event, by default of the only one. Raises CepError if there is none, or several."""
         return self.tables[self._one(name)]
 
     def to_arrow(self, name: str | None = None) -> pa.Table:
-        """The same as a table of pyarrow, which shares its memory."""
+        """Return the table as a pyarrow table that shares its memory."""
         return self.to_polars(name).to_arrow()
 
     def to_pandas(self, name: str | None = None) -> pd.DataFrame:
-        """The same for pandas, with `datetime64[us, UTC]`; a column of integers or booleans of which some are missing
-        has the type `Int64` or `boolean`. Raises CepError: pandas is not installed."""
+        """Return the table as a pandas data frame, with `datetime64[us, UTC]`.
+
+        Integers and booleans with missing values have the type `Int64` or `boolean`.
+
+        Raises:
+            CepError: pandas is not installed.
+        """
         try:
             import pandas as pd
         except ImportError:
@@ -95,13 +101,16 @@ class Derived:
         return made
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The only table as an Arrow stream. Raises CepError where there are several."""
+        """Return the only table as an Arrow stream. Raises CepError if there are several."""
         return self.to_polars().__arrow_c_stream__(requested_schema)
 
     @property
     def dead(self) -> pl.DataFrame:
-        """The rows that became no event: `event`, null where that is not known; `row`, counted from 0 in the data of
-        the event (of records, in their list); `code`, a short name for why; `reason`."""
+        """The rows that became no event.
+
+        Columns: `event`, or null if unknown; `row`, counted from 0 in the event's data; `code`, a short name of the
+        reason; `reason`.
+        """
         rows = [(one.type or None, one.row, one.code, one.reason) for one in self._dead]
         schema = {"event": pl.String, "row": pl.Int64, "code": pl.String, "reason": pl.String}
         return pl.DataFrame(rows, schema=schema, orient="row")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class Iri(str):
-    """An IRI as a value: equal to the same IRI only, never to the string of its letters."""
+    """An IRI as a value. It equals only the same IRI, never a string."""
 
     __slots__ = ()
 
@@ -31,9 +31,9 @@ Value = int | float | str | bool | Iri | None
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An occurrence: its type, its arguments in order, its closed interval in microseconds UTC since the epoch.
+    """An occurrence: its type, its arguments in order, its closed interval in microseconds since 1970, UTC.
 
-    Times and durations among the arguments are whole microseconds too; a missing value is None.
+    Times and durations among the arguments are in whole microseconds, too. A missing value is None.
     """
 
     type: str
