@@ -146,7 +146,7 @@ kills: $(VENV)/.test
 	@SEMCEP_FUZZ=4 $(BIN)/python -m pytest -q --timeout 7200 tests/test_spark_any_file.py tests/test_spark_flipped_bits.py
 	@SEMCEP_STOPS=200 SEMCEP_STOPS_ROWS=3000000 $(BIN)/python -m pytest -q tests/test_stops.py --timeout 7200
 
-# Without a network this says so, and the page has no map.
+# Without a network this says so, and the page has no map and no charts.
 page: | $(BIN)/pip
 	@$(BIN)/python -m connectors.serving.vendor
 

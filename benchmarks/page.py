@@ -2,6 +2,7 @@
 
 python -m benchmarks.page
 python -m benchmarks.page --stations 5000 --rate 100 --seconds 30
+python -m benchmarks.page --held 20000 --open 200
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ event warm(station: string, temp: float).
 at(S, Lat, Long) :- {{ ?station a sosa:Platform ; dcterms:identifier ?S ; wgs84:lat ?Lat ; wgs84:long ?Long }}.
 warm(S, T) <- reading(S, T) WHERE T >= 20.
 ALERT hot ON warm(station: S, temp: T) WHERE T >= 38, at(S, Lat, Long)
-    SEVERITY "Severe" TITLE "Heat at {{S}}" TEXT "{{T}} degrees" FOR 1 min KEYED BY S AT Lat, Long RADIUS 20000.
+    SEVERITY "Severe" TITLE "Heat at {{S}}" TEXT "{{T}} degrees" FOR 1 h KEYED BY S AT Lat, Long RADIUS 20000.
 """
 ALERTING = 50
-"""One event in so many gives an alert."""
+"""One event in so many is one of an open alert."""
 _OBSERVED = """
 window.seen = { paint: 0, tasks: [] };
 new PerformanceObserver((list) => {
@@ -52,7 +53,7 @@ new PerformanceObserver((list) => {
   for (const each of list.getEntries()) seen.tasks.push([each.startTime, each.duration]);
 }).observe({ type: "longtask", buffered: true });
 """
-_SHOWN = "semcep.store.events.length"
+_SHOWN = "semcep.store.count"
 _THERE = "Boolean(window.semcep?.parts.map && document.getElementById('connection').dataset.state === 'live')"
 
 
@@ -62,6 +63,8 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=100, help="events a second")
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--loads", type=int, default=5)
+    parser.add_argument("--held", type=int, default=0, help="events that the page has before")
+    parser.add_argument("--open", type=int, default=200, help="stations with an open alert")
     options = parser.parse_args()
     from playwright.sync_api import sync_playwright
 
@@ -75,10 +78,11 @@ def main() -> None:
             opening += _tasks(page)
             page.context.close()
         page = _opened(browser, url, options.stations)
+        _fill(page, readings, options.stations, options.held, options.open)
         since = len(_tasks(page))
         before, began = int(page.evaluate(_SHOWN)), time.perf_counter()
         feeding = threading.Thread(
-            target=feed, args=(readings, options.stations, options.rate, options.rate * options.seconds)
+            target=feed, args=(readings, options.stations, options.rate, options.rate * options.seconds, options.open)
         )
         feeding.start()
         while feeding.is_alive():
@@ -88,10 +92,10 @@ def main() -> None:
         seconds = time.perf_counter() - began
         page.wait_for_timeout(1000)  # what is drawn last
         coming = _tasks(page)[since:]
-        alerts = int(page.evaluate("semcep.store.alerts.size"))
+        alerts, held = page.evaluate("[semcep.store.alerts.size, semcep.store.events.length]")
         version = browser.version
         browser.close()
-    said = f"{options.stations:,} stations, {options.rate} events a second for {options.seconds} s, {alerts} alerts"
+    said = f"{options.stations:,} stations, {options.rate} events a second for {options.seconds} s, {held:,} events held, {alerts} alerts open"
     print(
         f"{said}; Chromium {version}, {os.cpu_count()} cores, load {load:.1f} before and {os.getloadavg()[0]:.1f} after"
     )
@@ -108,12 +112,31 @@ def main() -> None:
         print(f"| {name} | {value} |")
 
 
-def feed(readings: IO[bytes], stations: int, rate: int, count: int) -> None:
+def _fill(page: Page, readings: IO[bytes], stations: int, held: int, opened: int) -> None:
+    """Bring so many events, and alerts at so many stations, onto a page, and show its list of events."""
+    for number in range(opened):
+        _say(readings, number, 40)
+    for number in range(held - opened):
+        _say(readings, number * 7919 % stations, 25)
+        if number % 500 == 0:
+            page.wait_for_timeout(100)
+    _say(readings, 0, 1)
+    until = time.monotonic() + 300
+    while int(page.evaluate(_SHOWN)) < held or int(page.evaluate("semcep.store.alerts.size")) < opened:
+        if time.monotonic() > until:
+            raise SystemExit(f"the page does not come to hold {held} events and {opened} alerts")
+        page.wait_for_timeout(200)
+    page.locator("#tab-events").click()
+    page.wait_for_timeout(1000)
+
+
+def feed(readings: IO[bytes], stations: int, rate: int, count: int, opened: int) -> None:
     """So many readings, each of which is an event, at their rate by the clock; then the one that ends their second."""
     began = time.perf_counter()
     for number in range(count):
         time.sleep(max(0.0, began + number / rate - time.perf_counter()))
-        _say(readings, number * 7919 % stations, 40 if number % ALERTING == 0 else 25)
+        hot = number % ALERTING == 0
+        _say(readings, number // ALERTING % max(1, opened) if hot else number * 7919 % stations, 40 if hot else 25)
     for _ in range(2):  # what came last is worked off when time goes on
         time.sleep(0.2)
         _say(readings, 0, 1)
@@ -130,7 +153,7 @@ def _opened(browser: Browser, url: str, stations: int) -> Page:
     page = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
     page.add_init_script(_OBSERVED)
     page.goto(url)
-    for condition in (_THERE, f"semcep.parts.map.markers.size === {stations} && seen.paint > 0"):
+    for condition in (_THERE, f"semcep.parts.map.clusters.cellOf.size === {stations} && seen.paint > 0"):
         until = time.monotonic() + 60
         while not page.evaluate(condition):
             if time.monotonic() > until:

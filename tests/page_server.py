@@ -6,7 +6,7 @@ import shutil
 import socket
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,10 +21,13 @@ from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
 from connectors.feeds.document import Publisher
 from connectors.feeds.sse import Stream
+from connectors.rdf.history import StoreListener
+from connectors.rdf.store_process import StoreProcess
+from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
 from connectors.records.batch import Batch
 from connectors.service import Service
 from connectors.serving import feeds as alerts
-from connectors.serving import page, partial, why
+from connectors.serving import page, partial, sparql, why
 from connectors.serving.app import application
 from connectors.serving.fair_lock import FairLock
 from connectors.serving.gazette import Gazette
@@ -83,6 +86,7 @@ class Shown:
     limits: Limits = field(default_factory=lambda: Limits(rate=0))
     status: str = "Actual"
     root: str = ""
+    store: StoreProcess | None = None
 
     @property
     def url(self) -> str:
@@ -121,6 +125,8 @@ class Shown:
             why.router(self.questions),
             partial.router(self.engine, self.turn),
         ]
+        if self.store is not None:
+            routers.append(sparql.router(self.store, sparql.SparqlOptions(10.0, 1 << 20, PREFIXES)))
         app = application(
             routers,
             self.limits,
@@ -151,15 +157,17 @@ def shown(
     status: str = "Actual",
     root: str = "",
     revise: int | None = None,
+    knowledge: str = STATIONS,
+    stored: bool = False,
 ) -> Iterator[Shown]:
     """The page of a program; nothing has been pushed. `remember`: it can be asked why, for so many microseconds;
-    `revise`: what is derived is put right for so many."""
-    (folder / "stations.ttl").write_text(STATIONS)
-    knowledge = Knowledge.load([folder / "stations.ttl"])
+    `revise`: what is derived is put right for so many. `stored`: events go to a store, too, which can be asked."""
+    (folder / "stations.ttl").write_text(knowledge)
+    known = Knowledge.load([folder / "stations.ttl"])
     final = revise is None
     engine = Engine.from_text(
         text,
-        knowledge=knowledge,
+        knowledge=known,
         explain=final or remember is not None,
         remember=remember,
         alerts=True,
@@ -168,15 +176,20 @@ def shown(
     )
     written, name, _ = joined([("rules/heat.cep", text)] if isinstance(text, str) else text.items())
     service = Service(engine, written, name, RunStats())
-    with closing(Outbox(None)) as outbox:
+    with ExitStack() as closed:
+        outbox = closed.enter_context(closing(Outbox(None)))
         service.listen(AlertListener(engine, outbox))
-        one = Shown(engine, service, Scene(service, Gazette.of(knowledge)), outbox, status=status, root=root)
+        one = Shown(engine, service, Scene(service, Gazette.of(known)), outbox, status=status, root=root)
         one.limits = limits or one.limits
+        if stored:
+            words = EventVocabulary()
+            one.store = closed.enter_context(closing(StoreProcess(folder / "events", words)))
+            StoreListener(service, one.store, words).begin(known)
         if remember is not None:
             revisions = LiveRevisions(engine) if engine.withdraws else None
             if revisions is not None:
                 service.listen(revisions.take)
-            one.questions = why.Questions(engine, one.turn, one.ended, Provenance(knowledge), revisions=revisions)
+            one.questions = why.Questions(engine, one.turn, one.ended, Provenance(known), revisions=revisions)
         one.start()
         try:
             yield one

@@ -8,6 +8,7 @@ from cep.core.errors import NOWHERE
 from cep.plan.goal_names import labels, rules
 from cep.plan.plan import Plan
 from cep.plan.render import Rendering
+from cep.plan.thresholds import thresholds
 from cep.rules.keywords import SPELLINGS
 from connectors.rdf.vocabulary import EventVocabulary
 from connectors.service import Service
@@ -18,8 +19,10 @@ def outline(service: Service, vocabulary: EventVocabulary) -> dict[str, Any]:
     """`rules`: of those that somebody wrote first and last line, the event derived, the node whose rows count (`node`),
     and the nodes that it needs (`goals`); a node's text is that of `cep plan`. `iri`: what an event or attribute is
     called in RDF; `base`: what those begin with that nothing is declared for; `alerts`: whether an ALERT statement is
-    on the event; `words`: the keywords."""
+    on the event; `words`: the keywords; `thresholds`: the constants that rules compare attributes with,
+    and to which events and alerts (`alert NAME`) each leads (`cep.plan.thresholds`)."""
     plan = service.engine.plan
+    told = {alert.table for alert in service.engine.alerts}
     alerted = {alert.event for alert in service.engine.alerts}
     written = Rendering(plan.nodes, plan.names, plan.heads, plan.schemas, plan.source)
     written.labels |= labels(plan)
@@ -47,6 +50,18 @@ def outline(service: Service, vocabulary: EventVocabulary) -> dict[str, Any]:
                 "alerts": name in alerted,
             }
             for name, schema in {**service.inputs, **service.outputs}.items()
+        ],
+        "thresholds": [
+            {
+                "event": each.event,
+                "attribute": each.attribute,
+                "operator": each.operator,
+                "value": each.value,
+                "aggregate": each.aggregate,
+                "line": each.line,
+                "leads": [name for name in each.leads if name in service.outputs or name in told],
+            }
+            for each in thresholds(plan.rules)
         ],
         "lineage": service.engine.explain,
         "base": vocabulary.base,

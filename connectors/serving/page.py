@@ -1,7 +1,7 @@
 """The live page at `/`, and what it asks for below `/api`: program, state, stream, event, station.
 
-The page is plain ES modules beside this file, with a map library that `connectors.serving.vendor` fetches. No script
-and no style stands in the page itself, so that its policy can forbid them.
+The page is plain ES modules beside this file, with libraries for map and charts that `connectors.serving.vendor`
+fetches. No script and no style stands in the page itself, so that its policy can forbid them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from fastapi import APIRouter, Header, HTTPException, Query, Request, Response
 from starlette.responses import JSONResponse, StreamingResponse
 
 from connectors.alerts.outbox import Outbox
+from connectors.alerts.past import alerts_at
 from connectors.feeds.document import STATUSES, document
 from connectors.rdf.vocabulary import EventVocabulary
 from connectors.serving.conditional import matches_etag
@@ -42,6 +43,7 @@ _OBJECT = {"type": "object"}
 _PACE = 0.1  # seconds between two messages to one client
 _MOST = 1_000  # events of one message
 _CHANGES = 400  # of alerts, that a page is given when it is opened
+_FAR = 2**60
 _KINDS = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -93,9 +95,10 @@ def router(
 
     @made.get("/api/program", responses=route_responses("application/json", json=_OBJECT))
     async def program() -> Response:
-        """The rules, what they are made of, and what there is besides: a map, alerts, and whether these are meant."""
+        """The rules, what they are made of, and what there is besides: map, charts, alerts, and if these are meant."""
         features = {
             "map": "vendor/leaflet.js" in files,
+            "charts": "vendor/uplot.js" in files,
             "alerts": outbox is not None,
             "rights": scene.gazette.rights,
         }
@@ -125,6 +128,12 @@ def router(
             headers={"Cache-Control": "no-store"},
         )
 
+    @made.get("/api/past", responses=route_responses("application/json", json=_OBJECT))
+    def past(at: Annotated[int, Query(ge=-_FAR, le=_FAR)]) -> Response:
+        """The alerts as they were when the time of events had come to `at` (microseconds since 1970)."""
+        entries = [] if outbox is None else alerts_at(outbox, at)
+        return _json({"alerts": [document(entry.change, status) for entry in entries]})
+
     @made.get("/api/stream", responses=route_responses("text/event-stream"))
     async def stream(
         after: Annotated[str, Query(max_length=40)] = "", last_event_id: Annotated[str, Header()] = ""
@@ -145,7 +154,25 @@ def router(
     @made.get("/api/station", responses=route_responses("application/json", json=_OBJECT))
     def station(key: Annotated[str, Query(max_length=1_000)]) -> Response:
         """The latest record of each kind about a subject."""
-        return _json({"key": key, "records": scene.records(key)})
+        return _json({"key": key, "records": scene.readings.latest(key)})
+
+    @made.get(
+        "/api/series",
+        responses=route_responses("application/json", json=_OBJECT, _404="No input event has such an attribute."),
+    )
+    def series(
+        event: Annotated[str, Query(max_length=1_000)],
+        attribute: Annotated[str, Query(max_length=1_000)],
+        key: Annotated[str, Query(max_length=1_000)],
+        since: Annotated[int, Query(ge=-_FAR, le=_FAR)] = -_FAR,
+        until: Annotated[int, Query(ge=-_FAR, le=_FAR)] = _FAR,
+    ) -> Response:
+        """The numbers of an attribute of an input event about a subject in some time (microseconds since 1970), with
+        the one before and the one behind it. `held`: from this time on all records are held."""
+        if not scene.readings.numeric(event, attribute):
+            raise HTTPException(404, "no input event about a subject has such an attribute with numbers")
+        found = scene.readings.series(event, attribute, key, since, until)
+        return _json({"times": found.times, "values": found.values, "held": found.held})
 
     return made
 

@@ -25,6 +25,7 @@ from connectors.alerts.text import clean, json_value
 from connectors.records.late_input import Told
 from connectors.service import Round, Service
 from connectors.serving.gazette import Gazette, SubjectColumns, subject_ends
+from connectors.serving.readings import Readings
 from connectors.serving.withdrawn_events import WithdrawnEvents, subjects
 
 EVENTS = 20_000
@@ -32,7 +33,6 @@ EVENTS = 20_000
 STATIONS = 20_000
 """Stations that are shown; later ones are counted only."""
 
-_FRAMES = 64  # rounds whose input records can still be looked up
 _BECAUSE = "because"
 
 
@@ -89,7 +89,7 @@ class Scene:
         self._gone = 0
         self.withdrawn, self._revised = WithdrawnEvents(), service.engine.withdraws
         self._ids: dict[str, tuple[int, str, bytes, str | None]] = {}  # no objects to search for garbage
-        self._inputs: deque[Mapping[str, pl.DataFrame]] = deque(maxlen=_FRAMES)
+        self.readings = Readings(service.inputs, self._subject_columns)
         self._waiting: dict[asyncio.AbstractEventLoop, asyncio.Event] = {}
         for thing, key in self.gazette.stations.items():
             self._station(key, thing)
@@ -106,14 +106,14 @@ class Scene:
         with self.lock, before.lock:
             self.number, self._gone = before.number + 1, before._gone
             self.events, self._ids, self.withdrawn = before.events, before._ids, before.withdrawn
-            self.stations, self.unplaced, self._inputs = before.stations, before.unplaced, before._inputs
+            self.stations, self.unplaced = before.stations, before.unplaced
             self.lost, self.reached = before.lost, before.reached
 
     # --- in the engine's thread ---
 
     def take(self, one: Round) -> None:
+        self.readings.take(one.inputs)
         with self.lock:
-            self._inputs.append(one.inputs)
             self._latest(one.inputs, "last_record")
             again = {id for table in one.derived.values() for id in table[ID].to_list()} if one.withdrawn else set()
             self._withdraw(one.withdrawn, one.late, again)
@@ -315,24 +315,6 @@ class Scene:
             return None if gone is None else {**gone, "because": None}
         _, _, text, because = found
         return {**json.loads(text), "because": None if because is None else json.loads(because)}
-
-    def records(self, key: str) -> list[dict[str, Any]]:
-        """The latest record about a subject of each input event, if it came lately."""
-        with self.lock:
-            rounds = list(self._inputs)
-        found: dict[str, dict[str, Any]] = {}
-        for inputs in reversed(rounds):
-            for name, table in inputs.items():
-                subject = self._subject_columns[name].subject
-                if name in found or subject is None or not table.height:
-                    continue
-                mine = table.filter(pl.col(subject).cast(pl.String) == key).sort("end", maintain_order=True).tail(1)
-                for row in mine.iter_rows(named=True):
-                    values = {
-                        each.name: json_value(row[each.name], each.type) for each in self._schemas[name].attributes
-                    }
-                    found[name] = {"type": name, "start": row["start"], "end": row["end"], "values": values}
-        return [found[name] for name in sorted(found)]
 
     def summary(self) -> dict[str, Any]:
         """How far the run is, in numbers."""

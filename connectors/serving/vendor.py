@@ -1,4 +1,4 @@
-"""Fetch the page's dependencies when the package is built: a map library, outlines of countries and states.
+"""Fetch what the page needs when the package is built: libraries for map and charts, outlines of countries and states.
 
 `python -m connectors.serving.vendor` asks npm where there is one, else npm's registry itself; either way a package has
 to have the checksum that stands here. What is there already is not fetched again.
@@ -50,6 +50,12 @@ PACKAGES = (
         "1.9.4",
         "nxS1ynzJOmOlHp+iL3FyWqK89GtNL8U8rvlMOsQdTTssxZwCXh8N2NB3GDQOL+YR3XnWyZAxwQixURb+FA74PA==",
         {"dist/leaflet.js": "leaflet.js", "dist/leaflet.css": "leaflet.css", "LICENSE": "leaflet.LICENSE"},
+    ),
+    Package(
+        "uplot",  # MIT
+        "1.6.32",
+        "KIMVnG68zvu5XXUbC4LQEPnhwOxBuLyW1AHtpm6IKTXImkbLgkMy+jabjLgSLMasNuGGzQm/ep3tOkyTxpiQIw==",
+        {"dist/uPlot.iife.min.js": "uplot.js", "dist/uPlot.min.css": "uplot.css", "LICENSE": "uplot.LICENSE"},
     ),
     Package(
         "topojson-client",  # ISC
@@ -127,15 +133,15 @@ def _download(package: Package) -> bytes:
 
 
 def main() -> int:
-    """0 also where nothing could be fetched: the page says so, and works without the map."""
+    """0 also where nothing could be fetched: the page says so, and works without map and charts."""
     try:
         made = fetch()
     except (Unfetched, OSError) as error:
-        print(f"the page of `cep serve` will have no map: {error}", file=sys.stderr)
-        print("with a network, `make page` fetches what the map needs", file=sys.stderr)
+        print(f"the page of `cep serve` will have no map and no charts: {error}", file=sys.stderr)
+        print("with a network, `make page` fetches what they need", file=sys.stderr)
         return 0
     if made:
-        print(f"fetched the map of the page: {', '.join(package.name for package in PACKAGES)}")
+        print(f"fetched the map and the charts of the page: {', '.join(package.name for package in PACKAGES)}")
     return 0
 
 

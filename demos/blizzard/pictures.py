@@ -58,7 +58,7 @@ def drawn() -> Iterator[tuple[str, bytes]]:
 
         def opened(theme: Literal["dark", "light"]) -> Page:
             page = browser.new_page(
-                viewport={"width": WIDE, "height": HIGH}, color_scheme=theme, reduced_motion="reduce", locale="en-GB"
+                viewport={"width": WIDE, "height": HIGH}, color_scheme=theme, reduced_motion="reduce", locale="en-GB", timezone_id="UTC"
             )
             page.set_default_timeout(120_000)
             page.goto(url)
@@ -96,7 +96,7 @@ _MIDDLE = """(() => {
   const { shown, rows } = semcep.parts.timeline;
   const row = rows.find((each) => each.key === "EWR"), event = row.events.findLast((each) => each.type === "warning");
   const at = 96 + ((event.start + event.end) / 2 - shown.from) / (shown.to - shown.from) * shown.width;
-  return [at, row.top + 6 + row.lanes.get("warning") * 9 + 3];
+  return [at, row.top + 6 + row.lanes.get("warning") * 11 + 4];
 })()"""
 """Where in the timeline the warning at EWR is."""
 

@@ -1,11 +1,12 @@
 // The bars of the timeline, on its canvas: only those in view.
 
-import { colour, kind, severity } from "./colours.js";
+import { colour, severity } from "./colours.js";
+import { stamp, tone } from "./glyphs.js";
 import { marks } from "./times.js";
 import { isActive, stateOf } from "./store.js";
 
 export const AXIS = 24;
-export const LANE = 7;
+export const LANE = 9;
 export const GAP = 2;
 export const PAD = 6;
 export const NAMES = 96; // pixels for the subjects
@@ -14,7 +15,7 @@ export const alertLane = (name) => `alert ${name}`; // no event is called so
 export function paint(line) {
   const { clientWidth: width, clientHeight: height } = line.box;
   if (!width || !height) return;
-  const scale = Math.min(window.devicePixelRatio || 1, 2);
+  const scale = line.scale = Math.min(window.devicePixelRatio || 1, 2);
   if (line.canvas.width !== Math.round(width * scale) || line.canvas.height !== Math.round(height * scale)) {
     line.canvas.width = Math.round(width * scale);
     line.canvas.height = Math.round(height * scale);
@@ -84,16 +85,15 @@ function paintRow(line, row, number, top, { x, from, to, width }) {
     const a = x(event.start), b = x(event.end);
     const y = top + PAD + row.lanes.get(event.type) * (LANE + GAP);
     if (event.start === event.end || b - a < 3) {
-      if (last === event.type && Math.abs(b - edge) < 0.7) continue; // one over the other
-      pen.globalAlpha = 0.95;
-      pen.fillStyle = kind(line.kinds.get(event.type));
-      pen.fillRect(b - 1.5, y, 3, LANE);
+      if (last === event.type && Math.abs(b - edge) < 1.5) continue; // one over the other
+      pen.globalAlpha = 1;
+      stamp(pen, line.kinds.get(event.type), b, y + LANE / 2, LANE, line.scale);
     } else {
       pen.globalAlpha = 0.38;
-      pen.fillStyle = kind(line.kinds.get(event.type));
+      pen.fillStyle = colour(tone(line.kinds.get(event.type)));
       pen.fillRect(a, y, b - a, LANE);
       pen.globalAlpha = 1;
-      if (!event.open) pen.fillRect(b - 2, y, 2, LANE); // what still holds has no end
+      if (!event.open) stamp(pen, line.kinds.get(event.type), b, y + LANE / 2, LANE, line.scale); // what still holds has no end
     }
     last = event.type;
     edge = b;

@@ -14,8 +14,6 @@ export function colour(name) {
   return found;
 }
 
-const KINDS = 8;
-export const kind = (number) => colour(`kind-${number % KINDS}`);
 export const severity = (text) => colour({ Extreme: "extreme", Severe: "severe", Moderate: "moderate", Minor: "minor" }[text] ?? "unknown");
 
 const listeners = [];

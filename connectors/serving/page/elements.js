@@ -1,5 +1,7 @@
 // Elements of the page. Text is only ever set as text, never as markup: names come from strangers.
 
+import { moment } from "./times.js";
+
 export const by = (id) => document.getElementById(id);
 
 export function el(tag, attributes = {}, ...children) {
@@ -17,12 +19,15 @@ export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+// Names with values, each a text or an element.
+export const facts = (pairs) => el("dl", { class: "facts" }, ...pairs.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
+
 const numbers = new Intl.NumberFormat("en");
 export const counted = (number) => numbers.format(number);
 
 // A value of an event in as many digits as people read; a time as the page writes times.
 export const valued = (value) => value === null || value === undefined ? "unknown" : typeof value === "number" ? String(Number(value.toPrecision(7)))
-  : String(value).replace(/^(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::00|(:\d\d))Z$/, "$1 $2$3");
+  : /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/.test(value) ? moment(Date.parse(value) * 1000) : String(value);
 
 // Whether one part stands below the other, and what is chosen lies over all.
 export const narrow = () => matchMedia("(max-width: 900px)").matches;

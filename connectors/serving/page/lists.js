@@ -1,31 +1,35 @@
-// The lists beside the map: alerts, events, stations. Each has so many entries at most, and is renewed only when seen.
+// The lists beside the map: alerts, events, stations, as the filters have them. Each is renewed only when seen.
 
 import { ask, by, counted, el, say, valued } from "./elements.js";
-import { interval, moment } from "./times.js";
-import { kind, recoloured } from "./colours.js";
+import { interval, moment, written } from "./times.js";
+import { recoloured } from "./colours.js";
+import { age } from "./ages.js";
+import { swatch } from "./glyphs.js";
+import { save } from "./csv.js";
+import { VirtualList } from "./virtual.js";
 import { isActive, stateOf } from "./store.js";
 
-const ALERTS = 100;
-const EVENTS = 150;
-const STATIONS = 100;
 const STATES = { silent: "no record yet", quiet: "quiet", event: "part of an event" };
 const PACE = 250; // milliseconds between two renewals of a list
 
 export class Lists {
-  constructor(store, kinds, choose) {
-    this.store = store;
-    this.kinds = kinds;
-    this.choose = choose;
+  constructor(store, kinds, filters, view, choose) {
+    Object.assign(this, { store, kinds, filters, view, choose });
     this.seen = "alerts";
     this.due = { alerts: true, events: true, stations: true };
-    this.made = new Map(); // what stands in a list, by id
     this.timer = 0;
+    this.lists = {
+      alerts: new VirtualList(by("alerts"), 74, (alert) => alert.alert, (alert) => `${alert.alert}-${alert.revision}-${this.how(alert)}`, (alert) => this.alert(alert)),
+      events: new VirtualList(by("events"), 52, (event) => event.id, (event) => `${event.id}${"withdrawn" in event ? ` ${event.order}` : ""}`, (event) => this.event(event)),
+      stations: new VirtualList(by("stations"), 52, (each) => each.key, (each) => `${each.key}\n${each.state}\n${each.event}\n${this.alerted?.get(each.key)?.severity ?? ""}`, (each) => this.station(each)),
+    };
     by("find").addEventListener("input", () => { this.due.stations = true; this.later(0); });
     by("pause").addEventListener("click", (event) => {
       this.paused = !this.paused;
       event.currentTarget.setAttribute("aria-pressed", String(this.paused));
       this.later(0);
     });
+    by("save").addEventListener("click", () => this.save());
     let standing = "";
     store.listen((changed) => {
       const now = JSON.stringify([store.numbers?.ended, store.numbers?.lost]);
@@ -35,10 +39,21 @@ export class Lists {
       if (changed.stations || changed.alerts || changed.all) this.due.stations = true;
       this.later();
     });
-    recoloured(() => { this.made.clear(); by("events").replaceChildren(); this.due.events = true; this.later(0); });
+    filters.listen(() => this.all());
+    written(() => { for (const list of Object.values(this.lists)) list.again(); this.all(); });
+    recoloured(() => this.later(0));
   }
 
-  show(name) { this.seen = name; this.later(0); }
+  // Another time is in view.
+  viewed() { if (this.filters.within) this.all(); }
+
+  all() { for (const name of Object.keys(this.due)) this.due[name] = true; this.later(0); }
+
+  show(name) {
+    this.seen = name;
+    if (name in this.due) this.due[name] = true; // it had no height before
+    this.later(0);
+  }
 
   later(pace = PACE) {
     if (pace === 0) { clearTimeout(this.timer); this.timer = 0; }
@@ -51,81 +66,104 @@ export class Lists {
     if (this.due.stations && this.seen === "stations") { this.due.stations = false; this.drawStations(); }
   }
 
-  // Entries stay the same elements, so that the focus stays.
-  put(list, entries, id, make) {
-    const kept = new Set(list.children);
-    let place = list.firstElementChild;
-    for (const entry of entries) {
-      const name = id(entry);
-      let item = this.made.get(name);
-      if (!item || !kept.has(item)) { item = make(entry); item.dataset.id = name; this.made.set(name, item); }
-      kept.delete(item);
-      if (item === place) place = place.nextElementSibling;
-      else list.insertBefore(item, place);
-    }
-    for (const gone of kept) { this.made.delete(gone.dataset.id); gone.remove(); }
+  how(alert) {
+    const { ended = false, lost = [] } = this.store.numbers ?? {};
+    if (alert.state === "resolved") return alert.fired === null ? "over before it fired" : stateOf(alert);
+    return lost.length ? `${stateOf(alert)}, source lost` : ended ? `active until ${moment(Date.parse(alert.until) * 1000)}` : stateOf(alert);
+  }
+
+  // Whether it is of the time that the timeline shows, where only that is wanted.
+  within(start, end) {
+    const view = this.filters.within ? this.view() : null;
+    return !view || (end >= view[0] && start <= view[1]);
   }
 
   drawAlerts() {
     const rank = (alert) => isActive(alert) ? 0 : alert.state === "resolved" ? 2 : 1;
-    const alerts = [...this.store.alerts.values()].reverse().sort((a, b) => rank(a) - rank(b));
-    const open = alerts.filter(isActive).length;
-    say(by("open-alerts"), counted(open));
-    by("no-alerts").hidden = alerts.length > 0;
-    const focused = document.activeElement?.closest?.("#alerts li")?.dataset.alert;
-    const { ended = false, lost = [] } = this.store.numbers ?? {};
-    const how = (alert) => alert.state === "resolved" ? (alert.fired === null ? "over before it fired" : stateOf(alert)) : lost.length ? `${stateOf(alert)}, source lost`
-      : ended ? `active until ${moment(Date.parse(alert.until) * 1000)}` : stateOf(alert);
-    this.put(by("alerts"), alerts.slice(0, ALERTS), (alert) => `${alert.alert}-${alert.revision}-${how(alert)}`, (alert) =>
-      el("li", { class: "alert", "data-severity": alert.severity, "data-state": stateOf(alert), "data-alert": alert.alert },
-        el("button", { type: "button", onclick: () => this.choose({ alert: alert.alert }) },
-          el("span", { class: "top" }, alert.status === "Actual" ? null : el("i", { class: "practice" }, alert.status),
-            el("b", {}, alert.severity), el("span", {}, how(alert)), el("time", {}, moment(Date.parse(alert.time) * 1000))),
-          el("strong", {}, alert.title),
-          alert.text ? el("span", { class: "text" }, alert.text) : null)));
-    if (focused && document.activeElement === document.body) by("alerts").querySelector(`[data-alert="${focused}"] button`)?.focus();
+    const all = [...this.store.alerts.values()].reverse().sort((a, b) => rank(a) - rank(b));
+    const alerts = all.filter((each) => this.filters.alert(each) && this.within(Date.parse(each.start) * 1000, Date.parse(each.state === "resolved" ? each.time : each.until) * 1000));
+    say(by("open-alerts"), counted(all.filter(isActive).length));
+    by("no-alerts").hidden = all.length > 0;
+    by("alerts-about").hidden = all.length === 0 || alerts.length === all.length;
+    say(by("alerts-about"), `${counted(alerts.length)} of ${counted(all.length)} alerts pass the filters`);
+    this.lists.alerts.put(alerts);
+  }
+
+  alert(alert) {
+    const start = Date.parse(alert.start) * 1000;
+    return el("li", { class: "alert", "data-severity": alert.severity, "data-state": stateOf(alert), "data-alert": alert.alert },
+      el("button", { type: "button", onclick: () => this.choose({ alert: alert.alert }) },
+        el("span", { class: "top" }, alert.status === "Actual" ? null : el("i", { class: "practice" }, alert.status),
+          el("b", {}, alert.severity), el("span", {}, this.how(alert)), el("time", {}, el("span", { class: "absolute" }, `${moment(start)} · `), age(start))),
+        el("strong", {}, alert.title),
+        alert.text ? el("span", { class: "text" }, alert.text) : null));
   }
 
   drawEvents() {
-    const last = this.store.events.slice(-EVENTS);
-    const gone = this.store.withdrawn.filter((event) => last.length < EVENTS || event.order > last[0].order);
-    const events = [...last, ...gone].sort((a, b) => b.order - a.order).slice(0, EVENTS);
+    const passes = (event) => this.filters.event(event) && this.within(event.start, event.end);
+    const events = [];
+    const { events: held, withdrawn: gone } = this.store;
+    let other = gone.length - 1;
+    for (let at = held.length - 1; at >= 0; at--) { // both are in order
+      while (other >= 0 && gone[other].order > held[at].order) { if (passes(gone[other])) events.push(gone[other]); other -= 1; }
+      if (passes(held[at])) events.push(held[at]);
+    }
+    for (; other >= 0; other--) if (passes(gone[other])) events.push(gone[other]);
     const { derived = {}, withdrawn = 0 } = this.store.numbers ?? {};
     const total = Object.values(derived).reduce((sum, each) => sum + each, 0);
-    say(by("events-about"), `the newest ${counted(last.length)} of ${counted(total)}${withdrawn ? `; ${counted(withdrawn)} withdrawn` : ""}`);
-    this.put(by("events"), events, (event) => `${event.id}${"withdrawn" in event ? ` ${event.order}` : ""}`, (event) => {
-      const mark = el("i", { class: "swatch" });
-      mark.style.background = kind(this.kinds.get(event.type) ?? 0);
-      const gone = "withdrawn" in event;
-      return el("li", gone ? { class: "withdrawn" } : {}, el("button", { type: "button", onclick: () => this.choose({ event: event.id }) },
-        el("span", { class: "top" }, mark, el("b", {}, event.type), gone ? el("i", {}, "withdrawn") : null, el("time", {}, interval(event.start, event.end))),
-        el("span", { class: "text" }, values(event))));
-    });
+    const found = this.filters.set ? `${counted(events.length)} pass the filters; ` : "";
+    say(by("events-about"), `${found}the newest ${counted(held.length)} of ${counted(total)}${withdrawn ? `; ${counted(withdrawn)} withdrawn` : ""}`);
+    this.lists.events.put(events);
+  }
+
+  event(event) {
+    const gone = "withdrawn" in event;
+    return el("li", gone ? { class: "withdrawn" } : {}, el("button", { type: "button", onclick: () => this.choose({ event: event.id }) },
+      el("span", { class: "top" }, swatch(this.kinds.get(event.type) ?? 0), el("b", {}, event.type), gone ? el("i", {}, "withdrawn") : null,
+        el("time", {}, interval(event.start, event.end))),
+      el("span", { class: "text" }, values(event))));
   }
 
   drawStations() {
     const wanted = by("find").value.trim().toLowerCase();
-    const alerted = this.store.about();
-    const found = [];
-    let number = 0;
-    for (const station of this.store.stations.values()) {
-      if (wanted && !station.key.toLowerCase().includes(wanted) && !station.name.toLowerCase().includes(wanted)) continue;
-      number += 1;
-      found.push(station);
-    }
+    const alerted = this.alerted = this.store.about();
+    const only = this.filters.only;
+    const found = [...this.store.stations.values()].filter((station) => (only === null || station.key === only)
+      && (!wanted || station.key.toLowerCase().includes(wanted) || station.name.toLowerCase().includes(wanted)));
     const rank = (each) => alerted.has(each.key) ? 0 : each.state === "event" ? 1 : 2;
     found.sort((a, b) => rank(a) - rank(b) || (a.key < b.key ? -1 : 1));
     const missing = this.store.numbers?.unplaced ?? 0;
-    say(by("stations-about"), `${counted(number)} found${missing ? `; of ${counted(missing)} subjects it is not known where they are` : ""}`);
-    this.put(by("stations"), found.slice(0, STATIONS), (each) => `${each.key}\n${each.state}\n${each.event}\n${alerted.get(each.key)?.severity ?? ""}`, (each) => {
-      const alert = alerted.get(each.key);
-      return el("li", {}, el("button", { type: "button", onclick: () => this.choose({ station: each.key }) },
-        el("span", { class: "top" }, el("i", { class: `dot ${alert ? "alert" : each.state}` }), el("b", {}, each.key),
-          el("span", {}, alert ? `${alert.severity} alert` : each.state === "event" ? `part of ${each.event}` : STATES[each.state])),
-        each.name !== each.key ? el("span", { class: "text" }, each.name) : null));
-    });
+    say(by("stations-about"), `${counted(found.length)} found${missing ? `; of ${counted(missing)} subjects it is not known where they are` : ""}`);
+    this.lists.stations.put(found);
+  }
+
+  station(each) {
+    const alert = this.alerted.get(each.key);
+    return el("li", {}, el("button", { type: "button", onclick: () => this.choose({ station: each.key }) },
+      el("span", { class: "top" }, el("i", { class: `dot ${alert ? "alert" : each.state}` }), el("b", {}, each.key),
+        el("span", {}, alert ? `${alert.severity} alert` : each.state === "event" ? `part of ${each.event}` : STATES[each.state])),
+      each.name !== each.key ? el("span", { class: "text" }, each.name) : null));
+  }
+
+  // What the list that is seen holds, as it is filtered.
+  save() {
+    if (this.seen === "events") {
+      return save("events.csv", this.lists.events.entries.map(({ id, type, key, start, end, open, always, values }) =>
+        ({ id, type, subject: key, start: always ? "" : iso(start), end: open ? "" : iso(end), ...Object.fromEntries(Object.entries(values).map(([name, value]) => [`${type}.${name}`, value])) })));
+    }
+    if (this.seen === "stations") {
+      return save("stations.csv", this.lists.stations.entries.map(({ key, name, lat, long, state, event }) => ({ key, name, lat, long, state, event })));
+    }
+    return save("alerts.csv", this.lists.alerts.entries.map((alert) => ({
+      alert: alert.alert, name: alert.name, severity: alert.severity, state: stateOf(alert), title: alert.title, text: alert.text, start: alert.start,
+      fired: alert.fired, end: alert.end, until: alert.until, time: alert.time, occurrences: alert.occurrences,
+      ...Object.fromEntries(Object.entries(alert.key).map(([name, value]) => [`key.${name}`, value])),
+      ...Object.fromEntries(Object.entries(alert.labels).map(([name, value]) => [`label.${name}`, value])),
+    })));
   }
 }
+
+const iso = (ticks) => new Date(ticks / 1000).toISOString();
 
 // What has a place is called by its name.
 const values = (event) => Object.entries(event.values).map(([name, value]) =>

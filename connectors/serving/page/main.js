@@ -8,10 +8,17 @@ import { StationMap } from "./map.js";
 import { Timeline } from "./timeline.js";
 import { Lists } from "./lists.js";
 import { Rules } from "./rules.js";
+import { Past } from "./past.js";
 import { Query } from "./query.js";
+import { Charting } from "./charting.js";
+import { begin as charts } from "./charts.js";
 import { Why } from "./why.js";
 import { Tabs } from "./tabs.js";
-import { moment } from "./times.js";
+import { Address } from "./address.js";
+import { Filters } from "./filters.js";
+import { Searching } from "./searching.js";
+import { follow } from "./ages.js";
+import { inUTC, moment, written, zone } from "./times.js";
 
 const QUIET = 8000; // milliseconds between two sentences for a screen reader
 
@@ -26,6 +33,10 @@ async function begin() {
   document.title = `${program.name.split("/").at(-1)} – semcep`;
   meant(program.status);
   const store = new Store();
+  const address = new Address();
+  const filters = new Filters(address);
+  zones(address);
+  follow(() => store.numbers?.watermark ?? null);
   const kinds = new Map(program.events.filter((event) => event.derived).map((event, number) => [event.name, number]));
   const rules = new Rules(store, program);
   const parts = {};
@@ -33,49 +44,127 @@ async function begin() {
     alert: (alert) => parts.map?.show(alert),
     event: (event) => parts.timeline.show(store.ids.get(event.id) ?? event),
     station: (key) => parts.map?.go(key),
-    only: (key) => only(parts.timeline, key),
+    only: (key) => filters.change({ only: key }),
     asked: (question) => parts.timeline?.ask(question),
+    shown: (what) => chosen(address, what),
+    charts: (key) => { tabs.select("charts"); charting.about(key); },
   });
   const choose = (what) => why.open(what);
-  parts.timeline = new Timeline(store, kinds, { alerting: program.events.some((each) => each.alerts), asks: program.lineage }, choose);
-  parts.lists = new Lists(store, kinds, choose);
+  parts.timeline = new Timeline(store, kinds, filters, { alerting: program.events.some((each) => each.alerts), asks: program.lineage }, choose);
+  parts.lists = new Lists(store, kinds, filters, () => parts.timeline.range(), choose);
+  const searching = new Searching(store, filters, program);
+  const charting = new Charting(store, program, filters, address);
+  charts(store, parts.timeline, program);
   new Query(program, store, choose);
-  new Tabs((name) => { why.leave(); parts.lists.show(name); rules.show(name); });
+  const tabs = new Tabs((name) => {
+    if (!address.moving) why.leave();
+    address.set({ tab: name === "alerts" ? null : name });
+    for (const part of [parts.lists, rules, searching, charting]) part.show(name);
+  });
+  searching.show("alerts");
   nothing(program, choose);
   header(store);
   speak(store);
-  linked(store, choose);
-  try {
-    if (!program.map) throw new Error("it was not fetched");
-    await Promise.all([script("leaflet.js"), script("topojson-client.js")]);
-    parts.map = new StationMap(store, program.rights, choose, kinds);
-  } catch {
-    by("map").replaceChildren(el("p", { class: "none" }, "The map library is not here: `make page` fetches it, with a network. The rest works without."));
-    by("map").removeAttribute("role");
-  }
+  linked(store, address, why, tabs);
+  looked(address, parts);
+  mapped(store, program, parts, () => new StationMap(store, program.rights, choose, kinds, filters));
   window.semcep = Object.freeze({ store, parts }); // for a look from the console
-  new Wire(store, program.alerts, connection).begin();
+  const wire = new Wire(store, program.alerts, connection);
+  const past = new Past(store, wire, program, address, parts.timeline);
+  await wire.begin();
+  past.follow();
 }
 
-// A link to an alert, as an Alertmanager has it: `#alert=` and its name.
-function linked(store, choose) {
+// The map comes with the first thing that has a place; without any its room is the timeline's.
+function mapped(store, program, parts, make) {
+  let begun = false;
+  store.listen(async () => {
+    if (begun || !(store.stations.size + store.places.size || [...store.alerts.values()].some((alert) => alert.place?.circle || alert.place?.polygons))) return;
+    begun = true;
+    document.querySelector("main").dataset.map = "";
+    try {
+      if (!program.map) throw new Error("it was not fetched");
+      await Promise.all([script("leaflet.js"), script("topojson-client.js")]);
+      parts.map = make();
+    } catch {
+      by("map").replaceChildren(el("p", { class: "none" }, "The map library is not here: `make page` fetches it, with a network. The rest works without."));
+      by("map").removeAttribute("role");
+    }
+  });
+}
+
+// What is chosen, in the address: `alert=`, `event=`, `station=`, or `no=` with `about=` and `when=`.
+const FIELDS = ["alert", "event", "station", "no", "about", "when"];
+
+function chosen(address, what) {
+  const { alert, event, station, absence } = what ?? {};
+  const given = absence ? { no: absence.event ?? "", about: absence.key, when: !Number.isFinite(absence.at) ? null : new Date(absence.at / 1000).toISOString() } : { alert, event: alert ? null : event, station };
+  address.set(Object.fromEntries(FIELDS.map((name) => [name, given[name] ?? null])), true);
+}
+
+// What the address says was chosen, null: nothing.
+function wanted(address) {
+  const [alert, event, station, no, about, when] = FIELDS.map((name) => address.get(name));
+  if (alert) return { alert };
+  if (event) return { event };
+  if (station) return { station };
+  return no ? { absence: { event: no, key: about ?? "", ...(Date.parse(when) ? { at: Date.parse(when) * 1000 } : {}) } } : null;
+}
+
+function linked(store, address, why, tabs) {
   const open = () => {
-    const alert = /^#alert=([0-9a-f]{32})$/.exec(location.hash)?.[1];
-    if (alert) choose({ alert });
+    address.moving = true; // what is chosen there stays chosen
+    tabs.select(address.get("tab") ?? "alerts");
+    address.moving = false;
+    const what = wanted(address);
+    if (what) why.open(what);
+    else why.leave();
   };
   let begun = false;
   store.listen(() => {
     if (!begun) open();
     begun = true;
   });
-  addEventListener("hashchange", open);
+  address.listen(open);
+  written(() => { if (!by("why").hidden) open(); });
 }
 
-function only(timeline, key) {
-  const title = by("timeline-title");
-  timeline.filter(key);
-  title.replaceChildren("Timeline ");
-  if (key !== null) title.append(el("button", { type: "button", onclick: () => only(timeline, null) }, `${key} ×`));
+// The time that is in view.
+function looked(address, { timeline, lists }) {
+  let timer = 0;
+  const read = () => {
+    const [from, to] = ["from", "to"].map((name) => Date.parse(address.get(name)) * 1000);
+    const span = Number(address.get("span") ?? 0);
+    timeline.last([...by("span").options].some((each) => Number(each.value) === span) ? span : 0);
+    if (to > from) timeline.view = [from, to];
+  };
+  const write = () => {
+    const [from, to] = timeline.view ?? [];
+    address.set({ from: from === undefined ? null : new Date(from / 1000).toISOString(), to: to === undefined ? null : new Date(to / 1000).toISOString(), span: timeline.span || null });
+  };
+  read();
+  address.listen(read);
+  timeline.look(() => { clearTimeout(timer); timer = setTimeout(() => { write(); lists.viewed(); }, 250); });
+}
+
+// Times are in the browser's zone, or in UTC where the address or the reader says so.
+function zones(address) {
+  const button = by("zone");
+  const kept = () => { try { return localStorage.getItem("semcep-zone"); } catch { return null; } };
+  const named = () => {
+    say(button, zone());
+    button.setAttribute("aria-label", `Times are in ${zone()}: show them in ${zone() === "UTC" ? "the browser's zone" : "UTC"}`);
+  };
+  const read = () => { inUTC((address.get("zone") ?? kept()) === "utc"); named(); };
+  button.addEventListener("click", () => {
+    const utc = address.get("zone") !== "utc" && kept() !== "utc";
+    try { localStorage.setItem("semcep-zone", utc ? "utc" : ""); } catch { /* it is not kept */ }
+    address.set({ zone: utc ? "utc" : null });
+    read();
+  });
+  written(named);
+  address.listen(read);
+  read();
 }
 
 function theme() {
@@ -96,7 +185,7 @@ function connection(state, why = "") {
 // Where the input has ended there is nothing live any more, however well it is connected; nor where a source is lost.
 function connected() {
   const state = now.state !== "live" ? now.state : now.ended ? "ended" : now.lost ? "lost" : "live";
-  const text = { lost: `source lost: ${now.lost}; trying again`, live: "live", waiting: "connecting", broken: "connection lost, trying again", asleep: "paused", ended: "the input has ended" }[state];
+  const text = { lost: `source lost: ${now.lost}; trying again`, live: "live", waiting: "connecting", broken: "connection lost, trying again", asleep: "paused", past: "not now", ended: "the input has ended" }[state];
   by("connection").dataset.state = state;
   say(by("connection"), now.why ? `${now.why}; trying again` : text);
 }
@@ -121,8 +210,7 @@ function nothing(program, choose) {
 }
 
 function header(store) {
-  store.listen((changed) => {
-    if (!changed.numbers || !store.numbers) return;
+  const draw = () => {
     const { records, dead, derived, withdrawn, watermark, ended, lost, ahead } = store.numbers;
     const missing = (lost ?? []).join(", ");
     if (ended !== now.ended || missing !== now.lost) { Object.assign(now, { ended, lost: missing }); connected(); }
@@ -131,7 +219,9 @@ function header(store) {
     say(by("derived"), `${counted(total)}${withdrawn ? `, ${counted(withdrawn)} withdrawn` : ""}`);
     say(by("dead"), `${counted(dead)}${ahead ? `, ${counted(ahead)} ahead of the clock` : ""}`);
     say(by("watermark"), watermark === null ? "–" : moment(watermark + 1));
-  });
+  };
+  store.listen((changed) => { if (changed.numbers && store.numbers) draw(); });
+  written(() => { if (store.numbers) draw(); });
 }
 
 // For a screen reader: now and then one sentence of what is new, nothing while there is nothing.

@@ -1,21 +1,26 @@
 // The map: land and borders that came with the page, stations by state, places, the areas of open alerts.
 
 import { by, el } from "./elements.js";
-import { colour, kind, recoloured, severity } from "./colours.js";
+import { Clusters, LONE } from "./clusters.js";
+import { colour, recoloured, severity } from "./colours.js";
+import { tone } from "./glyphs.js";
 import { isActive, subjects } from "./store.js";
 
 const NAMED = 60; // stations whose names are always shown
 const AT_ONCE = 400;
-const MANY = 500;
+const GRAVE = ["Extreme", "Severe", "Moderate", "Minor", "Unknown"];
+const MANY = 100; // more stations than these are put together where they lie over each other
 const USA = "840"; // its states are drawn in finer outlines
 
 export class StationMap {
   // `kinds`: a number for each event and fluent, which is its colour.
-  constructor(store, rights, choose, kinds) {
-    this.store = store;
-    this.kinds = kinds;
+  constructor(store, rights, choose, kinds, filters) {
+    Object.assign(this, { store, kinds, filters });
     this.choose = choose; // {station}, {alert}, {event}
-    this.markers = new Map();
+    this.markers = new Map(); // of stations that stand alone
+    this.circles = new Map(); // of several, by cell
+    this.many = false;
+    this.named = true;
     this.dots = new Map();
     this.areas = new Map();
     this.fitted = false;
@@ -33,16 +38,19 @@ export class StationMap {
     for (const [name, level] of [["base", 200], ["areas", 350], ["places", 380], ["dots", 400]]) {
       this.map.createPane(name).style.zIndex = String(level);
     }
-    this.nowhere = el("p", { class: "nowhere", hidden: true }, el("b", {}, "Nothing has a place yet."), " An event says where it is by two numbers, lat and long, or the knowledge says where its subject is.");
-    by("map").append(this.nowhere);
+    this.clusters = new Clusters((place) => this.map.project(place), (station) => this.alerted.has(station.key) && this.alerted.size <= NAMED);
+    this.Numbered = numbered(L);
     this.renderers = Object.fromEntries(["base", "areas", "places", "dots"].map((pane) => [pane, L.canvas({ pane, padding: 0.2 })]));
     this.map.getPane("base").style.pointerEvents = "none";
     this.outlines();
     by("fit").addEventListener("click", () => this.fit());
+    this.map.on("zoomend", () => { if (this.many) this.again(); });
+    filters.listen(() => this.draw({ alerts: true, events: true, stations: true, moved: store.stations.keys() }));
     this.map.on("dragstart zoomstart", (event) => { if (event.originalEvent) this.fitted = true; });
     new ResizeObserver(() => this.map.invalidateSize({ animate: false })).observe(by("map"));
     store.listen((changed) => this.draw(changed));
     recoloured(() => this.recolour());
+    this.draw({ all: true, alerts: true, events: true, stations: true, moved: store.stations.keys() });
   }
 
   async outlines() {
@@ -74,23 +82,23 @@ export class StationMap {
 
   recolour() {
     for (const layer of this.base ?? []) layer.setStyle(this.ground());
-    for (const [key, marker] of this.markers) marker.setStyle(this.style(this.store.stations.get(key)));
+    for (const cell of this.clusters.cells.keys()) this.drawCell(cell);
     for (const dot of this.dots.values()) dot.setStyle({ color: colour("panel"), fillColor: colour("ink") });
     this.drawAreas();
   }
 
   draw(changed) {
-    if (changed.all) this.empty();
-    this.nowhere.hidden = this.store.numbers === null || this.store.stations.size + this.store.places.size + this.areas.size > 0;
+    if (changed.all || (this.store.stations.size > MANY) !== this.many) this.again();
     if (changed.alerts) {
       const before = this.alerted;
-      this.alerted = this.store.about();
+      this.alerted = this.store.about((alert) => this.filters.alert(alert));
       for (const key of new Set([...before.keys(), ...this.alerted.keys()])) {
-        if (before.get(key)?.severity !== this.alerted.get(key)?.severity) this.mark(key);
+        if (before.get(key)?.severity !== this.alerted.get(key)?.severity) this.due.add(key);
       }
+      if (this.many && before.size > NAMED !== this.alerted.size > NAMED) for (const key of this.alerted.keys()) this.due.add(key);
       this.drawAreas();
     }
-    for (const key of changed.all ? this.store.stations.keys() : changed.moved) this.due.add(key);
+    for (const key of changed.moved) this.due.add(key);
     this.work();
     if (changed.stations && !this.fitted && this.store.stations.size) this.fit(false);
     if (changed.events) this.drawPlaces();
@@ -102,29 +110,78 @@ export class StationMap {
     let left = AT_ONCE;
     for (const key of this.due) {
       this.due.delete(key);
-      this.mark(key);
-      if (--left === 0) { this.working ||= requestAnimationFrame(() => { this.working = 0; this.work(); }); return; }
+      const station = this.store.stations.get(key);
+      if (station) this.clusters.put(station);
+      if (--left === 0) { this.working ||= requestAnimationFrame(() => { this.working = 0; this.work(); }); break; }
     }
+    for (const cell of this.clusters.taken()) this.drawCell(cell);
   }
 
   empty() {
     this.due.clear();
-    for (const layer of [...this.markers.values(), ...this.dots.values()]) layer.remove();
-    this.markers.clear();
-    this.dots.clear();
+    for (const layer of [...this.markers.values(), ...this.circles.values(), ...this.dots.values()]) layer.remove();
+    for (const layers of [this.markers, this.circles, this.dots]) layers.clear();
+    this.clusters.clear(this.many ? this.map.getZoom() : Infinity);
+  }
+
+  // At another zoom other stations lie over each other.
+  again() {
+    this.many = this.store.stations.size > MANY;
+    this.empty();
+    for (const key of this.store.stations.keys()) this.due.add(key);
+    this.work();
+    this.drawPlaces();
+  }
+
+  drawCell(cell) {
+    const keys = [...this.clusters.cells.get(cell) ?? []];
+    const circle = this.circles.get(cell);
+    if (keys.length > 1) {
+      for (const key of keys) this.unmark(key);
+      this.drawCircle(cell, keys.map((key) => this.store.stations.get(key)), circle);
+    } else {
+      circle?.remove();
+      this.circles.delete(cell);
+      if (keys.length) this.mark(keys[0]);
+    }
+  }
+
+  unmark(key) {
+    this.markers.get(key)?.remove();
+    this.markers.delete(key);
+  }
+
+  drawCircle(cell, stations, known) {
+    const states = new Set(stations.map((each) => this.state(each)));
+    const worst = stations.map((each) => this.alerted.get(each.key)?.severity).filter(Boolean).sort((a, b) => GRAVE.indexOf(a) - GRAVE.indexOf(b))[0];
+    const middle = ["lat", "long"].map((name) => stations.reduce((sum, each) => sum + each[name], 0) / stations.length);
+    const style = { radius: 9 + 3.5 * Math.log10(stations.length), number: stations.length, fillColor: worst ? severity(worst) : colour(states.has("event") ? "event" : "quiet"), color: colour("panel"), weight: 2, fillOpacity: 1 };
+    if (known) {
+      if (known.options.number !== style.number || known.options.fillColor !== style.fillColor || known.options.color !== style.color) known.setLatLng(middle).setStyle(style).setRadius(style.radius);
+      return;
+    }
+    const made = new this.Numbered(middle, { ...style, pane: "dots", renderer: this.renderers.dots });
+    made.on("click", () => this.see(window.L.latLngBounds([...this.clusters.cells.get(cell)].map((key) => this.store.stations.get(key)).map((each) => [each.lat, each.long])), true));
+    made.bindTooltip(() => el("span", {}, el("b", {}, `${made.options.number} stations`), " a click shows them"), { className: "station-tip", direction: "right", offset: [12, 0] });
+    made.addTo(this.map);
+    this.circles.set(cell, made);
+  }
+
+  // What the legend has off is not there.
+  state(station) {
+    if (this.alerted.has(station.key)) return "alert";
+    return station.state === "event" && this.filters.hidden.has(station.event) ? "quiet" : station.state;
   }
 
   style(station) {
     const alert = this.alerted.get(station.key);
-    const state = alert ? "alert" : station.state;
-    const holds = station.holds?.at(-1); // a fluent, the latest of those that hold there
-    const many = this.store.stations.size > MANY; // small, and without a rim unless it matters
+    const state = this.state(station);
+    const holds = station.holds?.findLast((name) => !this.filters.hidden.has(name)); // a fluent, the latest of those that hold there
     return {
-      radius: { alert: 8, event: 6.5, quiet: 5, silent: 4.5 }[state] * (many ? 0.6 : 1),
-      stroke: !many || state === "alert" || state === "silent",
+      radius: { alert: 8, event: 6.5, quiet: 5, silent: 4.5 }[state],
       color: state === "silent" ? colour("muted") : colour("panel"),
       weight: state === "silent" ? 1.5 : alert ? 2 : 1.25,
-      fillColor: alert ? severity(alert.severity) : holds ? kind(this.kinds.get(holds)) : colour(state === "silent" ? "panel" : state),
+      fillColor: alert ? severity(alert.severity) : holds ? colour(tone(this.kinds.get(holds))) : colour(state === "silent" ? "panel" : state),
       fillOpacity: 1,
       opacity: 1,
     };
@@ -132,13 +189,12 @@ export class StationMap {
 
   mark(key) {
     const station = this.store.stations.get(key);
-    if (!station) return;
     const style = this.style(station);
     const marker = this.markers.get(key);
     if (marker) {
       const at = marker.getLatLng();
       if (at.lat !== station.lat || at.lng !== station.long) marker.setLatLng([station.lat, station.long]);
-      if (marker.options.radius === style.radius && marker.options.fillColor === style.fillColor) return;
+      if (marker.options.radius === style.radius && marker.options.fillColor === style.fillColor && marker.options.color === style.color) return;
       marker.setStyle(style);
       if (style.fillColor !== colour("quiet")) marker.bringToFront();
       return;
@@ -147,9 +203,10 @@ export class StationMap {
     made.on("click", () => this.choose({ station: key }));
     made.addTo(this.map);
     this.markers.set(key, made);
-    if (this.markers.size <= NAMED) this.name(made, station, true);
+    if (this.store.stations.size <= NAMED) this.name(made, station, true);
     else made.once("mouseover", () => { this.name(made, this.store.stations.get(key), false); made.openTooltip(); });
-    if (this.markers.size === NAMED + 1) {
+    if (this.store.stations.size > NAMED && this.named) {
+      this.named = false;
       for (const [other, each] of this.markers) if (each !== made) this.name(each, this.store.stations.get(other), false);
     }
   }
@@ -165,12 +222,12 @@ export class StationMap {
     const L = window.L;
     by("legend-places").hidden = !this.store.places.size;
     for (const [iri, dot] of this.dots) {
-      if (this.store.places.get(iri)?.event === dot.place.event) continue;
+      if (this.store.places.get(iri)?.event === dot.place.event && this.filters.event(dot.place.event)) continue;
       dot.remove();
       this.dots.delete(iri);
     }
     for (const [iri, place] of this.store.places) {
-      if (this.dots.has(iri)) continue;
+      if (this.dots.has(iri) || !this.filters.event(place.event)) continue;
       const dot = L.circleMarker([place.lat, place.long], {
         pane: "places", renderer: this.renderers.places, radius: 2.6, weight: 0.6, color: colour("panel"), opacity: 0.8,
         fillColor: colour("ink"), fillOpacity: 0.5,
@@ -187,7 +244,7 @@ export class StationMap {
     for (const layers of this.areas.values()) for (const layer of layers) layer.remove();
     this.areas.clear();
     for (const alert of this.store.alerts.values()) {
-      if (isActive(alert) || alert.alert === this.chosen) this.drawArea(alert);
+      if ((isActive(alert) && this.filters.alert(alert)) || alert.alert === this.chosen) this.drawArea(alert);
     }
   }
 
@@ -221,8 +278,10 @@ export class StationMap {
     else if (alert) for (const key of subjects(alert)) this.go(key);
   }
 
-  see(bounds) {
-    if (!this.map.getBounds().contains(bounds)) this.map.fitBounds(bounds.pad(0.4), { maxZoom: 9 });
+  see(bounds, closer = false) {
+    if (closer) this.fitted = true;
+    if (closer) this.map.fitBounds(bounds.pad(0.2), { maxZoom: Math.max(LONE, this.map.getZoom()) });
+    else if (!this.map.getBounds().contains(bounds)) this.map.fitBounds(bounds.pad(0.4), { maxZoom: 9 });
   }
 
   go(key) {
@@ -241,6 +300,20 @@ export class StationMap {
     this.map.fitBounds(bounds.pad(0.12), { maxZoom: 8.5, animate });
   }
 }
+
+// A circle with a number in it.
+const numbered = (L) => L.CircleMarker.extend({
+  _updatePath() {
+    L.CircleMarker.prototype._updatePath.call(this);
+    if (!this._renderer._drawing || this._empty()) return;
+    const pen = this._renderer._ctx;
+    pen.fillStyle = colour(this.options.fillColor === colour("event") ? "on-event" : "panel");
+    pen.font = "650 11px Inter, system-ui, sans-serif";
+    pen.textAlign = "center";
+    pen.textBaseline = "middle";
+    pen.fillText(String(this.options.number), this._point.x, this._point.y + 0.5);
+  },
+});
 
 // A ring over the 180th meridian goes on beyond it, and not once around the world; around a pole it stays as it is.
 function unwrapped(ring) {

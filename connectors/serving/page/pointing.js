@@ -120,7 +120,7 @@ export class Pointing {
     else if (event.key.toLowerCase() === "n" && this.line.asks) this.line.choose({ absence: { event: this.line.event?.type, key: row.key, at: this.line.event ? undefined : this.middle() } });
     else if (event.key === "+" || event.key === "=") this.line.zoom(0.6);
     else if (event.key === "-") this.line.zoom(1 / 0.6);
-    else if (event.key === "Home") { this.line.view = null; this.line.span = 0; by("span").value = "0"; }
+    else if (event.key === "Home") this.line.last(0);
     else return;
     event.preventDefault();
     this.line.later();

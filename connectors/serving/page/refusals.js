@@ -3,7 +3,7 @@
 import { counted, el } from "./elements.js";
 import { interval, moment } from "./times.js";
 import { code } from "./rules.js";
-import { kind } from "./colours.js";
+import { swatch } from "./glyphs.js";
 import { Maker, bound, rule, spoken as pieces, ticks, withdrawn } from "./tree.js";
 
 const OPEN = 2; // how deep what is missing itself is unfolded at first
@@ -78,9 +78,7 @@ class Refusals extends Maker {
   named(one) {
     const time = el("time", {}, interval(ticks(one.start), ticks(one.end)));
     if (!this.kinds.has(one.event) || one.record) return el("span", { class: "named" }, code(one.text), " ", time);
-    const mark = el("i", { class: "swatch" });
-    mark.style.background = kind(this.kinds.get(one.event));
-    return el("span", { class: "named" }, mark, el("button", { type: "button", class: "link", onclick: () => this.choose({ event: one.id }) }, code(one.text)), " ", time);
+    return el("span", { class: "named" }, swatch(this.kinds.get(one.event)), el("button", { type: "button", class: "link", onclick: () => this.choose({ event: one.id }) }, code(one.text)), " ", time);
   }
 }
 

@@ -170,11 +170,11 @@ export class Store {
     });
   }
 
-  // The open alerts about a subject: what is in the alert's key.
-  about() {
+  // The open alerts about a subject, what is in the alert's key, of those that pass.
+  about(passes = () => true) {
     const found = new Map();
     for (const alert of this.alerts.values()) {
-      if (!isActive(alert)) continue;
+      if (!isActive(alert) || !passes(alert)) continue;
       for (const value of subjects(alert)) found.set(value, alert);
     }
     return found;
@@ -189,5 +189,5 @@ export const subjects = (alert) => {
   return (keys.length ? keys : Object.values(alert.values ?? {}).slice(0, 1)).filter((value) => value !== null).map(String);
 };
 
-// How an alert is: of one that was taken back, that.
-export const stateOf = (alert) => alert.withdrawn ? "withdrawn" : alert.inhibited && isActive(alert) ? "inhibited" : alert.state;
+// How an alert is, as people say it: what has fired is firing, however it has changed since.
+export const stateOf = (alert) => alert.withdrawn ? "withdrawn" : !isActive(alert) ? alert.state : alert.inhibited ? "inhibited" : "firing";

@@ -21,6 +21,12 @@ export class Tabs {
 
   get name() { return this.tabs.find((tab) => tab.getAttribute("aria-selected") === "true").id.slice(4); }
 
+  // The tab of a name, if there is one.
+  select(name) {
+    const tab = this.tabs.find((each) => each.id === `tab-${name}`) ?? this.tabs[0];
+    if (tab.getAttribute("aria-selected") !== "true") this.show(tab);
+  }
+
   show(shown) {
     for (const tab of this.tabs) {
       const mine = tab === shown;

@@ -1,32 +1,33 @@
 // The timeline: a row for each subject, in it a lane for each event that is shown.
 
 import { by, el } from "./elements.js";
-import { kind, recoloured, severity } from "./colours.js";
+import { recoloured } from "./colours.js";
+import { swatch } from "./glyphs.js";
+import { ALERTS } from "./filters.js";
 import { subjects } from "./store.js";
+import { written } from "./times.js";
 import { AXIS, GAP, LANE, PAD, alertLane, paint } from "./bars.js";
 import { Pointing } from "./pointing.js";
 
-const ALERTS = "all alerts"; // no event is called so
-
 export class Timeline {
   // `alerting`: there may be alerts. `asks`: it can be asked why there is no event.
-  constructor(store, kinds, { alerting, asks }, choose) {
+  constructor(store, kinds, filters, { alerting, asks }, choose) {
     this.store = store;
     this.kinds = kinds;
     this.alerting = alerting;
     this.asks = asks;
     this.choose = choose;
+    this.filters = filters;
     this.asked = null;
-    this.hidden = new Set();
+    this.looked = []; // called with what is in view
     this.box = by("timeline");
     this.canvas = by("bars");
     this.pen = this.canvas.getContext("2d");
     this.rows = [];
     this.span = 0; // seconds; 0: all
-    this.view = null; // [from, to] where somebody has zoomed
+    this.zoomed = null; // [from, to] where somebody has zoomed
     this.row = 0;
     this.event = null;
-    this.only = null;
     this.wanted = false;
     this.legend();
     new ResizeObserver(() => this.later()).observe(this.box);
@@ -34,7 +35,7 @@ export class Timeline {
     new Pointing(this);
     this.box.addEventListener("focus", () => this.later());
     this.box.addEventListener("blur", () => this.later());
-    by("span").addEventListener("change", (event) => { this.span = Number(event.target.value); this.view = null; this.later(); });
+    by("span").addEventListener("change", (event) => this.last(Number(event.target.value)));
     by("closer").addEventListener("click", () => this.zoom(0.6));
     by("farther").addEventListener("click", () => this.zoom(1 / 0.6));
     this.laid = new Map(); // rows by subject, until they change
@@ -45,27 +46,41 @@ export class Timeline {
       this.later();
     });
     recoloured(() => { this.legend(); this.later(); });
+    written(() => this.later());
+    filters.listen(() => { this.legend(); this.laid.clear(); this.stale = true; this.later(); });
   }
+
+  // What is in view where somebody has zoomed: [from, to]; null: the span.
+  get view() { return this.zoomed; }
+
+  set view(view) {
+    this.zoomed = view;
+    this.later();
+    for (const listener of this.looked) listener();
+  }
+
+  // The last so many seconds; 0: all.
+  last(span) {
+    this.span = span;
+    by("span").value = String(span);
+    this.view = null;
+  }
+
+  // `listener()`: another time is in view.
+  look(listener) { this.looked.push(listener); }
 
   // What is shown, to choose from: alerts, then each event.
   legend() {
-    const kinds = [...this.kinds].map(([name, number]) => this.shows(name, name, kind(number)));
-    by("kinds").replaceChildren(...(this.alerting ? [this.shows(ALERTS, "alerts", severity("Severe"))] : []), ...kinds);
-  }
-
-  shows(name, text, tone) {
-    const mark = el("i", { class: "swatch" });
-    mark.style.background = tone;
-    return el("button", {
-      type: "button", "aria-pressed": String(!this.hidden.has(name)),
-      onclick: (event) => {
-        if (!this.hidden.delete(name)) this.hidden.add(name);
-        event.currentTarget.setAttribute("aria-pressed", String(!this.hidden.has(name)));
-        this.laid.clear();
-        this.stale = true;
-        this.later();
-      },
+    const hidden = this.filters.hidden;
+    if (by("kinds").childElementCount) {
+      for (const button of by("kinds").children) button.setAttribute("aria-pressed", String(!hidden.has(button.dataset.name)));
+      return;
+    }
+    const shows = (name, text, mark) => el("button", {
+      type: "button", "data-name": name, "aria-pressed": String(!hidden.has(name)), onclick: () => this.filters.turn(name),
     }, mark, text);
+    by("kinds").append(...(this.alerting ? [shows(ALERTS, "alerts", el("i", { class: "swatch bar-mark" }))] : []),
+      ...[...this.kinds].map(([name, number]) => shows(name, name, swatch(number))));
   }
 
   later() {
@@ -86,15 +101,17 @@ export class Timeline {
 
   layout() {
     this.stale = false;
-    this.lanes = [...this.kinds.keys()].filter((name) => !this.hidden.has(name));
+    this.lanes = [...this.kinds.keys()];
     this.alerts = new Map();
-    for (const alert of this.hidden.has(ALERTS) ? [] : this.store.alerts.values()) {
+    for (const alert of this.store.alerts.values()) {
+      if (!this.filters.alert(alert)) continue;
       for (const key of subjects(alert)) this.alerts.set(key, [...this.alerts.get(key) ?? [], alert]);
     }
     if (this.sorted?.length !== this.store.keys.size || this.sorted.some((key) => !this.store.keys.has(key))) {
       this.sorted = [...this.store.keys.keys()].sort();
     }
-    const keys = this.only === null ? this.sorted : [this.only];
+    const { only } = this.filters;
+    const keys = only === null ? this.sorted : [only];
     this.rows = [];
     for (const key of keys) {
       let row = this.laid.get(key);
@@ -112,7 +129,7 @@ export class Timeline {
 
   // A row has the lanes that it needs.
   lay(key) {
-    const events = (this.store.keys.get(key) ?? []).filter((event) => this.lanes.includes(event.type));
+    const events = (this.store.keys.get(key) ?? []).filter((event) => this.filters.event(event));
     const used = new Set(events.map((event) => event.type));
     const alerts = this.alerts.get(key) ?? [];
     const lanes = new Map();
@@ -133,7 +150,6 @@ export class Timeline {
     const [a, b] = [middle - (middle - from) * by, middle + (to - middle) * by];
     if (b - a < 1000 || b - a > 4e16) return;
     this.view = [a, b];
-    this.later();
   }
 
   mark(event) {
@@ -157,19 +173,13 @@ export class Timeline {
 
   // The row and the time of an event, with some room.
   show(event) {
-    if (this.only !== null && this.only !== (event.key ?? "")) this.filter(null);
+    if (!this.filters.event(event)) this.filters.clear();
     if (this.stale !== false) this.layout();
     this.row = Math.max(0, this.rows.findIndex((row) => row.key === (event.key ?? "")));
     const room = Math.max(event.end - event.start, 3600e6);
     this.view = [event.start - 2 * room, event.end + 2 * room];
     this.event = event;
     if (this.rows[this.row]) this.box.scrollTop = this.rows[this.row].top - AXIS;
-    this.later();
-  }
-
-  filter(key) {
-    this.only = key;
-    this.stale = true;
     this.later();
   }
 }

@@ -1,13 +1,40 @@
-// Times of events: microseconds since 1970, shown in UTC.
+// Times of events: microseconds since 1970, shown in the browser's zone or in UTC.
 
 const two = (number) => String(number).padStart(2, "0");
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const OWN = Intl.DateTimeFormat().resolvedOptions().timeZone || "local time";
+const listeners = [];
+let utc = false;
+
+export const zone = () => utc ? "UTC" : OWN;
+
+// `listener()`: times are written in another zone.
+export const written = (listener) => listeners.push(listener);
+
+export function inUTC(wanted) {
+  if (utc === wanted) return;
+  utc = wanted;
+  for (const listener of listeners) listener();
+}
+
+// Seconds that the zone is ahead of UTC then.
+const ahead = (ticks) => utc ? 0 : -60 * new Date(ticks / 1000).getTimezoneOffset();
+
+// A date whose UTC fields are those of the zone.
+const fields = (ticks) => new Date(ticks / 1000 + 1000 * ahead(ticks));
 
 export function moment(ticks) {
-  const at = new Date(ticks / 1000);
+  const at = fields(ticks);
   if (Number.isNaN(at.getTime())) return "–";
   const second = at.getUTCSeconds() ? `:${two(at.getUTCSeconds())}` : "";
   return `${at.getUTCFullYear()}-${two(at.getUTCMonth() + 1)}-${two(at.getUTCDate())} ${two(at.getUTCHours())}:${two(at.getUTCMinutes())}${second}`;
+}
+
+// The time that a reader writes, as `moment` does or in ISO 8601 with its offset; NaN: it is none.
+export function read(text) {
+  const iso = text.trim().replace(" ", "T");
+  if (/(Z|[+-]\d\d:?\d\d)$/i.test(iso)) return Date.parse(iso) * 1000;
+  return Date.parse(`${/^\d+-\d\d-\d\d$/.test(iso) ? `${iso}T00:00` : iso}${utc ? "Z" : ""}`) * 1000;
 }
 
 // Of what a fluent holds each may be missing: it began before all time, or nothing has ended it.
@@ -34,13 +61,14 @@ export function marks(from, to, width, room = 110) {
   const wanted = ((to - from) / 1e6) * (room / Math.max(1, width));
   const step = STEPS.find((each) => each >= wanted) ?? STEPS.at(-1);
   const found = [];
+  const out = (local) => local * 1e6 - ahead((local - ahead(from)) * 1e6) * 1e6;
   if (step < 2592000) {
-    for (let at = Math.ceil(from / 1e6 / step) * step; at * 1e6 <= to && found.length < 100; at += step) found.push(at * 1e6);
+    for (let at = Math.ceil((from / 1e6 + ahead(from)) / step) * step; out(at) <= to && found.length < 100; at += step) found.push(out(at));
   } else {
     const months = Math.max(1, Math.round(step / 2592000));
-    const first = new Date(from / 1000);
+    const first = fields(from);
     for (let month = Math.ceil(first.getUTCMonth() / months) * months; found.length < 100; month += months) {
-      const at = Date.UTC(first.getUTCFullYear(), month, 1) * 1000;
+      const at = out(Date.UTC(first.getUTCFullYear(), month, 1) / 1000);
       if (at > to) break;
       if (at >= from) found.push(at);
     }
@@ -49,7 +77,7 @@ export function marks(from, to, width, room = 110) {
 }
 
 function label(ticks, step) {
-  const at = new Date(ticks / 1000);
+  const at = fields(ticks);
   const day = `${at.getUTCDate()} ${MONTHS[at.getUTCMonth()]}`;
   if (step >= 2592000) return `${MONTHS[at.getUTCMonth()]} ${at.getUTCFullYear()}`;
   if (step >= 86400 || (at.getUTCHours() === 0 && at.getUTCMinutes() === 0 && at.getUTCSeconds() === 0)) return day;

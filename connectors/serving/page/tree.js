@@ -3,7 +3,7 @@
 import { counted, el, valued } from "./elements.js";
 import { interval, moment } from "./times.js";
 import { code } from "./rules.js";
-import { kind } from "./colours.js";
+import { swatch } from "./glyphs.js";
 
 const OPEN = 2; // levels that are open at first
 const MANY = 8; // constituents of one event that are shown at first
@@ -51,9 +51,7 @@ export class Maker {
   }
 
   head(answer) {
-    const mark = el("i", { class: "swatch" });
-    mark.style.background = kind(this.kinds.get(answer.event) ?? 0);
-    return el("span", { class: "head" }, mark, code(answer.text), answer.again ? el("span", { class: "aside" }, "see above") : null,
+    return el("span", { class: "head" }, swatch(this.kinds.get(answer.event) ?? 0), code(answer.text), answer.again ? el("span", { class: "aside" }, "see above") : null,
       el("time", {}, interval(ticks(answer.start), ticks(answer.end))));
   }
 

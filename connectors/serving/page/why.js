@@ -1,17 +1,23 @@
 // Why: an event or an alert, the rule that gave it, and the records that it comes from; or why there is none.
 
-import { ask, by, counted, el, narrow, say, valued } from "./elements.js";
+import { ask, by, counted, el, facts, narrow, say, valued } from "./elements.js";
+import { age } from "./ages.js";
+import { alertParts, charted } from "./alert.js";
+import { around, behind } from "./behind.js";
+import { numeric } from "./readings.js";
 import { interval, lasting, moment } from "./times.js";
 import { code } from "./rules.js";
-import { kind } from "./colours.js";
+import { swatch } from "./glyphs.js";
 import { latestRecords } from "./lists.js";
 import { tree, withdrawn } from "./tree.js";
-import { isActive, stateOf } from "./store.js";
 import { WhyNot } from "./whynot.js";
 
 const RECORDS = 200;
 
-const latest = async (alert) => (await (await ask(`feeds/alerts/${encodeURIComponent(alert)}?limit=10000`)).json()).at(-1);
+const latest = async (alert) => {
+  const answer = await fetch(`feeds/alerts/${encodeURIComponent(alert)}?limit=10000`);
+  return answer.ok ? (await answer.json()).at(-1) : null;
+};
 
 export class Why {
   constructor(store, kinds, rules, program, places) {
@@ -22,7 +28,10 @@ export class Why {
     this.places = places; // shows on the map, in the timeline
     this.asked = 0;
     this.trail = []; // what was shown before what is shown
-    this.whynot = new WhyNot(store, kinds, program, (what) => this.open(what), (question) => places.asked(question));
+    this.whynot = new WhyNot(store, kinds, program, (what) => this.open(what), (question) => {
+      places.asked(question);
+      places.shown({ absence: question });
+    });
     by("why-back").addEventListener("click", () => this.back());
     by("why-close").addEventListener("click", () => this.close());
     window.addEventListener("resize", () => this.veil());
@@ -34,8 +43,10 @@ export class Why {
     by("why").hidden = true;
     this.veil();
     this.trail = [];
+    this.asked += 1; // what is still asked is not wanted any more
     this.places.alert(null);
     this.places.asked(null);
+    this.places.shown(null);
   }
 
   back() {
@@ -64,13 +75,16 @@ export class Why {
     try {
       if (alert) {
         const change = this.store.alerts.get(alert) ?? await latest(alert); // a link may lead to an old one
-        title = change.title;
-        parts.push(...this.alert(change));
+        title = change?.title ?? "Unknown alert";
+        if (!change) throw new Error(`There is no alert ${alert} here: it is older than what is kept, or of another program.`);
+        const found = await this.held(change.last);
+        parts.push(...alertParts(change, this.store, this.program, found, (what) => this.open(what)));
         this.places.alert(change);
         event = change.last;
       }
       if (station !== undefined) {
         title = this.store.stations.get(station)?.name ?? station;
+        if (!this.store.stations.has(station) && !this.store.keys.has(station)) parts.push(el("p", { class: "none" }, `Nothing is known of ${station} here.`));
         parts.push(...await this.station(station));
       }
       if (absence) {
@@ -78,15 +92,18 @@ export class Why {
         parts.push(...this.whynot.parts(absence));
       }
       if (event) {
-        const found = await ask(`api/event/${encodeURIComponent(event)}`).then((answer) => answer.json(), () => null);
+        const found = await this.held(event);
+        if (!found) title ||= "Unknown event";
         title ||= found && "withdrawn" in found ? `${found.type}, withdrawn` : `Why ${found?.type ?? "this event"}?`;
         parts.push(...this.event(found, Boolean(alert)));
       }
     } catch (error) {
       parts.push(el("p", { class: "wrong" }, error.message));
+      title ||= "Unknown";
     }
     if (mine !== this.asked) return; // another one was chosen meanwhile
     this.trail.push(what);
+    this.places.shown(what);
     by("why-back").hidden = this.trail.length < 2;
     say(by("why-title"), title);
     by("why-body").replaceChildren(...parts);
@@ -96,23 +113,8 @@ export class Why {
     by("why-title").focus({ preventScroll: true });
   }
 
-  alert(change) {
-    return [
-      el("p", { class: "badge", "data-severity": change.severity, "data-state": stateOf(change) },
-        change.status === "Actual" ? null : el("i", { class: "practice" }, change.status), `${change.severity}, ${stateOf(change)}`),
-      change.note ? el("p", { class: "note" }, change.note)
-        : change.withdrawn ? el("p", { class: "note" }, "Taken back because the program was changed. That is no all-clear: what it warned of may go on.") : null,
-      change.text ? el("p", { class: "lead" }, change.text) : null,
-      change.instruction && isActive(change) ? el("p", { class: "instruction", "data-severity": change.severity }, change.instruction) : null,
-      facts([...judged(change), ["since", moment(Date.parse(change.start) * 1000)], ["latest", moment(Date.parse(change.end) * 1000)],
-        [change.withdrawn ? "taken back at" : change.state === "resolved" ? "over at" : "until", moment(Date.parse(change.state === "resolved" ? change.time : change.until) * 1000)],
-        ["fired", change.fired === null ? "not yet" : moment(Date.parse(change.fired) * 1000)],
-        ["occurrences", counted(change.occurrences)], ...Object.entries(change.labels)]),
-      change.runbook ? el("p", {}, el("a", { href: change.runbook, rel: "noreferrer" }, "Runbook")) : null,
-      el("p", {}, ...(change.fired === null ? [] : [el("a", { href: `feeds/cap/${encodeURIComponent(change.alert)}` }, "as CAP"), " · "]),
-        el("a", { href: `feeds/alerts/${encodeURIComponent(change.alert)}` }, "its life as JSON")),
-    ].filter(Boolean);
-  }
+  // The event with an id, null: the page does not hold it.
+  held(id) { return ask(`api/event/${encodeURIComponent(id)}`).then((answer) => answer.json(), () => null); }
 
   // What this lies over cannot be reached meanwhile.
   veil() {
@@ -132,7 +134,8 @@ export class Why {
     const events = (this.store.keys.get(key) ?? []).slice(-12).reverse();
     return [
       station ? facts([["subject", key], ["at", `${station.lat.toFixed(4)}, ${station.long.toFixed(4)}`]]) : null,
-      el("p", { class: "actions" }, el("button", { type: "button", onclick: () => this.look("timeline-part", () => this.places.only(key)) }, "Only this in the timeline")),
+      el("p", { class: "actions" }, el("button", { type: "button", onclick: () => this.look("timeline-part", () => this.places.only(key)) }, "Only this, everywhere"),
+        this.program.events.some((event) => numeric(event).length) ? el("button", { type: "button", onclick: () => this.places.charts(key) }, "Its charts") : null),
       this.program.lineage ? this.whynot.brief(key) : null,
       el("h3", {}, "Latest records"),
       records.length ? table(records) : el("p", { class: "none" }, "None lately."),
@@ -142,10 +145,8 @@ export class Why {
   }
 
   short(event) {
-    const mark = el("i", { class: "swatch" });
-    mark.style.background = kind(this.kinds.get(event.type) ?? 0);
     return el("li", {}, el("button", { type: "button", onclick: () => this.open({ event: event.id }) },
-      el("span", { class: "top" }, mark, el("b", {}, event.type), el("time", {}, interval(event.start, event.end)))));
+      el("span", { class: "top" }, swatch(this.kinds.get(event.type) ?? 0), el("b", {}, event.type), el("time", {}, interval(event.start, event.end)))));
   }
 
   event(found, inside) {
@@ -155,9 +156,10 @@ export class Why {
     return [
       inside ? el("h3", {}, `The latest event: ${found.type}`) : null,
       gone && !this.program.lineage ? el("p", { class: "note" }, `Withdrawn${found.withdrawn === null ? "" : `, when the time of events had come to ${moment(found.withdrawn)}`}: ${found.why}. What led to this is no more.`) : null,
-      facts([["when", interval(found.start, found.end) + length], ...Object.entries(found.values).map(([name, value]) => [name, valued(value)])]),
+      facts([["when", el("span", {}, interval(found.start, found.end) + length, " · ", age(found.end ?? found.start))], ...Object.entries(found.values).map(([name, value]) => [name, valued(value)])]),
       el("p", { class: "actions" }, gone ? null : el("button", { type: "button", onclick: () => this.look("timeline-part", () => this.places.event(found)) }, "Show in the timeline"),
         this.store.stations.has(found.key) ? el("button", { type: "button", onclick: () => this.look("map-part", () => this.places.station(found.key)) }, "Show on the map") : null),
+      inside || gone ? null : charted(behind(this.program, found, null), around(found, null, null)),
       gone && !this.program.lineage ? null : el("h3", {}, gone ? "What became of it" : "Because of"),
       ...(gone ? this.program.lineage ? [this.asking(found)] : this.giving(found) : found.because === null ? this.unkept(found) : [this.asking(found)]),
     ].filter(Boolean);
@@ -199,12 +201,6 @@ export class Why {
       table(records.slice(-RECORDS))];
   }
 }
-
-// How soon and how sure, where the program says so.
-const judged = ({ urgency, certainty }) => [["urgency", urgency, "Unknown"], ["certainty", certainty, "Observed"]]
-  .filter(([, value, usual]) => value && value !== usual).map(([name, value]) => [name, value]);
-
-const facts = (pairs) => el("dl", { class: "facts" }, ...pairs.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
 
 // Records, those of one type with the same columns in one table.
 function table(records) {

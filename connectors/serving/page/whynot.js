@@ -1,7 +1,7 @@
 // Why not: a question for an event that is not there: which, about whom, when. Asked, and the answer shown.
 
 import { ask, by, el, say } from "./elements.js";
-import { moment } from "./times.js";
+import { moment, read, zone } from "./times.js";
 import { refusals } from "./refusals.js";
 
 const OFFERED = 100; // subjects in the list to choose from
@@ -55,13 +55,13 @@ export class WhyNot {
     offered.append(...this.subjects("").map((key) => el("option", { value: key })));
     whom();
     const go = () => {
-      if (time.value !== shown || given.at === undefined) given.at = Date.parse(`${time.value.trim().replace(" ", "T")}Z`) * 1000;
+      if (time.value !== shown || given.at === undefined) given.at = read(time.value);
       Object.assign(given, { event: event.value, key: about.disabled ? "" : about.value.trim(), back: back.value }); // Back leads to it
       this.put(given, Number.isNaN(given.at) ? time.value : exact(given.at), answer);
     };
     const form = el("form", { class: "question", onsubmit: (pressed) => { pressed.preventDefault(); go(); } },
       el("label", {}, el("span", {}, "event"), event), el("label", {}, named, about),
-      el("label", {}, el("span", {}, "at (UTC)"), time), el("label", {}, el("span", {}, "looking back"), back),
+      el("label", {}, el("span", {}, `at (${zone()})`), time), el("label", {}, el("span", {}, "looking back"), back),
       offered, el("button", { type: "submit" }, "Ask"));
     go();
     return [form, answer];

@@ -17,8 +17,22 @@ export class Wire {
     document.addEventListener("visibilitychange", () => this.seen(!document.hidden));
   }
 
+  // The page shows another time: nothing comes.
+  hold() {
+    this.held = true;
+    this.close();
+    this.report("past");
+  }
+
+  async go() {
+    if (!this.held) return;
+    this.held = false;
+    await this.begin();
+  }
+
   async begin() {
     this.close();
+    if (this.held) return;
     this.report("waiting");
     let state;
     try {
@@ -28,6 +42,7 @@ export class Wire {
       this.later();
       return;
     }
+    if (this.held) return;
     this.version ??= state.version;
     if (state.version !== this.version) return location.reload(); // another program has taken over: its rules are others
     this.store.state(state);
@@ -74,11 +89,11 @@ export class Wire {
   seen(is) {
     clearTimeout(this.unseen);
     if (!is) this.unseen = setTimeout(() => this.sleep(), UNSEEN);
-    else if (this.asleep) { this.asleep = false; this.follow(); }
+    else if (this.asleep && !this.held) { this.asleep = false; this.follow(); }
   }
 
   sleep() {
-    if (!this.at || this.asleep || this.timer) return;
+    if (!this.at || this.held || this.asleep || this.timer) return;
     this.asleep = true;
     this.close();
     this.report("asleep");

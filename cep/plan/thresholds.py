@@ -1,0 +1,129 @@
+"""The thresholds of a program: the constants that its rules compare attributes with, for charts of their values.
+
+`warm(S, T) <- reading(S, T) WHERE T > 30` has one, of `temp` of `reading`. A threshold of an attribute that a rule
+takes over from another event's is one of the other attribute too.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from cep.plan.algebra import Rule, Rules
+from cep.plan.pattern import Pattern, patterns
+from cep.rules.expressions.typed import MIRRORED
+from cep.rules.terms import AggregateResult, Call, Comparison, Condition, Constant, Disjunction, Expression, Variable
+
+NUMBERS = ("int", "float")
+ALIKE = ("avg", "min", "max", "median", "percentile", "first", "last", "ewma")
+"""Aggregates whose results are of the size of the values that they are of."""
+
+Place = tuple[str, str]
+"""An event and one of its attributes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """A value that an attribute of an event is compared with. `aggregate`: it is the result of one that is, empty: the
+    value itself. `line`: where the rule stands. `leads`: the events and the tables of alerts that the rule leads to."""
+
+    event: str
+    attribute: str
+    operator: str
+    value: int | float
+    aggregate: str
+    line: int
+    leads: tuple[str, ...]
+
+
+def thresholds(rules: Rules) -> list[Threshold]:
+    """Return the thresholds of all rules, those of a rule in the order in which they stand there."""
+    copied: dict[Place, list[Place]] = defaultdict(list)
+    uses: dict[str, set[str]] = defaultdict(set)
+    direct: list[tuple[Place, Comparison, int | float, str, Rule]] = []
+    for rule in rules.rules:
+        parts = patterns(rule.body)
+        bound = _bound(parts, rules)
+        results = {each.variable: each for part in parts for each in part.properties().results}
+        for event in {part.properties().event for part in parts} - {None}:
+            uses[str(event)].add(rule.event)
+        schema = rules.schemas.get(rule.event)
+        for argument, attribute in zip(rule.arguments, schema.attributes if schema else (), strict=False):
+            if isinstance(argument, Variable):
+                copied[rule.event, attribute.name] += bound.get(argument.name, [])
+        for comparison in _comparisons([each for part in parts for each in part.properties().conditions]):
+            name, value = comparison.left, _number(comparison.right)
+            if not isinstance(name, Variable) or value is None:
+                continue
+            places, aggregate = _of(name.name, bound, results)
+            direct += [(place, comparison, value, aggregate, rule) for place in places]
+    found: dict[Threshold, None] = {}
+    for place, comparison, value, aggregate, rule in direct:
+        leads = _leads(rule.event, uses)
+        for event, attribute_name in _sources(place, copied):
+            found[Threshold(event, attribute_name, comparison.operator, value, aggregate, rule.span.line, leads)] = None
+    return list(found)
+
+
+def _bound(parts: Sequence[Pattern], rules: Rules) -> dict[str, list[Place]]:
+    """The attributes of numbers that each variable is bound by."""
+    found: dict[str, list[Place]] = defaultdict(list)
+    for part in parts:
+        known = part.properties()
+        schema = rules.schemas.get(known.event or "")
+        for argument, attribute in zip(known.arguments, schema.attributes if schema else (), strict=False):
+            if isinstance(argument, Variable) and attribute.type in (*NUMBERS, "any"):
+                found[argument.name].append((known.event or "", attribute.name))
+    return found
+
+
+def _of(name: str, bound: Mapping[str, list[Place]], results: Mapping[str, AggregateResult]) -> tuple[list[Place], str]:
+    """The attributes that a variable has the values of, and the aggregate that made it of them."""
+    result = results.get(name)
+    if result is None:
+        return bound.get(name, []), ""
+    if result.function not in ALIKE or not isinstance(result.argument, Variable):
+        return [], ""
+    return bound.get(result.argument.name, []), result.function
+
+
+def _comparisons(conditions: Sequence[Condition]) -> Iterator[Comparison]:
+    """Comparisons with a constant on the right."""
+    for condition in conditions:
+        if isinstance(condition, Disjunction):
+            for alternative in condition.alternatives:
+                yield from _comparisons(alternative)
+        elif isinstance(condition, Comparison) and condition.operator != "!=":
+            if _number(condition.left) is None:
+                yield condition
+            else:
+                yield Comparison(MIRRORED[condition.operator], condition.right, condition.left, condition.span)
+
+
+def _number(term: Expression) -> int | float | None:
+    match term:
+        case Constant(int() | float() as value, type) if type in NUMBERS:
+            return value
+        case Call("neg", (inner,)):
+            negated = _number(inner)
+            return None if negated is None else -negated
+    return None
+
+
+def _leads(event: str, uses: Mapping[str, set[str]]) -> tuple[str, ...]:
+    """An event, and all that are derived from it."""
+    found, due = {event}, [event]
+    while due:
+        new = uses.get(due.pop(), set()) - found
+        found |= new
+        due += new
+    return tuple(sorted(found))
+
+
+def _sources(place: Place, copied: Mapping[Place, list[Place]]) -> list[Place]:
+    """An attribute, and those whose values it has."""
+    found = [place]
+    for each in found:
+        found += [other for other in dict.fromkeys(copied.get(each, ())) if other not in found]
+    return found

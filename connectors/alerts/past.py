@@ -1,0 +1,26 @@
+"""The alerts as they were at a time."""
+
+from __future__ import annotations
+
+from connectors.alerts.outbox import Outbox
+from connectors.alerts.outbox_entries import OutboxEntry
+
+LOOKED_AT = 10_000
+"""Changes before the time that are looked at; alerts that had none among them are left out."""
+
+
+def alerts_at(outbox: Outbox, time: int) -> list[OutboxEntry]:
+    """Return the last change of each alert at a time of events (microseconds), in order."""
+    low, high = outbox.first, outbox.last + 1
+    while low < high:  # changes come in the order of their times, or nearly so
+        middle = (low + high) // 2
+        entry = next(iter(outbox.after(middle - 1, 1)), None)
+        if entry is not None and entry.change.time <= time:
+            low = entry.number + 1
+        else:
+            high = middle
+    last: dict[str, OutboxEntry] = {}
+    for entry in outbox.between(low - LOOKED_AT, low + LOOKED_AT // 10):
+        if entry.change.time <= time:
+            last[entry.change.alert] = entry
+    return sorted(last.values(), key=lambda entry: entry.number)

@@ -1,0 +1,124 @@
+"""The newest input records, for charts: the numbers of a subject over time, and its latest records."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from cep.core.schema import Schema
+from connectors.alerts.text import json_value
+from connectors.serving.gazette import SubjectColumns
+
+RECORDS = 300_000
+"""Input records that are held, the newest; at least one batch of each event."""
+POINTS = 2_000
+"""Points of a series; of more there are the lowest and the highest in equal parts of the time."""
+
+_SMALL = 8_192  # rows of a table to which others are added
+_NUMBERS = ("int", "float", "any")
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The numbers of an attribute, by the `times` (microseconds) at which their records end; in order of time. `held`:
+    from this time on all records are held, None: there are none."""
+
+    times: Sequence[int]
+    values: Sequence[float]
+    held: int | None
+
+
+class Readings:
+    """Input records by event; any thread may ask."""
+
+    def __init__(self, schemas: Mapping[str, Schema], subjects: Mapping[str, SubjectColumns]) -> None:
+        self._schemas, self._subjects = schemas, subjects
+        self._tables: dict[str, list[pl.DataFrame]] = {}
+        self._held = 0
+        self._lock = threading.Lock()
+
+    def take(self, inputs: Mapping[str, pl.DataFrame]) -> None:
+        """Add the records of a round."""
+        with self._lock:
+            for name, table in inputs.items():
+                if table.height and self._subjects[name].subject is not None:
+                    self._add(name, table.tail(RECORDS))
+            while self._held > RECORDS and (longest := self._oldest()) is not None:
+                self._held -= self._tables[longest].pop(0).height
+
+    def _add(self, name: str, table: pl.DataFrame) -> None:
+        tables = self._tables.setdefault(name, [])
+        self._held += table.height
+        tables.append(table)
+        while len(tables) > 1 and tables[-2].height <= 2 * tables[-1].height and tables[-2].height < _SMALL:
+            tables[-2:] = [pl.concat(tables[-2:], how="vertical_relaxed", rechunk=True)]
+
+    def _oldest(self) -> str | None:
+        """The event with the most tables that has more than one."""
+        name = max(self._tables, key=lambda each: len(self._tables[each]))
+        return name if len(self._tables[name]) > 1 else None
+
+    def numeric(self, event: str, attribute: str) -> bool:
+        """Return True if an input event has subjects, and an attribute of this name whose values may be numbers."""
+        schema = self._schemas.get(event)
+        if schema is None or self._subjects[event].subject is None:
+            return False
+        return any(each.name == attribute and each.type in _NUMBERS for each in schema.attributes)
+
+    def series(self, event: str, attribute: str, key: str, since: int, until: int) -> Series:
+        """The numbers of an attribute of a subject in some time, with the one before and the one behind it."""
+        with self._lock:
+            tables = list(self._tables.get(event, ()))
+        subject = self._subjects[event].subject or ""
+        mine = [_numbers(table.filter(pl.col(subject).cast(pl.String) == key), attribute) for table in tables]
+        held = min((int(table["end"].to_numpy().min()) for table in tables), default=None)
+        if not mine:
+            return Series((), (), None)
+        whole = pl.concat(mine).sort("end", maintain_order=True)
+        first = max(0, int(whole["end"].search_sorted(since)) - 1)
+        last = int(whole["end"].search_sorted(until, "right")) + 1
+        few = _thinned(whole[first:last])
+        return Series(few["end"].to_list(), few["value"].to_list(), held)
+
+    def latest(self, key: str) -> list[dict[str, Any]]:
+        """The latest record about a subject of each input event."""
+        with self._lock:
+            tables = {name: list(each) for name, each in self._tables.items()}
+        found = []
+        for name in sorted(tables):
+            subject = self._subjects[name].subject or ""
+            for table in reversed(tables[name]):
+                mine = table.filter(pl.col(subject).cast(pl.String) == key).sort("end", maintain_order=True).tail(1)
+                for row in mine.iter_rows(named=True):
+                    attributes = self._schemas[name].attributes
+                    values = {each.name: json_value(row[each.name], each.type) for each in attributes}
+                    found.append({"type": name, "start": row["start"], "end": row["end"], "values": values})
+                if mine.height:
+                    break
+        return found
+
+
+def _numbers(table: pl.DataFrame, attribute: str) -> pl.DataFrame:
+    """The finite numbers of a column (`value`), and the ends of their records."""
+    column = table[attribute]
+    if not column.dtype.is_numeric():
+        known = [value if isinstance(value, (int, float)) else None for value in column.to_list()]
+        column = pl.Series(known, dtype=pl.Float64, strict=False)
+    column = column.cast(pl.Float64)
+    return pl.DataFrame({"end": table["end"], "value": column}).filter(pl.col("value").is_finite())
+
+
+def _thinned(table: pl.DataFrame) -> pl.DataFrame:
+    """The lowest and the highest values in equal parts of the time, in their order."""
+    if table.height <= POINTS:
+        return table
+    low, high = table["end"][0], table["end"][-1]
+    part = (pl.col("end") - low) * (POINTS // 2) // max(1, high - low + 1)
+    row = pl.int_range(pl.len())
+    lowest, highest = pl.col("row").get(pl.col("value").arg_min()), pl.col("row").get(pl.col("value").arg_max())
+    rows = table.with_columns(row.alias("row")).group_by(part.alias("part")).agg(lowest.alias("a"), highest.alias("b"))
+    return table[sorted({*rows["a"].to_list(), *rows["b"].to_list()})]

@@ -1,0 +1,99 @@
+"""The page as it was at a time: alerts by their changes, events by page or store, and a mark that it is not now."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+
+from connectors.alerts import past
+from connectors.alerts.past import alerts_at
+from connectors.serving import page as served
+from tests.axe import bars
+from tests.page_server import CHROMIUM, EIGHT, MISSING, SECOND, shown
+from tests.test_page_address import NOWHERE, browser
+
+LATER = 9_000
+"""Seconds after eight when the first alerts are over."""
+
+
+def test_alerts_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with shown(tmp_path, NOWHERE, knowledge="") as one, httpx.Client(base_url=one.url) as client:
+        assert alerts_at(one.outbox, EIGHT) == []
+        one.push((60, "vie", 36.5), (90, "grz", 33), (120, "grz", 35), (LATER, "lnz", 31))
+
+        def told(second: int) -> list[tuple[str, str]]:
+            alerts = client.get("/api/past", params={"at": EIGHT + second * SECOND}).json()["alerts"]
+            return sorted((each["title"], each["state"]) for each in alerts)
+
+        assert told(59) == []
+        assert told(60) == told(89) == [("Heat at vie", "firing")]
+        assert told(90) == [("Heat at grz", "firing"), ("Heat at vie", "firing")]
+        assert told(121) == [("Heat at grz", "updated"), ("Heat at vie", "firing")]
+        over = [("Heat at grz", "resolved"), ("Heat at vie", "resolved")]
+        assert [each for each in told(LATER) if each[1] == "resolved"] == over
+        assert client.get("/api/past", params={"at": "x"}).status_code == 422
+
+        # by any split of the changes; of those before only so many are looked at
+        changes = one.outbox.after(0)
+        times = {entry.change.time for entry in changes}
+        for time in [time + by for time in times for by in (-1, 0, 1)]:
+            last = {entry.change.alert: entry for entry in changes if entry.change.time <= time}
+            assert alerts_at(one.outbox, time) == sorted(last.values(), key=lambda entry: entry.number)
+        monkeypatch.setattr(past, "LOOKED_AT", 1)
+        assert len(alerts_at(one.outbox, EIGHT + 121 * SECOND)) == 1
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
+@pytest.mark.xdist_group("chromium")
+def test_scrubbing_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from playwright.sync_api import expect
+
+    monkeypatch.setattr(served, "SHOWN", 3)  # older events are in the store only
+    with (
+        shown(tmp_path, NOWHERE, knowledge="", remember=LATER * SECOND, stored=True) as one,
+        browser(zone="UTC") as (page, wrong),
+    ):
+        one.push(
+            (0, "vie", 21), (60, "vie", 36.5), (61, "grz", 2), (600, "grz", 3), (LATER, "lnz", 31), (9_001, "x", 2)
+        )
+        assert one.store is not None, "there is one"
+        one.store.flush()
+        page.goto(f"{one.url}/#tab=events")
+        expect(page.locator("#events li")).to_have_count(3)
+        expect(page.locator("#past")).to_be_hidden()
+
+        # a time before what the page holds: the events are the store's, the alerts as they were
+        page.locator("#then").fill("2024-05-01 08:05")
+        page.keyboard.press("Enter")
+        expect(page.locator("#past")).to_contain_text("Not now: as it was at 2024-05-01 08:05")
+        expect(page.locator("#connection")).to_have_text("not now")
+        expect(page.locator("#events li .text")).to_have_text(
+            ["station grz · temp 2", "station vie · temp 36.5", "station vie · temp 21"]
+        )
+        expect(page.locator("#open-alerts")).to_have_text("1")
+        expect(page).to_have_url(re.compile("at=2024-05-01T08%3A05%3A00.000Z"))
+        page.get_by_role("tab", name="Alerts").click()
+        expect(page.locator("#alerts li")).to_have_count(1)
+        expect(page.locator("#alerts li")).to_contain_text("firing")
+        assert bars(page) == []
+
+        # what comes meanwhile is not of that time; a reload shows the same
+        one.push((9_060, "vie", 35))
+        page.reload()
+        expect(page.locator("#past")).to_contain_text("2024-05-01 08:05")
+        expect(page.locator("#alerts li")).to_have_count(1)
+        page.get_by_role("tab", name="Events").click()
+        expect(page.locator("#events li")).to_have_count(3)
+
+        # by the slider; and back to now
+        page.locator("#scrub").focus()
+        page.keyboard.press("PageUp")
+        expect(page.locator("#past")).not_to_contain_text("08:05")
+        page.get_by_role("button", name="Back to now").click()
+        expect(page.locator("#past")).to_be_hidden()
+        expect(page.locator("#connection")).to_have_text("live")
+        expect(page.locator("#open-alerts")).to_have_text("2")
+        assert wrong == [] and "at=" not in page.url
