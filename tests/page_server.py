@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 from cep.engine import Engine
 from cep.language.files import joined
 from cep.runtime.run_stats import RunStats
+from connectors.alerts.handling import Handling
 from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
 from connectors.feeds.document import Publisher
@@ -26,6 +27,7 @@ from connectors.rdf.store_process import StoreProcess
 from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
 from connectors.records.batch import Batch
 from connectors.service import Service
+from connectors.serving import alerts as handled
 from connectors.serving import feeds as alerts
 from connectors.serving import page, partial, sparql, why
 from connectors.serving.app import application
@@ -77,6 +79,7 @@ class Shown:
     service: Service
     scene: Scene
     outbox: Outbox
+    handling: Handling
     port: int = field(default_factory=free_port)
     stops: list[threading.Thread] = field(default_factory=list)
     server: uvicorn.Server | None = None
@@ -87,6 +90,11 @@ class Shown:
     status: str = "Actual"
     root: str = ""
     store: StoreProcess | None = None
+
+    @property
+    def local(self) -> bool:
+        """Return True if whoever asks may handle alerts: there are no tokens."""
+        return self.limits.people is None
 
     @property
     def url(self) -> str:
@@ -120,7 +128,8 @@ class Shown:
         self.stream = Stream(self.outbox, self.status)
         origin = Publisher("heat.cep", status=self.status)
         routers = [
-            page.router(self.scene, self.outbox, self.status),
+            page.router(self.scene, self.outbox, self.status, local=self.local),
+            handled.router(self.handling, origin, self.local),
             alerts.router(self.outbox, origin, self.stream),
             why.router(self.questions),
             partial.router(self.engine, self.turn),
@@ -178,8 +187,9 @@ def shown(
     service = Service(engine, written, name, RunStats())
     with ExitStack() as closed:
         outbox = closed.enter_context(closing(Outbox(None)))
-        service.listen(AlertListener(engine, outbox))
-        one = Shown(engine, service, Scene(service, Gazette.of(known)), outbox, status=status, root=root)
+        handling = Handling(outbox, "heat.cep", status)
+        service.listen(AlertListener(engine, outbox, handling=handling))
+        one = Shown(engine, service, Scene(service, Gazette.of(known)), outbox, handling, status=status, root=root)
         one.limits = limits or one.limits
         if stored:
             words = EventVocabulary()

@@ -211,7 +211,7 @@ class ServerParts:
             subscribe.router(subscriptions, query_options),
             feeds.router(self.outbox, self.origin, stream, alone),
             alerts.router(self.handling, self.origin, alone),
-            page.router(scene, self.outbox, options.alerts.status, self.vocabulary, program.version.number),
+            page.router(scene, self.outbox, options.alerts.status, self.vocabulary, program.version.number, alone),
             why.router(questions),
             waiting.router(
                 engine if program.alert_engine is None else None, program.batches.lock, options.queries.query_seconds

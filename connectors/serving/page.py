@@ -25,6 +25,7 @@ from connectors.rdf.vocabulary import EventVocabulary
 from connectors.serving.conditional import matches_etag
 from connectors.serving.openapi import route_responses
 from connectors.serving.outline import outline
+from connectors.serving.people import LOCAL, Person, Role, person_of
 from connectors.serving.scene import Scene
 
 PAGE = Path(__file__).with_name("page")
@@ -44,6 +45,7 @@ _PACE = 0.1  # seconds between two messages to one client
 _MOST = 1_000  # events of one message
 _CHANGES = 400  # of alerts, that a page is given when it is opened
 _FAR = 2**60
+_NO_TOKENS = "Handling alerts needs a server with tokens (`--token-file`)."
 _KINDS = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -66,8 +68,10 @@ def router(
     status: str = STATUSES[0],
     vocabulary: EventVocabulary | None = None,
     version: int = 1,
+    local: bool = False,
 ) -> APIRouter:
-    """`scene` is to be closed before the server waits for its clients to go."""
+    """`scene` is to be closed before the server waits for its clients to go. `local`: the server has no tokens, and
+    only this machine reaches it: whoever asks is a responder."""
     made = APIRouter(tags=["page"], default_response_class=Response)
     files = _files()
     run = secrets.token_hex(4)  # numbers of another run mean nothing in this one
@@ -94,13 +98,14 @@ def router(
         return _sent(files[name], request)
 
     @made.get("/api/program", responses=route_responses("application/json", json=_OBJECT))
-    async def program() -> Response:
+    async def program(request: Request) -> Response:
         """The rules, what they are made of, and what there is besides: map, charts, alerts, and if these are meant."""
         features = {
             "map": "vendor/leaflet.js" in files,
             "charts": "vendor/uplot.js" in files,
             "alerts": outbox is not None,
             "rights": scene.gazette.rights,
+            "person": _person(person_of(request), local),
         }
         return _json(described | features | {"status": status, "version": version})
 
@@ -175,6 +180,17 @@ def router(
         return _json({"times": found.times, "values": found.values, "held": found.held})
 
     return made
+
+
+def _person(person: Person | None, local: bool) -> dict[str, str]:
+    """The name of who looks at the page, and why this person may not handle alerts, empty: may."""
+    if person is None:
+        return {"name": LOCAL if local else "", "refused": "" if local else _NO_TOKENS}
+    able = person.role >= Role.RESPONDER
+    return {
+        "name": person.name,
+        "refused": "" if able else f"Handling alerts needs the role responder; {person.name} is {person.role.title}.",
+    }
 
 
 async def _frames(scene: Scene, run: str, place: str) -> AsyncIterator[bytes]:

@@ -1,40 +1,95 @@
-// The view of one alert: what, where, since when, how severe; the readings behind it, and its episodes before.
+// The view of one alert: what, where, since when, how severe, who has it; what to do; the readings behind it; its episodes.
 
-import { counted, el, facts, valued } from "./elements.js";
+import { ask, counted, el, facts, valued } from "./elements.js";
 import { age } from "./ages.js";
 import { around, behind } from "./behind.js";
 import { Charts } from "./charts.js";
+import { Handling } from "./handling.js";
 import { moment } from "./times.js";
-import { isActive, stateOf, subjects } from "./store.js";
+import { isActive, stateOf } from "./store.js";
 
-const EPISODES = 10;
-
-// `found`: its latest event, null where that is not held.
-export function alertParts(change, store, program, found, choose) {
-  const active = isActive(change);
-  const over = change.state === "resolved";
-  const time = (text) => { const at = Date.parse(text) * 1000; return el("span", {}, moment(at), " · ", age(at)); };
-  const before = [...store.alerts.values()].filter((each) => each.name === change.name && each.alert !== change.alert && String(subjects(each)) === String(subjects(change))).reverse();
-  return [
-    el("p", { class: "badge", "data-severity": change.severity, "data-state": stateOf(change) },
-      change.status === "Actual" ? null : el("i", { class: "practice" }, change.status), `${change.severity}, ${stateOf(change)}`),
-    change.note ? el("p", { class: "note" }, change.note)
-      : change.withdrawn ? el("p", { class: "note" }, "Taken back because the program was changed. That is no all-clear: what it warned of may go on.") : null,
-    change.text ? el("p", { class: "lead" }, change.text) : null,
-    change.instruction && active ? el("p", { class: "instruction", "data-severity": change.severity }, change.instruction) : null,
-    change.runbook ? el("p", { class: "runbook" }, el("a", { class: "button", href: change.runbook, rel: "noreferrer" }, "Runbook")) : null,
-    facts([["alert", change.name], ...Object.entries(change.key).map(([name, value]) => [name, placed(value, store)]), ...judged(change),
-      ["since", time(change.start)], ["fired", change.fired === null ? "not yet" : time(change.fired)], ["latest", time(change.end)],
-      [change.withdrawn ? "taken back at" : over ? "over at" : "until", time(over ? change.time : change.until)],
-      ["occurrences", counted(change.occurrences)], ...Object.entries(change.labels)]),
-    charted(behind(program, found, change), around(found, change, store.present())),
-    before.length ? el("h3", {}, "Earlier episodes") : null,
-    before.length ? el("ol", { class: "short" }, ...before.slice(0, EPISODES).map((each) => el("li", {}, el("button", { type: "button", onclick: () => choose({ alert: each.alert }) },
-      el("span", { class: "top" }, el("b", {}, each.severity), el("span", {}, stateOf(each)), el("time", {}, moment(Date.parse(each.start) * 1000))))))) : null,
-    el("p", {}, ...(change.fired === null ? [] : [el("a", { href: `feeds/cap/${encodeURIComponent(change.alert)}` }, "as CAP"), " · "]),
-      el("a", { href: `feeds/alerts/${encodeURIComponent(change.alert)}` }, "its life as JSON")),
-  ].filter(Boolean);
+// The alert as the server has it, with what people did and other alerts of its key; null: there is none.
+export async function whole(alert) {
+  try {
+    return await (await ask(`alerts/${encodeURIComponent(alert)}`)).json();
+  } catch (error) {
+    if (error.message.startsWith("404 ")) return null;
+    throw error;
+  }
 }
+
+export class AlertView {
+  // `change`: its latest, `full`: as `whole` has it, `found`: its latest event, null where that is not held.
+  constructor(change, full, store, program, found, choose) {
+    Object.assign(this, { change, store, program, choose });
+    this.head = el("div", {});
+    this.rest = el("div", {});
+    this.below = el("div", {});
+    this.handling = full ? new Handling(program.person, full, () => this.again()) : null;
+    this.charts = charted(behind(program, found, change), around(found, change, store.present()));
+    this.draw(change, full);
+  }
+
+  get parts() { return [this.head, this.handling?.box, this.rest, this.charts, this.below].filter(Boolean); }
+
+  // It has changed: what is shown of it is renewed, what is being written stays.
+  async again() {
+    const full = await whole(this.change.alert).catch(() => null);
+    if (full) this.draw(this.store.alerts.get(this.change.alert) ?? full.changes.at(-1), full);
+  }
+
+  renew() {
+    const now = this.store.alerts.get(this.change.alert);
+    if (now && now.revision !== this.change.revision) { this.change = now; this.again(); }
+  }
+
+  draw(change, full) {
+    this.change = change;
+    this.handling?.draw(full);
+    const active = isActive(change), over = change.state === "resolved";
+    const time = (text) => { const at = Date.parse(text) * 1000; return el("span", {}, moment(at), " · ", age(at)); };
+    const labels = Object.entries(change.labels);
+    this.head.replaceChildren(...[
+      el("p", { class: "badge", "data-severity": change.severity, "data-state": stateOf(change) },
+        change.status === "Actual" ? null : el("i", { class: "practice" }, change.status), `${change.severity}, ${stateOf(change)}`),
+      change.note ? el("p", { class: "note" }, change.note)
+        : change.withdrawn ? el("p", { class: "note" }, "Taken back because the program was changed. That is no all-clear: what it warned of may go on.") : null,
+      change.text ? el("p", { class: "lead" }, change.text) : null,
+      change.instruction && active ? el("p", { class: "instruction", "data-severity": change.severity }, change.instruction) : null,
+      facts([["since", time(change.start)], ["who has it", holders(change)]]),
+    ].filter(Boolean));
+    this.rest.replaceChildren(...[
+      change.runbook ? el("p", { class: "runbook" }, el("a", { class: "button", href: change.runbook, rel: "noreferrer" }, "Runbook")) : null,
+      facts([["alert", change.name], ...Object.entries(change.key).map(([name, value]) => [name, placed(value, this.store)]), ...judged(change),
+        ["fired", change.fired === null ? "not yet" : time(change.fired)], ["latest", time(change.end)],
+        [change.withdrawn ? "taken back at" : over ? "over at" : "until", time(over ? change.time : change.until)],
+        ...(change.verdict ? [["closed as", change.verdict]] : []), ["occurrences", counted(change.occurrences)], ...labels]),
+    ].filter(Boolean));
+    const actions = full?.actions ?? [], episodes = full?.episodes ?? [];
+    this.below.replaceChildren(...[
+      ...(actions.length ? [el("h3", {}, "What people did"), el("ol", { class: "log" }, ...actions.map((each) => el("li", {},
+        each.when ? el("time", {}, `${moment(Date.parse(each.when) * 1000)} · `) : null, el("b", {}, each.by), ` ${done(each)}`)))] : []),
+      ...(episodes.length ? [el("h3", {}, "Other episodes"), el("ol", { class: "short" }, ...episodes.map((each) => this.episode(each)))] : []),
+      el("p", {}, ...(change.fired === null ? [] : [el("a", { href: `feeds/cap/${encodeURIComponent(change.alert)}` }, "as CAP"), " · "]),
+        el("a", { href: `feeds/alerts/${encodeURIComponent(change.alert)}` }, "its life as JSON")),
+    ]);
+  }
+
+  episode(each) {
+    const start = Date.parse(each.start) * 1000;
+    const how = [each.state, each.verdict && `closed as ${each.verdict}`, each.acknowledged && `by ${each.acknowledged}`].filter(Boolean).join(", ");
+    return el("li", {}, el("button", { type: "button", onclick: () => this.choose({ alert: each.alert }) },
+      el("span", { class: "top" }, el("b", {}, each.severity), el("span", {}, how), el("time", {}, moment(start)))));
+  }
+}
+
+function done({ action, comment, assignee, verdict }) {
+  const what = { assigned: assignee ? `assigned it to ${assignee}` : "assigned it to nobody", closed: `closed it as ${verdict}`, unacknowledged: "gave it back", acknowledged: "acknowledged it",
+    commented: "said", silenced: "silenced it", unsilenced: "ended its silence" }[action] ?? action;
+  return comment ? `${what}: ${comment}` : what;
+}
+
+const holders = ({ acknowledged, assignee }) => [acknowledged && `acknowledged by ${acknowledged}`, assignee && `assigned to ${assignee}`].filter(Boolean).join(", ") || "nobody";
 
 // Charts of what is behind it, nothing where there are no numbers.
 export const charted = (specs, range) => specs.length ? el("section", { "aria-label": "The readings behind it" }, el("h3", {}, "The readings behind it"), new Charts(specs, range).box) : null;

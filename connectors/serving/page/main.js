@@ -70,7 +70,7 @@ async function begin() {
   mapped(store, program, parts, () => new StationMap(store, program.rights, choose, kinds, filters));
   window.semcep = Object.freeze({ store, parts }); // for a look from the console
   const wire = new Wire(store, program.alerts, connection);
-  const past = new Past(store, wire, program, address, parts.timeline);
+  const past = new Past(store, wire, program, address, parts.timeline, () => why.again());
   await wire.begin();
   past.follow();
 }

@@ -11,8 +11,8 @@ const XSD = "http://www.w3.org/2001/XMLSchema#";
 const PACE = 200; // milliseconds
 
 export class Past {
-  constructor(store, wire, program, address, timeline) {
-    Object.assign(this, { store, wire, program, address, timeline, at: null, now: null, asked: 0 });
+  constructor(store, wire, program, address, timeline, changed) {
+    Object.assign(this, { store, wire, program, address, timeline, changed, at: null, now: null, asked: 0 });
     by("scrub").addEventListener("input", () => this.drag());
     by("then").addEventListener("change", () => { const at = read(by("then").value); if (Number.isFinite(at)) this.go(at); else this.draw(); });
     by("now").addEventListener("click", () => this.go(null));
@@ -51,6 +51,7 @@ export class Past {
       this.at = this.now = null;
       this.draw();
       await this.wire.go();
+      this.changed();
       return;
     }
     if (this.at === null) {
@@ -77,6 +78,7 @@ export class Past {
     store.state({ events, withdrawn: [], stations, alerts, numbers: { ...this.now.numbers, watermark: at, ended: false, lost: [] } });
     this.wrong = wrong;
     this.draw();
+    this.changed();
   }
 
   // What had ended by then, and what held.

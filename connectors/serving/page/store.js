@@ -190,4 +190,5 @@ export const subjects = (alert) => {
 };
 
 // How an alert is, as people say it: what has fired is firing, however it has changed since.
-export const stateOf = (alert) => alert.withdrawn ? "withdrawn" : !isActive(alert) ? alert.state : alert.inhibited ? "inhibited" : "firing";
+export const stateOf = (alert) => alert.withdrawn ? "withdrawn" : !isActive(alert) ? alert.state : alert.inhibited ? "inhibited"
+  : alert.silenced?.length ? "silenced" : alert.acknowledged ? "acknowledged" : "firing";

@@ -2,7 +2,7 @@
 
 import { ask, by, counted, el, facts, narrow, say, valued } from "./elements.js";
 import { age } from "./ages.js";
-import { alertParts, charted } from "./alert.js";
+import { AlertView, charted, whole } from "./alert.js";
 import { around, behind } from "./behind.js";
 import { numeric } from "./readings.js";
 import { interval, lasting, moment } from "./times.js";
@@ -13,11 +13,6 @@ import { tree, withdrawn } from "./tree.js";
 import { WhyNot } from "./whynot.js";
 
 const RECORDS = 200;
-
-const latest = async (alert) => {
-  const answer = await fetch(`feeds/alerts/${encodeURIComponent(alert)}?limit=10000`);
-  return answer.ok ? (await answer.json()).at(-1) : null;
-};
 
 export class Why {
   constructor(store, kinds, rules, program, places) {
@@ -32,6 +27,7 @@ export class Why {
       places.asked(question);
       places.shown({ absence: question });
     });
+    store.listen((changed) => { if (changed.alerts && !by("why").hidden) this.view?.renew(); });
     by("why-back").addEventListener("click", () => this.back());
     by("why-close").addEventListener("click", () => this.close());
     window.addEventListener("resize", () => this.veil());
@@ -55,6 +51,9 @@ export class Why {
     this.open(before);
   }
 
+  // What is shown, as it is now.
+  again() { if (!by("why").hidden) { this.trail.pop(); this.open(this.what); } }
+
   close() {
     this.leave();
     if (this.from?.isConnected) this.from.focus();
@@ -70,15 +69,18 @@ export class Why {
     if (!by("why").contains(active)) this.trail = []; // what is chosen elsewhere begins anew
     const mine = ++this.asked;
     const parts = [];
-    let title = "";
+    let title = "", view = null;
     if (!absence) this.places.asked(null);
     try {
       if (alert) {
-        const change = this.store.alerts.get(alert) ?? await latest(alert); // a link may lead to an old one
+        const past = document.body.hasAttribute("data-past"); // then nobody can do anything
+        const full = past ? null : await whole(alert);
+        const change = this.store.alerts.get(alert) ?? full?.changes.at(-1); // a link may lead to an old one
         title = change?.title ?? "Unknown alert";
-        if (!change) throw new Error(`There is no alert ${alert} here: it is older than what is kept, or of another program.`);
+        if (!change) throw new Error(past ? `There was no alert ${alert} at this time.` : `There is no alert ${alert} here: it is older than what is kept, or of another program.`);
         const found = await this.held(change.last);
-        parts.push(...alertParts(change, this.store, this.program, found, (what) => this.open(what)));
+        view = new AlertView(change, full, this.store, this.program, found, (what) => this.open(what));
+        parts.push(...view.parts);
         this.places.alert(change);
         event = change.last;
       }
@@ -102,6 +104,8 @@ export class Why {
       title ||= "Unknown";
     }
     if (mine !== this.asked) return; // another one was chosen meanwhile
+    this.view = view;
+    this.what = what;
     this.trail.push(what);
     this.places.shown(what);
     by("why-back").hidden = this.trail.length < 2;

@@ -3,6 +3,9 @@
 
 import { ask } from "./elements.js";
 
+// Changes of alerts: of their lives, and what people did.
+const KINDS = ["pending", "firing", "updated", "escalated", "inhibited", "kept", "resolved", "withdrawn",
+  "acknowledged", "unacknowledged", "assigned", "commented", "closed", "silenced", "unsilenced"];
 const AGAIN = 2000; // milliseconds
 const UNSEEN = 5000;
 
@@ -60,7 +63,7 @@ export class Wire {
     news.addEventListener("open", () => this.report("live"));
     if (!this.alerts) return;
     const feed = this.open(`feeds/events?after=${this.at.alerts}`);
-    for (const kind of ["pending", "firing", "updated", "escalated", "inhibited", "kept", "resolved", "withdrawn"]) {
+    for (const kind of KINDS) {
       feed.addEventListener(kind, (message) => { this.at.alerts = message.lastEventId; this.store.alert(JSON.parse(message.data)); });
     }
   }

@@ -1,0 +1,113 @@
+// What people do with an alert: take it, assign it, comment, silence, close. Each is asked of the server, which says no where it must.
+
+import { ask, counted, el } from "./elements.js";
+
+const VERDICTS = [["true", "true: it was so"], ["false", "false: it was not so"], ["duplicate", "duplicate of another"], ["test", "only a test"]];
+const SPANS = [[3600, "an hour"], [7200, "2 hours"], [28800, "8 hours"], [86400, "a day"], [604800, "a week"]];
+
+// `full`: the alert as the server has it now; `done()`: called when something has changed.
+export class Handling {
+  constructor(person, full, done) {
+    Object.assign(this, { person, full, done });
+    this.said = el("p", { class: "wrong", role: "alert" });
+    this.box = el("section", { class: "handling", "aria-label": "What to do with it" });
+    this.draw(full);
+  }
+
+  draw(full) {
+    this.full = full;
+    const { refused } = this.person;
+    const over = ["resolved", "withdrawn"].includes(full.state);
+    const button = (text, act, attributes = {}) => el("button", { type: "button", disabled: Boolean(refused), onclick: act, ...attributes }, text);
+    const own = full.acknowledged ? button("Give back", () => this.send("acknowledge", "DELETE")) : button("Acknowledge", () => this.send("acknowledge", "POST", {}), { class: "main" });
+    const silences = (full.silenced ?? []).map((id) => button("End the silence", () => this.unsilence(id)));
+    this.box.replaceChildren(
+      el("div", {}, over ? null : own, over ? null : button("Assign", () => this.open(this.assigning())), button("Comment", () => this.open(this.commenting())),
+        ...(over ? [] : silences.length ? silences : [button("Silence", () => this.open(this.silencing()))]), button("Close", () => this.open(this.closing()))),
+      ...(refused ? [el("p", { class: "hint" }, refused)] : []), this.said, ...(this.form ? [this.form] : []));
+  }
+
+  open(form) {
+    this.form?.remove();
+    this.form = form;
+    this.said.textContent = "";
+    this.box.append(form);
+    form.querySelector("input, select, textarea").focus();
+  }
+
+  shut() {
+    this.form?.remove();
+    this.form = null;
+    this.box.querySelector("button")?.focus();
+  }
+
+  // A form of `fields`, labelled elements by name; `act(values)` is what it sends.
+  made(title, fields, act) {
+    const form = el("form", { "aria-label": title, onsubmit: (event) => {
+      event.preventDefault();
+      act(Object.fromEntries(new FormData(form)));
+    } }, ...fields, el("div", { class: "buttons" }, el("button", { type: "submit" }, title), el("button", { type: "button", onclick: () => this.shut() }, "Cancel")));
+    return form;
+  }
+
+  assigning() {
+    return this.made("Assign", [
+      el("label", {}, "To (empty: nobody)", el("input", { name: "to", value: this.full.assignee || this.person.name, maxlength: "64", autocomplete: "off" })), remark(),
+    ], ({ to, comment }) => this.send("assign", "POST", { to: to.trim() || null, comment }));
+  }
+
+  commenting() {
+    return this.made("Comment", [remark(true)], ({ comment }) => this.send("comment", "POST", { comment }));
+  }
+
+  closing() {
+    return this.made("Close", [
+      el("label", {}, "What it was", el("select", { name: "verdict" }, ...VERDICTS.map(([value, text]) => el("option", { value }, text)))), remark(),
+    ], ({ verdict, comment }) => this.send("close", "POST", { verdict, comment }));
+  }
+
+  // The labels that a silence matches; those of the name and the key are chosen at first.
+  silencing() {
+    const keys = new Set(["alertname", ...Object.keys(this.full.key).map((name) => name.replace(/[^a-zA-Z0-9_]/g, "_"))]);
+    const hides = el("p", { class: "hint", "aria-live": "polite" });
+    const boxes = Object.entries(this.full.labels).map(([name, value]) => [name, value, el("input", { type: "checkbox", checked: keys.has(name), onchange: () => look() })]);
+    const matchers = () => boxes.filter(([, , box]) => box.checked).map(([name, value]) => ({ name, value, isRegex: false, isEqual: true }));
+    const look = async () => {
+      try {
+        const found = await (await post("silences/preview", "POST", { matchers: matchers() })).json();
+        const names = found.slice(0, 3).map((each) => each.title).join(", ");
+        hides.textContent = `It hides ${counted(found.length)} open ${found.length === 1 ? "alert" : "alerts"} now${found.length ? `: ${names}${found.length > 3 ? ", …" : ""}` : ""}`;
+      } catch (error) {
+        hides.textContent = error.message.replace(/^\d+ /, "");
+      }
+    };
+    const form = this.made("Silence", [
+      el("fieldset", {}, el("legend", {}, "Alerts with these labels"), ...boxes.map(([name, value, box]) => el("label", { class: "check" }, box, `${name} = ${value}`))), hides,
+      el("label", {}, "For", el("select", { name: "span" }, ...SPANS.map(([value, text]) => el("option", { value }, text)))), remark(),
+    ], async ({ span, comment }) => {
+      const endsAt = new Date(Date.now() + Number(span) * 1000).toISOString();
+      await this.asking(() => post("silences", "POST", { matchers: matchers(), endsAt, comment }));
+    });
+    look();
+    return form;
+  }
+
+  unsilence(id) { return this.asking(() => post(`silences/${encodeURIComponent(id)}`, "DELETE")); }
+
+  send(what, method, body) { return this.asking(() => post(`alerts/${encodeURIComponent(this.full.alert)}/${what}`, method, body)); }
+
+  async asking(act) {
+    try {
+      await act();
+      this.said.textContent = "";
+      if (this.form) this.shut();
+      this.done();
+    } catch (error) {
+      this.said.textContent = error.message.replace(/^\d+ /, "");
+    }
+  }
+}
+
+const remark = (required = false) => el("label", {}, required ? "Comment" : "Comment (optional)", el("textarea", { name: "comment", rows: "2", maxlength: "2000", required }));
+
+const post = (address, method, body) => ask(address, { method, ...(body === undefined ? {} : { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } }) });
