@@ -95,7 +95,8 @@ def main() -> None:
         alerts, held = page.evaluate("[semcep.store.alerts.size, semcep.store.events.length]")
         version = browser.version
         browser.close()
-    said = f"{options.stations:,} stations, {options.rate} events a second for {options.seconds} s, {held:,} events held, {alerts} alerts open"
+    said = f"{options.stations:,} stations, {options.rate} events a second for {options.seconds} s"
+    said += f", {held:,} events held, {alerts} alerts open"
     print(
         f"{said}; Chromium {version}, {os.cpu_count()} cores, load {load:.1f} before and {os.getloadavg()[0]:.1f} after"
     )

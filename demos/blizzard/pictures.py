@@ -58,7 +58,11 @@ def drawn() -> Iterator[tuple[str, bytes]]:
 
         def opened(theme: Literal["dark", "light"]) -> Page:
             page = browser.new_page(
-                viewport={"width": WIDE, "height": HIGH}, color_scheme=theme, reduced_motion="reduce", locale="en-GB", timezone_id="UTC"
+                viewport={"width": WIDE, "height": HIGH},
+                color_scheme=theme,
+                reduced_motion="reduce",
+                locale="en-GB",
+                timezone_id="UTC",
             )
             page.set_default_timeout(120_000)
             page.goto(url)

@@ -7,7 +7,7 @@ import { age } from "./ages.js";
 import { swatch } from "./glyphs.js";
 import { save } from "./csv.js";
 import { VirtualList } from "./virtual.js";
-import { isActive, stateOf } from "./store.js";
+import { GRAVE, isActive, stateOf } from "./store.js";
 
 const STATES = { silent: "no record yet", quiet: "quiet", event: "part of an event" };
 const PACE = 250; // milliseconds between two renewals of a list
@@ -80,7 +80,8 @@ export class Lists {
 
   drawAlerts() {
     const rank = (alert) => isActive(alert) ? 0 : alert.state === "resolved" ? 2 : 1;
-    const all = [...this.store.alerts.values()].reverse().sort((a, b) => rank(a) - rank(b));
+    const grave = (alert) => rank(alert) ? 0 : 10 * ["firing", "acknowledged", "inhibited", "silenced"].indexOf(stateOf(alert)) + GRAVE.indexOf(alert.severity);
+    const all = [...this.store.alerts.values()].reverse().sort((a, b) => rank(a) - rank(b) || grave(a) - grave(b)); // of those alike the latest first
     const alerts = all.filter((each) => this.filters.alert(each) && this.within(Date.parse(each.start) * 1000, Date.parse(each.state === "resolved" ? each.time : each.until) * 1000));
     say(by("open-alerts"), counted(all.filter(isActive).length));
     by("no-alerts").hidden = all.length > 0;

@@ -4,11 +4,10 @@ import { by, el } from "./elements.js";
 import { Clusters, LONE } from "./clusters.js";
 import { colour, recoloured, severity } from "./colours.js";
 import { tone } from "./glyphs.js";
-import { isActive, subjects } from "./store.js";
+import { GRAVE, isActive, subjects } from "./store.js";
 
 const NAMED = 60; // stations whose names are always shown
 const AT_ONCE = 400;
-const GRAVE = ["Extreme", "Severe", "Moderate", "Minor", "Unknown"];
 const MANY = 100; // more stations than these are put together where they lie over each other
 const USA = "840"; // its states are drawn in finer outlines
 

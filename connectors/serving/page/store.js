@@ -181,6 +181,9 @@ export class Store {
   }
 }
 
+// Severities, the gravest first.
+export const GRAVE = ["Extreme", "Severe", "Moderate", "Minor", "Unknown"];
+
 // An alert that has fired and is not over.
 export const isActive = (alert) => alert.state !== "resolved" && alert.fired !== null;
 
