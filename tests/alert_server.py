@@ -18,6 +18,7 @@ from connectors.feeds.senders import sending, targets
 from tests.test_alerts import TABLES, tables
 from tests.waiting import pause, until
 
+ORIGIN = Publisher("storm.cep", sender="alerts@example.org")
 SECONDS = 60
 ROWS = [(0, key, at, 0, 4) for at in range(SECONDS) for key in ("kewr", "kjfk") if at % 7 and (at // 13) % 2 == 0]
 ROWS += [(1, "kewr", at, 0, 4) for at in range(0, SECONDS, 9)]
@@ -41,9 +42,7 @@ def serve(state: Path, feeds: list[str]) -> None:
     live, reached = outbox.begin(alert_fingerprints(TABLES.alerts, TABLES.meanings()))
     schemas = {alert.table: TABLES.plan.schemas[alert.table] for alert in TABLES.alerts}
     lives = AlertLifecycle(TABLES.alerts, schemas, TABLES.inputs, TABLES.meanings(), live, reached)
-    with sending(
-        outbox, targets(feeds), Publisher("storm.cep"), lambda name, text, **more: print(name, text, flush=True)
-    ):
+    with sending(outbox, targets(feeds), ORIGIN, lambda name, text, **more: print(name, text, flush=True)):
         print("runs", flush=True)
         for given, watermark in rounds():
             outbox.add(lives.take(given, watermark), lives.reached)

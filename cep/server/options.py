@@ -263,7 +263,8 @@ class AlertOptions:
         tuple[str, ...],
         Option(
             metavar="RECEIVER",
-            help="Where alerts are sent: cloudevents+https://, mqtt://, alertmanager+http://. Repeatable.",
+            help="Where alerts are sent: cloudevents+https://, mqtt://, alertmanager+http://, smtp://, apprise+file://. "
+            "Repeatable.",
         ),
     ] = ()
     sender: Annotated[

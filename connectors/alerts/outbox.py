@@ -397,6 +397,29 @@ class Outbox:
         with self._lock, outbox_tables.writing(self._where):
             self._base.execute("delete from dead where receiver = ? and number = ?", (name, number))
 
+    def groups(self, name: str) -> dict[str, tuple[int, list[int]]]:
+        """The groups in which a receiver is told of alerts: when each was last sent, and the numbers that went."""
+        with self._lock:
+            rows = self._base.execute("select name, value from meta where name like 'group %'").fetchall()
+        found = {}
+        for row, value in rows:
+            receiver, key = json.loads(row.removeprefix("group "))
+            if receiver == name:
+                sent, numbers = json.loads(value)
+                found[key] = sent, numbers
+        return found
+
+    def note_group(self, name: str, key: str, sent: int, numbers: Sequence[int]) -> None:
+        """A group of a receiver is sent now. CepError: the disk takes no more."""
+        with self._lock:
+            self._set(f"group {json.dumps([name, key])}", json.dumps([sent, list(numbers)]))
+
+    def forget_groups(self, name: str, keys: Iterable[str]) -> None:
+        """These groups of a receiver are over. CepError: the disk takes no more."""
+        rows = [(f"group {json.dumps([name, key])}",) for key in sorted(keys)]
+        with self._lock, outbox_tables.writing(self._where):
+            self._base.executemany("delete from meta where name = ?", rows)
+
     def serves(self, name: str) -> bool:
         """Return True if a sender serves this receiver now."""
         return name in self._served

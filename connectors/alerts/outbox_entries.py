@@ -10,11 +10,13 @@ from connectors.alerts.lifecycle import AlertChange
 @dataclass(frozen=True, slots=True)
 class OutboxEntry:
     """A change with its number, from 1 in the order in which they came; numbers may have gaps. `came`: when it was
-    added, by the clock of the machine, microseconds of Unix time; None: before that was noted."""
+    added, by the clock of the machine, microseconds of Unix time; None: before that was noted. `reminder`: the how
+    manyth time since then receivers are reminded of it, 0: it is new to them."""
 
     number: int
     change: AlertChange
     came: int | None = None
+    reminder: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ import heapq
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Protocol
 
@@ -15,6 +15,7 @@ from cep.core.errors import CepError
 from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import Closed, OutboxEntry, RefusedEntry
+from connectors.feeds.groups import GroupOf, Groups
 from connectors.feeds.lanes import Lanes, Step, Then
 from connectors.feeds.position import Position
 
@@ -91,7 +92,8 @@ class Sender:
 
     Entries wait in a queue for each key; of each the first are given, if none of it are under way. A receiver that does
     not answer is tried with one of them, then after twice the time, until it does. One that refuses an entry gets those
-    of other keys meanwhile.
+    of other keys meanwhile. `wants`: the changes that are for this receiver. `group_of`: people are told of them in
+    these groups, whose keys take the place of the delivery's.
     """
 
     def __init__(
@@ -102,9 +104,19 @@ class Sender:
         report: ReportTrouble,
         attempts: int = ATTEMPTS,
         start: bool = False,
+        wants: Callable[[AlertChange], bool] = lambda change: True,
+        group_of: GroupOf | None = None,
     ) -> None:
-        self.outbox, self.name, self.delivery = outbox, name, delivery
-        self.position = Position(outbox.receiver(name, start), outbox.ahead(name))
+        self.outbox, self.name, self.delivery, self._wants = outbox, name, delivery, wants
+        cursor, ahead = outbox.receiver(name, start), outbox.ahead(name)
+        self.position = Position(cursor, ahead)
+        self._groups: Groups | None = None
+        if group_of is not None:
+
+            def has(entry_number: int) -> bool:
+                return entry_number <= cursor or any(low <= entry_number <= high for low, high in ahead)
+
+            self._groups = Groups(outbox, name, group_of, has, wants)
         self._read, self._held = self.position.cursor, 0
         self._attempts, self._report = attempts, report
         self._queues: dict[str, deque[OutboxEntry]] = {}
@@ -119,7 +131,7 @@ class Sender:
         self._resting = self._repeating = False
         self._reminders: dict[str, tuple[int, OutboxEntry]] = {}  # by alert, when it is due by the clock
         for entry in [] if delivery.states else outbox.live():
-            if entry.number <= self._read and entry.came is not None:
+            if entry.number <= self._read and entry.came is not None and wants(entry.change):
                 self._await_reminder(entry, entry.came)
         self._bell, self._stopping = threading.Event(), threading.Event()
         self._lanes = Lanes(delivery.lanes, f"feed {name}", self._bell)
@@ -174,6 +186,8 @@ class Sender:
         if position.changed:
             noted = self._note(lambda: self.outbox.acknowledge(self.name, position.cursor, position.ahead()))
             position.changed = not noted
+            if noted and self._groups is not None:
+                self._note(self._groups.settle)
 
     def _patience(self) -> float:
         """Seconds until there may be something to do."""
@@ -189,7 +203,9 @@ class Sender:
                 self._read = entry.number
                 if not self.position.take(entry.number):
                     continue
-                if entry.change.quiet or (entry.change.remark and self.delivery.states):
+                change = entry.change
+                unwanted = (change.remark and self.delivery.states) or not self._wants(change)
+                if change.quiet or unwanted:
                     self.position.done(entry.number)
                     continue
                 self._queue(entry)
@@ -222,10 +238,15 @@ class Sender:
         if now - self._looked >= _LOOK and self._free():
             self._look(now)
         while self._ready and self._free():
-            key = self._ready.popleft()
+            key = self._ready[0]
             trouble = self._troubles.get(key)
-            most = 1 if trouble is not None and trouble.alone else self.delivery.most
-            self._give_first(key, list(islice(self._queues[key], most)))
+            entries = list(islice(self._queues[key], self.delivery.most))
+            if self._groups is not None:
+                entries = self._groups.batch(key, entries, _now())
+            self._ready.popleft()
+            if trouble is not None and trouble.alone:
+                entries = entries[:1]
+            self._give_first(key, entries)
 
     def _give_first(self, key: str, entries: Sequence[OutboxEntry]) -> None:
         number = self._begun + 1
@@ -253,7 +274,8 @@ class Sender:
             self._reminders.pop(change.alert, None)
             return
         passed = max(0, _now() - heard) // change.repeat
-        self._reminders[change.alert] = heard + (passed + 1) * change.repeat, entry
+        again = replace(entry, reminder=entry.reminder + passed + 1)
+        self._reminders[change.alert] = heard + (passed + 1) * change.repeat, again
 
     def _remind(self) -> None:
         """Queue the alerts again that the receiver is to be reminded of, each behind what waits of its key."""
@@ -264,15 +286,23 @@ class Sender:
             del self._reminders[alert]
             latest = self.outbox.revision(alert)
             if latest is not None and latest.number == entry.number:
-                self._queue(entry)
+                self._queue(replace(entry, came=now))
 
     def _queue(self, entry: OutboxEntry) -> None:
-        key = self.delivery.key(entry)
-        if key not in self._queues:
-            self._queues[key] = deque()
-            self._ready.append(key)
-        self._queues[key].append(entry)
+        key = self.delivery.key(entry) if self._groups is None else self._groups.key(entry.change)
+        new = key not in self._queues
+        self._queues.setdefault(key, deque()).append(entry)
         self._held += 1
+        if new:
+            self._line_up(key)
+
+    def _line_up(self, key: str) -> None:
+        """Have the first entries of a key given, or wait until its group is due."""
+        seconds = 0.0 if self._groups is None else (self._groups.due(self._queues[key][0]) - _now()) / 1_000_000
+        if seconds > 0:
+            heapq.heappush(self._later, (time.monotonic() + seconds, key))
+        else:
+            self._ready.append(key)
 
     def _rested(self, error: Exception | None) -> None:
         self._resting = False
@@ -361,16 +391,18 @@ class Sender:
     def _finish(self, key: str, count: int) -> None:
         """The first entries of a key are done."""
         queue = self._queues[key]
-        for _ in range(count):
-            entry = queue.popleft()
+        entries = [queue.popleft() for _ in range(count)]
+        for entry in entries:
             self.position.done(entry.number)
             self._await_reminder(entry, _now())
         self._held -= count
+        if self._groups is not None:
+            self._groups.done(key, entries)
         trouble = self._troubles.pop(key, None)
         if trouble is not None and trouble.alone > 1:
             self._troubles[key] = _Trouble(self._begun, alone=trouble.alone - 1)
         if queue:
-            self._ready.append(key)
+            self._line_up(key)
         else:
             del self._queues[key]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 
 from cep.core.errors import CepError
@@ -12,6 +13,9 @@ from cep.core.extras import install_command
 from connectors.alerts.outbox import Outbox
 from connectors.feeds.alertmanager import Alertmanager
 from connectors.feeds.document import Publisher
+from connectors.feeds.groups import by_alert
+from connectors.feeds.mail import Mail
+from connectors.feeds.notices import news
 from connectors.feeds.sender import Delivery, ReportTrouble, Sender
 from connectors.feeds.targets import Target, target
 from connectors.feeds.webhooks import Webhook
@@ -19,10 +23,13 @@ from connectors.feeds.webhooks import Webhook
 CLOSING_TIMEOUT = 5.0
 """Seconds in which all senders together may finish what is on its way."""
 
+PEOPLE = ("smtp", "apprise")
+"""Kinds of targets that people read: several changes are one message, and further occurrences are none."""
+
 
 def targets(feeds: Sequence[str]) -> list[Target]:
     """Return the targets that `--feed` names. CepError: one is not valid, occurs twice, or lacks its library."""
-    found = [target(text) for text in feeds]
+    found = [one for text in feeds for one in _targets(text)]
     names = [one.name for one in found]
     for name in names:
         if names.count(name) > 1:
@@ -32,16 +39,21 @@ def targets(feeds: Sequence[str]) -> list[Target]:
     return found
 
 
+def _targets(text: str) -> list[Target]:
+    if text.startswith(("apprise+file://", "apprise+env://")):
+        from connectors.feeds.apprise_urls import apprise_targets
+
+        return apprise_targets(text)
+    return [target(text)]
+
+
 @contextmanager
 def sending(
     outbox: Outbox, targets: Sequence[Target], origin: Publisher, report: ReportTrouble
 ) -> Iterator[list[Sender]]:
     """Senders that run while the block does. Enter it before the program runs: a receiver that is new gets what comes
     from then on."""
-    found = [
-        Sender(outbox, one.name, delivery(one, origin, outbox), report, attempts=one.attempts, start=one.start)
-        for one in targets
-    ]
+    found = [_sender(one, outbox, origin, report) for one in targets]
     try:
         for sender in found:
             sender.start()
@@ -54,6 +66,20 @@ def sending(
             sender.stop(max(0.0, until - time.monotonic()))
 
 
+def _sender(target: Target, outbox: Outbox, origin: Publisher, report: ReportTrouble) -> Sender:
+    people = target.kind in PEOPLE
+    return Sender(
+        outbox,
+        target.name,
+        delivery(target, origin, outbox),
+        report,
+        attempts=target.attempts,
+        start=target.start,
+        wants=partial(news, outbox=outbox) if people else lambda change: True,
+        group_of=by_alert if people else None,
+    )
+
+
 def delivery(target: Target, origin: Publisher, outbox: Outbox) -> Delivery:
     """The delivery for the protocol of a target."""
     match target.kind:
@@ -61,6 +87,12 @@ def delivery(target: Target, origin: Publisher, outbox: Outbox) -> Delivery:
             return Webhook(target, origin)
         case "alertmanager":
             return Alertmanager(target, origin, outbox)
+        case "smtp":
+            return Mail(target, origin, outbox)
+        case "apprise":
+            from connectors.feeds.apprise_urls import AppriseMessages
+
+            return AppriseMessages(target, origin)
         case _:
             from connectors.feeds.mqtt import Topics
 

@@ -1,4 +1,4 @@
-"""Targets of feeds: `--feed cloudevents+https://host/hook`, `mqtt://broker/alerts`, `alertmanager+http://host:9093`."""
+"""Targets of feeds: `--feed cloudevents+https://host/hook`, `mqtt://broker/alerts`, `smtp://host/team@example.org`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from cep.core.errors import CepError
+from cep.core.errors import CepError, reason_of
 from connectors.feeds.sender import ATTEMPTS
 from connectors.ip import inner
 
@@ -24,20 +25,31 @@ PORTS: Mapping[str, int] = {
     "alertmanager+http": 80,
     "mqtt": 1883,
     "mqtts": 8883,
+    "smtp": 587,
+    "smtps": 465,
 }
 EXAMPLES: Mapping[str, str] = {
     "cloudevents": "cloudevents+https://example.org/alerts",
     "alertmanager": "alertmanager+http://localhost:9093",
     "mqtt": "mqtt://localhost/alerts",
+    "smtp": "smtp://user@mail.example.org/on-call@example.org",
 }
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "cloudevents": ("from", "attempts", "private", "origin", "parallel"),
     "alertmanager": ("from", "attempts", "every"),
     "mqtt": ("from", "attempts"),
+    "smtp": ("from", "attempts", "private", "tls", "password-file"),
+    "apprise": ("from", "attempts", "private"),
 }
 """Options that may follow a `#`, `#from=start&attempts=20`; they are not sent."""
 
-_OPTION = re.compile(r"([a-z]+)=([^&]*)")
+GUARDED = ("cloudevents", "smtp")
+"""Kinds that are sent to the own network only with `#private=yes`."""
+
+MAILBOX = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9]([A-Za-z0-9.-]{0,250}[A-Za-z0-9])?")
+"""A mailbox as every server takes it: in ASCII, without quotation marks."""
+
+_OPTION = re.compile(r"([a-z-]+)=([^&]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +59,14 @@ class Target:
     the target was known, too. `attempts`: answers that refuse an entry, after which it is a dead letter. `private`: the
     address may be one of the own network. `every`: seconds until open alerts are sent again. `origin`: the name by
     which a webhook is asked first whether it accepts events, None: it is not asked. `parallel`: alerts that are sent to
-    it side by side. `secrets`: each signs what it is sent."""
+    it side by side. `secrets`: each signs what it is sent. `plain`: mail goes there without encryption."""
 
     name: str
     kind: str
     tls: bool
     host: str
     port: int
-    path: str
+    path: str = field(repr=False)
     start: bool = False
     attempts: int = ATTEMPTS
     private: bool = False
@@ -65,6 +77,7 @@ class Target:
     token: str | None = field(default=None, repr=False)
     parallel: int = 64
     secrets: tuple[bytes, ...] = field(default=(), repr=False)
+    plain: bool = False
 
 
 def target(text: str, environment: Mapping[str, str] = os.environ) -> Target:
@@ -78,7 +91,7 @@ def target(text: str, environment: Mapping[str, str] = os.environ) -> Target:
     bare = f"{scheme}://{shown}"
     if not found or scheme not in PORTS:
         raise _unknown(scheme if found else "", text.partition("#")[0].rpartition("@")[2])
-    kind = scheme.partition("+")[0].removesuffix("s") if scheme.startswith("mqtt") else scheme.partition("+")[0]
+    kind = scheme.removesuffix("s") if scheme in ("mqtts", "smtps") else scheme.partition("+")[0]
     if any(character <= " " or character == "\x7f" for character in text):
         raise _refused(bare, "spaces and control characters do not belong here", f"e.g. `{EXAMPLES[kind]}`")
     try:
@@ -92,8 +105,19 @@ def target(text: str, environment: Mapping[str, str] = os.environ) -> Target:
     path = parts.path + (f"?{parts.query}" if parts.query else "")
     if kind == "mqtt":
         path = _topic(bare, path)
+    plain, login = False, {}
+    if kind == "smtp":
+        if parts.password:
+            hint = "in the environment SEMCEP_SMTP_PASSWORD, or in a file: `#password-file=/run/secrets/mail`"
+            raise _refused(bare, "a password does not belong here, where others may read it", hint)
+        path = _mailbox(bare, path)
+        plain = _flag(bare, "tls", options.get("tls", "starttls"), ("starttls", "none"))
+        login = _mail_login(bare, parts.username, options, environment)
+        if plain and (scheme == "smtps" or login["user"]):
+            why = "`smtps://` is encrypted" if scheme == "smtps" else "a password is not sent unencrypted"
+            raise _refused(bare, f"`tls=none`: {why}", "leave it out, or the user")
     private = _flag(bare, "private", options.get("private", "no"), ("no", "yes"))
-    if kind == "cloudevents" and not private and known_private(host):
+    if kind in GUARDED and not private and known_private(host):
         hint = f"if that is meant, `{bare}#private=yes` allows it"
         raise _refused(bare, f"`{host}` is an address of the own network", hint)
     if not private and known_linked(host):
@@ -115,12 +139,59 @@ def target(text: str, environment: Mapping[str, str] = os.environ) -> Target:
         private=private,
         every=_number(bare, options, "every", 60, 1),
         origin=_origin(bare, options.get("origin")),
-        user=unquote(parts.username) if parts.username else environment.get(named + "USER"),
-        password=unquote(parts.password) if parts.password else environment.get(named + "PASSWORD"),
+        user=login.get("user") or (unquote(parts.username) if parts.username else environment.get(named + "USER")),
+        password=login.get("password")
+        or (unquote(parts.password) if parts.password else environment.get(named + "PASSWORD")),
         token=environment.get(named + "TOKEN"),
         parallel=_number(bare, options, "parallel", 64, 1, 256),
         secrets=_secrets(environment.get(named + "SECRET", "")) if kind == "cloudevents" else (),
+        plain=plain,
     )
+
+
+def apprise_target(place: str, name: str, url: str, options: str) -> Target:
+    """A URL of Apprise as a target; `options`: what follows the `#` behind the place where it was found. CepError: an
+    option is not known."""
+    found = _options(place, "apprise", options)
+    return Target(
+        name=name,
+        kind="apprise",
+        tls=True,
+        host="",
+        port=0,
+        path=url,
+        start=_flag(place, "from", found.get("from", "now"), ("now", "start")),
+        attempts=_number(place, found, "attempts", ATTEMPTS, 1),
+        private=_flag(place, "private", found.get("private", "no"), ("no", "yes")),
+    )
+
+
+def _mailbox(shown: str, path: str) -> str:
+    """Return the mailbox that a path names."""
+    found = unquote(path.strip("/"))
+    if not MAILBOX.fullmatch(found):
+        what = f"`{found[:80]}` is not a mailbox" if found.isprintable() else "this is not a mailbox"
+        raise _refused(shown, what, f"one, in ASCII: `{EXAMPLES['smtp']}`; for several give `--feed` several times")
+    return found
+
+
+def _mail_login(
+    shown: str, name: str | None, options: Mapping[str, str], environment: Mapping[str, str]
+) -> dict[str, str | None]:
+    """Return user and password, None: mail goes there without a login."""
+    user = unquote(name) if name else environment.get("SEMCEP_SMTP_USER")
+    password = environment.get("SEMCEP_SMTP_PASSWORD")
+    file = options.get("password-file") or environment.get("SEMCEP_SMTP_PASSWORD_FILE")
+    if user and file:
+        try:
+            password = Path(file).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = reason_of(error) if isinstance(error, OSError) else "it is not UTF-8"
+            raise _refused(shown, f"password-file {file}: {reason}", "a file with the password alone") from None
+    if user and not password:
+        hint = "in the environment SEMCEP_SMTP_PASSWORD, or in a file: `#password-file=/run/secrets/mail`"
+        raise _refused(shown, f"there is no password for `{user}`", hint)
+    return {"user": user, "password": password}
 
 
 def _secrets(text: str) -> tuple[bytes, ...]:
@@ -140,7 +211,7 @@ def _secrets(text: str) -> tuple[bytes, ...]:
 
 
 def _named(scheme: str, place: str, path: str, kind: str) -> str:
-    if kind == "mqtt":
+    if kind in ("mqtt", "smtp"):
         return f"{scheme}://{place}/{path}"
     return f"{scheme}://{place}" + (f"/…{sha256(path.encode()).hexdigest()[:8]}" if path.strip("/") else "")
 
@@ -187,7 +258,7 @@ def reachable(target: Target) -> list[str]:
     found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(str(place[4][0]) for place in found))
     for address in addresses:
-        if target.kind == "cloudevents" and not target.private and not public(address):
+        if target.kind in GUARDED and not target.private and not public(address):
             raise OSError(f"{address} is an address of the own network, which needs `#private=yes`")
         if not target.private and linked(address):
             raise OSError(f"{address} is an address of this link alone, or of a cloud's metadata")
@@ -219,13 +290,19 @@ _NOBODYS: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = (
 
 
 def _unknown(scheme: str, text: str) -> CepError:
-    known = "feeds are sent to `cloudevents+https://`, `alertmanager+http://` and `mqtt://`"
+    known = (
+        "feeds are sent to `cloudevents+https://`, `alertmanager+http://`, `mqtt://`, `smtp://` and `apprise+file://`"
+    )
     if scheme in ("http", "https"):
         known = (
             f"`cloudevents+{scheme}://...` posts CloudEvents, `alertmanager+{scheme}://...` speaks to an Alertmanager"
         )
     if scheme in ("cloudevents", "alertmanager"):
         known = f"how it is sent belongs to it: `{scheme}+https://`"
+    if scheme in ("mailto", "mailtos", "mail"):
+        known = f"mail goes by `smtp://` or `smtps://`: `{EXAMPLES['smtp']}`"
+    if scheme == "apprise":
+        known = "its URLs are in a file, `apprise+file:///etc/semcep/on-call`, or a variable, `apprise+env://ON_CALL`"
     what = f"`{scheme}://` is no kind of feed" if scheme else f"`{text}` is no address"
     return CepError(f"--feed: {what}", hint=known, code="option")
 

@@ -1,0 +1,113 @@
+"""Groups of alerts that one receiver is told of together, as Alertmanager has them: by the clock of the machine.
+
+What goes out together, and when, is in the outbox before it is sent. So after a kill the same changes go together
+again, and a group waits no longer than it would have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from connectors.alerts.lifecycle import AlertChange
+from connectors.alerts.outbox import Outbox
+from connectors.alerts.outbox_entries import OutboxEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`wait`: how long after its first change a group is sent, `interval`: how long after that it is sent again, both
+    in microseconds."""
+
+    key: str
+    wait: int = 0
+    interval: int = 0
+
+
+GroupOf = Callable[[AlertChange], Group]
+
+
+def by_alert(change: AlertChange) -> Group:
+    """Group the changes of each alert by themselves, without waiting."""
+    return Group(change.slot)
+
+
+class Groups:
+    """The groups of the receiver `name`. `has`: tells which numbers of the outbox the receiver has; `wants`: which
+    changes it is sent."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        name: str,
+        group_of: GroupOf,
+        has: Callable[[int], bool],
+        wants: Callable[[AlertChange], bool],
+    ) -> None:
+        self._outbox, self._name, self._group_of = outbox, name, group_of
+        self._sent: dict[str, int] = {}
+        self._batches: dict[str, list[int]] = {}  # that were begun
+        self._open: dict[str, set[str]] = {}  # alerts that the receiver was told of and that are not over
+        self._over: set[str] = set()
+        for key, (sent, numbers) in outbox.groups(name).items():
+            self._sent[key] = sent
+            if rest := [number for number in numbers if not has(number)]:
+                self._batches[key] = rest
+        for entry in outbox.live():
+            if has(entry.number) and not entry.change.quiet and wants(entry.change):
+                self._open.setdefault(self.key(entry.change), set()).add(entry.change.alert)
+        self._over = self._sent.keys() - self._batches.keys() - self._open.keys()
+
+    def key(self, change: AlertChange) -> str:
+        return self._group_of(change).key
+
+    def due(self, entry: OutboxEntry) -> int:
+        """When a group may be sent of which this is the first change that waits, in microseconds of Unix time."""
+        group = self._group_of(entry.change)
+        if group.key in self._batches or entry.came is None:
+            return 0
+        last = self._sent.get(group.key)
+        if last is None or not self._open.get(group.key):
+            return entry.came + group.wait
+        if entry.came <= last or not group.interval:
+            return 0
+        return last - (last - entry.came) // group.interval * group.interval
+
+    def batch(self, key: str, waiting: Sequence[OutboxEntry], now: int) -> list[OutboxEntry]:
+        """Return those of the changes that wait which go together, in their order; it is noted which these are.
+        CepError: the disk takes no more."""
+        begun = self._batches.get(key, [])
+        if not any(entry.number in begun for entry in waiting):  # none; or other routes hold since the start
+            numbers = [entry.number for entry in waiting]
+            self._outbox.note_group(self._name, key, now, numbers)
+            self._sent[key], self._batches[key] = now, numbers
+            self._over.discard(key)
+        numbers = self._batches[key]
+        return [entry for entry in waiting if entry.number in numbers]
+
+    def done(self, key: str, entries: Sequence[OutboxEntry]) -> None:
+        """The receiver has these, or has refused them for good."""
+        numbers = self._batches.get(key, [])
+        alerts = self._open.setdefault(key, set())
+        for entry in entries:
+            if entry.number in numbers:
+                numbers.remove(entry.number)
+            if entry.change.over:
+                alerts.discard(entry.change.alert)
+            else:
+                alerts.add(entry.change.alert)
+        if not numbers:
+            self._batches.pop(key, None)
+        if not alerts:
+            del self._open[key]
+            self._over.add(key)
+
+    def settle(self) -> None:
+        """Forget the groups that are over; the receiver's position is in the outbox. CepError: the disk takes no
+        more."""
+        over = self._over - self._batches.keys()
+        if over:
+            self._outbox.forget_groups(self._name, over)
+            for key in over:
+                self._sent.pop(key, None)
+            self._over -= over

@@ -1,0 +1,206 @@
+"""E-mail (RFC 5322): a message for each group of changes; those of an alert are a thread."""
+
+from __future__ import annotations
+
+import re
+import smtplib
+import socket
+import ssl
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import format_datetime
+
+from cep.core.errors import CepError
+from connectors.alerts.lifecycle import AlertChange
+from connectors.alerts.outbox import Outbox
+from connectors.alerts.outbox_entries import OutboxEntry
+from connectors.alerts.text import at, clean
+from connectors.feeds.document import Publisher
+from connectors.feeds.notices import html, plain, subject
+from connectors.feeds.sender import DeliveryRefused, ServerError, Unreachable
+from connectors.feeds.targets import MAILBOX, Target, reachable
+
+TIMEOUT = 20.0
+"""Seconds for connecting, and for each answer of the server."""
+
+_IDLE = 10.0  # seconds for which a connection is kept that nobody uses
+_WIRE = SMTP.clone(cte_type="7bit")  # which every server takes
+_DOMAIN = re.compile(r"[A-Za-z0-9.-]+")
+
+
+class Mail:
+    """Messages to one mailbox. A change has the Message-ID `<its id@domain>`, a message with several that of its first
+    one; whatever is sent again has the same. `References` name the first message of each alert in it, and the one
+    before.
+
+    Answers from 400 on are for later, as is a server that cannot be reached. From 500 on they are final for a message
+    that the server has seen; about a login or a mailbox they may be mended there.
+    """
+
+    most, lanes, states = 100, 1, False
+
+    def __init__(self, target: Target, origin: Publisher, outbox: Outbox) -> None:
+        self.target, self.origin, self.outbox = target, origin, outbox
+        if not MAILBOX.fullmatch(origin.sender):
+            hint = "`--sender 'Weather Service <alerts@example.org>'`, or `alerts@example.org` alone"
+            raise CepError(f"--sender `{origin.sender}`: mail needs a mailbox as its sender", hint=hint, code="option")
+        self._tls = ssl.create_default_context()
+        self._smtp: smtplib.SMTP | None = None
+        self._used = 0.0
+
+    def key(self, entry: OutboxEntry) -> str:
+        return entry.change.slot
+
+    def give(self, entries: Sequence[OutboxEntry]) -> None:
+        self._send(message(entries, self.target.path, self.origin, self.outbox))
+
+    def again(self, entry: OutboxEntry, now: AlertChange) -> None:
+        self.give([entry])
+
+    def rest(self, outbox: Outbox, sent: int) -> None:
+        if time.monotonic() - self._used > _IDLE:
+            self.close()
+
+    def close(self) -> None:
+        smtp, self._smtp = self._smtp, None
+        if smtp is not None:
+            with suppress(OSError, smtplib.SMTPException):
+                smtp.quit()
+            smtp.close()
+
+    def _send(self, sent: EmailMessage) -> None:
+        try:
+            self._deliver(sent)
+        except Exception:
+            self.close_now()
+            raise
+        self._used = time.monotonic()
+
+    def close_now(self) -> None:
+        """Drop the connection without a word."""
+        if self._smtp is not None:
+            self._smtp.close()
+            self._smtp = None
+
+    def _deliver(self, sent: EmailMessage) -> None:
+        try:
+            smtp = self._kept() or self._connected()
+            stage = "message"
+            code, text = smtp.mail(self.origin.sender)
+            if code == 250:
+                code, text = smtp.rcpt(self.target.path)
+                if code in (250, 251):
+                    code, text = smtp.data(sent.as_bytes())
+                    stage = "content"
+        except smtplib.SMTPDataError as error:  # the server wants no data now
+            raise _refused(error.smtp_code, error.smtp_error, "message") from None
+        except smtplib.SMTPResponseException as error:
+            raise _refused(error.smtp_code, error.smtp_error, "login") from None
+        except (OSError, smtplib.SMTPException, ValueError) as error:
+            raise Unreachable(clean(str(error), 200) or type(error).__name__) from None
+        if code not in (250, 251):
+            raise _refused(code, text, stage)
+
+    def _kept(self) -> smtplib.SMTP | None:
+        """The connection of before, if the server still answers."""
+        if self._smtp is None:
+            return None
+        with suppress(OSError, smtplib.SMTPException):
+            if time.monotonic() - self._used < _IDLE and self._smtp.noop()[0] == 250:
+                return self._smtp
+        self.close_now()
+        return None
+
+    def _connected(self) -> smtplib.SMTP:
+        """A new connection, encrypted and logged in as the target says."""
+        target = self.target
+        smtp = _Checked(target, self._tls)
+        self._smtp = smtp
+        code, text = smtp.connect(target.host, target.port)
+        if code != 220:
+            raise smtplib.SMTPConnectError(code, text)
+        smtp.ehlo_or_helo_if_needed()
+        if not target.tls and not target.plain:
+            if not smtp.has_extn("starttls"):
+                raise OSError("the server offers no STARTTLS")
+            smtp.starttls(context=self._tls)
+            smtp.ehlo()
+        if target.user is not None:
+            smtp.login(target.user, target.password or "")
+        return smtp
+
+
+class _Checked(smtplib.SMTP):
+    """Connects to an address that was judged: another look-up of the name could give another one."""
+
+    def __init__(self, target: Target, tls: ssl.SSLContext) -> None:
+        self._target, self._context = target, tls
+        super().__init__(timeout=TIMEOUT)
+
+    def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
+        self._host = host  # the name that certificates are held against
+        error = OSError("no address")
+        for address in reachable(self._target):
+            try:
+                plain = socket.create_connection((address, port), timeout)
+            except OSError as reason:
+                error = reason
+                continue
+            return self._context.wrap_socket(plain, server_hostname=host) if self._target.tls else plain
+        raise error
+
+
+def message(entries: Sequence[OutboxEntry], to: str, origin: Publisher, outbox: Outbox) -> EmailMessage:
+    """The message of a group of changes."""
+    made = EmailMessage(policy=_WIRE)
+    domain = _domain(origin)
+    made["From"] = Address(clean(origin.speaker, 100), addr_spec=origin.sender)
+    made["To"] = Address(addr_spec=to)
+    made["Subject"] = subject(entries, origin)
+    first = entries[0]
+    made["Date"] = format_datetime(at(first.change.time if first.came is None else first.came))
+    made["Message-ID"] = _id(first.change.id, domain, first.reminder)
+    threads, latest = _threads(entries, domain)
+    if threads:
+        made["In-Reply-To"] = latest
+        made["References"] = " ".join(threads)
+    made["Auto-Submitted"] = "auto-generated"
+    made["X-Semcep-Changes"] = " ".join(entry.change.id for entry in entries)
+    made.set_content(plain(entries, origin))
+    made.add_alternative(html(entries, origin), subtype="html")
+    return made
+
+
+def _threads(entries: Sequence[OutboxEntry], domain: str) -> tuple[list[str], str]:
+    """The first messages of the alerts that were told of before, and the one that this answers."""
+    own = {entry.change.id for entry in entries if not entry.reminder}
+    found: dict[str, None] = {}
+    for entry in entries:
+        change = entry.change
+        first = f"{change.alert}-{change.revision if change.sent is None else change.sent}"
+        if first not in own:
+            found[_id(first, domain)] = None
+    threads = list(found)
+    return threads, threads[0] if threads else ""
+
+
+def _id(change: str, domain: str, reminder: int = 0) -> str:
+    return f"<{change}{f'.{reminder}' if reminder else ''}@{domain}>"
+
+
+def _domain(origin: Publisher) -> str:
+    name = origin.sender.rpartition("@")[2]
+    return name if _DOMAIN.fullmatch(name) else "semcep.invalid"
+
+
+def _refused(code: int, text: bytes | str, stage: str) -> Exception:
+    """The failure that an answer stands for."""
+    said = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+    reason = f"{code} {clean(said, 200)}".strip()
+    if 400 <= code < 500 or code < 0:
+        return ServerError(reason) if stage == "content" else Unreachable(reason)
+    return DeliveryRefused(reason) if stage == "content" else ServerError(reason)

@@ -1,0 +1,213 @@
+"""Alerts by Apprise: which URLs it may have, what services are sent, and what becomes of a target that hangs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from apprise import plugins
+
+from cep.core.errors import CepError
+from connectors.alerts.outbox import Outbox
+from connectors.feeds import apprise_urls
+from connectors.feeds.apprise_urls import HOSTED, SERVICES, AppriseMessages, apprise_targets
+from connectors.feeds.document import Publisher
+from connectors.feeds.sender import ServerError
+from connectors.feeds.senders import sending, targets
+from tests.alert_feeds import WHOLE, filled
+from tests.waiting import Received, until
+
+ORIGIN = Publisher("storm.cep", sender="alerts@example.org", address="https://x.org/cep/")
+SLACK = "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#alerts"
+FIRST = replace(WHOLE[0], severity="Severe")
+
+
+class Service:
+    """A server as ntfy is one. `answer`: its status; while `stuck` is set it does not answer."""
+
+    def __init__(self) -> None:
+        self.taken: Received[dict[str, Any]] = Received()
+        self.answer, self.stuck = 200, threading.Event()
+
+
+@contextmanager
+def service() -> Iterator[tuple[Service, int]]:
+    found = Service()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            while found.stuck.is_set():
+                found.stuck.wait(0)
+            self.send_response(found.answer)
+            if found.answer == 302:
+                self.send_header("Location", "http://127.0.0.1:1/")
+            self.end_headers()
+            self.wfile.write(b"{}")
+            if found.answer == 200:
+                found.taken.append(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """In silence."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield found, server.server_port
+    finally:
+        found.stuck.clear()
+        server.shutdown()
+        server.server_close()
+
+
+def named(*urls: str, options: str = "", environment: str = "URLS") -> list[Any]:
+    return apprise_targets(f"apprise+env://{environment}{options}", {"URLS": "\n".join(urls)})
+
+
+def test_urls_come_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "on-call").write_text(
+        f"# who is on call\n{SLACK}\n\n  tgram://123456789:ABCdefGHIjklMNOpqrSTUvwxYZ0/987654/\n"
+    )
+    found = targets([f"apprise+file://{tmp_path}/on-call#attempts=3"])
+    assert [one.kind for one in found] == ["apprise", "apprise"] and {one.attempts for one in found} == {3}
+    assert [one.name.partition("…")[0] for one in found] == ["slack://", "tgram://"]
+    for one in found:
+        assert "TIiajkdnlazkcOXrIdevi7FQ" not in repr(one) and "ABCdef" not in repr(one)
+
+
+@pytest.mark.parametrize(
+    "url, message, hint",
+    [
+        ("json://secret.example.org/", "`json://` is not among the schemes allowed", "cloudevents+https://"),
+        ("mailto://u:secret@gmail.com", "`mailto://` is not among the schemes allowed", "smtp://"),
+        ("dbus://secret", "`dbus://` is not among the schemes allowed", ""),
+        ("syslog://secret", "`syslog://` is not among the schemes allowed", ""),
+        ("slak://secret/secret", "`slak://` is not among the schemes allowed", "slack"),
+        ("gotify://secret.example.org/token", "the host in a `gotify://` cannot be checked", "#private=yes"),
+        ("ntfy://secret.example.org/topic", "the host in a `ntfy://` cannot be checked", "#private=yes"),
+        ("ntfy://topic?mode=private&x=secret", "the host in a `ntfy://` cannot be checked", "#private=yes"),
+        ("slack://secret", "Apprise does not take this `slack://` URL", ""),
+        ("secret", "it has no scheme", "slack://"),
+        ("", "the variable `URLS` has no URL", "each line"),
+    ],
+)
+def test_urls_that_are_refused(url: str, message: str, hint: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(CepError) as caught:
+        named(url)
+    assert message in caught.value.message and hint in (caught.value.hint or "")
+    told = f"{caught.value.message}{caught.value.hint}{''.join(capfd.readouterr())}"
+    assert "secret" not in told.replace("secret.example.org", "secret")
+
+
+def test_places_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for feed, message in (
+        (f"apprise+file://{tmp_path}/none", "no such file"),
+        ("apprise+env://URLS#parallel=3", "`parallel=3` is no option"),
+        ("slack://T1JJ3T3L2/A1BRTD4JD/secret", "`slack://` is no kind of feed"),
+        ("apprise://h", "`apprise://` is no kind of feed"),
+    ):
+        monkeypatch.setenv("URLS", SLACK)
+        with pytest.raises(CepError) as caught:
+            targets([feed])
+        assert message in caught.value.message.lower()
+    monkeypatch.setattr(apprise_urls, "find_spec", lambda name: None)
+    with pytest.raises(CepError, match="needs the package apprise") as caught:
+        named(SLACK)
+    assert "pip install" in (caught.value.hint or "")
+
+
+def test_a_topic_of_the_public_ntfy_needs_no_leave() -> None:
+    (one,) = named("ntfy://my-topic")
+    assert one.name.startswith("ntfy://…")
+
+
+def test_schemes_are_in_the_right_list() -> None:
+    """No URL of a service names a host."""
+    for scheme in SERVICES:
+        plugin = plugins.N_MGR[scheme]
+        assert not any("{host}" in template for template in plugin.templates), scheme
+        assert not {"host", "port"} & {*plugin.template_tokens, *plugin.template_args}, scheme
+    assert not SERVICES & HOSTED and all(scheme in plugins.N_MGR for scheme in HOSTED)
+    assert not {"dbus", "gnome", "macosx", "windows", "syslog", "json", "xml", "form", "mailto"} & (SERVICES | HOSTED)
+
+
+def test_a_message_for_slack_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an alert says calls nobody, and makes no link."""
+    posts: list[tuple[str, dict[str, Any]]] = []
+
+    def request(method: str, url: str, data: Any = None, **options: Any) -> requests.Response:
+        posts.append((url, json.loads(data)))
+        assert options["allow_redirects"] is False
+        answer = requests.Response()
+        answer.status_code, answer._content = 200, b"ok"
+        return answer
+
+    monkeypatch.setattr("requests.request", request)
+    bad = "<!channel> <https://evil.org|click> & *b*"
+    change = replace(FIRST, title=bad, text=bad, labels={"team": bad}, key={"s": bad})
+    AppriseMessages(named(SLACK)[0], ORIGIN).give(filled([change]).after(0))
+    ((url, body),) = posts
+    text = json.dumps(body)
+    assert url.startswith("https://hooks.slack.com/") and "<!channel>" not in text and "<https://evil" not in text
+    assert "&lt;!channel&gt;" in text and f"https://x.org/cep/#alert={FIRST.alert}" in text and change.id in text
+
+
+def test_messages_of_a_service() -> None:
+    with service() as (found, port):
+        (one,) = named(f"ntfy://127.0.0.1:{port}/topic", options="#private=yes")
+        delivery = AppriseMessages(one, ORIGIN)
+        delivery.give(filled([FIRST, WHOLE[1]]).after(0))
+        assert found.taken[0]["title"].startswith("2 alerts: ") and FIRST.id in found.taken[0]["message"]
+
+
+@pytest.mark.parametrize("answer", [302, 401, 429, 500])
+def test_a_service_that_refuses(answer: int, capfd: pytest.CaptureFixture[str]) -> None:
+    logged: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger().addHandler(handler)
+    try:
+        with service() as (found, port):
+            found.answer = answer
+            (one,) = named(f"ntfy://127.0.0.1:{port}/hush-hush", options="#private=yes")
+            with pytest.raises(ServerError, match=f"the service has not taken it: {answer}") as caught:
+                AppriseMessages(one, ORIGIN).give(filled([FIRST]).after(0))
+    finally:
+        logging.getLogger().removeHandler(handler)
+    assert "hush" not in f"{caught.value}{''.join(capfd.readouterr())}{logged}{one.name}"
+
+
+def test_a_target_that_hangs_delays_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    with service() as (stuck, first), service() as (found, second):
+        stuck.stuck.set()
+        monkeypatch.setenv("URLS", f"ntfy://127.0.0.1:{first}/a?rto=600\nntfy://127.0.0.1:{second}/b\n")
+        outbox = Outbox(None)
+        changes = [change for change in WHOLE if change.state != "updated"]
+        with sending(outbox, targets(["apprise+env://URLS#private=yes"]), ORIGIN, lambda *said, **more: None):
+            outbox.add(changes, {"p": 0})
+            until(lambda: {one.waiting for one in outbox.statuses()} == {0, len(changes)}, "one has all")
+            assert found.taken and not stuck.taken
+            stuck.stuck.clear()
+            until(lambda: not any(one.waiting for one in outbox.statuses()), "it gets all when it answers")
+        assert stuck.taken
+
+
+def test_random_titles_reach_a_service_as_they_are() -> None:
+    chance = random.Random(36)
+    with service() as (found, port):
+        delivery = AppriseMessages(named(f"ntfy://127.0.0.1:{port}/t", options="#private=yes")[0], ORIGIN)
+        for _ in range(5):
+            title = "".join(chance.choice("aé<>&*_`~[]()!#:{}\\\"'|@ ") for _ in range(30)).strip() + "."
+            delivery.give(filled([replace(FIRST, title=title, text=title)]).after(0))
+            assert found.taken[-1]["message"].count(title) == 2, title
