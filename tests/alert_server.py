@@ -1,5 +1,5 @@
-"""A server of alerts for tests that kill it: `python -m tests.alert_server STATE FEED...` runs a program over events
-that come a second apart, told to the receivers named, and says `done` when all of them have all."""
+"""A server of alerts for tests that kill it: `python -m tests.alert_server STATE FEED... [routes=FILE]` runs a program
+over events that come a second apart, told to the receivers named, and says `done` when all of them have all."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from cep.core.time import END_OF_TIME
 from connectors.alerts.lifecycle import AlertChange, AlertLifecycle, alert_fingerprints
 from connectors.alerts.outbox import Outbox
 from connectors.feeds.document import Publisher
+from connectors.feeds.routes import Routes
 from connectors.feeds.senders import sending, targets
 from tests.test_alerts import TABLES, tables
 from tests.waiting import pause, until
@@ -37,12 +38,17 @@ def expected() -> list[AlertChange]:
     return [change for given, watermark in rounds() for change in lives.take(given, watermark)]
 
 
-def serve(state: Path, feeds: list[str]) -> None:
+def serve(state: Path, words: list[str]) -> None:
+    files = [word.removeprefix("routes=") for word in words if word.startswith("routes=")]
+    feeds = [word for word in words if not word.startswith("routes=")]
+    routes = Routes.read(Path(files[0])) if files else None
     outbox = Outbox(state)
     live, reached = outbox.begin(alert_fingerprints(TABLES.alerts, TABLES.meanings()))
     schemas = {alert.table: TABLES.plan.schemas[alert.table] for alert in TABLES.alerts}
     lives = AlertLifecycle(TABLES.alerts, schemas, TABLES.inputs, TABLES.meanings(), live, reached)
-    with sending(outbox, targets(feeds), ORIGIN, lambda name, text, **more: print(name, text, flush=True)):
+    with sending(
+        outbox, targets(feeds, routes), ORIGIN, lambda name, text, **more: print(name, text, flush=True), routes
+    ):
         print("runs", flush=True)
         for given, watermark in rounds():
             outbox.add(lives.take(given, watermark), lives.reached)

@@ -22,9 +22,10 @@ def serve(options: ServeOptions) -> int:
     the same events the same IRIs; live input goes on where it was.
     """
     try:
+        from cep.server.routes import check_routes
         from cep.server.server import run_server
     except ModuleNotFoundError as error:
-        if error.name not in ("fastapi", "starlette", "uvicorn"):
+        if error.name not in ("fastapi", "re2", "starlette", "uvicorn"):
             raise
         raise refuse("`cep serve` needs a web server", install_command("serve")) from None
-    return run_server(options)
+    return check_routes(options) if options.alerts.check_routes else run_server(options)

@@ -30,6 +30,7 @@ from cep.core.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from connectors.alerts.maintenance import MaintenanceCalendar
+    from connectors.feeds.routes import Routes
     from connectors.feeds.targets import Target
     from connectors.serving.people import People
 
@@ -263,10 +264,19 @@ class AlertOptions:
         tuple[str, ...],
         Option(
             metavar="RECEIVER",
-            help="Where alerts are sent: cloudevents+https://, mqtt://, alertmanager+http://, smtp://, apprise+file://. "
-            "Repeatable.",
+            help="Where alerts are sent: cloudevents+https://, mqtt://, alertmanager+http://, smtp://, "
+            "apprise+file://. Repeatable.",
         ),
     ] = ()
+    routes: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE", help="Receivers and the alerts that go to each (TOML). Those of --feed get every alert."
+        ),
+    ] = None
+    check_routes: Annotated[
+        bool, Option("--check-routes", help="Only print which receivers each ALERT reaches; serve nothing.")
+    ] = False
     sender: Annotated[
         str | None,
         Option(
@@ -304,7 +314,14 @@ class AlertOptions:
         """The receivers of alerts."""
         from connectors.feeds.senders import targets
 
-        return targets(self.feed)
+        return targets(self.feed, self.routing)
+
+    @property
+    def routing(self) -> Routes | None:
+        """The routes to them, None: each gets every alert. CepError: the file is not one of routes."""
+        from connectors.feeds.routes import Routes
+
+        return None if self.routes is None else Routes.read(self.routes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -396,7 +413,9 @@ class ServeOptions:
         _ = self.server.root, self.server.address, self.server.proxies
         if retention.remember is not None and not retention.explain and self.place.on is None:
             raise refuse("--remember: there is no --explain", "what led to events is kept with `--explain`")
-        if not self.source.inputs:
+        if alerts.check_routes and alerts.routes is None:
+            raise refuse("--check-routes: there are no routes", "`--routes FILE` names them")
+        if not self.source.inputs and not alerts.check_routes:
             raise refuse("there is no --input", "name a file, or `--input -` for standard input")
         if self.place.on_spark:
             self._check_spark()

@@ -44,9 +44,15 @@ def run_server(options: ServeOptions) -> int:
         people = options.server.people()
         if people is None and not options.server.local:
             options.log("open", f"whoever reaches {options.server.host}:{options.server.port} may ask", "warning")
-        parts = ServerParts(options, open_program(options, stack), people, stack)
+        program = open_program(options, stack)
+        parts = ServerParts(options, program, people, stack)
         server = _server(options, parts)
-        stack.enter_context(sending(parts.outbox, options.alerts.receivers, parts.origin, _feed_log(options.log)))
+        routes = options.alerts.routing
+        if routes is not None:
+            routes.check_names(program.engine.alerts, parts.origin)
+        stack.enter_context(
+            sending(parts.outbox, options.alerts.receivers, parts.origin, _feed_log(options.log), routes)
+        )
         texts = options.shadow_texts() if options.server.shadow else None
         if texts is not None:
             parts.live.check_shadow()

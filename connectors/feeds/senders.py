@@ -5,17 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import replace
 from importlib.util import find_spec
 
 from cep.core.errors import CepError
 from cep.core.extras import install_command
+from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.outbox import Outbox
 from connectors.feeds.alertmanager import Alertmanager
 from connectors.feeds.document import Publisher
 from connectors.feeds.groups import by_alert
 from connectors.feeds.mail import Mail
 from connectors.feeds.notices import news
+from connectors.feeds.routes import Routes
 from connectors.feeds.sender import Delivery, ReportTrouble, Sender
 from connectors.feeds.targets import Target, target
 from connectors.feeds.webhooks import Webhook
@@ -27,9 +29,18 @@ PEOPLE = ("smtp", "apprise")
 """Kinds of targets that people read: several changes are one message, and further occurrences are none."""
 
 
-def targets(feeds: Sequence[str]) -> list[Target]:
-    """Return the targets that `--feed` names. CepError: one is not valid, occurs twice, or lacks its library."""
+def targets(feeds: Sequence[str], routes: Routes | None = None) -> list[Target]:
+    """Return the targets that `--feed` and a file of routes name. CepError: one is not valid, occurs twice, or lacks
+    its library."""
     found = [one for text in feeds for one in _targets(text)]
+    for receiver, texts in () if routes is None else routes.receivers.items():
+        assert routes is not None, "it has receivers"
+        own = [replace(one, receiver=receiver) for text in texts for one in _targets(text)]
+        if any(r.grouped for r in routes.routes if r.receiver == receiver) and not any(t.kind in PEOPLE for t in own):
+            hint = "leave out `group_by`, `group_wait` and `group_interval`: each change is sent when it comes"
+            message = f"--routes: receiver `{receiver}`: groups are for mail and Apprise, not for `{own[0].kind}`"
+            raise CepError(message, hint=hint, code="routes")
+        found += own
     names = [one.name for one in found]
     for name in names:
         if names.count(name) > 1:
@@ -49,11 +60,15 @@ def _targets(text: str) -> list[Target]:
 
 @contextmanager
 def sending(
-    outbox: Outbox, targets: Sequence[Target], origin: Publisher, report: ReportTrouble
+    outbox: Outbox,
+    targets: Sequence[Target],
+    origin: Publisher,
+    report: ReportTrouble,
+    routes: Routes | None = None,
 ) -> Iterator[list[Sender]]:
     """Senders that run while the block does. Enter it before the program runs: a receiver that is new gets what comes
     from then on."""
-    found = [_sender(one, outbox, origin, report) for one in targets]
+    found = [_sender(one, outbox, origin, report, routes) for one in targets]
     try:
         for sender in found:
             sender.start()
@@ -66,8 +81,13 @@ def sending(
             sender.stop(max(0.0, until - time.monotonic()))
 
 
-def _sender(target: Target, outbox: Outbox, origin: Publisher, report: ReportTrouble) -> Sender:
+def _sender(target: Target, outbox: Outbox, origin: Publisher, report: ReportTrouble, routes: Routes | None) -> Sender:
     people = target.kind in PEOPLE
+    own = None if routes is None or target.receiver is None else routes.of(target.receiver, origin)
+
+    def wants(change: AlertChange) -> bool:
+        return (own is None or own.wants(change)) and (not people or news(change, outbox))
+
     return Sender(
         outbox,
         target.name,
@@ -75,8 +95,8 @@ def _sender(target: Target, outbox: Outbox, origin: Publisher, report: ReportTro
         report,
         attempts=target.attempts,
         start=target.start,
-        wants=partial(news, outbox=outbox) if people else lambda change: True,
-        group_of=by_alert if people else None,
+        wants=wants,
+        group_of=None if not people else by_alert if own is None else own.group,
     )
 
 

@@ -59,7 +59,8 @@ class Target:
     the target was known, too. `attempts`: answers that refuse an entry, after which it is a dead letter. `private`: the
     address may be one of the own network. `every`: seconds until open alerts are sent again. `origin`: the name by
     which a webhook is asked first whether it accepts events, None: it is not asked. `parallel`: alerts that are sent to
-    it side by side. `secrets`: each signs what it is sent. `plain`: mail goes there without encryption."""
+    it side by side. `secrets`: each signs what it is sent. `plain`: mail goes there without encryption.
+    `receiver`: its name in the file of routes, None: it gets every alert."""
 
     name: str
     kind: str
@@ -78,6 +79,7 @@ class Target:
     parallel: int = 64
     secrets: tuple[bytes, ...] = field(default=(), repr=False)
     plain: bool = False
+    receiver: str | None = None
 
 
 def target(text: str, environment: Mapping[str, str] = os.environ) -> Target:

@@ -1,0 +1,312 @@
+"""Routes: a TOML file says which alerts go to which receiver, and which are told together, as in Alertmanager."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from cep.core.errors import CepError, reason_of
+from cep.core.suggest import did_you_mean
+from cep.rules.alert import Alert
+from connectors.alerts.labels import alert_labels
+from connectors.alerts.lifecycle import AlertChange
+from connectors.alerts.matchers import Matchers
+from connectors.feeds.document import Publisher
+from connectors.feeds.groups import Group
+
+WAIT, INTERVAL = 30_000_000, 300_000_000
+"""Microseconds of `group_wait` and `group_interval`, as in Alertmanager, where a route says nothing else."""
+
+EACH = "..."
+"""In `group_by`: all labels, so that each alert is a group of its own."""
+
+_KEYS = ("receiver", "matchers", "continue", "group_by", "group_wait", "group_interval")
+_UNITS = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "min": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
+_PART = re.compile(r"(\d{1,9})\s*(ms|s|min|m|h|d)\s*")
+_LONGEST = 30 * _UNITS["d"]
+_EXAMPLE = """`[receivers]` with `on-call = "smtp://..."`, then `[[routes]]` with `receiver = "on-call"`"""
+_USUAL = ("alertname", "severity", "program", "urgency", "certainty", "status")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`goes_on`: later routes are looked at, too. `group_by`: labels, None: all of them. `wait` and `interval`: in
+    microseconds. `grouped`: the file says something of groups."""
+
+    receiver: str
+    matchers: Matchers = field(default_factory=Matchers)
+    goes_on: bool = False
+    group_by: tuple[str, ...] | None = ()
+    wait: int = WAIT
+    interval: int = INTERVAL
+    grouped: bool = False
+
+    def group(self, labels: Mapping[str, str]) -> Group:
+        """The group of an alert with these labels."""
+        names = sorted(labels) if self.group_by is None else self.group_by
+        values = {name: labels.get(name, "") for name in names}
+        return Group(json.dumps([self.receiver, str(self.matchers), values]), self.wait, self.interval)
+
+
+@dataclass(frozen=True)
+class Routes:
+    """`receivers`: by name, the addresses as `--feed` has them. The first route that matches an alert says where it
+    goes; with `continue` also those behind it.
+
+    An alert that becomes graver goes to those whom it went to before, too: so whoever was told of it hears of its end.
+    """
+
+    receivers: Mapping[str, tuple[str, ...]]
+    routes: tuple[Route, ...]
+
+    @classmethod
+    def read(cls, file: Path) -> Routes:
+        """Read a file. CepError: it cannot be read, or says what does not fit together."""
+        where = f"--routes {file}"
+        try:
+            found = tomllib.loads(file.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise _wrong(f"{where}: {reason_of(error)}", "a file in TOML") from None
+        except ValueError as error:
+            raise _wrong(f"{where}: {error}", "a file in TOML, in UTF-8") from None
+        for name in found.keys() - {"receivers", "routes"}:
+            hint = did_you_mean(name, ("receivers", "routes")) or f"it has {_EXAMPLE}"
+            raise _wrong(f"{where}: `{name}` is not known", hint)
+        receivers = _receivers(where, found.get("receivers"))
+        tables = found.get("routes")
+        if not isinstance(tables, list) or not tables or not all(isinstance(each, dict) for each in tables):
+            raise _wrong(f"{where}: there are no routes", f"it has {_EXAMPLE}")
+        routes = tuple(_route(f"{where}, route {n}", each, receivers) for n, each in enumerate(tables, 1))
+        for name in receivers.keys() - {route.receiver for route in routes}:
+            hint = f'a route without matchers gets the rest: `[[routes]]` with `receiver = "{name}"`'
+            raise _wrong(f"{where}: no route leads to the receiver `{name}`", hint)
+        return cls(receivers, routes)
+
+    def reached(self, labels: Mapping[str, str]) -> Iterator[Route]:
+        """The routes of an alert with these labels."""
+        for route in self.routes:
+            if route.matchers.matches(labels):
+                yield route
+                if not route.goes_on:
+                    return
+
+    def of(self, receiver: str, origin: Publisher) -> ReceiverRoutes:
+        """The routes that lead to one receiver."""
+        return ReceiverRoutes(self, receiver, origin)
+
+    def check_names(self, alerts: Sequence[Alert], origin: Publisher) -> None:
+        """CepError: a route asks for a label that no alert of the program has."""
+        known = {name for alert in alerts for name in possible_labels(alert, alert.severity, origin)} | {*_USUAL}
+        for number, route in enumerate(self.routes, 1):
+            asked = [matcher.name for matcher in route.matchers]
+            for name in (*asked, *(route.group_by or ())):
+                if alerts and name not in known:
+                    hint = did_you_mean(name, sorted(known)) or f"there are {', '.join(sorted(known))}"
+                    raise _wrong(f"--routes: route {number}: no alert of the program has the label `{name}`", hint)
+
+
+class ReceiverRoutes:
+    """Tells which changes a receiver gets, and in which groups."""
+
+    def __init__(self, routes: Routes, receiver: str, origin: Publisher) -> None:
+        self._routes, self._receiver, self._origin = routes, receiver, origin
+        self._route = lru_cache(maxsize=4096)(self._found)
+
+    def wants(self, change: AlertChange) -> bool:
+        return self._route(*_identity(change)) is not None
+
+    def group(self, change: AlertChange) -> Group:
+        found = self._route(*_identity(change))
+        assert found is not None, "it is wanted"
+        return found
+
+    def _found(self, change: _Labelled, severities: tuple[str, ...]) -> Group | None:
+        """The group by the first severity of an alert that leads here: it stays in it when it becomes graver."""
+        labels = [change.labels(severity, self._origin) for severity in severities]
+        for each in labels:
+            for route in self._routes.reached(each):
+                if route.receiver == self._receiver:
+                    return route.group(labels[0])
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Labelled:
+    """A change of which only its labels count."""
+
+    change: AlertChange = field(compare=False, hash=False)
+    alert: str
+
+    def labels(self, severity: str, origin: Publisher) -> dict[str, str]:
+        return alert_labels(replace(self.change, severity=severity), origin.title, origin.status)
+
+
+def _identity(change: AlertChange) -> tuple[_Labelled, tuple[str, ...]]:
+    severities = change.severities[: change.escalated + 1] or [change.severity]
+    return _Labelled(change, change.alert), tuple(severities)
+
+
+def possible_labels(alert: Alert, severity: str, origin: Publisher) -> dict[str, str | None]:
+    """The labels of an ALERT's alerts; None: the value depends on the event."""
+    names = dict.fromkeys(alert.keys)
+    labels = {name: _value(template) for name, template in alert.labels}
+    some = AlertChange(
+        alert="", revision=0, state="firing", time=0, name=alert.name, event=alert.event, slot="", severity=severity,
+        category=alert.category, title="", text="", start=0, end=0, until=0, occurrences=1, first="", last="",
+        key={name: f"{_OPEN}{name}" for name in names}, urgency=alert.urgency, certainty=alert.certainty, labels=labels,
+    )  # fmt: skip
+    found = alert_labels(some, origin.title, origin.status)
+    return {name: None if value.startswith(_OPEN) else value for name, value in found.items()}
+
+
+_OPEN = "\0"  # begins a text that stands for a value of an event
+
+
+def _value(template: Sequence[str | tuple[str]]) -> str:
+    if all(isinstance(piece, str) for piece in template):
+        return "".join(piece for piece in template if isinstance(piece, str))
+    return _OPEN + "".join(piece if isinstance(piece, str) else piece[0] for piece in template)
+
+
+def _receivers(where: str, table: Any) -> dict[str, tuple[str, ...]]:
+    if not isinstance(table, dict) or not table:
+        raise _wrong(f"{where}: there are no receivers", f"it has {_EXAMPLE}")
+    found = {}
+    for name, value in table.items():
+        feeds = [value] if isinstance(value, str) else value
+        if not isinstance(feeds, list) or not feeds or not all(isinstance(feed, str) for feed in feeds):
+            hint = f'`{name} = "smtp://mail.example.org/team@example.org"`, or a list of such addresses'
+            raise _wrong(f"{where}: the receiver `{name}` is not an address", hint)
+        found[name] = tuple(feeds)
+    return found
+
+
+def _route(where: str, table: Mapping[str, Any], receivers: Mapping[str, object]) -> Route:
+    for name in table:
+        if name not in _KEYS:
+            raise _wrong(f"{where}: `{name}` is not known", did_you_mean(name, _KEYS) or f"it has {', '.join(_KEYS)}")
+    receiver = table.get("receiver")
+    if not isinstance(receiver, str):
+        raise _wrong(f"{where}: it has no receiver", '`receiver = "on-call"`')
+    if receiver not in receivers:
+        hint = did_you_mean(receiver, receivers) or f"there are {', '.join(receivers)}"
+        raise _wrong(f"{where}: there is no receiver `{receiver}`", hint)
+    goes_on = table.get("continue", False)
+    if not isinstance(goes_on, bool):
+        raise _wrong(f"{where}: `continue` is true or false", "`continue = true`")
+    texts = table.get("matchers", [])
+    group_by = table.get("group_by", [])
+    for name, value in (("matchers", texts), ("group_by", group_by)):
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            example = """`matchers = ['team="water"']`""" if name == "matchers" else '`group_by = ["alertname"]`'
+            raise _wrong(f"{where}: `{name}` is a list of texts", example)
+    try:
+        matchers = Matchers.parse_all(texts)
+    except CepError as error:
+        raise _wrong(f"{where}: {error.message}", error.hint) from None
+    if matchers.doubt:
+        raise _wrong(f"{where}: {matchers.doubt}", None)
+    return Route(
+        receiver,
+        matchers,
+        goes_on,
+        None if EACH in group_by else tuple(dict.fromkeys(group_by)),
+        _duration(where, table, "group_wait", WAIT, 0),
+        _duration(where, table, "group_interval", INTERVAL, _UNITS["s"]),
+        any(name.startswith("group_") for name in table),
+    )
+
+
+def _duration(where: str, table: Mapping[str, Any], name: str, usual: int, least: int) -> int:
+    text = table.get(name)
+    if text is None:
+        return usual
+    parts = _PART.findall(text) if isinstance(text, str) else []
+    total = sum(int(number) * _UNITS[unit] for number, unit in parts)
+    if not parts or _PART.sub("", text) or not least <= total <= _LONGEST:
+        hint = f'`{name} = "{"30s" if name == "group_wait" else "5m"}"`; from {"1s" if least else "0s"} to 30d'
+        raise _wrong(f"{where}: `{name}`: `{text}` is not a duration", hint)
+    return total
+
+
+def _wrong(message: str, hint: str | None) -> CepError:
+    return CepError(message, hint=hint, code="routes")
+
+
+# --- what a program's alerts reach ---
+
+
+def lines(routes: Routes, alerts: Iterable[Alert], origin: Publisher, write: Callable[[int], str]) -> list[str]:
+    """Where each alert of a program goes, for people. `write` writes a duration."""
+    found: list[str] = []
+    lost: list[str] = []
+    for alert in alerts:
+        if alert.hidden:
+            continue
+        words = [(alert.severity, 0), *alert.escalations]
+        found.append(f"{alert.name}: " + ", ".join(w + (f" after {write(t)}" if t else "") for w, t in words))
+        told: set[tuple[str, str]] = set()
+        certain = ""  # the severity from which on it is sure to reach a receiver
+        for number, (severity, _) in enumerate(words):
+            rows, all_go = _reach(routes, possible_labels(alert, severity, origin))
+            certain = certain or (severity if all_go else "")
+            for route, condition in rows:
+                if (route.receiver, condition) not in told and (route.receiver, "") not in told:
+                    told.add((route.receiver, condition))
+                    when = "" if not number else f"from {severity} on"
+                    row = "  ".join(each for each in (route.receiver, when, condition, _groups(route, write)) if each)
+                    found.append(f"  {row}")
+        if not told:
+            lost.append(alert.name)
+            found.append("  reaches no receiver")
+        elif certain != alert.severity:
+            found.append("  reaches no receiver otherwise" + (f", before it is {certain}" if certain else ""))
+    if lost:
+        found.append(f"{', '.join(lost)}: {'reaches' if len(lost) == 1 else 'reach'} no receiver")
+    return found
+
+
+def unreached(routes: Routes, alerts: Iterable[Alert], origin: Publisher) -> list[str]:
+    """The names of the alerts that reach no receiver, whatever their values."""
+    return [
+        alert.name
+        for alert in alerts
+        if not alert.hidden
+        and not any(
+            _reach(routes, possible_labels(alert, word, origin))[0]
+            for word in (alert.severity, *(word for word, _ in alert.escalations))
+        )
+    ]
+
+
+def _reach(routes: Routes, labels: Mapping[str, str | None]) -> tuple[list[tuple[Route, str]], bool]:
+    """The routes that alerts with these labels may take, each with its condition; True: none reaches no receiver."""
+    found: list[tuple[Route, str]] = []
+    certain = False
+    before = False
+    for route in routes.routes:
+        asked = [each for each in route.matchers if each.name in labels and labels[each.name] is None]
+        rest = Matchers.of(each for each in route.matchers if each not in asked)
+        if not rest.matches({name: value for name, value in labels.items() if value is not None}):
+            continue
+        conditions = [f"if {', '.join(map(str, asked))}"] if asked else []
+        conditions += ["otherwise"] if before and not asked else []
+        found.append((route, " ".join(conditions)))
+        if not asked:
+            certain = True
+            if not route.goes_on:
+                return found, True
+        elif not route.goes_on:
+            before = True
+    return found, certain
+
+
+def _groups(route: Route, write: Callable[[int], str]) -> str:
+    by = "each alert" if route.group_by is None else ", ".join(route.group_by) or "all together"
+    return f"[{by}; wait {write(route.wait)}, then every {write(route.interval)}]"
