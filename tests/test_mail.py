@@ -116,6 +116,23 @@ def test_a_reminder_is_another_message_of_its_thread() -> None:
     assert found["In-Reply-To"] == f"<{FIRST.id}@example.org>"
 
 
+def test_what_people_do_is_told() -> None:
+    done = replace(
+        FIRST,
+        revision=1,
+        action="acknowledged",
+        by="anna",
+        comment="I drive there",
+        acknowledged="anna",
+        assignee="ben",
+    )
+    found = made([done])
+    plain, html = texts(found)
+    assert found["Subject"] == f"Acknowledged: {FIRST.title}" and found["References"] == f"<{FIRST.id}@example.org>"
+    for text in ("anna: I drive there", "Acknowledged by", "Assigned to", "ben"):
+        assert text in plain and text in html
+
+
 @pytest.mark.parametrize("bad", ["x\r\nBcc: all@example.org", "x\nSubject: y", "a\0b", "\u202egnp.exe", "x" * 5000])
 def test_nothing_in_an_alert_becomes_a_header(bad: str) -> None:
     change = replace(FIRST, title=bad, text=bad, note=bad, labels={"team": bad}, key={"a": bad}, runbook=bad)

@@ -17,7 +17,7 @@ _LINK = "Alert"
 
 def news(change: AlertChange, outbox: Outbox) -> bool:
     """Return False for what no person wants a message of: one more occurrence of an alert that they know of."""
-    if change.state != "updated" or change.note or change.sent == change.revision:
+    if change.word != "updated" or change.note or change.sent == change.revision:
         return True
     before = outbox.revision(change.alert, change.revision - 1)
     return before is None or before.change.quiet  # what they were not told of: it goes on
@@ -57,7 +57,8 @@ def _heading(entry: OutboxEntry) -> str:
 
 def _paragraphs(change: AlertChange) -> list[str]:
     instruction = "" if change.over else change.instruction
-    return [text for text in (change.note, change.text or change.title, instruction) if text]
+    said = f"{change.by}: {change.comment}" if change.by and change.comment else change.comment
+    return [text for text in (said, change.note, change.text or change.title, instruction) if text]
 
 
 def _fields(entry: OutboxEntry, origin: Publisher) -> list[tuple[str, str]]:
@@ -70,6 +71,8 @@ def _fields(entry: OutboxEntry, origin: Publisher) -> list[tuple[str, str]]:
         ("Since", _time(change.start)),
         ("Over" if change.over else "Latest", _time(change.time if change.over else change.end)),
     ]
+    done = [("Acknowledged by", change.acknowledged), ("Assigned to", change.assignee), ("Verdict", change.verdict)]
+    fields += [(name, text) for name, text in done if text]
     fields += [(name, value_text(value)) for name, value in (change.key | change.values).items()]  # type: ignore[operator]
     fields += [(name, text) for name, text in change.labels.items()]
     return [*fields, ("Change", change.id)]

@@ -243,7 +243,7 @@ def _wrong(message: str, hint: str | None) -> CepError:
 
 
 def lines(routes: Routes, alerts: Iterable[Alert], origin: Publisher, write: Callable[[int], str]) -> list[str]:
-    """Where each alert of a program goes, for people. `write` writes a duration."""
+    """Lines for people that say where each alert of a program goes. `write` writes a duration."""
     found: list[str] = []
     lost: list[str] = []
     for alert in alerts:
