@@ -44,7 +44,7 @@ from connectors.rdf.history import StoreListener
 from connectors.rdf.store_process import StoreProcess, damaged, is_damage
 from connectors.rdf.vocabulary import EventVocabulary
 from connectors.service import Relay, Round, Service
-from connectors.serving import alerts, feeds, ldes, page, programs, sparql, subscribe, why
+from connectors.serving import alertmanager_api, alerts, feeds, ldes, page, programs, sparql, subscribe, why
 from connectors.serving import partial as waiting
 from connectors.serving.app import application
 from connectors.serving.gazette import Gazette
@@ -211,6 +211,9 @@ class ServerParts:
             subscribe.router(subscriptions, query_options),
             feeds.router(self.outbox, self.origin, stream, alone),
             alerts.router(self.handling, self.origin, alone),
+            alertmanager_api.router(
+                self.handling, self.origin, None, {each.name: each.inhibitor for each in engine.alerts}, alone
+            ),
             page.router(scene, self.outbox, options.alerts.status, self.vocabulary, program.version.number, alone),
             why.router(questions),
             waiting.router(

@@ -1,0 +1,278 @@
+"""`/api/v2`: the API of Alertmanager, for amtool, Grafana, karma and others. Alerts come from rules, not from here.
+
+Schema: `api/v2/openapi.yaml` of Alertmanager 0.28.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, HTTPException, Query, Response
+from starlette.responses import JSONResponse
+
+from cep.core.errors import CepError
+from cep.rules.alert import Inhibitor
+from connectors.alerts.handling import Conflict, Handling, Unknown
+from connectors.alerts.lifecycle import AlertChange
+from connectors.alerts.matchers import Matcher, Matchers
+from connectors.alerts.outbox_entries import OutboxEntry
+from connectors.alerts.silences import Silence
+from connectors.alerts.text import rfc3339
+from connectors.feeds.document import Publisher
+from connectors.serving.alerts import NewSilence, doing
+from connectors.serving.openapi import TEXT, Responses, route_responses
+from connectors.serving.people import Person, Role, acting
+
+Targets = Callable[[Mapping[str, str]], Sequence[tuple[str, Mapping[str, str]]]]
+"""By the labels of an alert the receivers that get it, each with the labels of its group."""
+
+OPEN_FOR = 300 * 1_000_000
+"""Microseconds after which an open alert is said to end: it is asked for again before."""
+
+NOBODY = "nobody"
+"""The receiver of a server that sends nothing."""
+
+Yes = Annotated[bool, Query()]
+Filter = Annotated[list[str] | None, Query(max_length=100, description='Matchers, as `site=~"north.*"`.')]
+_LIST = {"type": "array", "items": {"type": "object"}}
+_STRING = {"application/json": {"schema": {"type": "string"}}}
+_BAD: Responses = {400: {"description": "A filter or a silence is not valid.", "content": _STRING}}
+
+
+def router(
+    handling: Handling,
+    origin: Publisher,
+    targets: Targets | None = None,
+    inhibitors: Mapping[str, Inhibitor | None] | None = None,
+    local: bool = False,
+) -> APIRouter:
+    """`targets`: None where every receiver gets everything, grouped by the name of the alert. `inhibitors`: by the name
+    of an alert the one that inhibits it. `local` as for `alerts.router`."""
+    made = APIRouter(prefix="/api/v2", tags=["alertmanager"], default_response_class=Response)
+    responder = Depends(acting(Role.RESPONDER, "silencing alerts", local))
+    outbox, begun = handling.outbox, time.time_ns() // 1000
+
+    def names() -> list[str]:
+        return [each.name for each in outbox.statuses() if outbox.serves(each.name)] or [NOBODY]
+
+    def everyone(labels: Mapping[str, str]) -> Sequence[tuple[str, Mapping[str, str]]]:
+        return [(name, {"alertname": labels["alertname"]}) for name in names()]
+
+    sent_to = targets or everyone
+
+    def inhibited_by(change: AlertChange, firing: Sequence[AlertChange]) -> list[str]:
+        """The fingerprints of the alerts that inhibit this one, or the name of what does and is told to nobody."""
+        inhibitor = (inhibitors or {}).get(change.name)
+        if not change.inhibited or inhibitor is None:
+            return ["inhibited"] if change.inhibited else []
+        wanted = {mine: change.key.get(own) for mine, own in inhibitor.equal} | dict(inhibitor.values)
+        found = [
+            fingerprint(each)
+            for each in firing
+            if each.name == inhibitor.alert and all(each.key.get(name) == value for name, value in wanted.items())
+        ]
+        return found or [inhibitor.alert]
+
+    def listed(
+        filters: list[str] | None, receiver: str | None, active: bool, silenced: bool, inhibited: bool
+    ) -> list[tuple[dict[str, Any], Sequence[tuple[str, Mapping[str, str]]]]]:
+        """Alerts that fire, each with the receivers that get it."""
+        matchers = _parsed(filters)
+        chosen = _parsed([]) if receiver is None else _matching("receiver", receiver)
+        entries = [each for each in outbox.live() if not each.change.over]
+        firing = [each.change for each in entries]
+        found: list[tuple[dict[str, Any], Sequence[tuple[str, Mapping[str, str]]]]] = []
+        for entry in entries:
+            change = entry.change
+            labels = handling.labels(change)
+            hidden = bool(change.silenced) or change.inhibited
+            if not matchers.matches(labels) or (not hidden and not active):
+                continue
+            if (change.silenced and not silenced) or (change.inhibited and not inhibited):
+                continue
+            sent = [each for each in sent_to(labels) if chosen.matches({"receiver": each[0]})]
+            if receiver is None or sent:
+                alert = _alert(entry, labels, origin, handling.clock(), inhibited_by(change, firing))
+                found.append((alert | {"receivers": [{"name": name} for name, _ in sent]}, sent))
+        return found
+
+    alerts_of = {**route_responses("application/json", json=_LIST), **_BAD}
+
+    @made.get("/alerts", responses=alerts_of)
+    def alerts(
+        filter: Filter = None,
+        receiver: Annotated[str | None, Query(max_length=1_000)] = None,
+        active: Yes = True,
+        silenced: Yes = True,
+        inhibited: Yes = True,
+        unprocessed: Yes = True,
+    ) -> Response:
+        """The alerts that fire."""
+        return JSONResponse([each for each, _ in listed(filter, receiver, active, silenced, inhibited)])
+
+    @made.get("/alerts/groups", responses=alerts_of)
+    def groups(
+        filter: Filter = None,
+        receiver: Annotated[str | None, Query(max_length=1_000)] = None,
+        active: Yes = True,
+        silenced: Yes = True,
+        inhibited: Yes = True,
+    ) -> Response:
+        """The alerts that fire, by receiver and group."""
+        found: dict[tuple[str, str], dict[str, Any]] = {}
+        for alert, sent in listed(filter, receiver, active, silenced, inhibited):
+            for name, labels in sent:
+                group = {"labels": dict(labels), "receiver": {"name": name}, "alerts": []}
+                found.setdefault((name, json.dumps(dict(labels), sort_keys=True)), group)["alerts"].append(alert)
+        return JSONResponse([found[each] for each in sorted(found)])
+
+    @made.get("/silences", responses={**route_responses("application/json", json=_LIST), **_BAD})
+    def silences(filter: Filter = None, creator: Annotated[list[str] | None, Query(max_length=100)] = None) -> Response:
+        """The silences and maintenance windows."""
+        matchers, now = _parsed(filter), handling.clock()
+        found = [
+            each.document(now)
+            for each in handling.silences()
+            if matchers.matches({one.name: one.value for one in each.matchers})
+            and (not creator or each.author in creator)
+        ]
+        return JSONResponse(found)
+
+    @made.post(
+        "/silences",
+        responses={
+            **route_responses("application/json", json={"type": "object"}),
+            **_BAD,
+            403: {"description": "It needs the role responder, or comes from another page.", "content": TEXT},
+            404: {"description": "There is no silence of this id.", "content": _STRING},
+        },
+    )
+    def silence(new: NewSilence, person: Person = responder) -> Response:
+        """Begin a silence, or change the one of its `id`."""
+
+        def add() -> Silence:
+            said = new.createdBy.strip()
+            known = said in ("", person.name) or said.endswith(f" ({person.name})")
+            author = (said or person.name) if known else f"{said} ({person.name})"
+            return handling.add(new.made(author, handling.clock()), person.name, new.id or "")
+
+        try:
+            return JSONResponse({"silenceID": add().id})
+        except Unknown as error:
+            return JSONResponse(str(error.args[0]), 404)
+        except Conflict as error:
+            return JSONResponse(str(error), 400)
+        except CepError as error:
+            if error.code == "failed":
+                raise HTTPException(503, error.message) from None
+            return JSONResponse(error.message + (f"; {error.hint}" if error.hint else ""), 400)
+
+    one = {**route_responses("application/json", json={"type": "object"}, _404="There is no silence of this id.")}
+
+    @made.get("/silence/{id}", responses=one)
+    def one_silence(id: str) -> Response:
+        """One silence."""
+        return JSONResponse(doing(lambda: handling.silence(id)).document(handling.clock()))
+
+    @made.delete(
+        "/silence/{id}",
+        responses={
+            **one,
+            403: {"description": "It needs the role responder, or comes from another page.", "content": TEXT},
+            500: {"description": "It has ended, or is a maintenance window.", "content": _STRING},
+        },
+    )
+    def expire(id: str, person: Person = responder) -> Response:
+        """End a silence now."""
+        try:
+            handling.expire(id, person.name)
+        except Conflict as error:  # clients take no other status for that
+            return JSONResponse(str(error), 500)
+        except Unknown as error:
+            return JSONResponse(str(error.args[0]), 404)
+        return JSONResponse({})
+
+    @made.get("/receivers", responses=route_responses("application/json", json=_LIST))
+    def receivers() -> Response:
+        """The receivers of alerts."""
+        return JSONResponse([{"name": name} for name in names()])
+
+    @made.get("/status", responses=route_responses("application/json", json={"type": "object"}))
+    def status() -> Response:
+        """The version of the server, and since when it runs. `config` names the receivers."""
+        build = dict.fromkeys(("revision", "buildUser", "buildDate", "goVersion"), "")
+        return JSONResponse(
+            {
+                "cluster": {"status": "disabled", "name": origin.title, "peers": []},
+                "versionInfo": {"version": _version(), "branch": "semcep", **build},
+                "config": {"original": _config(names())},
+                "uptime": rfc3339(begun),
+            }
+        )
+
+    return made
+
+
+def fingerprint(change: AlertChange) -> str:
+    """16 hexadecimal digits that stand for an alert."""
+    return change.alert[:16]
+
+
+def _alert(
+    entry: OutboxEntry, labels: Mapping[str, str], origin: Publisher, now: int, inhibited_by: list[str]
+) -> dict[str, Any]:
+    change = entry.change
+    annotations = {"summary": change.title, "description": change.text or change.title, "alert": change.alert}
+    for name, text in (
+        ("instruction", change.instruction), ("runbook_url", change.runbook), ("note", change.note),
+        ("acknowledged_by", change.acknowledged), ("assignee", change.assignee), ("verdict", change.verdict),
+    ):  # fmt: skip
+        if text:
+            annotations[name] = text
+    fired = change.start if change.fired is None else change.fired
+    state = "suppressed" if change.silenced or inhibited_by else "active"
+    found: dict[str, Any] = {
+        "labels": dict(labels),
+        "annotations": annotations,
+        "startsAt": rfc3339(min(fired, now)),
+        "endsAt": rfc3339(max(change.until, now + OPEN_FOR)),
+        "updatedAt": rfc3339(change.time if entry.came is None else entry.came),
+        "fingerprint": fingerprint(change),
+        "status": {"state": state, "silencedBy": list(change.silenced), "inhibitedBy": inhibited_by},
+    }
+    return found | ({"generatorURL": page} if (page := origin.page(change)) else {})
+
+
+def _parsed(filters: list[str] | None) -> Matchers:
+    """Matchers of a filter. Raises HTTPException."""
+    try:
+        return Matchers.parse_all(filters or ())
+    except CepError as error:
+        raise HTTPException(400, error.message) from None
+
+
+def _matching(name: str, pattern: str) -> Matchers:
+    try:
+        return Matchers.of([Matcher(name, "=~", pattern)])
+    except CepError as error:
+        raise HTTPException(400, error.message) from None
+
+
+def _config(receivers: Sequence[str]) -> str:
+    """Every receiver gets everything, as a configuration of Alertmanager says it."""
+    first, *others = receivers
+    routes = [{"receiver": name, "continue": True} for name in others]
+    route = {"receiver": first, "group_by": ["alertname"], "routes": routes}
+    lines = [f"route: {json.dumps(route)}", "receivers:", *(f"- name: {json.dumps(name)}" for name in receivers)]
+    return "\n".join(lines) + "\n"
+
+
+def _version() -> str:
+    try:
+        return version("semcep")
+    except PackageNotFoundError:
+        return "0"
