@@ -31,6 +31,7 @@ def places(openapi: dict[str, Any], method: str) -> list[str]:
     filled = {"{alert}": "0" * 32, "{revision}": "0", "{name}": "style.css", "{id}": "0" * 32, "{part}": "2024-05-01"}
     query = {"/why-not": "?event=hot&at=2024-05-01", "/api/station": "?key=vie", "/sparql": "?query=ASK%20%7B%7D"}
     query["/partial"] = "?event=warm"
+    query |= {"/api/past": "?at=0", "/api/series": "?event=reading&attribute=temp&key=vie"}
     found = []
     for path, methods in openapi["paths"].items():
         if method.lower() in methods:

@@ -92,6 +92,16 @@ def test_readings_are_bounded_and_found(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(held.series("r", "n", "d", 0, 10_000).times) == 10  # of equal ones one
 
 
+def test_readings_of_an_event_that_nobody_declared() -> None:
+    schemas = Engine.from_text("o(S, T) <- r(S, T) WHERE T > 3.").inputs
+    held = Readings(schemas, {name: SubjectColumns.of(schema) for name, schema in schemas.items()})
+    mixed = [pl.Series(name, values, dtype=pl.Object) for name, values in (("arg1", ["a", 5]), ("arg2", [4, "x"]))]
+    held.take({"r": pl.DataFrame([pl.Series("start", [1, 2]), pl.Series("end", [1, 2]), *mixed])})
+    assert held.series("r", "arg2", "a", 0, 9) == readings.Series([1], [4.0], 1)
+    assert held.series("r", "arg2", "5", 0, 9).values == []  # it is a text
+    assert held.latest("5") == [{"type": "r", "start": 2, "end": 2, "values": {"arg1": 5, "arg2": "x"}}]
+
+
 # How the three kinds of colour-blindness see linear colours (Machado, Oliveira and Fernandes 2009), and how all do.
 SIGHTS = (
     np.eye(3),

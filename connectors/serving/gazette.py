@@ -71,7 +71,7 @@ def subject_ends(tables: Mapping[str, pl.DataFrame], columns: Mapping[str, Subje
     heights = [table.height for table in tables.values()]
     frame = pl.DataFrame(
         {
-            "subject": pl.concat([_texts(table[columns[name].subject or ""]) for name, table in tables.items()]),
+            "subject": pl.concat([texts(table[columns[name].subject or ""]) for name, table in tables.items()]),
             "start": pl.concat([table["start"] for table in tables.values()]),
             "end": pl.concat([table["end"] for table in tables.values()]),
             "table": np.repeat(np.arange(len(tables)), heights),
@@ -161,7 +161,7 @@ def _degree(value: object) -> float | None:
         return None
 
 
-def _texts(column: pl.Series) -> pl.Series:
+def texts(column: pl.Series) -> pl.Series:
     """Subjects as texts, as Python writes values."""
     if column.dtype == pl.String:
         return column

@@ -11,7 +11,7 @@ import polars as pl
 
 from cep.core.schema import Schema
 from connectors.alerts.text import json_value
-from connectors.serving.gazette import SubjectColumns
+from connectors.serving.gazette import SubjectColumns, texts
 
 RECORDS = 300_000
 """Input records that are held, the newest; at least one batch of each event."""
@@ -74,7 +74,7 @@ class Readings:
         with self._lock:
             tables = list(self._tables.get(event, ()))
         subject = self._subjects[event].subject or ""
-        mine = [_numbers(table.filter(pl.col(subject).cast(pl.String) == key), attribute) for table in tables]
+        mine = [_numbers(table.filter(texts(table[subject]) == key), attribute) for table in tables]
         held = min((int(table["end"].to_numpy().min()) for table in tables), default=None)
         if not mine:
             return Series((), (), None)
@@ -92,7 +92,7 @@ class Readings:
         for name in sorted(tables):
             subject = self._subjects[name].subject or ""
             for table in reversed(tables[name]):
-                mine = table.filter(pl.col(subject).cast(pl.String) == key).sort("end", maintain_order=True).tail(1)
+                mine = table.filter(texts(table[subject]) == key).sort("end", maintain_order=True).tail(1)
                 for row in mine.iter_rows(named=True):
                     attributes = self._schemas[name].attributes
                     values = {each.name: json_value(row[each.name], each.type) for each in attributes}

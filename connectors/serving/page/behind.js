@@ -17,7 +17,7 @@ export function behind(program, found, alert) {
     const mine = records.filter((record) => record.type === event.name);
     const rules = compared.filter((each) => each.event === event.name);
     if (!mine.length && !rules.length) continue;
-    const some = numeric(event);
+    const some = numeric(event, program.thresholds);
     const attributes = some.filter((each) => rules.some((rule) => rule.attribute === each.name));
     const keys = [...new Set(mine.map((record) => String(record[event.subject])))];
     if (!keys.length) keys.push(found?.key ?? subjects(alert)[0] ?? "");

@@ -10,7 +10,7 @@ const MOST = 8; // subjects, and attributes
 export class Charting {
   constructor(store, program, filters, address) {
     Object.assign(this, { store, program, filters, address });
-    this.known = program.events.flatMap((event) => numeric(event).map((each) => `${event.name}.${each.name}`));
+    this.known = program.events.flatMap((event) => numeric(event, program.thresholds).map((each) => `${event.name}.${each.name}`));
     by("chart-attribute").append(el("option", { value: "" }, "add an attribute"), ...this.known.map((name) => el("option", { value: name }, name)));
     by("chart-attribute").addEventListener("change", (event) => { this.add("chart", event.target.value); event.target.value = ""; });
     by("chart-subject").addEventListener("input", () => this.offer());

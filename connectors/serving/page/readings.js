@@ -6,8 +6,9 @@ const NUMBERS = new Set(["int", "float"]);
 
 const PLACE = /^(lat|latitude|long|lon|lng|longitude)$|wgs84_pos#(lat|long)$/i; // where something is
 
-// The attributes of an event that a chart can show.
-export const numeric = (event) => event.subject === null ? [] : event.attributes.filter((each) => NUMBERS.has(each.type) && each.name !== event.subject && !PLACE.test(each.name) && !PLACE.test(each.iri));
+// The attributes of an event that a chart can show: numbers, and what a rule compares with one.
+export const numeric = (event, thresholds) => event.subject === null ? [] : event.attributes.filter((each) => each.name !== event.subject && !PLACE.test(each.name) && !PLACE.test(each.iri)
+  && (NUMBERS.has(each.type) || thresholds.some((rule) => rule.event === event.name && rule.attribute === each.name)));
 
 // `points`: known besides, [time, value].
 export async function readings(store, program, { event, attribute, key, points = [] }, from, to) {

@@ -139,7 +139,7 @@ export class Why {
     return [
       station ? facts([["subject", key], ["at", `${station.lat.toFixed(4)}, ${station.long.toFixed(4)}`]]) : null,
       el("p", { class: "actions" }, el("button", { type: "button", onclick: () => this.look("timeline-part", () => this.places.only(key)) }, "Only this, everywhere"),
-        this.program.events.some((event) => numeric(event).length) ? el("button", { type: "button", onclick: () => this.places.charts(key) }, "Its charts") : null),
+        this.program.events.some((event) => numeric(event, this.program.thresholds).length) ? el("button", { type: "button", onclick: () => this.places.charts(key) }, "Its charts") : null),
       this.program.lineage ? this.whynot.brief(key) : null,
       el("h3", {}, "Latest records"),
       records.length ? table(records) : el("p", { class: "none" }, "None lately."),
