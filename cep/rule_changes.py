@@ -19,7 +19,7 @@ from cep.operators.unless import Unless
 from cep.operators.where import RestrictedFormula, SelectPattern
 from cep.plan.formula import UNARY, Formula, placed
 from cep.plan.pattern import Pattern
-from cep.rules.printing import print_condition, print_expression
+from cep.rules.printing import expression_named, parameters_named, print_condition, print_expression
 from cep.rules.terms import Comparison, Condition, Constant, PolicyChoice, Predicate, Variable, condition_variables
 
 NEIGHBOURS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "=": "!=", "!=": "="}
@@ -66,7 +66,11 @@ def condition_text(condition: Condition) -> str:
     """Return a condition as it is written, a graph pattern by its variables."""
     if isinstance(condition, Predicate) and condition.graph is not None:
         return f"{{ ... }} of {', '.join(sorted(set(condition_variables(condition))))}"
-    return print_condition(condition)
+    return _text(condition)
+
+
+def _text(condition: Condition) -> str:
+    return print_condition(parameters_named(condition))
 
 
 CONDITION, ABSENCE, BOUND, WINDOW = "condition", "absence", "bound", "window"
@@ -189,10 +193,10 @@ def _own_changes(value: Any) -> Iterator[Edit]:
         case Comparison(operator, _, _):
             other = replace(value, operator=NEIGHBOURS[operator])
             if not (operator == "=" and _binds(value)):
-                yield other, value.span, f"`{print_condition(value)}` as `{print_condition(other)}`"
+                yield other, value.span, f"`{_text(value)}` as `{_text(other)}`"
         case Constant(int() | float() as number, "int" | "float"):
-            moved = replace(value, value=_moved(number))
-            yield moved, value.span, f"`{print_expression(value)}` as `{print_expression(moved)}`"
+            moved = replace(value, value=_moved(number), parameter=None)
+            yield moved, value.span, f"`{expression_named(value)}` as `{print_expression(moved)}`"
         case SelectPattern():
             for place, condition in enumerate(value.conditions):
                 rest = (*value.conditions[:place], *value.conditions[place + 1 :])

@@ -18,8 +18,13 @@ from cep.compile import compile
 from cep.core.errors import CepError, CepErrors
 from cep.engine import Engine
 from cep.events import Event, Iri
+from cep.explain.question import read_question
 from cep.language.reading import parameters_of
 from cep.language.syntax.parser import parse
+from cep.operators.where import SelectPattern
+from cep.rules.printing import print_condition
+from cep.rules.terms import Condition, Disjunction
+from connectors.why.text import Explainer, condition_text
 from tests.cases_format import known
 from tests.long import seeds
 from tests.programs import iteration, program, recursion, window
@@ -320,3 +325,28 @@ def test_commands_take_values() -> None:
 def test_options_that_cannot_be_taken(arguments: list[str], message: str) -> None:
     for command in (["check", "rules.cep"], ["plan", "rules.cep"], ["run", "rules.cep", "-i", "in.csv"]):
         assert message in cep(*command, *arguments, status=2)
+
+
+def test_people_read_the_name_of_a_parameter_with_its_value() -> None:
+    """Of a condition that decides; what is printed to be read again has the value."""
+    text = (
+        'PARAM Limit = 30 IN 10..50 STEP 5. PARAM Who = "it\'s". PARAM On = true.\n'
+        "event drive(id: string, speed: int, lit: bool).\n"
+        "fast(S) <- drive(S, V, L) WHERE V > Limit + 2, (S != Who or L = On)."
+    )
+    engine = Engine.from_text(text, remember=2**60)
+    engine.push_event("drive", ("bob", 20, True), 10**6)
+    engine.close()
+    (answer,) = Explainer(engine).why_not(read_question("fast(bob)", engine))["rules"]
+    (failed,) = answer["failure"]["conditions"]
+    assert failed["text"] == "V > Limit (30) + 2" and failed["told"] == "20 > 32"
+    (told,) = [condition_text(each) for each in rule_conditions(text) if isinstance(each, Disjunction)]
+    assert told == '(S != Who ("it\'s") or L = On (true))'
+    assert [print_condition(each) for each in rule_conditions(text)] == ["V > 30 + 2", '(S != "it\'s" or L = true)']
+
+
+def rule_conditions(text: str) -> list[Condition]:
+    """The conditions of the only rule of a program."""
+    (rule,) = Engine.from_text(text).plan.rules.rules
+    assert isinstance(rule.body, SelectPattern)
+    return list(rule.body.conditions)

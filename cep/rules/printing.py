@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from cep.core.literals import LARGEST, SECOND, write_duration, write_time
 from cep.core.schema import RecordFormat, RecordTest, TimeFormat, When
@@ -239,6 +239,36 @@ def print_condition(condition: Condition) -> str:
                 listed = ", ".join(print_expression(each.right) for each in values)
                 return f"{print_expression(left)} in [{listed}]"
             return f"({' or '.join(map(print_conditions, alternatives))})"
+
+
+def parameters_named(condition: Condition) -> Condition:
+    """The condition for people: parameters stand there by name, with their values in parentheses."""
+    named: Condition = _named(condition)
+    return named
+
+
+def expression_named(expression: Expression) -> str:
+    """An expression for people: the name of a parameter, with its value in parentheses."""
+    return print_expression(_named(expression))
+
+
+def _named(value: Any) -> Any:
+    match value:
+        case Constant(parameter=str() as name):
+            return Variable(f"{name} ({_constant(value)})")
+        case Constant() | Variable() | Graph():
+            return value
+        case tuple():
+            return tuple(map(_named, value))
+        case Call():
+            return replace(value, arguments=_named(value.arguments))
+        case Comparison():
+            return replace(value, left=_named(value.left), right=_named(value.right))
+        case Predicate():
+            return replace(value, arguments=_named(value.arguments))
+        case Disjunction():
+            return replace(value, alternatives=_named(value.alternatives))
+    return value
 
 
 def _one_of(condition: Disjunction) -> list[Comparison]:

@@ -27,12 +27,13 @@ class Constant:
     """A constant. `type` is int float string bool iri time duration.
 
     `value` is int, float, str, bool or Iri; for time and duration whole microseconds. A lower-case name
-    is the string of that name; a prefixed name is the Iri it stands for.
+    is the string of that name; a prefixed name is the Iri it stands for. `parameter`: the name that is written there.
     """
 
     value: int | float | str | bool | Iri
     type: str
     span: Span = field(default=NOWHERE, compare=False)
+    parameter: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

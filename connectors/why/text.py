@@ -33,7 +33,7 @@ from cep.plan.algebra import Rule
 from cep.plan.names import used_variables
 from cep.plan.pattern import Pattern
 from cep.rules.graph_text import on_one_line
-from cep.rules.printing import print_condition, print_expression
+from cep.rules.printing import parameters_named, print_condition, print_expression
 from cep.rules.terms import (
     Comparison,
     Condition,
@@ -401,6 +401,7 @@ def own_name(name: str) -> str:
 def condition_text(condition: Condition) -> str:
     """A condition on one line."""
     condition = rename_condition(condition, {each.name: own_name(each.name) for each in used_variables([condition])})
+    condition = parameters_named(condition)
     if isinstance(condition, Predicate) and condition.graph is not None:
         text = on_one_line(condition.graph.text, longest=LONGEST)
         return f"not {text}" if condition.negated else text

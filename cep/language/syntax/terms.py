@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NoReturn
 
 from cep.core.literals import UNITS, read_duration, read_number, read_string, read_ticks, read_time
@@ -87,7 +88,9 @@ def _operand(cursor: Cursor) -> Expression:
                     return _choice(cursor, token)
                 return Call(token.text, called(cursor, token), cursor.span(token))
             if token.text in ("true", "false"):
-                return Constant(token.text == "true", "bool", token.span)
+                name = cursor.written(token)
+                parameter = name.text if name is not token else None
+                return Constant(token.text == "true", "bool", token.span, parameter)
             return Constant(token.text, "string", token.span)
         case kind if kind not in ("name", "variable") and kind in OPERANDS:
             return constant(cursor)
@@ -135,6 +138,14 @@ def constant(cursor: Cursor) -> Constant:
     """A number, a duration, a string, an IRI or a time; the next token is one of them."""
     before = cursor.previous
     token = cursor.advance()
+    name = cursor.written(token)
+    if name is not token:
+        found = _constant(cursor, token, before)
+        return replace(found, parameter=name.text) if found.span == token.span else found
+    return _constant(cursor, token, before)
+
+
+def _constant(cursor: Cursor, token: Token, before: Token) -> Constant:
     match token.kind:
         case "number":
             unit = unit_after_number(cursor)
