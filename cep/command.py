@@ -12,6 +12,7 @@ import typer
 from typer import Argument, Option
 
 from cep.app import completions
+from cep.app.cli_alerts import handling
 from cep.app.cli_completion import answering, completion
 from cep.app.cli_explain import explain
 from cep.app.cli_format import fmt
@@ -264,5 +265,8 @@ for command in (infer, check, fmt, convert, plan, run, test, backtest, diff, exp
     app.command(cls=Sectioned if command not in (check, convert, fmt, plan) else WithoutRecords, short_help=shown)(
         command
     )
+app.add_typer(
+    handling, name="alerts", help="What people do with alerts.", short_help="What people do with alerts of a server."
+)
 app.add_typer(knowing, name="knowledge", help="What knowledge holds.", short_help="What knowledge holds.")
 app.add_typer(demos, name="demo", help="Programs on real data.", short_help="Programs on real data.")

@@ -173,6 +173,11 @@ def router(handling: Handling, origin: Publisher, local: bool = False) -> APIRou
     def answered(found: object, status: int = 200) -> Response:
         return JSONResponse(found, status, headers=_SAFE)
 
+    def over_at(alert: str) -> str | None:
+        """When an alert was over; None: it is not."""
+        ends = [each.change.time for each in outbox.life(alert) if each.change.word in ("resolved", "withdrawn")]
+        return rfc3339(ends[-1]) if ends else None
+
     def done(change: AlertChange) -> Response:
         entry = outbox.revision(change.alert)
         assert entry is not None, "it was written"
@@ -234,7 +239,7 @@ def router(handling: Handling, origin: Publisher, local: bool = False) -> APIRou
         found = []
         for entry in _newest(handling, before, True):
             if entry.change.verdict:
-                found.append(view(entry))
+                found.append(view(entry) | {"over": over_at(entry.change.alert)})
                 if len(found) == limit:
                     break
         return answered(found)

@@ -1,0 +1,519 @@
+"""The commands `cep alerts ...`: what people do with the alerts of a server, from a terminal."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from textwrap import wrap
+from typing import Annotated, Any, ClassVar
+from urllib.parse import quote, urlencode
+
+import typer
+from typer import Argument, Option
+
+from cep.app import completions
+from cep.app.cli_help import Commands, Sectioned
+from cep.app.command_line import takes
+from cep.app.durations import duration, refuse
+from cep.app.terminal import say
+from cep.core.errors import CepError, reason_of
+
+WIDTH = 80
+"""Columns of a terminal that tables fit into."""
+
+_SECONDS = 30.0  # that a server may take to answer
+_LARGEST = 1 << 26
+_FIRST = 8  # characters of an id that are shown
+_STATES = ("pending", "firing", "kept", "resolved", "withdrawn")
+_VERDICTS = ("true", "false", "duplicate", "test")
+
+handling = typer.Typer(cls=Commands, no_args_is_help=True, rich_markup_mode=None)
+
+Ids = Annotated[tuple[str, ...], Argument(metavar="ALERT", help="Its id, or how it begins, as `list` shows it.")]
+Id = Annotated[str, Argument(metavar="ALERT", help="Its id, or how it begins, as `list` shows it.")]
+Comment = Annotated[str, Option("--comment", "-m", metavar="TEXT", help="What there is to say.")]
+Json = Annotated[bool, Option("--json", help="JSON instead of a table.")]
+Matchers = Annotated[
+    tuple[str, ...], Option("--matcher", metavar="MATCHER", help='As `site=north` or `site=~"n.*"`. Repeatable.')
+]
+Expressions = Annotated[tuple[str, ...], Argument(metavar="MATCHER", help='As `site=north` or `site=~"n.*"`.')]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """The server that is asked, and who asks."""
+
+    PANEL: ClassVar = "The server"
+
+    server: Annotated[
+        str | None,
+        Option(metavar="URL", help="Where it is; else CEP_SERVER says it, else http://127.0.0.1:8000."),
+    ] = None
+    token_file: Annotated[
+        Path | None, Option(metavar="FILE", help="A file with your token alone; else CEP_TOKEN has the token.")
+    ] = None
+
+    def ask(self, method: str, path: str, body: object = None) -> Any:
+        """The server's answer. CepError: it cannot be reached, or refuses."""
+        from urllib.error import HTTPError, URLError
+        from urllib.request import Request, urlopen
+
+        address = (self.server or os.environ.get("CEP_SERVER") or "http://127.0.0.1:8000").rstrip("/")
+        if not address.startswith(("http://", "https://")):
+            raise refuse(f"--server {address}: this is not an address of the web", "e.g. `--server http://host:8000`")
+        headers = {"Accept": "application/json"}
+        if token := self._token():
+            headers["Authorization"] = f"Bearer {token}"
+        data = None
+        if body is not None:
+            data, headers["Content-Type"] = json.dumps(body).encode(), "application/json"
+        try:
+            with urlopen(Request(f"{address}/{path}", data, headers, method=method), timeout=_SECONDS) as answer:
+                return json.loads(answer.read(_LARGEST))
+        except HTTPError as error:
+            text = error.read(10_000).decode("utf-8", "replace").strip()
+            hint = "`--token-file FILE`, or the token in CEP_TOKEN" if error.code == 401 else None
+            raise CepError(f"{address}: {_plain(text) or error.reason} ({error.code})", hint=hint) from None
+        except (URLError, OSError, ValueError) as error:
+            reason = error.reason if isinstance(error, URLError) else error
+            said = reason_of(reason) if isinstance(reason, OSError) else str(reason)
+            hint = "`--server URL` says where `cep serve` runs"
+            raise CepError(f"{address}: {said}", hint=hint) from None
+
+    def _token(self) -> str:
+        if self.token_file is None:
+            return os.environ.get("CEP_TOKEN", "").strip()
+        try:
+            words = self.token_file.read_text(encoding="utf-8").split()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = reason_of(error) if isinstance(error, OSError) else "this is not a text in UTF-8"
+            raise refuse(f"--token-file {self.token_file}: {reason}") from None
+        if len(words) != 1:
+            hint = "the server's file of all people is not for you: write your token alone into a file of your own"
+            raise refuse(f"--token-file {self.token_file}: there are {len(words)} words, not a token", hint)
+        return words[0]
+
+    def alert(self, begin: str) -> str:
+        """The id of the alert whose id begins so. CepError: there is none, or several."""
+        if len(begin) == 32:
+            return begin
+        for states in (("pending", "firing", "kept"), ("resolved", "withdrawn")):
+            every = self.ask("GET", f"alerts?{urlencode([('state', each) for each in states])}&limit=10000")
+            found = [each["alert"] for each in every if each["alert"].startswith(begin.lower())]
+            if found:
+                return _one("alert", begin, found)
+        raise CepError(f"no alert has an id that begins with `{_plain(begin)}`", hint="`cep alerts list --all`")
+
+    def silence(self, begin: str) -> str:
+        """The id of the silence whose id begins so. CepError: there is none, or several."""
+        if len(begin) == 36:
+            return begin
+        found = [each["id"] for each in self.ask("GET", "silences") if each["id"].startswith(begin.lower())]
+        if not found:
+            raise CepError(f"no silence has an id that begins with `{_plain(begin)}`", hint="`cep alerts silences`")
+        return _one("silence", begin, found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOptions:
+    """The options of `cep alerts list`."""
+
+    to: Connection
+    state: Annotated[
+        tuple[str, ...],
+        Option(metavar="STATE", autocompletion=completions.one_of(*_STATES), help="pending, firing, kept, resolved or "
+               "withdrawn. Repeatable; else those that are not over."),
+    ] = ()  # fmt: skip
+    all: Annotated[bool, Option("--all", help="Those that are over, too.")] = False
+    severity: Annotated[tuple[str, ...], Option(metavar="SEVERITY", help="As Severe. Repeatable.")] = ()
+    name: Annotated[tuple[str, ...], Option(metavar="NAME", help="The name of an ALERT. Repeatable.")] = ()
+    matcher: Matchers = ()
+    assignee: Annotated[str | None, Option(metavar="NAME", help="Assigned to this person.")] = None
+    limit: Annotated[int, Option(metavar="N", min=1, max=10_000, help="At most so many.")] = 100
+    json: Json = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowOptions:
+    """The options of `cep alerts show`."""
+
+    alert: Id
+    to: Connection
+    json: Json = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AckOptions:
+    """The options of `cep alerts ack`."""
+
+    alerts: Ids
+    to: Connection
+    comment: Comment = ""
+    undo: Annotated[bool, Option("--undo", help="Give it back: it escalates again.")] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignOptions:
+    """The options of `cep alerts assign`."""
+
+    alert: Id
+    person: Annotated[str, Argument(metavar="NAME", help="Who is to see to it; `-` for nobody.")]
+    to: Connection
+    comment: Comment = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommentOptions:
+    """The options of `cep alerts comment`."""
+
+    alert: Id
+    text: Annotated[str, Argument(metavar="TEXT", help="What there is to say.")]
+    to: Connection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseOptions:
+    """The options of `cep alerts close`."""
+
+    alert: Id
+    verdict: Annotated[
+        str,
+        Argument(
+            metavar="VERDICT", autocompletion=completions.one_of(*_VERDICTS), help="true, false, duplicate or test."
+        ),
+    ]
+    to: Connection
+    comment: Comment = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SilenceOptions:
+    """The options of `cep alerts silence`."""
+
+    matchers: Expressions
+    to: Connection
+    span: Annotated[str | None, Option("--for", metavar="DURATION", help="How long: 2h.")] = None
+    begin: Annotated[str | None, Option("--from", metavar="TIME", help="From when: 2026-12-01T06:00Z; else now.")] = (
+        None
+    )
+    until: Annotated[str | None, Option("--until", metavar="TIME", help="Until when, instead of --for.")] = None
+    comment: Comment = ""
+    preview: Annotated[bool, Option("--preview", help="List what it would hide, and silence nothing.")] = False
+    json: Json = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SilencesOptions:
+    """The options of `cep alerts silences`."""
+
+    to: Connection
+    all: Annotated[bool, Option("--all", help="Those that have ended, too.")] = False
+    json: Json = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnsilenceOptions:
+    """The options of `cep alerts unsilence`."""
+
+    silences: Annotated[tuple[str, ...], Argument(metavar="SILENCE", help="Its id, or how it begins.")]
+    to: Connection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictsOptions:
+    """The options of `cep alerts verdicts`."""
+
+    to: Connection
+    name: Annotated[tuple[str, ...], Option(metavar="NAME", help="The name of an ALERT. Repeatable.")] = ()
+    all: Annotated[bool, Option("--all", help="Every verdict, in the column `verdict`; else those that are true.")] = (
+        False
+    )
+    json: Json = False
+
+
+@takes(ListOptions)
+def list_(options: ListOptions) -> None:
+    """List alerts, the one that changed last first.
+
+    \b
+      cep alerts list --severity Severe
+      cep alerts list --all --matcher site=north --json
+    """
+    fields: list[tuple[str, str]] = [("state", each) for each in options.state or (_STATES if options.all else ())]
+    fields += [("severity", each) for each in options.severity] + [("name", each) for each in options.name]
+    fields += [("matcher", each) for each in options.matcher] + [("limit", str(options.limit))]
+    if options.assignee is not None:
+        fields.append(("assignee", options.assignee))
+    found = options.to.ask("GET", f"alerts?{urlencode(fields)}")
+    say(_json(found) if options.json else _alerts(found))
+
+
+@takes(ShowOptions)
+def show(options: ShowOptions) -> None:
+    """Show one alert: as it is, what became of it, and who did what.
+
+    \b
+      cep alerts show 89e505a4
+    """
+    found = options.to.ask("GET", f"alerts/{quote(options.to.alert(options.alert))}")
+    say(_json(found) if options.json else _shown(found))
+
+
+@takes(AckOptions)
+def ack(options: AckOptions) -> None:
+    """Acknowledge alerts: you have them, and they do not escalate any more.
+
+    \b
+      cep alerts ack 89e505a4 -m "on my way"
+    """
+    for begin in options.alerts:
+        path = f"alerts/{quote(options.to.alert(begin))}/acknowledge"
+        if options.undo:
+            found = options.to.ask("DELETE", path)
+        else:
+            found = options.to.ask("POST", path, {"comment": options.comment})
+        _said(found, "is given back" if options.undo else f"is acknowledged by {_plain(found['acknowledged'])}")
+
+
+@takes(AssignOptions)
+def assign(options: AssignOptions) -> None:
+    """Assign an alert to somebody.
+
+    \b
+      cep alerts assign 89e505a4 ben
+    """
+    to = None if options.person == "-" else options.person
+    body = {"to": to, "comment": options.comment}
+    found = options.to.ask("POST", f"alerts/{quote(options.to.alert(options.alert))}/assign", body)
+    _said(found, f"is assigned to {_plain(found['assignee']) or 'nobody'}")
+
+
+@takes(CommentOptions)
+def comment(options: CommentOptions) -> None:
+    """Comment on an alert.
+
+    \b
+      cep alerts comment 89e505a4 "pump 2 runs again"
+    """
+    path = f"alerts/{quote(options.to.alert(options.alert))}/comment"
+    _said(options.to.ask("POST", path, {"comment": options.text}), "has a comment more")
+
+
+@takes(CloseOptions)
+def close(options: CloseOptions) -> None:
+    """Close an alert: say whether it was true, false, a duplicate or a test.
+
+    \b
+      cep alerts close 89e505a4 false -m "a boat"
+    """
+    body = {"verdict": options.verdict, "comment": options.comment}
+    found = options.to.ask("POST", f"alerts/{quote(options.to.alert(options.alert))}/close", body)
+    _said(found, f"is closed: {found['verdict']}")
+
+
+@takes(SilenceOptions)
+def silence(options: SilenceOptions) -> None:
+    """Silence the alerts whose labels match.
+
+    \b
+      cep alerts silence alertname=flood 'site=~"n.*"' --for 2h -m "new pump"
+      cep alerts silence site=north --preview
+    """
+    if options.preview:
+        found = options.to.ask("POST", "silences/preview", {"matchers": [*options.matchers]})
+        say(_json(found) if options.json else _alerts(found))
+        return
+    if (options.span is None) == (options.until is None):
+        raise refuse("a silence has an end", "`--for 2h`, or `--until 2026-12-01T06:00Z`")
+    begin = None if options.begin is None else _time(options.begin, "--from")
+    if options.until is not None:
+        end = _time(options.until, "--until")
+    else:
+        end = (begin or datetime.now(UTC)) + timedelta(microseconds=duration(options.span or "", "--for"))
+    body = {"matchers": [*options.matchers], "endsAt": end.isoformat(), "comment": options.comment}
+    if begin is not None:
+        body["startsAt"] = begin.isoformat()
+    found = options.to.ask("POST", "silences", body)
+    hides = f"{found['hides']} open alert{'s' * (found['hides'] != 1)}"
+    text = f"{found['id']}\nuntil {_short(found['endsAt'])} UTC; it matches {hides}"
+    say(_json(found) if options.json else text)
+
+
+@takes(SilencesOptions)
+def silences(options: SilencesOptions) -> None:
+    """List silences and maintenance windows.
+
+    \b
+      cep alerts silences --all
+    """
+    found = [each for each in options.to.ask("GET", "silences") if options.all or each["status"]["state"] != "expired"]
+    if options.json:
+        say(_json(found))
+        return
+    rows = [
+        (
+            each["id"][:_FIRST], each["status"]["state"], _short(each["startsAt"]), _short(each["endsAt"]),
+            each["createdBy"], f"{_matchers(each['matchers'])} {each['comment']}",
+        )
+        for each in found
+    ]  # fmt: skip
+    say(_table(("id", "state", "from", "until", "by", "what"), rows, "nothing is silenced"))
+
+
+@takes(UnsilenceOptions)
+def unsilence(options: UnsilenceOptions) -> None:
+    """End silences.
+
+    \b
+      cep alerts unsilence 7d48114e
+    """
+    for begin in options.silences:
+        found = options.to.ask("DELETE", f"silences/{quote(options.to.silence(begin))}")
+        say(f"{found['id']} has ended")
+
+
+@takes(VerdictsOptions)
+def verdicts(options: VerdictsOptions) -> None:
+    """Print closed alerts as the labels of a backtest (CSV): those that were true.
+
+    \b
+      cep alerts verdicts --name flood > labels.csv
+      cep backtest rules.cep -i history.parquet --labels labels.csv --detect high --key site
+    """
+    found: list[dict[str, Any]] = []
+    before = ""
+    while page := options.to.ask("GET", f"alerts/verdicts?limit=1000{before}"):
+        found += page
+        before = f"&before={page[-1]['number']}"
+    found = [
+        each
+        for each in reversed(found)
+        if (options.all or each["verdict"] == "true") and (not options.name or each["name"] in options.name)
+    ]
+    if options.json:
+        say(_json(found))
+        return
+    keys = sorted({name for each in found for name in each["key"]})
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["start", "end", *keys, "alert", *(["verdict"] if options.all else [])])
+    for each in found:
+        end = each["over"] or max(each["end"], each["time"])
+        cells = ["" if each["key"].get(name) is None else each["key"][name] for name in keys]
+        rows.writerow([each["start"], end, *cells, each["name"], *([each["verdict"]] if options.all else [])])
+    say(text.getvalue().rstrip("\n"))
+
+
+for _command, _name in (
+    (list_, "list"), (show, "show"), (ack, "ack"), (assign, "assign"), (comment, "comment"), (close, "close"),
+    (silence, "silence"), (silences, "silences"), (unsilence, "unsilence"), (verdicts, "verdicts"),
+):  # fmt: skip
+    handling.command(_name, cls=Sectioned)(_command)
+
+
+# --- what is printed ---
+
+
+def _one(what: str, begin: str, found: Sequence[str]) -> str:
+    if len(found) > 1:
+        hint = "more characters of: " + ", ".join(each[: len(begin) + 4] for each in found[:5])
+        raise CepError(f"{len(found)} {what}s have an id that begins with `{_plain(begin)}`", hint=hint)
+    return found[0]
+
+
+def _time(text: str, option: str) -> datetime:
+    """A time of an option; without an offset it is in UTC."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise refuse(f"{option}: `{text}` is not a valid time", "e.g. 2026-12-01T06:00Z") from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def _json(found: object) -> str:
+    return json.dumps(found, indent=2, ensure_ascii=False)
+
+
+def _plain(text: object) -> str:
+    """A text of the server on one line, without control characters."""
+    return " ".join("".join(each if each.isprintable() else " " for each in str(text)).split())
+
+
+def _short(time: str) -> str:
+    return f"{time[5:10]} {time[11:16]}"
+
+
+def _matchers(found: Iterable[dict[str, Any]]) -> str:
+    signs = {(True, False): "=", (True, True): "=~", (False, False): "!=", (False, True): "!~"}
+    return ",".join(f'{each["name"]}{signs[each["isEqual"], each["isRegex"]]}"{each["value"]}"' for each in found)
+
+
+def _said(alert: dict[str, Any], what: str) -> None:
+    say(f"{alert['alert'][:_FIRST]} {_plain(alert['title'])}: {what}")
+
+
+def _alerts(found: Sequence[dict[str, Any]]) -> str:
+    rows = []
+    for each in found:
+        state = "silenced" if each["silenced"] else "inhibited" if each["inhibited"] else each["state"]
+        who = each["assignee"] or each["acknowledged"] or "-"
+        rows.append((each["alert"][:_FIRST], each["severity"], state, _short(each["since"]), who, each["title"]))
+    return _table(("id", "severity", "state", "since UTC", "who", "what"), rows, "there are no such alerts")
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[object]], nothing: str) -> str:
+    """A table of WIDTH columns; the last column is cut, and those before it where they are very long."""
+    if not rows:
+        return nothing
+    texts = [[_plain(each) for each in row] for row in rows]
+    widths = [min(12, max(len(row[at]) for row in (head, *texts))) for at in range(len(head) - 1)]
+    last = max(20, WIDTH - sum(widths) - 2 * len(widths))
+
+    def line(row: Sequence[str]) -> str:
+        cells = [_cut(text, width).ljust(width) for text, width in zip(row, widths)]
+        return "  ".join([*cells, _cut(row[-1], last)]).rstrip()
+
+    return "\n".join(map(line, (head, *texts)))
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _shown(alert: dict[str, Any]) -> str:
+    state = alert["state"] + (", silenced" if alert["silenced"] else "") + (", inhibited" if alert["inhibited"] else "")
+    labels = ", ".join(f"{name}={value}" for name, value in alert["labels"].items())
+    facts = [
+        ("alert", alert["alert"]), ("state", f"{state}, {alert['severity']}"), ("since", alert["since"]),
+        ("text", alert["text"]), ("labels", labels), ("acknowledged", alert["acknowledged"]),
+        ("assigned to", alert["assignee"]), ("verdict", alert["verdict"]), ("runbook", alert["runbook"]),
+        ("page", alert["link"]),
+    ]  # fmt: skip
+    lines = [_plain(alert["title"])]
+    for name, value in facts:
+        parts = wrap(_plain(value), WIDTH - 16, break_long_words=False, break_on_hyphens=False)
+        lines += [f"  {name if not at else '':<14}{part}" for at, part in enumerate(parts)]
+    lines.append("")
+    rows = []
+    for each in alert["changes"]:
+        said = f": {each['comment']}" if each["comment"] else ""
+        if each["action"]:
+            more = {"assigned": f" to {each['assignee'] or 'nobody'}", "closed": f" as {each['verdict']}"}
+            what = f"{each['action']}{more.get(each['action'], '')} by {each['by']}{said}"
+            rows.append((_short(each["when"] or each["time"]), what))
+        else:
+            rows.append((_short(each["time"]), f"{each['state']}, {each['severity']}"))
+    lines.append(_table(("time UTC", "what happened"), rows, "nothing"))
+    if alert["episodes"]:
+        before = [
+            (each["alert"][:_FIRST], each["state"], _short(each["start"]), each["verdict"] or "-", each["title"])
+            for each in alert["episodes"]
+        ]
+        lines += ["", _table(("also", "state", "start UTC", "verdict", "what"), before, "")]
+    return "\n".join(lines)

@@ -1,0 +1,135 @@
+"""`cep alerts`: what people type, what they read, and what they are told of mistakes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cep.command import app
+from tests.desk import BEN, WALL, Desk
+
+
+class Terminal:
+    """Commands against a server; `desk` is what they are about."""
+
+    def __init__(self, desk: Desk, url: str) -> None:
+        self.desk, self.url = desk, url
+
+    def run(self, *words: str, token: str = BEN) -> Result:
+        environment = {"CEP_SERVER": self.url, "CEP_TOKEN": token, "COLUMNS": "80"}
+        return CliRunner().invoke(app, ["alerts", *words], env=environment)
+
+    def says(self, *words: str) -> str:
+        done = self.run(*words)
+        assert done.exit_code == 0, done.output
+        assert all(len(line) <= 80 for line in done.stdout.splitlines() if "page" not in line), done.stdout
+        return done.stdout.rstrip("\n")
+
+    def refuses(self, *words: str, token: str = BEN) -> str:
+        done = self.run(*words, token=token)
+        assert done.exit_code == 2, done.output
+        return done.stderr
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    desk = Desk(tmp_path)
+    with closing(desk.outbox):
+        desk.take((0, "a", 9), (1, "b", 9), (2, "c", 9), (3, "c", 0), (4, "x", 4))
+        with desk.served() as url:
+            yield Terminal(desk, url)
+
+
+def test_an_alert_is_worked_on_from_a_terminal(terminal: Terminal) -> None:
+    desk, alert = terminal.desk, terminal.desk.alert()
+    short = alert[:8]
+    assert terminal.says("list").splitlines() == [
+        "id        severity  state   since UTC    who  what",
+        f"{desk.alert('b')[:8]}  Minor     firing  01-01 00:00  -    Flood at b",
+        f"{short}  Minor     firing  01-01 00:00  -    Flood at a",
+    ]
+    assert terminal.says("ack", short, "-m", "on my way") == f"{short} Flood at a: is acknowledged by ben"
+    assert terminal.says("assign", short, "ann") == f"{short} Flood at a: is assigned to ann"
+    assert terminal.says("comment", short, "a \x1b[31mboat").endswith("has a comment more")
+    assert terminal.says("close", short, "true").endswith("is closed: true")
+    shown = terminal.says("show", short)
+    assert "acknowledged by ben: on my way" in shown and "assigned to ann by ben" in shown
+    assert "closed as true by ben" in shown and "\x1b" not in shown
+    assert terminal.says("ack", short, "--undo").endswith("is given back")
+    assert [each["alert"] for each in json.loads(terminal.says("list", "--assignee", "ann", "--json"))] == [alert]
+    assert len(terminal.says("list", "--all").splitlines()) == 4
+    assert terminal.says("list", "--name", "drought") == "there are no such alerts"
+
+
+def test_silences_are_made_listed_and_ended(terminal: Terminal) -> None:
+    assert "Flood at a" in terminal.says("silence", "site=a", "--preview")
+    times = ["--from", "2026-11-30T01:00Z", "--until", "2026-11-30T06:00"]
+    made = terminal.says("silence", "site=a", 'team=~"w.*"', *times, "-m", "new pump")
+    assert made.endswith("\nuntil 11-30 06:00 UTC; it matches 1 open alert")
+    listed = terminal.says("silences")
+    assert "pending" in listed and 'site="a",team=~"w.*" new' in listed.replace("…", "")
+    assert terminal.says("unsilence", made[:8]) == f"{made[:36]} has ended"
+    assert terminal.says("silences") == "nothing is silenced" and "expired" in terminal.says("silences", "--all")
+
+
+def test_verdicts_are_labels_of_a_backtest(terminal: Terminal, tmp_path: Path) -> None:
+    from cep.backtest.labels import read_labels
+    from cep.core.schema import Attribute
+
+    desk = terminal.desk
+    for site, verdict in (("a", "true"), ("b", "false")):
+        terminal.says("close", desk.alert(site), verdict)
+    over = desk.ask("GET", "/alerts?state=resolved")[0]["alert"]
+    terminal.says("close", over, "true", "-m", "wet feet")
+    desk.take((30, "a", 0), (31, "x", 4))
+    text = terminal.says("verdicts", "--name", "flood")
+    assert text.splitlines() == [
+        "start,end,site,alert",
+        "1970-01-01T00:00:02Z,1970-01-01T00:00:03Z,c,flood",
+        "1970-01-01T00:00:00Z,1970-01-01T00:00:30Z,a,flood",
+    ]
+    assert len(terminal.says("verdicts", "--all").splitlines()) == 4
+    file = tmp_path / "labels.csv"
+    file.write_text(text)
+    labels, others = read_labels(file, [Attribute("site", "string")], None)
+    found = [(each.start, each.end, each.key) for each in labels]
+    assert found == [(0, 30_000_000, ("a",)), (2_000_000, 3_000_000, ("c",))]
+    assert others == ["site", "alert"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["close", "ALERT", "ture"], "`ture` is none; did you mean `true`?"),
+        (["ack", "zzz"], "no alert has an id that begins with `zzz`"),
+        (["silence", "site=a"], "a silence has an end"),
+        (["silence", "--for", "2h"], "MATCHER is missing"),
+        (["silence", "site=a", "--for", "soon"], "`soon` is no duration"),
+        (["silence", "site=a", "--until", "soon"], "`soon` is not a valid time"),
+        (["silence", 'site=~".*"', "--until", "2099-01-01"], "hide every alert"),
+        (["silence", "site=a", "--until", "2001-01-01"], "which is past"),
+        (["unsilence", "zzz"], "no silence has an id that begins with `zzz`"),
+        (["list", "--state", "open"], "input should be"),
+        (["list", "--server", "host"], "this is not an address of the web"),
+        (["list", "--server", "http://127.0.0.1:9"], "connection refused"),
+        (["list", "--token-file", "none"], "no such file"),
+    ],
+)
+def test_mistakes_are_said(terminal: Terminal, words: list[str], message: str) -> None:
+    alert = terminal.desk.alert()
+    assert message in terminal.refuses(*[alert if each == "ALERT" else each for each in words])
+
+
+def test_a_viewer_and_a_stranger_are_told_what_they_need(terminal: Terminal, tmp_path: Path) -> None:
+    alert = terminal.desk.alert()
+    assert "wall is viewer" in terminal.refuses("ack", alert, token=WALL)
+    assert "CEP_TOKEN" in terminal.refuses("list", token="")
+    (tmp_path / "all").write_text(f"ben responder {BEN}\n")
+    assert "write your token alone" in terminal.refuses("list", "--token-file", str(tmp_path / "all"))
+    (tmp_path / "mine").write_text(f"{BEN}\n")
+    assert terminal.run("list", "--token-file", str(tmp_path / "mine"), token="").exit_code == 0
