@@ -234,6 +234,32 @@ def test_versions_in_git() -> None:
     assert "`git:--output=x:y` is not" in refused("git:--output=x:y", "old.cep")
 
 
+def test_each_key_has_a_clock_of_its_own() -> None:
+    """With `--lateness-by`; the reasons are of the same records."""
+    rows = [("2024-05-02T20:00:00Z", "fish", 1.0), *HISTORY]
+    Path("late.csv").write_text("time,fridge,temp\n" + "".join(f"{t},{f},{v}\n" for t, f, v in rows))
+    late = told("old.cep", "new.cep", "-i", "reading=late.csv", "--lateness", "0")
+    assert (late["records"]["old"], late["dead"]) == (5, {"old": 4, "new": 4})
+    found = told("old.cep", "new.cep", "-i", "reading=late.csv", "--lateness-by", "fridge")
+    assert found["dead"] == {"old": 0, "new": 0}
+    assert found["counts"]["warming"]["gone"] == 1
+    gone = next(each for each in found["differences"] if each["event"] == "warming")
+    assert gone["reasons"]["old"]["event"] == "warming" and not gone["reasons"]["new"]["exists"]
+
+
+def test_records_of_no_event_are_dead_letters_if_asked_for() -> None:
+    """With `--strict-types`, as in `cep run`."""
+    for name in ("old.cep", "new.cep"):
+        Path(name).write_text(Path(name).read_text().replace("TIME time.", 'TIME time WHEN fridge = "milk".'))
+    with Path("history.csv").open("a") as file:
+        file.write("2024-05-02T10:00:00Z,fish,1.0\n")
+    dead = [
+        told("old.cep", "new.cep", "-i", "reading=history.csv", *more)["dead"]["old"]
+        for more in ((), ("--strict-types",))
+    ]
+    assert dead == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -241,6 +267,9 @@ def test_versions_in_git() -> None:
         (("old.cep", "new.cep", "old.cep"), "3 programs cannot be compared"),
         (("old.cep", "none.cep"), "none.cep: no such file"),
         (("old.cep", "new.cep", "--allow", "gone 0"), "--allow is for --input"),
+        (("old.cep", "new.cep", "--lateness-by", "fridge"), "--lateness-by is for --input"),
+        (("old.cep", "new.cep", "--strict-types"), "--strict-types is for --input"),
+        (("old.cep", "new.cep", "-i", "reading=history.csv", "--lateness-by", "fridg"), "fridg"),
         (("old.cep", "new.cep", "--json", "--markdown"), "--json and --markdown"),
         (("old.cep", "new.cep", "-i", "reading=history.csv", "--allow", "lost 0"), "`lost` is not a kind"),
         (("old.cep", "new.cep", "-i", "reading=history.csv", "--allow", "gone"), "`gone` is not a kind and a number"),

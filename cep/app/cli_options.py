@@ -81,6 +81,16 @@ ReasoningName = Annotated[
     ),
 ]
 
+LatenessBy = Annotated[
+    str | None,
+    Option(
+        metavar="ATTRIBUTE",
+        help="Judge lateness by the latest time of each value of an attribute, each `sensor`, so that one wrong "
+        "clock harms only itself. Files are then taken as they stand.",
+    ),
+]
+StrictTypes = Annotated[bool, Option(help="Records that pass no WHEN are dead letters; else they are only counted.")]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputOptions:
@@ -98,14 +108,7 @@ class InputOptions:
             "they stand. By default 0 for what is no file.",
         ),
     ] = None
-    lateness_by: Annotated[
-        str | None,
-        Option(
-            metavar="ATTRIBUTE",
-            help="Judge lateness by the latest time of each value of an attribute, each `sensor`, so that one wrong "
-            "clock harms only itself. Files are then taken as they stand.",
-        ),
-    ] = None
+    lateness_by: LatenessBy = None
     idle: Annotated[
         str | None,
         Option(
@@ -125,9 +128,7 @@ class InputOptions:
     dead_letter: Annotated[
         str | None, Option(metavar="FILE", help="Where records go that cannot be read, each with its reason.")
     ] = None
-    strict_types: Annotated[
-        bool, Option(help="Records that pass no WHEN are dead letters; else they are only counted.")
-    ] = False
+    strict_types: StrictTypes = False
 
     @property
     def as_they_stand(self) -> Self:

@@ -16,7 +16,9 @@ from cep.app.cli_options import (
     EvaluationOptions,
     InputFormat,
     Inputs,
+    LatenessBy,
     ParameterOptions,
+    StrictTypes,
 )
 from cep.app.command_line import takes
 from cep.app.durations import duration, refuse, refuse_longer_lateness, revise_duration
@@ -69,6 +71,13 @@ class RecordOptions:
             help="As `cep run` has it: what comes late, is corrected or withdrawn within it is put right.",
         ),
     ] = None
+    lateness_by: LatenessBy = None
+    strict_types: StrictTypes = False
+
+    @property
+    def as_they_stand(self) -> bool:
+        """True if the files are not sorted by time before."""
+        return (self.lateness, self.revise, self.lateness_by) != (None, None, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +144,8 @@ class DiffOptions:
                 ("--key", report.key),
                 ("--lateness", self.records.lateness),
                 ("--revise", self.records.revise),
+                ("--lateness-by", self.records.lateness_by),
+                ("--strict-types", self.records.strict_types),
                 ("--knowledge-updates", self.knowledge.updates),
             ):
                 if value:
@@ -164,7 +175,12 @@ def diff(options: DiffOptions) -> int:
 
     options.check()
     old, new = read_programs(
-        options.programs, options.parameters.sides, options.dialect, options.evaluation, options.knowledge
+        options.programs,
+        options.parameters.sides,
+        options.dialect,
+        options.evaluation,
+        options.knowledge,
+        options.records.strict_types,
     )
     changes = program_diff(old.program, new.program)
     comparison, found = None, []
@@ -203,12 +219,13 @@ def _compared(old: Compared, new: Compared, options: DiffOptions) -> Comparison:
     running = replace(
         options.evaluation.engine,
         lateness=duration(records.lateness or "0", "--lateness"),
+        lateness_by=records.lateness_by,
         revise=None if records.revise is None else revise_duration(records.revise),
     )
     stored = StoredRecords(
         inputs=records.inputs,
         format=records.format,
-        as_they_stand=records.lateness is not None or records.revise is not None,
+        as_they_stand=records.as_they_stand,
         updates=options.knowledge.updates,
     )
     return Comparison(old, new, stored, running, options.knowledge.files, options.report.key)

@@ -33,10 +33,12 @@ def read_programs(
     dialect: DialectOptions,
     evaluation: EvaluationOptions,
     knowledge: KnowledgeOptions,
+    strict_types: bool = False,
 ) -> tuple[Compared, Compared]:
     """Read and compile two programs; one name stands for both. CepError: one of them cannot be read, or is wrong.
 
-    `params`: the values of parameters of the old and the new one.
+    `params`: the values of parameters of the old and the new one. `strict_types`: records that pass no WHEN are dead
+    letters.
     """
     if len(names) > 2:
         hint = "several files of one program stand together: `old/a.cep,old/b.lars new/a.cep,new/b.lars`"
@@ -49,6 +51,7 @@ def read_programs(
     for name, values in zip((names[0], names[-1]), params):
         text, called, files = joined(read_files(name))
         compiling = CompileOptions(policy=evaluation.policy, files=files, params=values, distinct=evaluation.distinct)
+        compiling = replace(compiling, strict_types=strict_types)
         models, limit = dialect.answer_sets
         compiling = replace(compiling, dialect=dialect.dialect, tick=dialect.ticks, models=models, solve_limit=limit)
         source = ProgramSource(called, text, replace(compiling, first=dialect.first))
