@@ -18,8 +18,8 @@ function text(ticks) {
   const live = mark === null || Math.abs(clock - mark) < DAY;
   const passed = (live ? clock : mark) - ticks;
   if (!Number.isFinite(passed)) return "";
-  if (Math.abs(passed) < 1e6) return live ? "just now" : "at the latest";
-  return live ? passed > 0 ? `${lasting(passed)} ago` : `in ${lasting(-passed)}` : `${lasting(Math.abs(passed))} ${passed > 0 ? "before" : "after"} the latest`;
+  if (Math.abs(passed) < 1e6) return live ? "just now" : "latest";
+  return live ? passed > 0 ? `${lasting(passed)} ago` : `in ${lasting(-passed)}` : `${lasting(Math.abs(passed))} ${passed > 0 ? "earlier" : "later"}`;
 }
 
 export const age = (ticks) => el("span", { class: "age", "data-at": ticks }, text(ticks));

@@ -48,7 +48,7 @@ export class Past {
     const mine = ++this.asked;
     const { store } = this;
     if (at === null) {
-      this.at = this.now = null;
+      this.at = this.now = store.until = null;
       this.draw();
       await this.wire.go();
       this.changed();
@@ -59,7 +59,7 @@ export class Past {
       const { events, withdrawn, stations, alerts, numbers, first, last } = store;
       this.now = { events: events.map(plain), withdrawn, stations: [...stations.values()], alerts, numbers, first, last, present: store.present() };
     }
-    this.at = at;
+    this.at = store.until = at;
     this.draw();
     let [events, alerts, wrong] = [[], [], ""];
     try {

@@ -12,11 +12,10 @@ export const numeric = (event, thresholds) => event.subject === null ? [] : even
 
 // `points`: known besides, [time, value].
 export async function readings(store, program, { event, attribute, key, points = [] }, from, to) {
-  const found = program.events.find((each) => each.name === event)?.derived ? held(store, event, attribute, key) : await asked(event, attribute, key, from, to);
-  if (!points.length) return found;
-  const known = new Map(found.times.map((time, at) => [time, found.values[at]]));
+  const all = program.events.find((each) => each.name === event)?.derived ? held(store, event, attribute, key) : await asked(event, attribute, key, from, to);
+  const known = new Map(all.times.map((time, at) => [time, all.values[at]]));
   for (const [time, value] of points) if (!known.has(time)) known.set(time, value);
-  const both = [...known].sort((a, b) => a[0] - b[0]);
+  const both = [...known].filter(([time]) => store.until === null || time <= store.until).sort((a, b) => a[0] - b[0]);
   return { times: both.map(([time]) => time), values: both.map(([, value]) => value) };
 }
 

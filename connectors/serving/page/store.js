@@ -12,6 +12,7 @@ export class Store {
     this.listeners = [];
     this.frame = 0;
     this.drawn = -PACE;
+    this.until = null; // a time that is past, where the page shows that
     this.clear();
   }
 
