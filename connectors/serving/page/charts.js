@@ -14,7 +14,7 @@ let page = null;
 export function begin(store, timeline, program) {
   page = { store, timeline, program };
   const each = (act) => { for (const group of groups) group.box.isConnected ? act(group) : groups.delete(group); };
-  timeline.look(() => each((group) => group.see(timeline.range())));
+  timeline.look(() => each((group) => { group.follows = true; group.see(timeline.range()); }));
   store.listen(() => each((group) => group.renew()));
   for (const changed of [recoloured, written]) changed(() => each((group) => group.again()));
 }
@@ -23,6 +23,7 @@ export class Charts {
   // `specs`: what Chart takes, with `lines` of { event, attribute, key, points }. `range`: at first, null: the timeline's.
   constructor(specs, range) {
     this.range = range ?? page.timeline.range();
+    this.follows = range === null; // the time that the timeline shows, also while that goes on
     const tool = (text, name, act) => el("button", { type: "button", "aria-label": name, onclick: act }, text);
     const tools = el("div", { class: "tools" }, tool("‹", "Earlier", () => this.move(-0.5)), tool("−", "Zoom out", () => this.closer(1 / 0.6)),
       tool("+", "Zoom in", () => this.closer(0.6)), tool("›", "Later", () => this.move(0.5)));
@@ -67,15 +68,18 @@ export class Charts {
   async load() {
     this.loading = true;
     this.at = performance.now();
+    this.reached = page.store.numbers?.watermark ?? -Infinity;
     await Promise.all(this.charts.map((chart) => chart.load(this.range)));
     this.loading = false;
   }
 
   // What has come since, where it would be seen.
   renew() {
-    const { store } = page;
-    if (this.loading || performance.now() - this.at < PACE || !(store.numbers?.watermark <= this.range[1])) return;
-    this.load();
+    const { store, timeline } = page;
+    if (this.loading || performance.now() - this.at < PACE || !(this.reached <= this.range[1])) return;
+    if (this.reached === store.numbers?.watermark) return;
+    if (this.follows && timeline.view === null) this.see(timeline.range());
+    else this.load();
   }
 
   again() { for (const chart of this.charts) chart.again(); }

@@ -240,14 +240,20 @@ export class StationMap {
   }
 
   drawAreas() {
-    for (const layers of this.areas.values()) for (const layer of layers) layer.remove();
-    this.areas.clear();
+    const wanted = new Map();
     for (const alert of this.store.alerts.values()) {
-      if ((isActive(alert) && this.filters.alert(alert)) || alert.alert === this.chosen) this.drawArea(alert);
+      if (!(isActive(alert) && this.filters.alert(alert)) && alert.alert !== this.chosen) continue;
+      wanted.set(alert.alert, [alert, [severity(alert.severity), isActive(alert), alert.alert === this.chosen, alert.title, JSON.stringify(alert.place)].join()]);
     }
+    for (const [id, layers] of this.areas) { // those that stay as they are are not drawn anew
+      if (wanted.get(id)?.[1] === layers.looks) { wanted.delete(id); continue; }
+      for (const layer of layers) layer.remove();
+      this.areas.delete(id);
+    }
+    for (const [alert, looks] of wanted.values()) this.drawArea(alert, looks);
   }
 
-  drawArea(alert) {
+  drawArea(alert, looks) {
     const L = window.L;
     const tone = severity(alert.severity);
     const past = !isActive(alert);
@@ -264,6 +270,7 @@ export class StationMap {
       layer.on("click", () => this.choose({ alert: alert.alert }));
       layer.addTo(this.map);
     }
+    made.looks = looks;
     this.areas.set(alert.alert, made);
   }
 

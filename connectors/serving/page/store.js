@@ -1,7 +1,7 @@
 // What the page knows: the newest events, the stations, the alerts, the numbers. Bounded; drawn once a frame.
 
 const EVENTS = 20000;
-const SLACK = 2000; // more than EVENTS before the oldest are dropped
+const SLACK = 500; // more than EVENTS before the oldest are dropped
 const WITHDRAWN = 100;
 const ALERTS = 500;
 const PLACES = 400;
@@ -134,12 +134,16 @@ export class Store {
   }
 
   drop() {
+    const gone = new Set(this.events.slice(0, -EVENTS));
     this.events = this.events.slice(-EVENTS);
-    this.ids.clear();
-    for (const key of this.keys.keys()) this.touched.add(key);
-    this.keys.clear();
-    this.first = Infinity;
-    for (const event of this.events) this.index(event);
+    for (const { id } of gone) this.ids.delete(id);
+    for (const key of new Set([...gone].map((event) => event.key ?? ""))) {
+      const mine = this.keys.get(key).filter((event) => !gone.has(event));
+      if (mine.length) this.keys.set(key, mine);
+      else this.keys.delete(key);
+      this.touched.add(key);
+    }
+    this.first = this.events.reduce((first, event) => event.always ? first : Math.min(first, event.start), Infinity);
   }
 
   alert(change) {
