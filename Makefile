@@ -94,6 +94,7 @@ runways: $(VENV)/.run $(VENV)/.kernels
 test: $(VENV)/.test $(VENV)/.kernels $(VENV)/.traffic page
 	@.ci/java || true
 	@.ci/mosquitto || true
+	@.ci/promtool || true
 	@.ci/amtool || true
 	@.ci/chromium || true
 	@$(BIN)/python -m pytest -q -rs -n $(WORKERS) --dist loadgroup --long $(LONG)

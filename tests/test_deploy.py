@@ -25,7 +25,10 @@ from cep.app.meter import Meter, charts
 from cep.app.metrics import serving
 from cep.engine import Engine
 from cep.runtime.buckets import KeyShares
-from connectors.feeds.metrics import ProgramMetrics
+from connectors.alerts.outbox import Outbox
+from connectors.brokers.sources import Sources
+from connectors.feeds.metrics import AlertMetrics, ProgramMetrics, SourceMetrics
+from connectors.feeds.sse import Stream
 from tests import spark_runs
 from tests.fake_kubernetes import kubernetes
 
@@ -121,6 +124,8 @@ def test_alerts_ask_for_what_a_run_tells() -> None:
         told = urllib.request.urlopen(url, timeout=60).read().decode()
     registry = CollectorRegistry()
     registry.register(ProgramMetrics(lambda: True))
+    registry.register(AlertMetrics(outbox := Outbox(None), Stream(outbox), {"a": 1}))
+    registry.register(SourceMetrics(Sources()))
     told += generate_latest(registry).decode()
     kinds = {"counter": "_total", "summary": "_sum"}
     names = {

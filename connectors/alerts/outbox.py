@@ -25,7 +25,7 @@ from cep.core.time import BEGINNING
 from connectors.alerts import handling_tables, outbox_tables, revised_tables
 from connectors.alerts.handling_tables import RecordedAction
 from connectors.alerts.lifecycle import AlertChange, resolved
-from connectors.alerts.outbox_entries import Closed, OutboxEntry, ReceiverStatus, RefusedEntry
+from connectors.alerts.outbox_entries import Closed, OutboxEntry, ReceiverCounts, ReceiverStatus, RefusedEntry
 from connectors.alerts.revised_tables import RevisedKey
 
 KEPT = 1_000_000
@@ -42,7 +42,7 @@ _VERIFIED = 500  # changes that are verified together; nothing is added meanwhil
 class Outbox:
     """The changes of a program's alerts, for any thread; `path` None: in memory, for a run that keeps nothing.
     `ended`: the input has, so that nothing more is known of what is open; `lost`: the sources of which nothing is known
-    at present.
+    at present; `counts`: what the sender of each receiver has done.
 
     Raises CepError where the file is no outbox, or belongs to another process.
     """
@@ -54,6 +54,7 @@ class Outbox:
         self._served: set[str] = set()
         self._keep = keep
         self.ended, self.lost = False, tuple[str, ...]()
+        self.counts: dict[str, ReceiverCounts] = {}
         self._open = True
         self._newest: list[OutboxEntry] = []  # those of the last addition
         self._where = where = ":memory:" if path is None else str(path)

@@ -40,5 +40,15 @@ class ReceiverStatus:
     dead: int
 
 
+@dataclass(slots=True)
+class ReceiverCounts:
+    """What a sender has done since the start: changes that the receiver took, attempts that failed, and whether the
+    last one did."""
+
+    delivered: int = 0
+    failures: int = 0
+    failing: bool = False
+
+
 class Closed(Exception):
     """The outbox was used after it was closed."""

@@ -58,12 +58,20 @@ class AlertMetrics(Collector):
         for one in standings:
             waiting.add_metric([one.name], one.waiting)
             dead.add_metric([one.name], one.dead)
+        up = GaugeMetricFamily("semcep_feed_up", "1: the last attempt went well; 0: it failed.", labels=["receiver"])
+        text = "Changes that a receiver has taken since the start."
+        delivered = CounterMetricFamily("semcep_feed_delivered", text, labels=["receiver"])
+        failures = CounterMetricFamily("semcep_feed_failures", "Attempts that failed.", labels=["receiver"])
+        for name, counts in sorted(self.outbox.counts.items()):
+            up.add_metric([name], not counts.failing)
+            delivered.add_metric([name], counts.delivered)
+            failures.add_metric([name], counts.failures)
         unplaced = CounterMetricFamily(
             "semcep_alerts_unplaced", "Occurrences that said where, but no place on earth.", labels=["alert"]
         )
         for name, number in sorted(self.unplaced.items()):
             unplaced.add_metric([name], number)
-        yield from (waiting, dead, unplaced)
+        yield from (waiting, dead, up, delivered, failures, unplaced)
         yield GaugeMetricFamily("semcep_alerts_open", "Alerts that are not resolved.", live)
         yield CounterMetricFamily(
             "semcep_alerts_changes", "Changes of alerts since the outbox began.", self.outbox.last

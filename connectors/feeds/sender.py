@@ -14,7 +14,7 @@ from typing import Protocol
 from cep.core.errors import CepError
 from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.outbox import Outbox
-from connectors.alerts.outbox_entries import Closed, OutboxEntry, RefusedEntry
+from connectors.alerts.outbox_entries import Closed, OutboxEntry, ReceiverCounts, RefusedEntry
 from connectors.feeds.groups import GroupOf, Groups
 from connectors.feeds.lanes import Lanes, Step, Then
 from connectors.feeds.position import Position
@@ -117,6 +117,7 @@ class Sender:
                 return entry_number <= cursor or any(low <= entry_number <= high for low, high in ahead)
 
             self._groups = Groups(outbox, name, group_of, has, wants)
+        self._counts = outbox.counts.setdefault(name, ReceiverCounts())
         self._read, self._held = self.position.cursor, 0
         self._attempts, self._report = attempts, report
         self._queues: dict[str, deque[OutboxEntry]] = {}
@@ -319,6 +320,7 @@ class Sender:
         """Take the result of step `number`, which sent the first entries of a key."""
         if error is None:
             self._answers(number)
+            self._counts.delivered += len(entries)
             self._finish(key, len(entries))
             return
         trouble = self._troubles.setdefault(key, _Trouble(self._begun))
@@ -368,6 +370,8 @@ class Sender:
 
     def _fail(self, error: Exception, known: bool = False) -> None:
         """Something was not taken; `known`: it was not taken before either. The first failure in a row is reported."""
+        self._counts.failures += 1
+        self._counts.failing = True
         if not self._told and not known:
             reason = str(error) or type(error).__name__
             self._report(self.name, f"{reason}; trying again", reason=reason)
@@ -381,6 +385,7 @@ class Sender:
 
     def _answers(self, number: int) -> None:
         """Step `number` has gone well."""
+        self._counts.failing = False
         self._taken = max(self._taken, number)
         self._failing = self._behind = False
         self._pause = self._resume = 0.0
@@ -428,6 +433,7 @@ class Sender:
             self._repeating = False
             self._looked = -_LOOK  # there may be others
             if error is None:
+                self._counts.delivered += 1
                 self._note(lambda: self.outbox.delivered(self.name, entry.number))
             else:
                 self._fail(error)
