@@ -17,6 +17,7 @@ from connectors.why.lines import tree
 from connectors.why.text import Explainer, by_id
 from knowledge.provenance import Provenance
 from tests.page_server import EIGHT, SECOND, Shown, shown
+from tests.waiting import until
 
 HOUR = 3_600 * SECOND
 PROGRAM = """
@@ -150,3 +151,20 @@ def test_asked_while_it_runs(tmp_path: Path) -> None:
                 explained["parts"] == client.get(f"/why/{id}").json()["parts"] and explained["end"] > explained["start"]
             )
         assert one.engine.watermark >= EIGHT + 159 * SECOND
+
+
+def test_when_another_program_takes_over_what_waits_is_answered_and_nothing_is_cut_off(tmp_path: Path) -> None:
+    """Who asked before gets the answer; who still asks the program of before is told to ask again."""
+    with shown(tmp_path, PROGRAM, HOUR) as one, httpx.Client(base_url=one.url, timeout=60) as client:
+        one.push((0, "vie", 20), (60, "vie", 36.5))
+        assert one.questions is not None
+        address = f"/why/{latest(one)}"
+        with ThreadPoolExecutor(3) as pool:
+            with one.questions.lock:
+                asked = [pool.submit(client.get, address) for _ in range(3)]
+                until(lambda: one.questions._waiting == 3, "all wait")  # type: ignore[union-attr]
+                one.questions.close()
+            assert [each.result().status_code for each in asked] == [200, 200, 200]
+        late = client.get(address)
+        assert (late.status_code, late.headers["Retry-After"]) == (503, "5") and "being changed" in late.text
+        assert one.questions._waiting == 0

@@ -171,7 +171,8 @@ class Questions:
         try:
             waiting = self._thread.submit(self._answered, question)
         except RuntimeError:  # another program has taken over since the request came
-            self._waiting -= 1
+            with self._counting:
+                self._waiting -= 1
             raise Unanswered(503, "the program is being changed; ask again") from None
         return await asyncio.wrap_future(waiting)
 
