@@ -270,10 +270,6 @@ class EngineView:
 
         Raises CepError for an event or a name that is not there, and where they are not known (docs/limits.md).
         """
-        if self.revises:
-            hint = "without `revise`, and without a KEY"
-            message = "partial matches are not listed where records may be withdrawn or replaced: what waits may change"
-            raise CepError(message, hint=hint, code="partial")
         return partial_matches(self.plan, self._machine.goals_by_unit(), self.pool, self.watermark, event, key, limit)
 
     @property

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 import httpx
+import polars as pl
 import pytest
 from fastapi import FastAPI
 from hypothesis import given
@@ -18,6 +19,7 @@ from starlette.testclient import TestClient
 
 import cep
 from cep.core.errors import CepError
+from cep.core.schema import CHANGE
 from cep.engine import Engine, detect
 from cep.events import Event, Iri
 from cep.plan.plan import Plan
@@ -187,16 +189,61 @@ count(S) <- count(S) SEQ reading(S, _).
     assert hint in (caught.value.hint or "")
 
 
-def test_revision_and_workers_are_refused_by_name() -> None:
+def test_workers_are_refused_by_name() -> None:
     rules = DECLARED + "warning(S) <- reading(S, T) SEQ calm(S) WITHIN 1 h."
-    with pytest.raises(CepError, match="where records may be withdrawn or replaced"):
-        Engine.from_text(rules, revise=MINUTE).partial_matches("warning")
     engine = cep.Engine.from_text(rules, workers=2)
     try:
         with pytest.raises(CepError, match="workers: partial matches are listed in one process"):
             engine.partial_matches("warning")
     finally:
         engine.stop()
+
+
+KEYED = """
+event a(k: int, n: int, x: int) TIME t KEY k, n.
+event b(k: int, n: int, x: int) TIME t KEY k, n.
+chain(K, X, Y, Z) <- (a(K, _, X) SEQ b(K, _, Y) SEQ a(K, _, Z)) WITHIN 9 s WHERE Y > X.
+left(K, X) <- a(K, _, X) UNLESS b(K, _, Y) WITHIN 4 s.
+both(K, X, Y) <- a(K, _, X) AND b(K, _, Y) WITHIN 6 s WHERE X > 1.
+warm(K, X) <- chain(K, X, _, _) SEQ b(K, _, _) WITHIN 20 s.
+"""
+
+
+@pytest.mark.parametrize("seed", seeds(40))
+@pytest.mark.parametrize("revise", [None, 8 * SECOND])
+def test_what_came_late_was_corrected_or_withdrawn_waits_as_if_it_had_come_in_order(
+    seed: int, revise: int | None
+) -> None:
+    random = Random(seed)
+    behind = 8 * SECOND if revise is None else 0
+    engine = Engine.from_text(KEYED, lateness=behind, revise=revise)
+    net: dict[tuple[str, int, int, int], int] = {}
+    latest = EIGHT
+    for number in range(60):
+        second = max(0, number // 2 - random.choice((0, 0, 0, 1, 3, 5)))
+        latest = max(latest, EIGHT + second * SECOND)
+        name, key = random.choice("ab"), random.randrange(2)
+        place = (name, key, random.randrange(3), EIGHT + second * SECOND)
+        table = pl.DataFrame(
+            {"start": [place[3]], "end": [place[3]], "k": [key], "n": [place[2]], "x": [0], CHANGE: [1]}
+        )
+        if place in net and random.random() < 0.4:
+            engine.push({name: table.with_columns(pl.lit(-1).alias(CHANGE))})
+            del net[place]
+        else:
+            net[place] = random.randrange(4)
+            engine.push({name: table.with_columns(x=pl.lit(net[place]))})
+        assert not engine.take_dead()
+        if number % 7 == 6:
+            now = engine.watermark
+            events = [Event(name, (k, n, x), time, time) for (name, k, n, time), x in net.items() if time <= now]
+            plain = Engine.from_text(KEYED, lateness=None, corrected=True)
+            plain.push(sorted(events, key=lambda each: each.end))
+            plain.advance(now)
+            for asked in ("chain", "left", "both", "warm"):
+                found = Counter(map(str, engine.partial_matches(asked, limit=10_000)))
+                wanted = Counter(map(str, plain.partial_matches(asked, limit=10_000)))
+                assert found == wanted, asked
 
 
 def test_the_engine_for_data() -> None:
