@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -13,25 +13,25 @@ from warnings import warn
 
 import polars as pl
 
-from cep.compile import CompiledProgram, CompileOptions, DataProgramKeywords, ReadProgram, divided, one_text
+from cep.compile import CompileOptions, DataProgramKeywords, divided
 from cep.core.errors import CepError, Warning
 from cep.core.schema import Schema
-from cep.core.suggest import did_you_mean
 from cep.core.time import BEGINNING
 from cep.derived import Derived
 from cep.derived_page import engine_page
 from cep.engine import Engine as Running
 from cep.engine import Frames
 from cep.events import Event, types_of
+from cep.programs import Duration, Program, compiled_program, program_text, refuse_order, ticks_of
 from cep.runtime.encode import RefusedRow
 from cep.runtime.knowledge_source import KnowledgeSource
 from cep.runtime.partial_matches import Key, PartialMatches
 from cep.workers.partitioned_engine import dealt_engine
-from connectors.frames.reading import ROWS, read_data, whole_table
+from connectors.frames.reading import ROWS, read_data
 from connectors.records.batch import Batch
 from connectors.records.order import in_order
 from connectors.records.revised import as_written, changes_of, with_changes
-from connectors.records.times import of_duration, of_iso
+from connectors.records.times import of_iso
 
 
 class ArrowStream(Protocol):
@@ -50,13 +50,6 @@ Data = pl.DataFrame | pl.LazyFrame | ArrowStream | ArrowArray | Mapping[str, Any
 """What rows are taken from (`connectors.frames.reading`): a data frame of polars or pandas, lazy ones too; a table,
 record batch, reader or dataset of pyarrow, and whatever offers `__arrow_c_stream__` or `__arrow_c_array__`; `{column:
 array}`; a list of records (dicts) or of `Event`; an iterator of any of these; `{event: any of these}`."""
-
-Duration = timedelta | str
-"""`timedelta(minutes=5)`, or `"5 min"`."""
-
-
-Program = str | Path | Mapping[str, str] | Sequence[Path]
-"""A program's text, or its file; of one in several files their texts by their names, or the files."""
 
 
 def detect(
@@ -95,13 +88,13 @@ def detect(
         CepError: The program has an error, or the data do not fit it.
     """
     events, data = _events(data)
-    text, name = _program(program)
+    text, name = program_text(program)
     types = None if events is None else types_of(events)
     options = CompileOptions(policy=policy, knowledge=knowledge, types=types, params=params, distinct=distinct)
     if lateness_by is not None and lateness is None:
         lateness = "0 s"
-    ticks = None if lateness is None else _ticks(lateness)
-    engine = Running(_compiled(text, name, facts, options), lateness=ticks, lateness_by=lateness_by)
+    ticks = None if lateness is None else ticks_of(lateness)
+    engine = Running(compiled_program(text, name, facts, options), lateness=ticks, lateness_by=lateness_by)
     found = _Found(engine, strict)
     if events is not None:
         found.take(events)
@@ -152,9 +145,9 @@ class Engine:
         Raises:
             CepError: The program has an error, or options contradict each other.
         """
-        window = None if revise is None else _ticks(revise, "revise")
-        compiling, running = divided({**options, "lateness": _ticks(lateness), "revise": window})
-        program = _compiled(text, name, facts, compiling)
+        window = None if revise is None else ticks_of(revise, "revise")
+        compiling, running = divided({**options, "lateness": ticks_of(lateness), "revise": window})
+        program = compiled_program(text, name, facts, compiling)
         return cls(Running(program, running) if workers is None else dealt_engine(program, running, workers, _warn))
 
     @classmethod
@@ -174,7 +167,7 @@ class Engine:
         Messages quote the name of the file, unless `name` is given.
         """
         paths = [Path(each) for each in ([path] if isinstance(path, str | Path) else path)]
-        text, named = _program(paths[0] if len(paths) == 1 else paths)
+        text, named = program_text(paths[0] if len(paths) == 1 else paths)
         name = name or named
         return cls.from_text(text, name, lateness=lateness, revise=revise, facts=facts, workers=workers, **options)
 
@@ -189,7 +182,7 @@ class Engine:
         if events is not None:
             found.take(events)
         else:
-            _refuse_order(self.inner.inputs)
+            refuse_order(self.inner.inputs)
             found.take_together(self._read(data))
         return found.derived()
 
@@ -397,67 +390,8 @@ def _only(engine: Running) -> str | None:
     return names[0] if len(names) == 1 else None
 
 
-def _refuse_order(schemas: Mapping[str, Schema]) -> None:
-    """CepError: times go by the order of records that may be pushed in pieces."""
-    for name, schema in schemas.items():
-        if schema.format is not None and schema.format.fold == "order":
-            hint = "`detect` takes all of it at once; or write the offset (`%z`), or `FOLD earlier`"
-            raise CepError(f"{name}: `FOLD order` needs the data from their beginning", hint=hint, code="input")
-
-
 def _warn(text: str) -> None:
     warn(f"workers: {text}", stacklevel=4)
-
-
-def _program(program: Program) -> tuple[str | Mapping[str, str], str]:
-    """The text of a program, of several files those by their names, and the name to quote it by."""
-    if isinstance(program, Mapping):
-        return program, "<program>"
-    if not isinstance(program, str | Path):
-        return {str(path): path.read_text(encoding="utf-8") for path in program}, "<program>"
-    if isinstance(program, Path):
-        return program.read_text(encoding="utf-8"), str(program)
-    if program.endswith(".cep") and "\n" not in program:
-        hint = f'a file is named by its path: `detect(Path("{program}"), data)`'
-        raise CepError(f"`{program}` is no program, but the name of a file", hint=hint, code="input")
-    return program, "<program>"
-
-
-def _compiled(
-    text: str | Mapping[str, str], name: str, facts: Mapping[str, Any] | None, options: CompileOptions
-) -> CompiledProgram:
-    text, name, options = one_text(text, name, options)
-    program = ReadProgram.of(text, name, options)
-    tables = None if facts is None else _facts(facts, program.predicates)
-    return program.compiled(replace(options, facts=tables, knowledge=_source(options.knowledge)))
-
-
-def _source(knowledge: KnowledgeSource | Iterable[Any] | None) -> KnowledgeSource | None:
-    """Knowledge as engines ask it: triples, too. CepError: these are none."""
-    if knowledge is None or isinstance(knowledge, KnowledgeSource):
-        return knowledge
-    from knowledge.graph import Knowledge
-
-    return Knowledge.of(knowledge)
-
-
-def _facts(facts: Mapping[str, Any], known: Collection[str]) -> dict[str, pl.DataFrame]:
-    """The tables of facts. CepError: one is no table, or the program neither declares its predicate nor asks for it
-    (`known`: those of which it does)."""
-    for name in facts:
-        if name not in known:
-            listed = ", ".join(f"`{each}`" for each in sorted(known)) or "none"
-            hint = did_you_mean(name, sorted(known)) or f"predicates of the program: {listed}"
-            raise CepError(f'facts["{name}"]: no condition of the program asks for `{name}`', hint=hint, code="input")
-    return {name: whole_table(one, f'facts["{name}"]') for name, one in facts.items()}
-
-
-def _ticks(given: Duration, option: str = "lateness") -> int:
-    try:
-        return of_duration(given) if isinstance(given, str) else given // timedelta(microseconds=1)
-    except (TypeError, ValueError):
-        hint = f'`{option}="5 min"`, or a `datetime.timedelta`'
-        raise CepError(f"{option}: `{given}` is no duration", hint=hint, code="input") from None
 
 
 __all__ = ["Derived", "Engine", "detect"]

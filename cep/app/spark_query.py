@@ -6,7 +6,7 @@ import hashlib
 import os
 import pickle
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,27 +16,22 @@ from cep.app.opening import ProgramSource
 from cep.app.run_options import RunOptions
 from cep.app.spark_mirror import ALONE
 from cep.app.terminal import announce_compiling, warn, warnings_of
-from cep.compile import compiled
-from cep.core.errors import CepError
-from cep.core.private_files import private_folder
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.runtime.fluent_records import inputs_of
 from cep.runtime.run_stats import count
-from cep.spark import disk, spark_files
-from cep.spark.dead_letters import remove_uncounted
-from cep.spark.disk import CHECKPOINT, FILES, OUTGOING, check_writable, remove_hidden
+from cep.spark import spark_files
+from cep.spark.disk import CHECKPOINT, FILES, OUTGOING, check_writable
 from cep.spark.driver import session
 from cep.spark.job import Job
 from cep.spark.mirror import STATE, Mirror
 from cep.spark.program import ProgramOptions, ShippedProgram
-from cep.spark.settling import logged, settle
+from cep.spark.resuming import checkpoint_info, claim, going_on, tidy
 from cep.spark.sink import file_sink
 from cep.spark.sink.changelog import changelog_schemas
 from cep.spark.sink.table_relay import check_table
 from cep.spark.source import data_source, kafka_connector, knowledge_changes
 from cep.spark.source.file_list import FileList
-from cep.spark.state import bucket_states, migration
 from cep.spark.state import checkpoint as checkpoints
 from connectors.brokers.live import reach
 from connectors.brokers.sending import Sending, is_topic, output_address
@@ -237,18 +232,10 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
         if not before:
             Sending(options.sink.output, request.sent_schemas).close()  # later what is derived waits, if it has to
     with checkpoints.checkpoint_errors(folder):
-        private_folder(folder)
-        locks.enter_context(disk.locked(folder))
-        mine = _checkpoint_info(request, query, ISO if checkpoints.depends_on_input(folder) else _times(request))
-        state, moved = checkpoints.claim(
-            folder,
-            mine,
-            options.spark.migrate,
-            query.lateness or 0,
-            migratable=not (reads.beside or request.engine.beginning or query.apart),
-            unsplit=lambda: _unsplit(request.program),
-            settle=lambda *logs: _settle(request.program, *logs),
-        )
+        times = ISO if checkpoints.depends_on_input(folder) else _times(request)
+        mine = checkpoint_info(request.engine, query, request.facts, options.evaluation.policy, times)
+        migratable = not (reads.beside or request.engine.beginning or query.apart)
+        state, moved = claim(query, mine, locks, options.spark.migrate, migratable)
     if query.apart and state.generation.start is not None and not state.generation.begun(folder):
         raise refuse(f"--checkpoint: {folder} is being carried over to another program", ALONE)
     check_writable("--checkpoint", folder)
@@ -256,15 +243,13 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
     if moved is not None:
         carried = {"on": moved.on, "empty": moved.empty, "gone": moved.gone}
         options.log("migrate", f"carried over: {moved}" if str(moved) else "nothing to carry over", "info", **carried)
-    mark = f"{state.name}-" if state.name else ""
-    program = replace(query.program, buckets=state.buckets)
-    query = replace(query, program=program, generation=state.generation, mark=mark, times=state.times)
+    query = going_on(query, state)
     check_writable("--output", Path(query.output))
     if options.spark.compact is not None:
         check_writable("--compact", Path(options.spark.compact))
     if query.dead_letters is not None:
         check_writable("--dead-letter", Path(query.dead_letters))
-    _tidied(query, folder)
+    tidy(query)
     if not request.sent and request.mirror is None:
         _report_missing(options, file_sink.missing_files(Path(query.output)))
     knowledge_changes.FileChangeLog(folder, [os.path.abspath(one) for one in query.updates]).look(
@@ -277,32 +262,6 @@ def _times(request: JobRequest) -> str:
     """The form of times in the files that are there when a checkpoint begins."""
     schemas, absent = request.engine.inputs, ("no-file", "no-files")
     return form(data_source.new_files(schemas, request.inputs, request.options.source.format, absent), schemas) or ISO
-
-
-def _checkpoint_info(request: JobRequest, query: Job, times: str) -> checkpoints.CheckpointInfo:
-    """Return the contents of the checkpoint's info file. `times`: the form of times in the output, for a new
-    checkpoint."""
-    engine = request.engine
-    return checkpoints.CheckpointInfo(
-        engine.program,
-        request.program.text,
-        request.options.evaluation.policy,
-        request.facts,
-        None if engine.changes is None else engine.changes.loaded.fingerprint,
-        request.program.buckets,
-        query.output,
-        query.format,
-        list(request.wanted),
-        migration.StateLayout.of(engine, request.wanted),
-        times=times,
-        changes=request.program.changes,
-        replaces=engine.revises,
-        revise=request.options.revised,
-        final=request.options.sink.final,
-        keys={event: list(schema.key) for event, schema in engine.inputs.items() if schema.key is not None},
-        params=engine.written.parameters.used_values(),
-        lateness_by=request.options.source.lateness_by,
-    )
 
 
 def _agrees(request: JobRequest, reads: JobInputs, query: Job, state: checkpoints.CheckpointInfo) -> None:
@@ -338,18 +297,6 @@ def _report_missing(options: RunOptions, gone: list[Path]) -> None:
         options.log("missing", f"{message}: {these}; {hint}", "warning", files=len(gone))
 
 
-def _tidied(query: Job, checkpoint: Path) -> None:
-    """Remove what a killed run left behind. CepError: see `cep.spark.sink.file_sink`."""
-    generation = query.generation
-    file_sink.finish_batches(Path(query.output))
-    bucket_states.remove_leftovers(generation.states(checkpoint))
-    generation.retire(checkpoint)
-    if query.dead_letters is not None:
-        remove_hidden(Path(query.dead_letters), query.mark)
-        if query.dead is not None and generation.start is not None and not generation.begun(checkpoint):
-            remove_uncounted(query.dead, generation.start.number, generation.start.versions)
-
-
 def _buckets(options: RunOptions, checkpoint: Path, settings: Mapping[str, str]) -> int:
     """How many buckets keys have: as asked, as before, or as many as cores. CepError: the checkpoint is damaged."""
     if options.spark.buckets is not None:
@@ -357,43 +304,6 @@ def _buckets(options: RunOptions, checkpoint: Path, settings: Mapping[str, str])
     if (file := checkpoint / CHECKPOINT).exists():
         return checkpoints.CheckpointInfo.read(file).buckets
     return session.cores(options.spark.master, settings) or BUCKETS
-
-
-def _unsplit(program: ShippedProgram) -> list[str]:
-    """Why what the stages of a program hold cannot go to other buckets, by its keys."""
-    found = []
-    for stage in program.stages:
-        if stage.keyed:
-            try:
-                program.engine(stage.number).extract(())
-            except CepError as error:
-                found.append(f"--buckets: stage {stage.number}: {error.message}")
-    return found
-
-
-def _settle(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path, versions: Mapping[str, int]) -> None:
-    """Write the states that a killed run has left as logs whole, by the program that it ran: that has the facts and the
-    knowledge of this one. CepError: it has not."""
-    if some := logged(states, versions):
-        settle(_earlier(now, was, states), str(states), some)
-
-
-def _earlier(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path) -> ShippedProgram:
-    """The program of a checkpoint, with the facts and the knowledge of another one. CepError: its own were others."""
-    files = now.options.compiling.files if was.text == now.text else ()
-    compiling = replace(now.options.compiling, policy=was.policy, files=files, params=was.params)
-    running = replace(now.options.running, revise=was.revise, final=was.final, lateness_by=was.lateness_by)
-    options = replace(now.options, compiling=compiling, running=running)
-    with suppress(CepError):
-        engine = Engine(compiled(was.text, now.name, options.unpacked), running)
-        if engine.program == was.program:
-            return ShippedProgram.of(engine, was.text, now.name, options, was.buckets)
-    raise CepError(
-        f"--checkpoint: a killed run has left what came last in {states}, to be stepped again, and it had other facts, "
-        "knowledge or options",
-        hint="go on as it was begun, with `--once`; then with what is to be now",
-        code="checkpoint",
-    )
 
 
 def _judgeable(program: ShippedProgram) -> None:

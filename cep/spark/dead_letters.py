@@ -68,7 +68,7 @@ def dead_letter_file(begin: str | None, name: str) -> Iterator[Write]:
                         place.mkdir(parents=True, exist_ok=True)
                         held.callback(made.unlink, missing_ok=True)
                         file = held.enter_context(made.open("wb"))
-                    file.write(_line(one))
+                    file.write(letter_line(one))
 
         yield write
         with writing_to(OPTION, place):
@@ -104,7 +104,8 @@ def remove_uncounted(begin: str, generation: int, versions: Mapping[str, int]) -
             file.unlink()
 
 
-def _line(one: DeadLetter) -> bytes:
+def letter_line(one: DeadLetter) -> bytes:
+    """Return a dead letter as a line of JSON."""
     known = {"reason": one.reason, "code": one.code, "file": one.file, "line": one.line, "record": _record(one.text)}
     return json.dumps(known, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 

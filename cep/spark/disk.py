@@ -47,6 +47,9 @@ HANDED = "handed"
 OUTGOING = "outgoing"
 """The folder of the sink where derived events go to a broker (`cep.spark.sink.relay`)."""
 
+DEAD = "dead"
+"""The folder of the dead letters of micro-batches that are given to a function."""
+
 STOP = "stop"
 """While a checkpoint holds this file, sources give nothing (`cep.spark.driver.query`)."""
 

@@ -81,7 +81,7 @@ def with_dead_letters(
         yield from read(os.path.join(folder, os.path.basename(begin)))
         for path in sorted(Path(folder).iterdir()):
             with path.open("rb") as file:
-                while piece := file.read(ROW):
+                while piece := b"".join(file.readlines(ROW)):
                     yield ShuffleBlock(DEAD, 0, path.name, file.tell() - len(piece), None, piece, 0)
 
 

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from cep.spark import handover
 from cep.spark.awake import keep_awake
 from cep.spark.disk import FILES, HANDED, OUTGOING, holder
+from cep.spark.given_batches import Each, GivenBatches
 from cep.spark.key_lateness import KeyRule
 from cep.spark.micro_batch import MicroBatches
 from cep.spark.mirror import OUTPUT, Mirror, spark_address
@@ -21,6 +22,7 @@ from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import Stretch
 from cep.spark.sink.file_sink import FileSinkOptions
 from cep.spark.source import kafka_connector
+from cep.spark.source.data_frames import FrameInput, frame_blocks
 from cep.spark.source.data_source import SparkSourceOptions, source
 from cep.spark.stage_task import GenerationStart, StageWork
 from cep.spark.state.batch_notes import BatchNotes
@@ -43,6 +45,8 @@ class Job:
     event time for which output files stay. `updates`: where changes of the knowledge are. `generation`: of the
     checkpoint. `beside`: the inputs, by their places, that Spark's own connector reads. `times`: their form
     (`connectors.records.times`). `stretch`: what is written lies there.
+    `frames`: DataFrames that are read, and what workers need to know of each; `each`: is called with what each
+    micro-batch has derived, None: nobody asks.
     `mirror`: of these folders, where a micro-batch is to count elsewhere; None: it is not. `run`: a name by which
     workers know its engines. `ahead`: how far records may be ahead of the clock."""
 
@@ -69,6 +73,8 @@ class Job:
     times: str = "iso"
     stretch: Stretch = (None, None)
     mirror: Mirror | None = None
+    frames: tuple[tuple[DataFrame, FrameInput], ...] = ()
+    each: Each | None = None
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
@@ -120,12 +126,17 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     topics = kafka_connector.topic_blocks(spark, job.program, job.beside, job.most, job.dead, handed, job.ahead.live)
     if topics is not None:
         records = topics.union(records)  # our own stays the last in Spark's log, where it is looked for
+    for frame, one in reversed(job.frames):
+        found_rows = frame_blocks(frame, one, job.program, job.dead, handed, job.generation.first)
+        records = found_rows.union(records)
     late = -(-(job.lateness or 0) // 1000)  # Spark would cut what is less than a millisecond
     stream = records.withWatermark("time", f"{late} milliseconds")
     own, states = job.generation.spark(folder), job.generation.states(folder)
     begin(states, job.mark)
     notes = BatchNotes(states, None if job.rule is None else job.generation.clocks(folder))
-    batches = MicroBatches(spark, _work(job, states, handed), own, notes, job.mirror)
+    work = _work(job, states, handed)
+    given = None if job.each is None else GivenBatches(job.each, work.sink, notes, job.dead, job.generation)
+    batches = MicroBatches(spark, work, own, notes, job.mirror, given)
     writer = stream.writeStream.foreachBatch(batches)
     writer = writer.option("checkpointLocation", f"file://{own}")  # whatever the cluster's own file system is
     if follow:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark import Broadcast
     from pyspark.sql import DataFrame, SparkSession
 
+    from cep.spark.given_batches import GivenBatches
     from cep.spark.mirror import Mirror
 
 TRIES = 3
@@ -51,7 +52,8 @@ QUERY = "sql.streaming.queryId"
 
 class MicroBatches:
     """Called with each micro-batch of a query, in its thread. `spark`: the folder of Spark's own files, which has the
-    watermark of each; `mirror`: by which one counts elsewhere, None: it does not have to."""
+    watermark of each; `mirror`: by which one counts elsewhere, None: it does not have to; `given`: to whom it is given
+    once it counts, with the session of the micro-batch, again where that is not known to have been done."""
 
     def __init__(
         self,
@@ -60,9 +62,10 @@ class MicroBatches:
         spark: Path,
         notes: BatchNotes,
         mirror: Mirror | None = None,
+        given: GivenBatches | None = None,
     ) -> None:
         self.context, self.work, self.spark, self.notes = session.sparkContext, work, spark, notes
-        self.mirror = mirror
+        self.mirror, self.given = mirror, given
         self.slots = Slots(self.context)
         self.sent: Broadcast[PackedWork] = self.context.broadcast(work.packed())
         self.writer = FileWriter(work.sink)
@@ -111,8 +114,11 @@ class MicroBatches:
             self.writer.commit([], batch)
             self._tell(batch, self.notes.after(batch).reports)
             self._ship()
+            self._give(stream, batch)
             return
         self.load()
+        if self.given is not None:
+            self.given.begins(batch)
         done = self._shuffled(stream, batch) if self.work.handed is None else self._handed(stream, batch)
         note = self.notes.after(batch - 1).after(done.versions, done.calls, done.reports)
         clocks = None
@@ -125,6 +131,7 @@ class MicroBatches:
         if self.work.handed is not None:
             handover.clear(Path(self.work.handed))
         self._ship()
+        self._give(stream, batch)
 
     def _handed(self, stream: DataFrame, batch: int) -> MicroBatch:
         """One whose tasks hand on files."""
@@ -148,6 +155,10 @@ class MicroBatches:
         self.writer.stand_in(done.files)
         mirror.coming(folder, done.states, done.written)
         return done
+
+    def _give(self, stream: DataFrame, batch: int) -> None:
+        if self.given is not None:
+            self.given.give(stream.sparkSession, batch)
 
     def _ship(self) -> None:
         if self.mirror is not None:

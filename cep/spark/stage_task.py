@@ -39,6 +39,7 @@ from cep.spark.shuffle_blocks import (
     from_stage,
     report_block,
 )
+from cep.spark.source.file_list import FILE_BITS
 from cep.spark.state.bucket_states import BucketStates
 from cep.spark.state.came import Came
 from cep.spark.state.migration import StartingPoint
@@ -340,9 +341,9 @@ class StageTask:
                 continue
             order = int(tables[event][ARRIVAL][dead.row])
             text = "".join(self.records(tables[event][dead.row : dead.row + 1], event))
-            dead_letters.append(
-                DeadLetter(sources.get(file_of(order)), line_of(order), dead.reason, dead.code, text or None, dead.type)
-            )
+            number = file_of(order)
+            source = sources.get(number, sources.get(number >> FILE_BITS << FILE_BITS))  # of a DataFrame: by its input
+            dead_letters.append(DeadLetter(source, line_of(order), dead.reason, dead.code, text or None, dead.type))
         return dead_letters
 
     def records(self, table: pl.DataFrame, event: str) -> list[str]:

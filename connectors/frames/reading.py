@@ -21,7 +21,7 @@ from cep.core.schema import Schema
 from cep.rules.static.materialized import type_of
 from connectors.formats.nested_columns import leaves, resolved
 from connectors.formats.parquet import columns_of, first_line, read_events
-from connectors.records.batch import Batch
+from connectors.records.batch import Batch, Block, DeadLetter
 from connectors.records.double_hours import FoldedTables
 from connectors.records.header import bind
 from connectors.records.order import in_order
@@ -92,6 +92,16 @@ def read_data(
         for batch in _read(f'data["{name}"]', one, schemas, name, True, first, rows, folded):
             yield batch
             first = batch.blocks[-1].beyond
+
+
+def needed_columns(label: str, columns: pa.Schema, schema: Schema) -> list[str]:
+    """Return the columns from which an event is read. CepError: one is missing, or holds something else."""
+    empty = pa.RecordBatch.from_arrays([pa.array([], each.type) for each in columns], schema=columns)
+    bound, nested = _bound(label, _Table(columns.names, _arrow_types(columns), lambda names: [empty]), schema)
+    needed = columns_of(bound, nested)
+    for _ in _rows(label, iter([empty.select(needed)]), [(bound, nested)], 0):
+        pass  # types are looked at where rows are read, and here are none
+    return needed
 
 
 def whole_table(data: Any, label: str) -> pl.DataFrame:
@@ -200,15 +210,21 @@ def _columns(
 ) -> Iterator[Batch]:
     events = [_bound(label, found, schema) for schema in schemas]
     columns = dict.fromkeys(name for bound, nested in events for name in columns_of(bound, nested))
-    batches: Iterable[pa.RecordBatch] = found.rows(list(columns))
+    for tables, dead, block in _rows(label, _cut(found.rows(list(columns)), rows), events, first):
+        dead = [replace(letter, event=letter.event or schemas[0].name) for letter in dead]
+        there = {name: table for name, table in tables.items() if table.height}
+        yield Batch(folded.settled(there), dead, [block])
+
+
+def _rows(
+    label: str, batches: Iterator[pa.RecordBatch], events: Sequence[tuple[Schema, Mapping[str, Path]]], first: int
+) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]]:
+    """Tables of the events that a row may be (`connectors.parquet.read_events`), of each the values in columns."""
     for bound, nested in events:
         if nested:
-            batches = _with_paths(label, iter(batches), nested, bound)
+            batches = _with_paths(label, batches, nested, bound)
     try:
-        for tables, dead, block in read_events(label, _cut(batches, rows), [bound for bound, _ in events], first):
-            dead = [replace(letter, event=letter.event or schemas[0].name) for letter in dead]
-            there = {name: table for name, table in tables.items() if table.height}
-            yield Batch(folded.settled(there), dead, [block])
+        yield from read_events(label, batches, [bound for bound, _ in events], first)
     except CepError as error:
         hint = error.hint or "declare the attribute as what its column holds, or convert the column"
         raise CepError(error.message, hint=hint, code=error.code) from None

@@ -134,6 +134,10 @@ class CommitLog:
                 raise damaged_file(self._folder / str(number), "--output", "is missing, an entry of the log")
             yield from entry(self._folder / entries[number])
 
+    def written(self, batch: int) -> list[str]:
+        """The names of the files of one of the last micro-batches."""
+        return [file_name(line) for line in self._note(batch).get("lines", ())]
+
     def leaving(self) -> list[str]:
         """The names of the files that were dropped from the log last."""
         path = self._folder / LEAVING

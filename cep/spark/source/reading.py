@@ -38,6 +38,7 @@ from cep.spark.shuffle_blocks import (
     report_block,
     wake_ups,
 )
+from cep.spark.source.file_list import FILE_BITS
 from cep.spark.state import bucket_states
 from cep.spark.worker import freeze_garbage
 from connectors.ahead import place_of, without_ahead
@@ -90,6 +91,19 @@ def message_blocks(
     yield from _packed(program, number, input.path, pieces, dead_letters, name)
 
 
+def row_blocks(
+    program: ShippedProgram,
+    number: int,
+    source: str,
+    pieces: Iterable[Batch],
+    dead_letters: str | None,
+    name: str,
+) -> Iterator[ShuffleBlock]:
+    """The records of a DataFrame likewise: the lines of their blocks are their order, in all bits that are below the
+    number of an input."""
+    yield from _packed(program, number, source, pieces, dead_letters, name, LINE_BITS + FILE_BITS)
+
+
 def in_time(pieces: Iterable[Batch], ahead: tuple[int | None, int | None]) -> Iterator[Batch]:
     """The batches without records that are ahead of the clock: by more than so many microseconds, of the time when
     their micro-batch was planned, which a repeated one has again. None: none is refused."""
@@ -122,7 +136,13 @@ def readable_batches(pieces: Iterable[Batch], file: str, there: bool = False) ->
 
 
 def _packed(
-    program: ShippedProgram, number: int, source: str, pieces: Iterable[Batch], dead_letters: str | None, name: str
+    program: ShippedProgram,
+    number: int,
+    source: str,
+    pieces: Iterable[Batch],
+    dead_letters: str | None,
+    name: str,
+    bits: int = LINE_BITS,
 ) -> Iterator[ShuffleBlock]:
     freeze_garbage()
     dead: Counter[str] = Counter()
@@ -150,7 +170,7 @@ def _packed(
                     taken[event] += table.height
                     if latest is None or last > latest:
                         latest, place = last, place_of(piece, last)
-            tables = as_records(numbered(piece, number), program.records)
+            tables = as_records(numbered(piece, number, bits), program.records)
             assert isinstance(tables, dict), "of tables it makes tables"
             if program.revises:
                 tables = {event: with_change(table) for event, table in tables.items()}
@@ -252,17 +272,18 @@ def until(time: int) -> ShuffleBlock:
     return ShuffleBlock(TIME, 0, "", 0, None, b"", time)
 
 
-def numbered(piece: Batch, number: int) -> dict[str, pl.DataFrame]:
-    """The tables of a batch, `@order` by the number of the file and the line. CepError: it has too many lines."""
+def numbered(piece: Batch, number: int, bits: int = LINE_BITS) -> dict[str, pl.DataFrame]:
+    """The tables of a batch, `@order` by the number of the file and the line, which has so many bits. CepError: it has
+    too many lines."""
     tables = {}
     for event, table in piece.tables.items():
         assert len(piece.blocks) == 1, "what is read as it comes is a block at a time"
         block: Block = piece.blocks[0]
         place = table[ARRIVAL].to_numpy() - block.first
         lines = place + block.line if block.lines is None else block.lines[place]
-        if len(lines) and int(np.max(lines)) >> LINE_BITS:
+        if len(lines) and int(np.max(lines)) >> bits:
             raise CepError(
-                f"{block.file}: record {int(np.max(lines)):,} is beyond {(1 << LINE_BITS) - 1:,}, the last "
+                f"{block.file}: record {int(np.max(lines)):,} is beyond {(1 << bits) - 1:,}, the last "
                 "number that a record may have",
                 hint="split the file; of a topic, start anew with one whose offsets begin again",
                 code="input",

@@ -43,8 +43,8 @@ class CheckpointInfo:
     when they begin and end. `replaces`: records may withdraw or replace others; `revise`: those so old (microseconds),
     and what was derived is put right, None: it is not; `final`: only what is final is written; `keys`: the KEY of each
     event that has one; `params`: the values of the parameters that rules use; `lateness_by`: the
-    attribute by whose own latest time lateness is judged; `grouped`:
-    keys are dealt to buckets by their groups, else by their hash alone."""
+    attribute by whose own latest time lateness is judged; `frames`: the events of DataFrames that are read, in their
+    order."""
 
     program: str
     text: str
@@ -66,6 +66,7 @@ class CheckpointInfo:
     keys: dict[str, list[str]] = field(default_factory=dict, compare=False)
     params: dict[str, int | float | str | bool] = field(default_factory=dict)
     lateness_by: str | None = None
+    frames: list[str] = field(default_factory=list)
 
     @classmethod
     def read(cls, file: Path) -> CheckpointInfo:
@@ -224,6 +225,8 @@ def difference(before: CheckpointInfo, now: CheckpointInfo) -> str:
     if before.knowledge != now.knowledge:
         lines.append("knowledge: another one")
     lines += [*fixed(before, now), *_fluents(before, now), *_revised(before, now), *_judged(before, now)]
+    if before.frames != now.frames:
+        lines.append(f"DataFrames read: {_names(before.frames)} before, {_names(now.frames)} now")
     if before.only != now.only:
         lines.append(f"events written: {', '.join(before.only)} before, {', '.join(now.only)} now")
     return "\n".join(lines or ["it was made by another version"])
@@ -280,6 +283,10 @@ def _judged(before: CheckpointInfo, now: CheckpointInfo) -> list[str]:
     """How the judgement of lateness differs."""
     ways = [f"--lateness-by {one.lateness_by}" if one.lateness_by else "no --lateness-by" for one in (before, now)]
     return [] if before.lateness_by == now.lateness_by else ["{} before, {} now".format(*ways)]
+
+
+def _names(events: list[str]) -> str:
+    return ", ".join(events) or "none"
 
 
 def _listed(events: list[str]) -> str:

@@ -1,0 +1,87 @@
+"""Programs as Python sessions give them: a text or files, facts as tables of any library, knowledge as triples."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from cep.compile import CompiledProgram, CompileOptions, ReadProgram, one_text
+from cep.core.errors import CepError
+from cep.core.schema import Schema
+from cep.core.suggest import did_you_mean
+from cep.runtime.knowledge_source import KnowledgeSource
+from connectors.frames import whole_table
+from connectors.times import of_duration
+
+Duration = timedelta | str
+"""`timedelta(minutes=5)`, or `"5 min"`."""
+
+
+Program = str | Path | Mapping[str, str] | Sequence[Path]
+"""A program's text, or its file; of one in several files their texts by their names, or the files."""
+
+
+def program_text(program: Program) -> tuple[str | Mapping[str, str], str]:
+    """The text of a program, of several files those by their names, and the name to quote it by."""
+    if isinstance(program, Mapping):
+        return program, "<program>"
+    if not isinstance(program, str | Path):
+        return {str(path): path.read_text(encoding="utf-8") for path in program}, "<program>"
+    if isinstance(program, Path):
+        return program.read_text(encoding="utf-8"), str(program)
+    if program.endswith(".cep") and "\n" not in program:
+        hint = f'a file is named by its path: `detect(Path("{program}"), data)`'
+        raise CepError(f"`{program}` is no program, but the name of a file", hint=hint, code="input")
+    return program, "<program>"
+
+
+def compiled_program(
+    text: str | Mapping[str, str], name: str, facts: Mapping[str, Any] | None, options: CompileOptions
+) -> CompiledProgram:
+    """Compile a program. `facts`: {predicate: table}. CepError: it is wrong, or the facts are."""
+    text, name, options = one_text(text, name, options)
+    program = ReadProgram.of(text, name, options)
+    tables = None if facts is None else _facts(facts, program.predicates)
+    return program.compiled(replace(options, facts=tables, knowledge=_source(options.knowledge)))
+
+
+def refuse_order(schemas: Mapping[str, Schema]) -> None:
+    """CepError: times go by the order of records that may be pushed in pieces."""
+    for name, schema in schemas.items():
+        if schema.format is not None and schema.format.fold == "order":
+            hint = "`detect` takes all of it at once; or write the offset (`%z`), or `FOLD earlier`"
+            raise CepError(f"{name}: `FOLD order` needs the data from their beginning", hint=hint, code="input")
+
+
+def _source(knowledge: KnowledgeSource | Iterable[Any] | None) -> KnowledgeSource | None:
+    """Knowledge as engines ask it: triples, too. CepError: these are none."""
+    if knowledge is None or isinstance(knowledge, KnowledgeSource):
+        return knowledge
+    from knowledge.graph import Knowledge
+
+    return Knowledge.of(knowledge)
+
+
+def _facts(facts: Mapping[str, Any], known: Collection[str]) -> dict[str, pl.DataFrame]:
+    """The tables of facts. CepError: one is no table, or the program neither declares its predicate nor asks for it
+    (`known`: those of which it does)."""
+    for name in facts:
+        if name not in known:
+            listed = ", ".join(f"`{each}`" for each in sorted(known)) or "none"
+            hint = did_you_mean(name, sorted(known)) or f"predicates of the program: {listed}"
+            raise CepError(f'facts["{name}"]: no condition of the program asks for `{name}`', hint=hint, code="input")
+    return {name: whole_table(one, f'facts["{name}"]') for name, one in facts.items()}
+
+
+def ticks_of(given: Duration, option: str = "lateness") -> int:
+    """Return a duration in microseconds. CepError: it is none; `option` names it."""
+    try:
+        return of_duration(given) if isinstance(given, str) else given // timedelta(microseconds=1)
+    except (TypeError, ValueError):
+        hint = f'`{option}="5 min"`, or a `datetime.timedelta`'
+        raise CepError(f"{option}: `{given}` is no duration", hint=hint, code="input") from None

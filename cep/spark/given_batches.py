@@ -1,0 +1,100 @@
+"""Micro-batches that are given to a function of the user's, as DataFrames of the files that count.
+
+A micro-batch is given once it counts, and its files stay until the next one does. So where it is given again, since the
+run was killed meanwhile or the function raised, it has the same number and the same rows.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from cep.spark.dead_letters import stage_letters
+from cep.spark.frame_events import LETTERS, Events
+from cep.spark.sink.changelog import changelog_schemas
+from cep.spark.sink.commit_log import CommitLog
+from cep.spark.source.data_frames import letters_of
+from connectors.layout import ParquetLayout
+from connectors.writers import arrow
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from cep.spark.sink.file_sink import FileSinkOptions
+    from cep.spark.state.batch_notes import BatchNotes
+    from cep.spark.state.migration import Generation
+
+Each = Callable[[Events, int], object]
+"""Takes what a micro-batch has derived, and its number."""
+
+
+class GivenBatches:
+    """Gives micro-batches to a function. `sink`: where their files are; `dead`: the prefix of the paths of dead
+    letters."""
+
+    def __init__(
+        self, each: Each, sink: FileSinkOptions, notes: BatchNotes, dead: str | None, generation: Generation
+    ) -> None:
+        self._each, self._sink, self._notes, self._dead, self._generation = each, sink, notes, dead, generation
+        self._schemas = sink.schemas if sink.meanings is None else changelog_schemas(sink.schemas)
+        self._layout = ParquetLayout(self._schemas)
+
+    def begins(self, batch: int) -> None:
+        """Remove the dead letters of rows that an earlier try of a micro-batch has left: its tasks may be others."""
+        for path in self._read_letters(self._sink.first + batch):
+            path.unlink(missing_ok=True)
+
+    def give(self, spark: SparkSession, batch: int) -> None:
+        """Give one that counts, and remove the files of the one before. Whatever the function raises."""
+        folder, number = Path(self._sink.folder), self._sink.first + batch
+        log = CommitLog(folder)
+        for before in (number - 1, number - 2):
+            for name in log.written(before):
+                (folder / name).unlink(missing_ok=True)
+        if batch:
+            for path in self._letters(batch - 1):
+                path.unlink(missing_ok=True)
+        columns = from_arrow_schema(self._layout.schema, prefer_timestamp_ntz=True)
+        names = log.written(number)
+        events = {event: self._table(spark, event, columns, names) for event in self._schemas}
+        letters = [f"file://{path}" for path in self._letters(batch) if path.exists()]
+        dead = spark.read.schema(LETTERS.replace("event", "file", 1)).json(letters) if letters else None
+        self._each(
+            Events(
+                events,
+                spark.createDataFrame([], LETTERS) if dead is None else dead.withColumnRenamed("file", "event"),
+            ),
+            number,
+        )
+
+    def _table(self, spark: SparkSession, event: str, columns: StructType, names: list[str]) -> DataFrame:
+        folder = Path(self._sink.folder)
+        mine = [f"file://{folder / name}" for name in names if self._layout.single or name.startswith(f"type={event}/")]
+        rows = spark.read.schema(columns).parquet(*mine) if mine else spark.createDataFrame([], columns)
+        called = self._layout.names[event]
+        names = arrow(self._schemas[event]).names
+        return rows.select(*(F.col(f"`{called.get(name, name)}`").alias(name) for name in names))
+
+    def _letters(self, batch: int) -> Iterator[Path]:
+        """The files of dead letters that a micro-batch may have made."""
+        yield from self._read_letters(self._sink.first + batch)
+        if self._dead is None:
+            return
+        before: Mapping[str, int] = self._notes.after(batch - 1).versions
+        for name, version in self._notes.after(batch).versions.items():
+            if version != before.get(name, 0):
+                stage, _, bucket = name.partition("-")
+                file = stage_letters(int(stage), int(bucket), before.get(name, 0), self._generation.number)
+                yield Path(f"{self._dead}{file}.jsonl")
+
+    def _read_letters(self, number: int) -> list[Path]:
+        if self._dead is None:
+            return []
+        pattern = letters_of(0, number).replace(f"{0:08}", "*", 1)
+        return sorted(map(Path, glob.glob(f"{glob.escape(self._dead)}{pattern}*.jsonl")))

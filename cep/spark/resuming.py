@@ -1,0 +1,132 @@
+"""A query that begins, or goes on from its checkpoint: whose that is, and what a killed run has left there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from cep.compile import compiled
+from cep.core.errors import CepError
+from cep.core.private_files import private_folder
+from cep.engine import Engine
+from cep.spark import disk
+from cep.spark.dead_letters import remove_uncounted
+from cep.spark.disk import remove_hidden
+from cep.spark.job import Job
+from cep.spark.program import ShippedProgram
+from cep.spark.settling import logged, settle
+from cep.spark.sink import file_sink
+from cep.spark.state import bucket_states, migration
+from cep.spark.state import checkpoint as checkpoints
+
+
+def checkpoint_info(
+    engine: Engine, query: Job, facts: Mapping[str, str], policy: str | None, times: str
+) -> checkpoints.CheckpointInfo:
+    """What the checkpoint of a query records. `engine`: the program in one; `facts`: hashes of tables; `times`: the
+    form of times in the output, if the checkpoint is new."""
+    running = query.program.options.running
+    return checkpoints.CheckpointInfo(
+        engine.program,
+        query.program.text,
+        policy,
+        dict(facts),
+        None if engine.changes is None else engine.changes.loaded.fingerprint,
+        query.program.buckets,
+        query.output,
+        query.format,
+        list(query.wanted),
+        migration.StateLayout.of(engine, query.wanted),
+        times=times,
+        changes=query.program.changes,
+        replaces=engine.revises,
+        revise=running.revise,
+        final=running.final,
+        keys={event: list(schema.key) for event, schema in engine.inputs.items() if schema.key is not None},
+        params=engine.written.parameters.used_values(),
+        lateness_by=running.lateness_by,
+        frames=[one.event for _, one in query.frames],
+    )
+
+
+def claim(
+    query: Job,
+    mine: checkpoints.CheckpointInfo,
+    locks: ExitStack,
+    migrate: bool = False,
+    migratable: bool = True,
+    patience: float = 0.0,
+) -> tuple[checkpoints.CheckpointInfo, migration.Migration | None]:
+    """Lock the checkpoint of a query, until `locks` closes, and make it this program's; gives what it is then, and what
+    was carried over if anything was. `patience`: seconds that another run has to let go of it. CepError: see
+    `cep.spark.state.checkpoint.claim`, or it is in use."""
+    folder = Path(query.checkpoint)
+    private_folder(folder)
+    locks.enter_context(disk.locked(folder, patience))
+    return checkpoints.claim(
+        folder,
+        mine,
+        migrate,
+        query.lateness or 0,
+        migratable=migratable,
+        unsplit=lambda: _unsplit(query.program),
+        settle=lambda *logs: _settle(query.program, *logs),
+    )
+
+
+def going_on(query: Job, state: checkpoints.CheckpointInfo) -> Job:
+    """The query as its checkpoint has it."""
+    mark = f"{state.name}-" if state.name else ""
+    program = replace(query.program, buckets=state.buckets)
+    return replace(query, program=program, generation=state.generation, mark=mark, times=state.times)
+
+
+def tidy(query: Job) -> None:
+    """Remove what a killed run left behind. CepError: see `cep.spark.sink.file_sink`."""
+    generation, checkpoint = query.generation, Path(query.checkpoint)
+    file_sink.finish_batches(Path(query.output))
+    bucket_states.remove_leftovers(generation.states(checkpoint))
+    generation.retire(checkpoint)
+    if query.dead_letters is not None:
+        remove_hidden(Path(query.dead_letters), query.mark)
+        if query.dead is not None and generation.start is not None and not generation.begun(checkpoint):
+            remove_uncounted(query.dead, generation.start.number, generation.start.versions)
+
+
+def _unsplit(program: ShippedProgram) -> list[str]:
+    """Why what the stages of a program hold cannot go to other buckets, by its keys."""
+    found = []
+    for stage in program.stages:
+        if stage.keyed:
+            try:
+                program.engine(stage.number).extract(())
+            except CepError as error:
+                found.append(f"--buckets: stage {stage.number}: {error.message}")
+    return found
+
+
+def _settle(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path, versions: Mapping[str, int]) -> None:
+    """Write the states that a killed run has left as logs whole, by the program that it ran: that has the facts and the
+    knowledge of this one. CepError: it has not."""
+    if some := logged(states, versions):
+        settle(_earlier(now, was, states), str(states), some)
+
+
+def _earlier(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path) -> ShippedProgram:
+    """The program of a checkpoint, with the facts and the knowledge of another one. CepError: its own were others."""
+    files = now.options.compiling.files if was.text == now.text else ()
+    compiling = replace(now.options.compiling, policy=was.policy, files=files, params=was.params)
+    running = replace(now.options.running, revise=was.revise, final=was.final, lateness_by=was.lateness_by)
+    options = replace(now.options, compiling=compiling, running=running)
+    with suppress(CepError):
+        engine = Engine(compiled(was.text, now.name, options.unpacked), running)
+        if engine.program == was.program:
+            return ShippedProgram.of(engine, was.text, now.name, options, was.buckets)
+    raise CepError(
+        f"--checkpoint: a killed run has left what came last in {states}, to be stepped again, and it had other facts, "
+        "knowledge or options",
+        hint="go on as it was begun, with `--once`; then with what is to be now",
+        code="checkpoint",
+    )

@@ -1,0 +1,209 @@
+"""Rules over DataFrames of a Spark session that is there already: `cep.spark.Rules`.
+
+```python
+rules = Rules.from_file("rules.cep")
+found = rules.detect({"reading": spark.read.table("readings")})
+found["warning"].show()
+```
+
+Nothing of the session is changed. docs/pyspark.md has the way from a table to a rule and back.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+from warnings import warn
+
+from cep.compile import CompiledProgram, CompileOptions, FactlessCompileKeywords, one_text
+from cep.core.errors import CepError, Warning
+from cep.engine import Engine
+from cep.plan.dependencies import Dependencies
+from cep.plan.ties import Ties, UnorderedTies
+from cep.programs import Duration, compiled_program, program_text, refuse_order, ticks_of
+from cep.runtime.options import EngineOptions
+from cep.spark.frame_events import Events
+from cep.spark.grouped import derived
+from cep.spark.program import ProgramOptions, ShippedProgram
+from cep.spark.source.data_frames import FrameInput, frame_input
+from cep.spark.source.file_list import SPECS
+from cep.spark.streams import Stream
+from connectors.ahead_limits import AHEAD
+from connectors.records import closest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cep.core.schema import Schema
+
+BUCKETS = 16
+"""So many there are where nobody knows the cores of a cluster."""
+
+Order = Mapping[str, str | Sequence[str]]
+"""By event, the column or the two columns that decide between rows of one time."""
+
+
+class Rules:
+    """A program, to be run over DataFrames of a session."""
+
+    def __init__(self, program: CompiledProgram, text: str, name: str, options: CompileOptions) -> None:
+        """`text`: the program, called `name`; `options`: those that it was compiled with."""
+        self._program, self._text, self._name, self._options = program, text, name, options
+        self._engine = Engine(program, lateness=None)
+
+    @classmethod
+    def from_file(
+        cls,
+        path: str | Path | Sequence[str | Path],
+        *,
+        facts: Mapping[str, Any] | None = None,
+        **options: Unpack[FactlessCompileKeywords],
+    ) -> Rules:
+        """For a file of rules, or several. `facts`: {predicate: table of any library}; `knowledge`, `params`, `policy`
+        and the others are those of `cep.compile.compile`. CepError: something in them is wrong."""
+        paths = [Path(each) for each in ([path] if isinstance(path, str | Path) else path)]
+        text, name = program_text(paths[0] if len(paths) == 1 else paths)
+        return cls.from_text(text, name, facts=facts, **options)
+
+    @classmethod
+    def from_text(
+        cls,
+        text: str | Mapping[str, str],
+        name: str = "<program>",
+        *,
+        facts: Mapping[str, Any] | None = None,
+        **options: Unpack[FactlessCompileKeywords],
+    ) -> Rules:
+        """The same for a text, or those of several files by their names."""
+        whole, called, compiling = one_text(text, name, CompileOptions(**options))
+        program = compiled_program(whole, called, facts, compiling)
+        return cls(program, whole, called, replace(compiling, facts=program.facts, knowledge=None))
+
+    @property
+    def inputs(self) -> dict[str, Schema]:
+        """The events that it reads."""
+        return self._engine.inputs
+
+    @property
+    def outputs(self) -> dict[str, Schema]:
+        """The events that it derives."""
+        return self._engine.outputs
+
+    @property
+    def warnings(self) -> tuple[Warning, ...]:
+        """What the author should know, by position."""
+        return self._engine.warnings
+
+    def detect(self, frames: Mapping[str, DataFrame], *, order: Order | None = None, buckets: int = BUCKETS) -> Events:
+        """All that the rules derive from static DataFrames, `{event: DataFrame}`, which need not be in any order.
+
+        `order`: by event, the columns that decide between rows of one time, as `{"reading": ["partition", "offset"]}`;
+        where there are none, a hash of the row does, which is the same in each run. Rows of several events of one time
+        are in the order of `frames`. `buckets`: into so many parts keys are dealt, each of which is stepped by a task;
+        it changes no row. Nothing is computed before a result is used. CepError: a column is missing, or is of a type
+        that does not fit its declaration.
+        """
+        program = self._shipped(self._engine, EngineOptions(lateness=None), buckets)
+        session, inputs = self._read(program, frames, order or {}, streaming=False)
+        return Events(*derived(session, program, inputs))
+
+    def over(
+        self,
+        frames: Mapping[str, DataFrame],
+        *,
+        order: Order | None = None,
+        lateness: Duration = "0 s",
+        lateness_by: str | None = None,
+        revise: Duration | None = None,
+        final: bool = False,
+        idle: Duration | None = None,
+        ahead: Duration | None = timedelta(microseconds=AHEAD),
+        buckets: int | None = None,
+    ) -> Stream:
+        """The rules over streaming DataFrames, `{event: DataFrame}`; nothing runs before the stream is started.
+
+        `order`: as of `detect`. `lateness`: so much later than others a row may come; later ones are dead letters.
+        `lateness_by`: judge it by the latest time of each value of this attribute. `revise`: results come at once, and
+        are put right when what is up to so much older comes, or is withdrawn (a column `@change`); `final`: only what
+        is final is given. `idle`: the time without rows after which the watermark goes on by the clock. `ahead`: rows
+        whose time is more than so much ahead of the clock are dead letters; None: none is. `buckets`: as of `detect`,
+        by default as many as tasks run at once. CepError: a column is missing, or is of a type that does not fit; or
+        the program cannot run without an end.
+        """
+        window = None if revise is None else ticks_of(revise, "revise")
+        behind = ticks_of(lateness)
+        running = EngineOptions(lateness=None, lateness_by=lateness_by, revise=window, final=final)
+        engine = Engine(self._program, running)
+        engine.refuse_endless("what goes from batch to batch on Spark")
+        program = self._shipped(engine, running, 1)
+        limit = None if ahead is None else ticks_of(ahead, "ahead")
+        session, inputs = self._read(program, frames, order or {}, streaming=True, ahead=limit)
+        return Stream(
+            session,
+            engine,
+            program,
+            tuple(inputs),
+            self._options.policy,
+            behind + (window or 0) * final,
+            None if idle is None else ticks_of(idle, "idle"),
+            buckets,
+        )
+
+    def _shipped(self, engine: Engine, running: EngineOptions, buckets: int) -> ShippedProgram:
+        known = None if self._program.knowledge is None else pickle.dumps(self._program.knowledge)
+        options = ProgramOptions.of(self._options, known, running)
+        return ShippedProgram.of(engine, self._text, self._name, options, buckets)
+
+    def _read(
+        self,
+        program: ShippedProgram,
+        frames: Mapping[str, DataFrame],
+        order: Order,
+        streaming: bool,
+        ahead: int | None = None,
+    ) -> tuple[SparkSession, list[tuple[DataFrame, FrameInput]]]:
+        """What is read of DataFrames, and their session. CepError: they do not fit the program."""
+        refuse_order(program.inputs)
+        for names, what in ((frames, "data"), (order, "order")):
+            for name in names:
+                if name not in program.inputs:
+                    message = f"{what}: no pattern of the program uses an input event `{name}`"
+                    near, hint = closest(name, list(program.inputs)), f"input events are {_listed(program.inputs)}"
+                    raise CepError(f"{message}{near}", hint=hint, code="input")
+        if len(frames) > SPECS:
+            message = f"data: {len(frames)} DataFrames, and their order has numbers for {SPECS}"
+            raise CepError(message, hint="make one of several with `union`, and WHEN", code="input")
+        if not frames:
+            raise CepError("data: no DataFrame", hint=f"input events are {_listed(program.inputs)}", code="input")
+        found = []
+        for place, (name, frame) in enumerate(frames.items()):
+            label = f'data["{name}"]'
+            if frame.isStreaming != streaming:
+                ways = {True: ("is a stream", "`rules.over`"), False: ("is no stream", "`rules.detect`")}
+                is_one, way = ways[frame.isStreaming]
+                raise CepError(f"{label}: the DataFrame {is_one}", hint=f"{way} takes it", code="input")
+            columns = order.get(name, ())
+            columns = [columns] if isinstance(columns, str) else list(columns)
+            found.append(frame_input(label, frame, program.read[name], place, columns, ahead))
+        self._warn_of_ties(frozenset(name for name in frames if not order.get(name)))
+        return next(iter(frames.values())).sparkSession, found
+
+    def _warn_of_ties(self, unordered: Iterable[str]) -> None:
+        """Warn where what is derived depends on the order of rows of one time, and nothing says it."""
+        plan = self._program.plan
+        inputs = dict.fromkeys(plan.inputs, False)
+        ties = Ties(Dependencies(plan))
+        goals = UnorderedTies(ties, range(len(plan.heads)), inputs, frozenset(unordered), None).goals
+        events = sorted(frozenset[str]().union(*goals.values()))
+        if events:
+            example = f'order={{"{events[0]}": [...]}}'
+            message = f"what is derived depends on the order of rows of {_listed(events)} that have one time"
+            warn(f"{message}, and none is said: it goes by a hash of them; `{example}` names columns", stacklevel=4)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "none"

@@ -1,0 +1,217 @@
+"""DataFrames of a Spark session as inputs: columns checked when the query is planned, rows dealt by workers as blocks.
+
+A row has its `@order` from columns that say it, at most two, or else from a hash of its values: so it does not depend
+on partitions, on micro-batches, or on the machine that reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import ByteType, DateType, IntegerType, LongType, ShortType, TimestampType
+
+from cep.core.errors import CepError
+from cep.core.schema import Schema
+from cep.spark.dead_letters import LINE_BITS
+from cep.spark.handover import COLUMNS, as_row
+from cep.spark.source.file_list import FILE_BITS
+from connectors.frames import needed_columns
+from connectors.records import closest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+
+    from cep.core.values import Ints
+    from cep.spark.program import ShippedProgram
+    from cep.spark.shuffle_blocks import ShuffleBlock
+    from connectors.batch import Batch
+
+RecordBatches = Iterator["pa.RecordBatch"]
+
+ROWS = 1 << 17
+"""Rows that are dealt together, at most."""
+
+BITS = LINE_BITS + FILE_BITS
+"""Those of one column of order; of two, the second has `LINE_BITS`, the first the others."""
+
+CLOCK = "@clock"
+"""The column with the time of the micro-batch (microseconds)."""
+
+_ORDERS = ("@order-1", "@order-2")
+_BATCH = "streaming.sql.batchId"
+_WHOLE = (ByteType, ShortType, IntegerType, LongType)
+_DELAY = "spark.watermarkDelayMs"
+
+
+@dataclass(frozen=True, slots=True)
+class FrameInput:
+    """The rows of an event: its `place` among the inputs; the `columns` that are read; `ordered`: in how many columns
+    their order is, 0: it is the hash of their values. `ahead`: by how many microseconds they may be ahead of the clock,
+    None: by any."""
+
+    event: str
+    place: int
+    columns: tuple[str, ...]
+    ordered: int
+    ahead: int | None = None
+
+    @property
+    def number(self) -> int:
+        """That of the first row, as of the first file of an input."""
+        return self.place << FILE_BITS
+
+    def blocks(
+        self, program: ShippedProgram, batches: Iterable[pa.RecordBatch], dead_letters: str | None, name: str
+    ) -> Iterator[ShuffleBlock]:
+        """The rows of a task as blocks for the stages. `dead_letters`: the prefix of the paths of dead letters; `name`:
+        of the file of these. CepError: an order is none."""
+        from cep.spark.source.reading import row_blocks
+
+        pieces = self._pieces(program.read[self.event], batches)
+        return row_blocks(program, self.number, self.event, pieces, dead_letters, name)
+
+    def _pieces(self, schema: Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[Batch]:
+        from cep.spark.source.reading import in_time
+        from connectors.frames import read_data
+
+        for rows in joined(batches):
+            orders, table = self._orders(rows), rows.select(self.columns)
+            clock = None if self.ahead is None else rows[CLOCK][0].as_py()
+            pieces = (
+                _placed(piece, orders, table, self.event)
+                for piece in read_data({self.event: table}, {self.event: schema}, self.event, rows=ROWS)
+            )
+            yield from in_time(pieces, (self.ahead, clock))
+
+    def _orders(self, rows: pa.Table) -> Ints:
+        found = np.zeros(rows.num_rows, np.int64)
+        for name, bits in zip(_ORDERS, (BITS,) if self.ordered < 2 else (BITS - LINE_BITS, LINE_BITS)):
+            column = rows[name]
+            if column.null_count:
+                raise CepError(f"order: a row of {self.event} has none", hint=_COLUMNS, code="input")
+            numbers = column.to_numpy()
+            if len(numbers) and (numbers.min() < 0 or int(numbers.max()) >> bits):
+                wrong = int(numbers.min()) if numbers.min() < 0 else int(numbers.max())
+                message = f"order: {self.event} has {wrong:,}, which is not from 0 to {(1 << bits) - 1:,}"
+                raise CepError(message, hint=_COLUMNS, code="input")
+            found = (found << bits) + numbers
+        return found
+
+
+_COLUMNS = (
+    f"one column of whole numbers or times, below 2^{BITS}; or two, the first below 2^{BITS - LINE_BITS}, as "
+    '`["partition", "offset"]`'
+)
+
+
+def frame_input(
+    label: str, frame: DataFrame, schema: Schema, place: int, order: Sequence[str], ahead: int | None = None
+) -> tuple[DataFrame, FrameInput]:
+    """The columns of a DataFrame that an event is read from, and what workers need to know of them. `label`: the name
+    that messages have for it. CepError: a column is missing, or is of a type that does not fit."""
+    columns = to_arrow_schema(frame.schema, timezone="UTC")
+    needed = needed_columns(label, columns, schema)
+    for name in frame.columns:
+        if _DELAY in frame.schema[name].metadata:
+            message = f"{label}: `{name}` has a watermark of its own"
+            raise CepError(
+                message, hint="leave out `withWatermark`; `lateness=` says how late rows may be", code="input"
+            )
+    if len(order) > len(_ORDERS):
+        raise CepError(f"order: {len(order)} columns for {schema.name}", hint=_COLUMNS, code="input")
+    numbers = [_number(label, frame, name).alias(alias) for name, alias in zip(order, _ORDERS)]
+    values = [F.col(_quoted(name)) for name in needed]
+    if not order:
+        hashed = F.xxhash64(*values).bitwiseAND(F.lit((1 << BITS) - 1))
+        numbers = [hashed.alias(_ORDERS[0])]
+    if ahead is not None:
+        numbers.append(F.unix_micros(F.current_timestamp()).alias(CLOCK))
+    return frame.select(*values, *numbers), FrameInput(schema.name, place, tuple(needed), len(order), ahead)
+
+
+def frame_blocks(
+    frame: DataFrame, one: FrameInput, program: ShippedProgram, dead_letters: str | None, handed: str | None, first: int
+) -> DataFrame:
+    """The rows of a streaming DataFrame as those of a source (`cep.spark.handover.COLUMNS`), and how many there are as
+    an observed metric. `dead_letters`: the prefix of the paths of dead letters; `handed`: the folder of what tasks hand
+    on; `first`: the number of the query's first micro-batch among those of all generations."""
+    carried = pickle.dumps(program.bare())
+
+    def taken(batches: RecordBatches) -> RecordBatches:
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        assert task is not None, "a task runs it"
+        batch = first + int(task.getLocalProperty(_BATCH) or 0)
+        name = f"{letters_of(one.number, batch)}{task.partitionId():05}"
+        yield from as_row(one.blocks(pickle.loads(carried), batches, dead_letters, name), handed)
+
+    observed = frame.observe(f"semcep_{one.event}", F.count(F.lit(1)).alias("rows"))
+    return observed.mapInArrow(taken, COLUMNS)
+
+
+def letters_of(number: int, batch: int) -> str:
+    """What the names of files of dead letters begin with, of an input and a micro-batch."""
+    return f"read-{number:08}-{batch:08}-"
+
+
+def _number(label: str, frame: DataFrame, name: str) -> Column:
+    """A column of order as a whole number. CepError: it is not there, or is neither a number nor a time."""
+    if name not in frame.columns:
+        message = f"order: {label} has no column `{name}`{closest(name, frame.columns)}"
+        raise CepError(message, hint=f"the columns are {', '.join(frame.columns)}", code="input")
+    kind, column = frame.schema[name].dataType, F.col(_quoted(name))
+    if isinstance(kind, _WHOLE):
+        return column.cast("bigint")
+    if isinstance(kind, TimestampType):
+        return F.unix_micros(column)
+    if isinstance(kind, DateType):
+        return F.unix_date(column).cast("bigint")
+    message = f"order: the column `{name}` of {label} is {kind.simpleString()}"
+    raise CepError(message, hint=_COLUMNS, code="input")
+
+
+def joined(batches: Iterable[pa.RecordBatch], rows: int = ROWS) -> Iterator[pa.Table]:
+    """The batches of a task together, about so many rows at a time: Spark cuts them smaller."""
+    import pyarrow as pa
+
+    held: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        held += [batch] if batch.num_rows else []
+        count += batch.num_rows
+        if count >= rows:
+            yield pa.Table.from_batches(held).combine_chunks()
+            held, count = [], 0
+    if held:
+        yield pa.Table.from_batches(held).combine_chunks()
+
+
+def _placed(piece: Batch, orders: Ints, table: pa.Table, event: str) -> Batch:
+    """A batch whose lines are the orders of its rows; dead letters have their rows."""
+    (block,) = piece.blocks
+    lines = np.arange(block.line, block.line + block.count) if block.lines is None else block.lines
+    dead = [
+        replace(one, file=event, line=int(orders[one.line - 1]), text=one.text or _record(table.slice(one.line - 1, 1)))
+        for one in piece.dead
+    ]
+    return replace(piece, dead=dead, blocks=[replace(block, file=event, lines=orders[lines - 1])])
+
+
+def _record(row: pa.Table) -> str:
+    (values,) = row.to_pylist()
+    known: Mapping[str, Any] = {name: value for name, value in values.items() if value is not None}
+    return json.dumps(known, default=str, ensure_ascii=False)
+
+
+def _quoted(name: str) -> str:
+    """A column's name as Spark reads it, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,179 @@
+"""Rules over streaming DataFrames: what a query is started with (`cep.spark.rules.Rules.over`)."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from cep.core.errors import CepError
+from cep.core.storage.urls import is_url, local_path
+from cep.engine import Engine
+from cep.programs import Duration, ticks_of
+from cep.spark import disk, spark_files
+from cep.spark.given_batches import Each
+from cep.spark.job import Job, start
+from cep.spark.program import ShippedProgram
+from cep.spark.resuming import checkpoint_info, claim, going_on, tidy
+from cep.spark.sink import file_sink
+from cep.spark.source.data_frames import FrameInput
+from cep.spark.state import checkpoint as checkpoints
+from connectors.ahead_limits import AheadLimits
+from connectors.times import ISO
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_PATIENCE = 60.0
+"""Seconds that a query of before may take to let go of its checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Rules over streaming DataFrames of a session. `lateness` and `idle` in microseconds; `buckets`: None, as many as
+    tasks run at once."""
+
+    session: SparkSession
+    engine: Engine
+    program: ShippedProgram
+    frames: tuple[tuple[DataFrame, FrameInput], ...]
+    policy: str | None
+    lateness: int
+    idle: int | None
+    buckets: int | None
+
+    def start(
+        self,
+        *,
+        output: str | Path,
+        checkpoint: str | Path,
+        format: str = "parquet",
+        dead_letters: str | Path | None = None,
+        every: Duration = "1 s",
+        available_now: bool = False,
+    ) -> StreamingQuery:
+        """Start a query that writes derived events to a folder, exactly once: as `cep run --on spark` does, with the
+        same files and the same checkpoint.
+
+        `format`: parquet or jsonl. `dead_letters`: a folder for the rows that became no event, as lines of JSON.
+        `every`: the time between two looks for more; `available_now`: take what is there, and end. The folders are
+        shared by all workers. CepError: the checkpoint is in use, or is of another program; or a folder cannot be
+        written.
+        """
+        folder = _local(output, "output")
+        letters = None if dead_letters is None else str(_local(dead_letters, "dead_letters"))
+        return self._started(str(folder), checkpoint, format, letters, every, available_now, None)
+
+    def each(
+        self,
+        function: Each,
+        *,
+        checkpoint: str | Path,
+        every: Duration = "1 s",
+        available_now: bool = False,
+    ) -> StreamingQuery:
+        """Start a query that calls a function with what each micro-batch derives, `{event: DataFrame}`, and the number
+        of the micro-batch.
+
+        Where the function raises, or the run is killed meanwhile, the next run calls it again, with the same number
+        and the same rows: so what is keyed by the number, as `txnVersion` of Delta is, or by the rows, as by MERGE, is
+        written exactly once. The DataFrames are there until the next micro-batch. `dead` of the events has the rows
+        that became none. The other arguments, and CepError: as of `start`.
+        """
+        place = _local(checkpoint, "checkpoint")
+        letters = str(place / disk.DEAD)
+        return self._started(str(place / disk.OUTGOING), checkpoint, "parquet", letters, every, available_now, function)
+
+    def _started(
+        self,
+        output: str,
+        checkpoint: str | Path,
+        format: str,
+        letters: str | None,
+        every: Duration,
+        available_now: bool,
+        each: Each | None,
+    ) -> StreamingQuery:
+        folder = _local(checkpoint, "checkpoint")
+        if not hasattr(self.session, "sparkContext") or type(self.session).__module__.startswith("pyspark.sql.connect"):
+            hint = "`frame` gives a streaming DataFrame, which Spark Connect can run"
+            raise CepError("Spark Connect cannot run the plain jobs of `start` and `each`", hint=hint, code="spark")
+        if format not in ("parquet", "jsonl"):
+            raise CepError(f"format: `{format}` is none", hint="parquet or jsonl", code="option")
+        program = replace(self.program, buckets=self._buckets(folder))
+        query = Job(
+            program,
+            (),
+            output,
+            str(folder),
+            tuple(program.outputs),
+            self.lateness,
+            format,
+            closing=False,
+            dead_letters=letters,
+            every=ticks_of(every, "every"),
+            idle=self.idle,
+            ahead=AheadLimits(None, None),
+            frames=self.frames,
+            each=each,
+        )
+        locks = ExitStack()
+        try:
+            query = self._claimed(query, locks)
+            started = start(self.session, query, follow=not available_now)
+        except BaseException:
+            locks.close()
+            raise
+        Thread(target=_let_go, args=(started, locks, Path(output)), name="semcep", daemon=True).start()
+        return started
+
+    def _buckets(self, folder: Path) -> int:
+        """As asked, as before, or as many as tasks run at once. CepError: the checkpoint is damaged."""
+        if self.buckets is not None:
+            return self.buckets
+        if (file := folder / disk.CHECKPOINT).exists():
+            return checkpoints.CheckpointInfo.read(file).buckets
+        return max(1, self.session.sparkContext.defaultParallelism)
+
+    def _claimed(self, query: Job, locks: ExitStack) -> Job:
+        """The query, once its checkpoint is its own and is in order. CepError: see `start`."""
+        folder, facts = Path(query.checkpoint), query.program.options.facts
+        with checkpoints.checkpoint_errors(folder):
+            if not (folder / disk.CHECKPOINT).exists():
+                checkpoints.vacant(folder, query.output)
+            hashes = {name: hashlib.sha256(table).hexdigest() for name, table in facts.items()}
+            mine = checkpoint_info(self.engine, query, hashes, self.policy, ISO)
+            state, _ = claim(query, mine, locks, migratable=False, patience=_PATIENCE)
+        disk.check_writable("--checkpoint", folder)
+        own = state.generation.spark(folder)
+        spark_files.remove_spoilt(own)
+        spark_files.verify_checksums(own)
+        file_sink.agree(own, Path(query.output), state.generation.first)
+        query = going_on(query, state)
+        disk.check_writable("--output", Path(query.output))
+        if query.dead_letters is not None:
+            disk.check_writable("--dead-letter", Path(query.dead_letters))
+        tidy(query)
+        return query
+
+
+def _let_go(query: StreamingQuery, locks: ExitStack, output: Path) -> None:
+    """When a query has ended, finish what counts, and let go of its checkpoint."""
+    with locks:
+        with suppress(Exception):  # who awaits the query is told why it failed
+            query.awaitTermination()
+        with suppress(CepError):  # the next run does it
+            file_sink.finish_batches(output)
+
+
+def _local(path: str | Path, option: str) -> Path:
+    """A folder that this machine and all workers share. CepError: it is none."""
+    name = local_path(str(path))
+    if is_url(name) or "://" in name:
+        hint = "a folder that is mounted on all machines, e.g. `/dbfs/...` or `/Volumes/...`"
+        raise CepError(f"{option}: {path} is no folder that workers share", hint=hint, code="option")
+    return Path(name).absolute()

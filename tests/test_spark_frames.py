@@ -1,0 +1,352 @@
+"""DataFrames of a session in, DataFrames out: what rules derive there is what one process derives."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from cep.core.errors import CepError
+from cep.core.schema import Schema
+from cep.engine import Engine
+from cep.events import Event
+from cep.spark import Events, Rules
+from connectors.layout import ParquetLayout
+from tests import spark_runs
+from tests.cases_format import difference
+from tests.program_maker import SECOND
+from tests.spark_runs import alone, deliver
+from tests.test_spark import stories
+from tests.together import Together, generated
+
+pytestmark = [
+    pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING),
+    pytest.mark.xdist_group("spark"),
+]
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+INSTANT = pa.timestamp("us", "UTC")
+KINDS = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "time": INSTANT, "duration": pa.float64()}
+ZONES = ("America/St_Johns", "Asia/Kathmandu")
+
+GUSTS = """event reading(station: string, wind: float).
+gust(S, V, W) <- (reading(S, V) SEQ reading(S, W)) WITHIN 3 s WHERE W > V + 2.
+mean(S, A) <- reading(S, W) AGGREGATE A = avg(W) OVER LAST 10 s BY S.
+some <- reading(_, _).
+"""
+
+
+@contextmanager
+def settings(**values: str) -> Iterator[Any]:
+    """The session of all tests with other settings; afterwards it has those of before, and so it had meanwhile."""
+    spark = spark_runs.spark()
+    names = {"zone": "spark.sql.session.timeZone", "aqe": "spark.sql.adaptive.enabled"}
+    names["partitions"] = "spark.sql.shuffle.partitions"
+    before = {names[name]: spark.conf.get(names[name]) for name in values}
+    try:
+        for name, value in values.items():
+            spark.conf.set(names[name], value)
+        set_here = dict(spark.conf.getAll)
+        yield spark
+        assert dict(spark.conf.getAll) == set_here
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+def instant(ticks: int) -> datetime:
+    return EPOCH + timedelta(microseconds=ticks)
+
+
+def frames(spark: Any, schemas: Mapping[str, Schema], arriving: Sequence[Event]) -> dict[str, Any]:
+    """A DataFrame for each event, with the number of each row among all, out of order and in several partitions."""
+    found = {}
+    for name, rows in tables(schemas, arriving, 0).items():
+        order = list(range(rows.num_rows))
+        Random(name).shuffle(order)
+        found[name] = spark.createDataFrame(rows.take(order)).repartition(3)
+    return found
+
+
+def tables(schemas: Mapping[str, Schema], arriving: Sequence[Event], first: int) -> dict[str, pa.Table]:
+    """The same as tables; the first row has a number."""
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in schemas}
+    for number, event in enumerate(arriving, first):
+        schema = schemas[event.type]
+        times = dict(zip(time_keys(schema), (event.start, event.end)[-len(time_keys(schema)) :]))
+        values = {
+            each.source or each.name: _value(value, each.type) for value, each in zip(event.args, schema.attributes)
+        }
+        rows[event.type].append({**{name: instant(time) for name, time in times.items()}, "number": number, **values})
+    found = {}
+    for name, schema in schemas.items():
+        columns = [(each, INSTANT) for each in time_keys(schema)] + [("number", pa.int64())]
+        columns += [(each.source or each.name, KINDS.get(each.type, pa.string())) for each in schema.attributes]
+        found[name] = pa.Table.from_pylist(rows[name], pa.schema(columns))
+    return found
+
+
+def time_keys(schema: Schema) -> list[str]:
+    """The names of the columns of time."""
+    return [schema.time] if schema.time else [schema.start or "start", schema.end or "end"]
+
+
+def streams(
+    spark: Any, schemas: Mapping[str, Schema], arriving: Sequence[Event], files: int, folder: Path
+) -> dict[str, Any]:
+    """A streaming DataFrame for each event, of which a micro-batch takes a file."""
+    found, each = {}, -(-len(arriving) // files)
+    for number in range(files):
+        for name, rows in tables(schemas, arriving[number * each : (number + 1) * each], number * each).items():
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            file = folder / name / f"{number}.parquet"
+            pq.write_table(rows, file)
+            os.utime(file, (1_000 + number, 1_000 + number))
+            kinds = spark.createDataFrame(rows.slice(0, 0)).schema
+            read = spark.readStream.schema(kinds).option("maxFilesPerTrigger", 1)
+            found[name] = read.parquet(str(folder / name))
+    return found
+
+
+def _value(value: Any, type: str) -> Any:
+    if value is None:
+        return None
+    return instant(value) if type == "time" else value / 1e6 if type == "duration" else value
+
+
+def collected(found: Mapping[str, Any], schemas: Mapping[str, Schema]) -> list[Event]:
+    """The rows of DataFrames of derived events."""
+    made = []
+    for name, frame in found.items():
+        for row in frame.toArrow().to_pylist():
+            start, end, *values = row.values()
+            types = [each.type for each in schemas[name].attributes]
+            made.append(Event(name, tuple(map(_read, values, types)), _ticks(start), _ticks(end)))
+    return made
+
+
+def _read(value: Any, type: str) -> Any:
+    if value is None:
+        return None
+    return _ticks(value) if type == "time" else round(value * 1e6) if type == "duration" else value
+
+
+def _ticks(time: datetime) -> int:
+    return (time - EPOCH) // timedelta(microseconds=1)
+
+
+ROWS = [
+    Event("reading", (letter, float(n * n % 11)), n * 1_000_000, n * 1_000_000) for n in range(60) for letter in "ab"
+]
+
+
+def test_a_frame_in_and_frames_out(tmp_path: Path) -> None:
+    """In a session of another time zone, with other shuffle partitions, and nothing of it is changed."""
+    rules = Rules.from_text(GUSTS)
+    with settings(zone=ZONES[0], partitions="3", aqe="true") as spark:
+        given = frames(spark, rules.inputs, ROWS)
+        found = rules.detect(given, order={"reading": "number"}, buckets=3).cache()
+        assert difference(one_process(GUSTS, ROWS, tmp_path), collected(found, rules.outputs)) == ""
+        assert found["gust"].columns == ["start", "end", "s", "v", "w"]
+        assert found.dead.columns == ["event", "code", "reason", "record"] and found.dead.isEmpty()
+        found.unpersist()
+
+
+def test_columns_are_checked_when_the_plan_is_made() -> None:
+    rules = Rules.from_text(GUSTS)
+    with settings(zone=ZONES[0]) as spark:
+        frame = spark.createDataFrame([], "station string, wind double, time timestamp, at string")
+        for wrong, said in {
+            frame.drop("wind"): 'data["reading"]: reading needs a column `wind`',
+            frame.withColumn("wind", frame.station): 'data["reading"]: the column `wind` holds String; float wants',
+            frame.withColumn("time", frame.wind > 3): 'data["reading"]: the column `time` holds Boolean; time wants',
+        }.items():
+            with pytest.raises(CepError) as raised:
+                rules.detect({"reading": wrong}, order={"reading": "time"})
+            assert raised.value.message.startswith(said)
+        for order, said in {
+            "when": 'order: data["reading"] has no column `when`',
+            "at": 'order: the column `at` of data["reading"] is string',
+        }.items():
+            with pytest.raises(CepError) as raised:
+                rules.detect({"reading": frame}, order={"reading": order})
+            assert raised.value.message.startswith(said)
+        with pytest.raises(CepError, match=r"no pattern of the program uses an input event `readin`.*`reading`"):
+            rules.detect({"readin": frame})
+        with pytest.warns(UserWarning, match="order of rows of `reading` that have one time"):
+            found = rules.detect({"reading": frame})
+        with pytest.raises(CepError, match="derives no event `gusts`"):
+            found["gusts"]
+
+
+def test_rows_that_become_no_event_are_a_frame() -> None:
+    rules = Rules.from_text("event reading(station: string, wind: float). hot(S) <- reading(S, W) WHERE W > 3.0.")
+    with settings(zone=ZONES[1]) as spark:
+        rows = [("a", 7.0, instant(0)), ("b", None, instant(1_000_000)), ("c", 5.0, None)]
+        given = spark.createDataFrame(rows, "station string, wind double, time timestamp").coalesce(1)
+        found = rules.detect({"reading": given}, buckets=1)
+        assert [tuple(each) for each in found["hot"].select("s").collect()] == [("a",)]
+        dead = sorted(found.dead.collect(), key=lambda each: each.code)
+    assert [(each.event, each.code, each.reason) for each in dead] == [
+        ("reading", "missing", "`wind` is missing"),
+        ("reading", "time", "no time: `time` is missing"),
+    ]
+    assert json.loads(dead[1].record) == {"station": "c", "wind": 5.0}
+
+
+LATENESS, LAST = 4 * SECOND, 1_000_000 * SECOND
+
+
+def test_a_stream_is_given_to_a_function(tmp_path: Path) -> None:
+    """Which raises, and is called with the same again."""
+    rules = Rules.from_text(GUSTS)
+    arriving = [
+        *late(ROWS, Random(1)),
+        Event("reading", ("a", None), 59 * SECOND, 59 * SECOND),
+        Event("reading", ("a", 0.0), LAST, LAST),
+    ]
+    expected = before_the_last(one_process(GUSTS, [one for one in arriving if one.args[1] is not None], tmp_path))
+    calls: list[tuple[int, list[Event], list[str]]] = []
+
+    def take(events: Events, batch: int) -> None:
+        calls.append((batch, collected(events, rules.outputs), [row.reason for row in events.dead.collect()]))
+        if len(calls) == 2:
+            raise ValueError("no more room")
+
+    with settings(zone=ZONES[0], partitions="3", aqe="true") as spark:
+        given = streams(spark, rules.inputs, arriving, 2, tmp_path / "rows")
+        stream = rules.over(given, order={"reading": "number"}, lateness="4 s", buckets=2)
+        with pytest.raises(CepError, match="`end` has a watermark of its own"):
+            rules.over({"reading": given["reading"].withWatermark("end", "1 second")})
+        with pytest.raises(CepError, match=r"the DataFrame is a stream.*\n.*rules.over"):
+            rules.detect(given)
+        with pytest.raises(StreamingQueryException, match="no more room"):
+            stream.each(take, checkpoint=tmp_path / "each", available_now=True).awaitTermination()
+        query = stream.each(take, checkpoint=tmp_path / "each", available_now=True)
+        query.awaitTermination()
+        metrics = [each.observedMetrics["semcep_reading"].rows for each in query.recentProgress]
+        with pytest.raises(CepError, match="is of another program"):
+            Rules.from_text(GUSTS.replace("10 s", "9 s")).over(given, order={"reading": "number"}).each(
+                take, checkpoint=tmp_path / "each"
+            )
+    assert [batch for batch, *_ in calls] == [0, 1, *range(1, len(calls) - 1)]
+    assert difference(calls[1][1], calls[2][1]) == "" and calls[1][1] and calls[1][2] == calls[2][2]
+    assert calls[1][2] == ["`wind` is missing"] and metrics[0] == len(arriving) // 2
+    counted = {batch: rows for batch, rows, _ in calls}
+    assert difference(expected, before_the_last([one for rows in counted.values() for one in rows])) == ""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(int(os.environ.get("SEMCEP_PROGRAMS", "30")) // 10))
+def test_random_programs(seed: int, tmp_path: Path) -> None:
+    """Over static and streaming DataFrames, in sessions of other settings, in other numbers of buckets."""
+    random = Random(seed)
+    programs = stories(random) if seed == 0 else generated(random, 6)
+    text = programs.text
+    schemas = Engine.from_text(text, types=programs.types).inputs
+    arriving = programs.arriving(random, LATENESS)
+    places = {name: place for place, name in enumerate(schemas)}
+    expected = programs.derived(sorted(arriving, key=lambda event: places[event.type]))
+    assert expected
+    rules = Rules.from_text(text, types=programs.types)
+    order = dict.fromkeys(schemas, "number")
+    zone, aqe, partitions = random.choice(ZONES), random.choice(("true", "false")), random.choice(("1", "5"))
+    with settings(zone=zone, aqe=aqe, partitions=partitions) as spark:
+        found = rules.detect(frames(spark, schemas, arriving), order=order, buckets=random.choice((1, 2, 7))).cache()
+        assert difference(expected, collected(found, rules.outputs)) == ""
+        found.unpersist()
+        name = random.choice(sorted(schemas))
+        last = one_of(schemas[name], name)
+        with_last = [*arriving, last]
+        expected = programs_with(programs, with_last, places)
+        given = streams(spark, schemas, with_last, random.choice((2, 3)), tmp_path / "rows")
+        stream = rules.over(given, order=order, lateness="4 s", buckets=random.choice((1, 2, 7)))
+        query = stream.start(output=tmp_path / "out", checkpoint=tmp_path / "state", available_now=True)
+        query.awaitTermination()
+        written = spark.read.parquet(str(tmp_path / "out"))
+        if len(rules.outputs) > 1:
+            written = written.persist()
+        parts = {
+            each: (written.where(f"type = '{each}'") if len(rules.outputs) > 1 else written).select(
+                found_columns(rules, each)
+            )
+            for each in rules.outputs
+        }
+        assert difference(expected, before_the_last(collected(parts, rules.outputs))) == ""
+        written.unpersist()
+
+
+@pytest.mark.long
+def test_kills(tmp_path: Path) -> None:
+    """A driver that is killed in every phase: each micro-batch is given with the same rows, and all are those of one
+    process."""
+    arriving = [*late(ROWS, Random(2)), Event("reading", ("a", 0.0), LAST, LAST)]
+    expected = before_the_last(one_process(GUSTS, arriving, tmp_path))
+    (tmp_path / "given").mkdir()
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rules.cep").write_text(GUSTS)
+    schemas, each = Engine.from_text(GUSTS).inputs, -(-len(arriving) // 4)
+    for number in range(4):
+        rows = tables(schemas, arriving[number * each : (number + 1) * each], number * each)["reading"]
+        pq.write_table(rows, tmp_path / "rows" / f"{number}.parquet")
+        os.utime(tmp_path / "rows" / f"{number}.parquet", (1000 + number, 1000 + number))
+    for phase, after in (("note", 1), ("commit", 1), ("given", 1), ("tasks", 3), ("given", 2), ("end", 1)):
+        command = [sys.executable, "-m", "tests.killed_frames", str(tmp_path), phase, str(after)]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert ended.returncode == (0 if phase == "end" else -signal.SIGKILL), ended.stderr[-4000:]
+    outputs, found = Rules.from_text(GUSTS).outputs, []
+    for file in sorted((tmp_path / "given").iterdir()):
+        name = file.stem.partition("-")[2]
+        for line in json.loads(file.read_text()):
+            start, end, *values = json.loads(line).values()
+            times = (_ticks(datetime.fromisoformat(time).replace(tzinfo=UTC)) for time in (start, end))
+            found.append(Event(name, tuple(values), *times))
+    assert outputs.keys() == {event.type for event in expected}
+    assert difference(expected, before_the_last(found)) == ""
+
+
+def one_of(schema: Schema, name: str) -> Event:
+    """An event of the last time."""
+    values = {"int": 0, "float": 0.0, "bool": False, "time": LAST, "duration": 0}
+    return Event(name, tuple(values.get(each.type, "z") for each in schema.attributes), LAST, LAST)
+
+
+def programs_with(programs: Together, arriving: Sequence[Event], places: Mapping[str, int]) -> list[Event]:
+    """What the programs derive before the last event."""
+    return before_the_last(programs.derived(sorted(arriving, key=lambda event: places[event.type])))
+
+
+def late(events: Sequence[Event], random: Random) -> list[Event]:
+    """The events as they arrive, each perhaps after others that end a little later."""
+    return sorted(events, key=lambda event: event.end + random.randrange(LATENESS))
+
+
+def before_the_last(found: Sequence[Event]) -> list[Event]:
+    """What does not depend on the last row, which moves the time of a stream that has no end."""
+    return [event for event in found if event.end < LAST - 1000 * SECOND]
+
+
+def found_columns(rules: Rules, event: str) -> list[str]:
+    names = ParquetLayout(rules.outputs).names[event]
+    return ["start", "end", *(names[each.name] for each in rules.outputs[event].attributes)]
+
+
+def one_process(text: str, arriving: Sequence[Event], folder: Path) -> list[Event]:
+    """What one process derives of these records, in this order."""
+    schemas = Engine.from_text(text).inputs
+    found = alone(text, deliver(folder / "in", arriving, 2, Random(1), schemas), 1 << 40)
+    assert found
+    return found
