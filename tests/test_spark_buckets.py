@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cep.app import spark_query
 from cep.app.spark_query import BUCKETS
 from cep.command import app
 from cep.core.compilation import Compilation
 from cep.engine import Engine
+from cep.spark import resuming
 from cep.spark.program import ProgramOptions, ShippedProgram
 from tests import spark_runs
 
@@ -33,7 +33,7 @@ KEYS = [f"k{n}" for n in range(9)]
 
 def test_why_states_cannot_go_to_other_buckets() -> None:
     def why(text: str) -> list[str]:
-        return spark_query._unsplit(ShippedProgram.of(Engine.from_text(text), text, "p.cep", ProgramOptions(), BUCKETS))
+        return resuming._unsplit(ShippedProgram.of(Engine.from_text(text), text, "p.cep", ProgramOptions(), BUCKETS))
 
     assert why(RULES) == []
     anywhere = """e(K, K) <- NOT(c(K, L)).[c(K, X), a(K, X)].

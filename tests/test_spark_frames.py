@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -25,7 +27,7 @@ from cep.engine import Engine
 from cep.events import Event
 from cep.spark import Events, Rules
 from connectors.layout import ParquetLayout
-from tests import spark_runs
+from tests import notebooks, spark_runs
 from tests.cases_format import difference
 from tests.program_maker import SECOND
 from tests.spark_runs import alone, deliver
@@ -54,7 +56,7 @@ def settings(**values: str) -> Iterator[Any]:
     """The session of all tests with other settings; afterwards it has those of before, and so it had meanwhile."""
     spark = spark_runs.spark()
     names = {"zone": "spark.sql.session.timeZone", "aqe": "spark.sql.adaptive.enabled"}
-    names["partitions"] = "spark.sql.shuffle.partitions"
+    names |= {"partitions": "spark.sql.shuffle.partitions", "store": PROVIDER}
     before = {names[name]: spark.conf.get(names[name]) for name in values}
     try:
         for name, value in values.items():
@@ -77,7 +79,7 @@ def frames(spark: Any, schemas: Mapping[str, Schema], arriving: Sequence[Event])
     for name, rows in tables(schemas, arriving, 0).items():
         order = list(range(rows.num_rows))
         Random(name).shuffle(order)
-        found[name] = spark.createDataFrame(rows.take(order)).repartition(3)
+        found[name] = spark.createDataFrame(rows.take(pa.array(order, pa.int64()))).repartition(3)
     return found
 
 
@@ -129,12 +131,14 @@ def _value(value: Any, type: str) -> Any:
 
 def collected(found: Mapping[str, Any], schemas: Mapping[str, Schema]) -> list[Event]:
     """The rows of DataFrames of derived events."""
+    return [one for name, frame in found.items() for one in _events(name, frame.toArrow(), schemas[name])]
+
+
+def _events(name: str, table: pa.Table, schema: Schema) -> list[Event]:
     made = []
-    for name, frame in found.items():
-        for row in frame.toArrow().to_pylist():
-            start, end, *values = row.values()
-            types = [each.type for each in schemas[name].attributes]
-            made.append(Event(name, tuple(map(_read, values, types)), _ticks(start), _ticks(end)))
+    for start, end, *values in zip(*(column.to_pylist() for column in table.columns)):
+        read = map(_read, values, [each.type for each in schema.attributes])
+        made.append(Event(name, tuple(read), _ticks(start), _ticks(end)))
     return made
 
 
@@ -145,6 +149,7 @@ def _read(value: Any, type: str) -> Any:
 
 
 def _ticks(time: datetime) -> int:
+    time = time.replace(tzinfo=time.tzinfo or UTC)  # Spark writes instants without a zone
     return (time - EPOCH) // timedelta(microseconds=1)
 
 
@@ -247,6 +252,105 @@ def test_a_stream_is_given_to_a_function(tmp_path: Path) -> None:
     assert calls[1][2] == ["`wind` is missing"] and metrics[0] == len(arriving) // 2
     counted = {batch: rows for batch, rows, _ in calls}
     assert difference(expected, before_the_last([one for rows in counted.values() for one in rows])) == ""
+
+
+PAGE, NOTEBOOK = (Path(__file__).parent.parent / path for path in ("docs/pyspark.md", "demos/spark.ipynb"))
+
+
+def test_the_page_runs() -> None:
+    blocks = re.findall(r"```(python|text)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, Any] = {"spark": spark_runs.spark()}
+    ran = 0
+    for (kind, code), (_, said) in zip(blocks, blocks[1:]):
+        if kind == "python":
+            printed = io.StringIO()
+            with redirect_stdout(printed):
+                exec(compile(code, str(PAGE), "exec"), names)
+            assert printed.getvalue() == said
+            ran += 1
+    assert ran == 3
+
+
+@pytest.mark.long
+def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> None:
+    """`--write` writes its outputs anew."""
+    monkeypatch.chdir(tmp_path)
+    kept = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+    spark_runs.spark()
+    made = notebooks.run(NOTEBOOK)
+    if pytestconfig.getoption("write"):
+        NOTEBOOK.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        kept = made
+    for cell, now in zip(kept["cells"], made["cells"], strict=True):
+        assert cell.get("outputs", []) == now.get("outputs", []), "".join(cell["source"])
+
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+def test_what_a_streaming_frame_cannot_do(tmp_path: Path) -> None:
+    rules = Rules.from_text(GUSTS)
+    with settings(store=ROCKS.replace("RocksDB", "HDFSBacked")) as spark:
+        given = streams(spark, rules.inputs, ROWS, 1, tmp_path / "rows")
+        order = {"reading": "number"}
+        with pytest.raises(CepError, match=rf"keeps state in HDFS(.|\n)*{PROVIDER}"):
+            rules.over(given, order=order).frame("gust")
+    with settings(store=ROCKS):
+        with pytest.raises(CepError, match=r"`revise`.* needs the plain jobs"):
+            rules.over(given, order=order, revise="1 min").frame("gust")
+        with pytest.raises(CepError, match="`idle` needs the plain jobs"):
+            rules.over(given, order=order, idle="1 min").frame("gust")
+        with pytest.raises(CepError, match="derives no event `gusts`"):
+            rules.over(given, order=order).frame("gusts")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(3))
+def test_a_stream_as_a_frame(seed: int, tmp_path: Path) -> None:
+    random = Random(seed)
+    programs = stories(random) if seed == 0 else generated(random, 4)
+    while re.search(r"\d{4}-\d\d-\d\dT", programs.text):  # a point of time
+        programs = generated(random, 4)
+    rules = Rules.from_text(programs.text, types=programs.types)
+    schemas = rules.inputs
+    arriving = programs.arriving(random, LATENESS)
+    name = random.choice(sorted(schemas))
+    arriving.append(one_of(schemas[name], name))
+    expected = programs_with(programs, arriving, {name: place for place, name in enumerate(schemas)})
+    with settings(zone=random.choice(ZONES), aqe="true", partitions=random.choice(("1", "3")), store=ROCKS) as spark:
+        given = streams(spark, schemas, arriving, 2, tmp_path / "rows")
+        stream = rules.over(
+            given, order=dict.fromkeys(schemas, "number"), lateness="4 s", buckets=random.choice((1, 3))
+        )
+        derived = {event.type for event in expected}
+        for event in random.sample(sorted(derived), min(3, len(derived))):
+            out, state = str(tmp_path / event), str(tmp_path / f"{event}-state")
+            writer = stream.frame(event).writeStream.trigger(availableNow=True)
+            writer.option("checkpointLocation", state).format("parquet").start(out).awaitTermination()
+            mine = [each for each in expected if each.type == event]
+            found = collected({event: spark.read.parquet(out)}, rules.outputs)
+            assert difference(mine, before_the_last(found)) == ""
+
+
+@pytest.mark.long
+def test_spark_connect(tmp_path: Path) -> None:
+    """In a session of Connect, over static and streaming DataFrames."""
+    arriving = [*late(ROWS, Random(3)), Event("reading", ("a", 0.0), LAST, LAST)]
+    expected = one_process(GUSTS, arriving, tmp_path)
+    (tmp_path / "rules.cep").write_text(GUSTS)
+    rows = tables(Engine.from_text(GUSTS).inputs, arriving, 0)["reading"]
+    (tmp_path / "rows").mkdir()
+    pq.write_table(rows, tmp_path / "rows" / "0.parquet")
+    command = [sys.executable, "-m", "tests.connected_frames", str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    outputs = Engine.from_text(GUSTS).outputs
+    found = [one for name in outputs for one in _events(name, pq.read_table(tmp_path / "static" / name), outputs[name])]
+    assert difference(expected, found) == ""
+    found = _events("gust", pq.read_table(tmp_path / "streaming" / "gust"), outputs["gust"])
+    assert difference([one for one in before_the_last(expected) if one.type == "gust"], before_the_last(found)) == ""
+    assert "cannot run the plain jobs" in ended.stdout
 
 
 @pytest.mark.long

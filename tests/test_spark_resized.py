@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from cep.app import spark_query
 from cep.compile import CompileOptions
 from cep.engine import Engine
+from cep.spark import resuming
 from cep.spark.driver.query import StopRequest, run_query
 from cep.spark.job import Job, start
 from cep.spark.program import ProgramOptions, ShippedProgram
@@ -42,7 +42,7 @@ def movable(random: Random, number: int) -> Together:
         (one,) = generated(random, 1).ones
         options = ProgramOptions(compiling=CompileOptions(types=one.types))
         program = ShippedProgram.of(Engine.from_text(one.text, types=one.types), one.text, "p", options, 3)
-        if program.inputs and any(stage.keyed for stage in program.stages) and not spark_query._unsplit(program):
+        if program.inputs and any(stage.keyed for stage in program.stages) and not resuming._unsplit(program):
             found.append(one)
     return Together(found)
 
@@ -59,12 +59,12 @@ def went_on(wanted: Job) -> Job:
         folder,
         now,
         lateness=LATENESS,
-        unsplit=lambda: spark_query._unsplit(program),
-        settle=lambda *logs: spark_query._settle(program, *logs),
+        unsplit=lambda: resuming._unsplit(program),
+        settle=lambda *logs: resuming._settle(program, *logs),
     )
     program = replace(program, buckets=state.buckets)
     made = replace(wanted, program=program, generation=state.generation, mark=f"{state.name}-")
-    spark_query._tidied(made, folder)
+    resuming.tidy(made)
     return made
 
 

@@ -33,6 +33,7 @@ from cep.spark.sink.table_relay import check_table
 from cep.spark.source import data_source, kafka_connector, knowledge_changes
 from cep.spark.source.file_list import FileList
 from cep.spark.state import checkpoint as checkpoints
+from cep.spark.streams import BUCKETS
 from connectors.brokers.live import reach
 from connectors.brokers.sending import Sending, is_topic, output_address
 from connectors.inputs import Input
@@ -41,8 +42,6 @@ from connectors.tables.names import is_table, table_name
 from connectors.writing.time_format import form, number_size
 from knowledge.growing_files import there
 
-BUCKETS = 16
-"""So many there are where nobody knows the cores of a cluster."""
 EVERY = "1s"
 FILES_AT_ONCE = 4096
 """Files of a micro-batch, at most, where more follow: each is a task, of which the driver keeps some kilobytes."""

@@ -18,7 +18,7 @@ from cep.spark.dead_letters import letter_line
 from cep.spark.frame_events import LETTERS
 from cep.spark.handover import with_dead_letters
 from cep.spark.shuffle_blocks import DEAD, END, REPORT, WORLD, ShuffleBlock, WorldRows, for_world, from_stage, wake_ups
-from cep.spark.stage_task import StageWork
+from cep.spark.stage_task import StageTask, StageWork
 from cep.spark.state.bucket_states import BucketStates
 from cep.spark.worker import freeze_garbage
 from connectors.layout import ParquetLayout
@@ -28,11 +28,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from cep.core.schema import Schema
+    from cep.engine import Engine
     from cep.spark.program import ShippedProgram
     from cep.spark.source.data_frames import FrameInput, RecordBatches
 
 BLOCKS = "stage int, bucket int, event string, place bigint, source string, rows binary"
 """The columns of blocks on their way through a plan."""
+
+TIMED = "time"
+"""A column with the latest time of the rows of a block, which the watermark of Spark follows."""
 
 _ROW = 1 << 23
 """Bytes of blocks that are given to Spark at once, about."""
@@ -78,7 +82,8 @@ def derived(
     packed = PackedProgram.of(program)
     blocks = dealt(spark, program, frames)
     for stage in program.stages:
-        blocks = by_bucket(blocks, program.count(stage), partial(_stepped, packed, stage.number), BLOCKS)
+        blocks = blocks.repartition(program.count(stage), "bucket")  # a task has its price, whatever it does
+        blocks = blocks.groupBy("bucket").applyInArrow(_stepping(packed, stage.number), BLOCKS)
     return *parted(program, blocks), blocks
 
 
@@ -86,10 +91,20 @@ def dealt(spark: SparkSession, program: ShippedProgram, frames: Sequence[tuple[D
     """The rows of DataFrames as blocks, and what wakes up the buckets in which something happens without rows."""
     made = [(one.stage, one.bucket, one.event, one.place, one.source, one.rows) for one in wake_ups(program)]
     blocks = spark.createDataFrame(made, BLOCKS)
-    bare = pickle.dumps(program.bare())
     for frame, one in frames:
-        blocks = blocks.unionAll(frame.mapInArrow(partial(_dealt, bare, one), BLOCKS))
+        blocks = blocks.unionAll(frame.mapInArrow(dealing(program, one), BLOCKS))
     return blocks
+
+
+def dealing(program: ShippedProgram, one: FrameInput, timed: bool = False) -> Callable[[RecordBatches], RecordBatches]:
+    """The function by which a worker makes blocks of rows; `timed`: with the column `TIMED` besides."""
+    bare = pickle.dumps(program.bare())
+
+    def dealt(batches: RecordBatches) -> RecordBatches:
+        read = partial(one.blocks, pickle.loads(bare), batches)
+        yield from as_batches(with_dead_letters(lambda begin: read(begin, "rows"), "rows-"), timed)
+
+    return dealt
 
 
 def parted(program: ShippedProgram, blocks: DataFrame) -> tuple[dict[str, DataFrame], DataFrame]:
@@ -97,21 +112,11 @@ def parted(program: ShippedProgram, blocks: DataFrame) -> tuple[dict[str, DataFr
     found = {}
     for event, schema in program.outputs.items():
         mine = blocks.where((blocks.stage == WORLD) & (blocks.event == event))
-        columns, merged = columns_of(schema), event in program.merged
-        decode = partial(_table, event, schema, merged)
+        merged = event in program.merged
         if merged:
-            found[event] = by_bucket(mine, program.buckets, decode, columns)
-        else:
-            found[event] = mine.mapInArrow(partial(_tables, decode), columns)
+            mine = mine.repartition(program.buckets, "bucket")
+        found[event] = mine.mapInArrow(partial(_tables, event, schema, merged), columns_of(schema))
     return found, blocks.where(blocks.stage == DEAD).mapInArrow(letters, LETTERS)
-
-
-def by_bucket(
-    blocks: DataFrame, tasks: int, run: Callable[[pa.Table], pa.Table], columns: StructType | str
-) -> DataFrame:
-    """Blocks, run bucket by bucket in so many tasks, of which each has its price. (Spark asks a function for its
-    annotations, and a partial one has none to give.)"""
-    return blocks.repartition(tasks, "bucket").groupBy("bucket").applyInArrow(lambda rows: run(rows), columns)
 
 
 def columns_of(schema: Schema) -> StructType:
@@ -119,10 +124,10 @@ def columns_of(schema: Schema) -> StructType:
     return from_arrow_schema(ParquetLayout({schema.name: schema}).schema, prefer_timestamp_ntz=True)
 
 
-def _dealt(bare: bytes, one: FrameInput, batches: RecordBatches) -> RecordBatches:
-    program: ShippedProgram = pickle.loads(bare)
-    read = partial(one.blocks, program, batches)
-    yield from as_batches(with_dead_letters(lambda begin: read(begin, "rows"), "rows-"))
+def _stepping(packed: PackedProgram, number: int) -> Callable[[pa.Table], pa.Table]:
+    """The function of a stage. (Spark goes by the number of its arguments, and asks for annotations, which a partial
+    one cannot give.)"""
+    return lambda table: _stepped(packed, number, table)
 
 
 def _stepped(packed: PackedProgram, number: int, table: pa.Table) -> pa.Table:
@@ -134,15 +139,23 @@ def _stepped(packed: PackedProgram, number: int, table: pa.Table) -> pa.Table:
     mine = [one for one in blocks if one.stage == number]
     made = [one for one in blocks if one.stage != number]
     if mine:
-        work = packed.stage(number)
-        program, stage, task, bucket = work.program, work.program.stages[number - 1], work.task(), mine[0].bucket
-        engine = program.engine(number)
+        task = packed.stage(number).task()
+        engine = task.program.engine(number)
         for version, (rows, watermark) in enumerate(((mine, 0), ((), _END))):
-            tables, dead = task.taken(engine, bucket, version, rows, watermark)
-            made += from_stage(program, stage, bucket, tables)
-            made += (one.block() for one in for_world(program, stage, bucket, tables, work.wanted))
-            made += letter_blocks(bucket, map(letter_line, dead))
+            made += step(task, engine, mine[0].bucket, version, rows, watermark)
     return pa.Table.from_batches(list(as_batches(made)))
+
+
+def step(
+    task: StageTask, engine: Engine, bucket: int, version: int, rows: Sequence[ShuffleBlock], watermark: int
+) -> Iterator[ShuffleBlock]:
+    """What the engine of a bucket derives of these rows up to a watermark (milliseconds), for later stages and the
+    world, and what it refuses."""
+    tables, dead = task.taken(engine, bucket, version, rows, watermark)
+    yield from from_stage(task.program, task.stage, bucket, tables)
+    for one in for_world(task.program, task.stage, bucket, tables, task.wanted):
+        yield one.block()
+    yield from letter_blocks(bucket, map(letter_line, dead))
 
 
 def letter_blocks(bucket: int, lines: Iterable[bytes]) -> Iterator[ShuffleBlock]:
@@ -151,8 +164,8 @@ def letter_blocks(bucket: int, lines: Iterable[bytes]) -> Iterator[ShuffleBlock]
         yield ShuffleBlock(DEAD, bucket, "", 0, None, text, 0)
 
 
-def as_batches(blocks: Iterable[ShuffleBlock]) -> RecordBatches:
-    """Blocks as rows of a plan, without reports; one batch at least."""
+def as_batches(blocks: Iterable[ShuffleBlock], timed: bool = False) -> RecordBatches:
+    """Blocks as rows of a plan, without reports; one batch at least. `timed`: as of `dealing`."""
     held: list[ShuffleBlock] = []
     size = 0
     for one in blocks:
@@ -161,12 +174,12 @@ def as_batches(blocks: Iterable[ShuffleBlock]) -> RecordBatches:
         held.append(one)
         size += len(one.rows)
         if size > _ROW:
-            yield _batch(held)
+            yield _batch(held, timed)
             held, size = [], 0
-    yield _batch(held)
+    yield _batch(held, timed)
 
 
-def _batch(blocks: Sequence[ShuffleBlock]) -> pa.RecordBatch:
+def _batch(blocks: Sequence[ShuffleBlock], timed: bool) -> pa.RecordBatch:
     import pyarrow as pa
 
     kinds = {
@@ -177,9 +190,10 @@ def _batch(blocks: Sequence[ShuffleBlock]) -> pa.RecordBatch:
         "source": pa.string(),
         "rows": pa.binary(),
     }
-    return pa.RecordBatch.from_arrays(
-        [pa.array([getattr(one, name) for one in blocks], kind) for name, kind in kinds.items()], list(kinds)
-    )
+    columns = [pa.array([getattr(one, name) for one in blocks], kind) for name, kind in kinds.items()]
+    if timed:
+        columns.append(pa.array([one.latest for one in blocks], pa.timestamp("us", "UTC")))
+    return pa.RecordBatch.from_arrays(columns, [*kinds, TIMED] if timed else [*kinds])
 
 
 def blocks_of(rows: pa.Table | pa.RecordBatch) -> list[ShuffleBlock]:
@@ -191,21 +205,16 @@ def blocks_of(rows: pa.Table | pa.RecordBatch) -> list[ShuffleBlock]:
     ]
 
 
-def _table(event: str, schema: Schema, merged: bool, rows: pa.Table | pa.RecordBatch) -> pa.Table:
-    """The derived events of blocks; where several buckets may derive identical ones, each once."""
-    import pyarrow as pa
-
+def _tables(event: str, schema: Schema, merged: bool, batches: RecordBatches) -> RecordBatches:
+    """The derived events of blocks; where several buckets may derive identical ones, all of a task together, each
+    once."""
     from cep.spark.sink.event_files import merged_tables
 
-    parts = [(event, WorldRows.of(one).table) for one in blocks_of(rows)]
     layout = ParquetLayout({event: schema})
-    tables = merged_tables(parts, frozenset({event} if merged else ())).get(event, ())
-    return pa.concat_tables([layout.schema.empty_table(), *(layout.table(event, each) for each in tables)])
-
-
-def _tables(decode: partial[pa.Table], batches: RecordBatches) -> RecordBatches:
-    for batch in batches:
-        yield from decode(batch).to_batches()
+    parts = ([(event, WorldRows.of(one).table) for one in blocks_of(batch)] for batch in batches)
+    for some in [[one for part in parts for one in part]] if merged else parts:
+        for table in merged_tables(some, frozenset({event} if merged else ())).get(event, ()):
+            yield from layout.table(event, table).to_batches()
 
 
 def letters(batches: RecordBatches) -> RecordBatches:

@@ -31,7 +31,7 @@ from cep.spark.grouped import derived
 from cep.spark.program import ProgramOptions, ShippedProgram
 from cep.spark.source.data_frames import FrameInput, frame_input
 from cep.spark.source.file_list import SPECS
-from cep.spark.streams import Stream
+from cep.spark.streams import BUCKETS, Stream
 from connectors.ahead_limits import AHEAD
 from connectors.records import closest
 
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from cep.core.schema import Schema
-
-BUCKETS = 16
-"""So many there are where nobody knows the cores of a cluster."""
 
 Order = Mapping[str, str | Sequence[str]]
 """By event, the column or the two columns that decide between rows of one time."""

@@ -14,6 +14,7 @@ from cep.core.storage.urls import is_url, local_path
 from cep.engine import Engine
 from cep.programs import Duration, ticks_of
 from cep.spark import disk, spark_files
+from cep.spark.frame_events import Events
 from cep.spark.given_batches import Each
 from cep.spark.job import Job, start
 from cep.spark.program import ShippedProgram
@@ -21,12 +22,16 @@ from cep.spark.resuming import checkpoint_info, claim, going_on, tidy
 from cep.spark.sink import file_sink
 from cep.spark.source.data_frames import FrameInput
 from cep.spark.state import checkpoint as checkpoints
+from cep.spark.stateful_frame import streamed
 from connectors.ahead_limits import AheadLimits
 from connectors.times import ISO
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+BUCKETS = 16
+"""So many there are where nobody knows the cores of a cluster."""
 
 _PATIENCE = 60.0
 """Seconds that a query of before may take to let go of its checkpoint."""
@@ -87,6 +92,26 @@ class Stream:
         place = _local(checkpoint, "checkpoint")
         letters = str(place / disk.DEAD)
         return self._started(str(place / disk.OUTGOING), checkpoint, "parquet", letters, every, available_now, function)
+
+    def frame(self, event: str) -> DataFrame:
+        """A derived event as a streaming DataFrame, to be written with any sink of Spark.
+
+        Its state is in the stores of Spark and its own checkpoint, not in ours; each such DataFrame that is started is
+        a query of its own. It is the way for Spark Connect. CepError: there is no such event; the session keeps state
+        in another store than RocksDB; or the rules need `start` or `each`, as `revise` does.
+        """
+        return self._streamed()[event]
+
+    def dead_frame(self) -> DataFrame:
+        """The rows that become no event, likewise: `event`, `code`, `reason` and `record`."""
+        return self._streamed().dead
+
+    def _streamed(self) -> Events:
+        if self.idle is not None:
+            hint = "`start` or `each`"
+            raise CepError("frame: `idle` needs the plain jobs", hint=hint, code="spark")
+        program = replace(self.program, buckets=self.buckets or BUCKETS)
+        return streamed(self.session, program, self.frames, self.lateness)
 
     def _started(
         self,

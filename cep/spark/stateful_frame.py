@@ -1,0 +1,150 @@
+"""Rules over streaming DataFrames as a streaming DataFrame: stages are stateful operators of Spark, which keeps the
+state of each bucket in its own stores. Spark Connect can run it, and so can whoever owns the sink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+
+from cep.core.errors import CepError
+from cep.core.time import FARTHEST
+from cep.spark.frame_events import Events
+from cep.spark.grouped import BLOCKS, TIMED, PackedProgram, dealing, parted, step
+from cep.spark.shuffle_blocks import ShuffleBlock
+from cep.spark.worker import freeze_garbage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cep.engine import Engine
+    from cep.spark.program import ShippedProgram
+    from cep.spark.source.data_frames import FrameInput
+    from cep.spark.stage_task import StageTask
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+_engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}
+"""By run, stage and bucket: version and engine."""
+
+
+def streamed(
+    spark: SparkSession,
+    program: ShippedProgram,
+    frames: Sequence[tuple[DataFrame, FrameInput]],
+    lateness: int,
+) -> Events:
+    """What a program derives of streaming DataFrames, as streams. `lateness` in microseconds. CepError: Spark's stores
+    are others than they have to be, or the program cannot run so."""
+    if (provider := spark.conf.get(PROVIDER, "")) != _ROCKS:
+        raise CepError(
+            f"frame: the session keeps state in {str(provider).rpartition('.')[2] or 'no store that is named'}, and "
+            "`transformWithState` of Spark needs RocksDB",
+            hint=f'`spark.conf.set("{PROVIDER}", "{_ROCKS}")`, before the query is started',
+            code="spark",
+        )
+    refused = (
+        (program.window is not None or program.revises, "`revise`, and input that withdraws records,"),
+        (program.lateness_by is not None, "`lateness_by`"),
+        (bool(program.ticking), "a rule at a point of time"),
+        (bool(program.beginning), "a cycle through NOT or AGGREGATE, which begins with the input,"),
+    )
+    for wrong, what in refused:
+        if wrong:
+            raise CepError(f"frame: {what} needs the plain jobs", hint="`start` or `each`", code="spark")
+    timed = f"{BLOCKS}, {TIMED} timestamp"
+    every = [frame.mapInArrow(dealing(program, one, timed=True), timed) for frame, one in frames]
+    late = -(-lateness // 1000)  # Spark would cut what is less than a millisecond
+    blocks = reduce(DataFrame.unionAll, every).withWatermark(TIMED, f"{late} milliseconds").drop(TIMED)
+    packed = PackedProgram.of(program)
+    for stage in program.stages:
+        processor = Buckets(packed, stage.number)
+        blocks = blocks.groupBy("bucket").transformWithState(processor, BLOCKS, "Append", "EventTime")
+    return Events(*parted(program, blocks))
+
+
+class Buckets(StatefulProcessor):
+    """The buckets of a stage. The state of each is the version and the snapshot of its engine; a worker keeps engines,
+    and goes on with one of the version that the store has."""
+
+    def __init__(self, packed: PackedProgram, number: int) -> None:
+        self._packed, self._number = packed, number
+        self._task: StageTask | None = None
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Called for each task."""
+        freeze_garbage()
+        self._handle = handle
+        self._version = handle.getValueState("version", StructType([StructField("version", LongType())]))
+        self._state = handle.getValueState("state", StructType([StructField("state", BinaryType())]))
+        self._run = _run_of_task()
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+        """Take what has come for a bucket, and pass on what is for others."""
+        mine = []
+        for row in rows:
+            if row.stage == self._number:
+                mine.append(ShuffleBlock(row.stage, row.bucket, row.event, row.place, row.source, bytes(row.rows), 0))
+            else:
+                yield row
+        if mine:
+            yield from self._step(key[0], mine, timerValues.getCurrentWatermarkInMs())
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
+        """Step a bucket for which nothing has come, and in which something waits for the watermark."""
+        yield from self._step(key[0], (), timerValues.getCurrentWatermarkInMs())
+
+    def close(self) -> None:
+        """Called when a task has ended."""
+
+    def _step(self, bucket: int, rows: Sequence[ShuffleBlock], watermark: int) -> Iterator[Row]:
+        if self._task is None:
+            self._task = self._packed.stage(self._number).task()
+        there = self._version.get()
+        version = 0 if there is None else int(there[0])
+        engine = self._engine(bucket, version)
+        made = list(step(self._task, engine, bucket, version, rows, max(watermark, 0)))
+        self._version.update((version + 1,))
+        self._state.update((engine.snapshot(),))
+        _engines[self._run, self._number, bucket] = version + 1, engine
+        if engine.state_rows and engine.watermark < FARTHEST:
+            self._handle.registerTimer(max(watermark, 0) + 1)
+        for one in made:
+            yield Row(
+                stage=one.stage,
+                bucket=one.bucket,
+                event=one.event,
+                place=one.place,
+                source=one.source,
+                rows=one.rows,
+            )
+
+    def _engine(self, bucket: int, version: int) -> Engine:
+        known, engine = _engines.pop((self._run, self._number, bucket), (-1, None))
+        if engine is not None and known == version:
+            return engine
+        for key in [each for each in _engines if each[0] != self._run]:
+            del _engines[key]  # of runs that have ended, or that load it again
+        assert self._task is not None, "it is made first"
+        engine = self._task.program.engine(self._number)
+        if version:
+            state = self._state.get()
+            assert state is not None, "it is kept with its version"
+            engine.restore(bytes(state[0]))
+        return engine
+
+
+def _run_of_task() -> str:
+    """A name of the run of the query that a task is of: an engine of another run may have taken other rows."""
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    found = None if task is None else task.getLocalProperty("spark.jobGroup.id")
+    return found or uuid4().hex
