@@ -15,8 +15,8 @@ from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.core.suggest import did_you_mean
 from cep.runtime.knowledge_source import KnowledgeSource
-from connectors.frames import whole_table
-from connectors.times import of_duration
+from connectors.frames.reading import whole_table
+from connectors.records.times import of_duration
 
 Duration = timedelta | str
 """`timedelta(minutes=5)`, or `"5 min"`."""

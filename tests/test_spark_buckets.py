@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cep.app.spark_query import BUCKETS
 from cep.command import app
 from cep.core.compilation import Compilation
 from cep.engine import Engine
 from cep.spark import resuming
 from cep.spark.program import ProgramOptions, ShippedProgram
+from cep.spark.streams import BUCKETS
 from tests import spark_runs
 
 pytestmark = pytest.mark.xdist_group("spark")

@@ -26,7 +26,7 @@ from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.events import Event
 from cep.spark import Events, Rules
-from connectors.layout import ParquetLayout
+from connectors.writing.layout import ParquetLayout
 from tests import notebooks, spark_runs
 from tests.cases_format import difference
 from tests.program_maker import SECOND

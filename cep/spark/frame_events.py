@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from cep.core.errors import CepError
-from connectors.records import closest
+from connectors.records.records import closest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

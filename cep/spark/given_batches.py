@@ -19,8 +19,8 @@ from cep.spark.frame_events import LETTERS, Events
 from cep.spark.sink.changelog import changelog_schemas
 from cep.spark.sink.commit_log import CommitLog
 from cep.spark.source.data_frames import letters_of
-from connectors.layout import ParquetLayout
-from connectors.writers import arrow
+from connectors.writing.layout import ParquetLayout
+from connectors.writing.writers import arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

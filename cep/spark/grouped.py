@@ -21,7 +21,7 @@ from cep.spark.shuffle_blocks import DEAD, END, REPORT, WORLD, ShuffleBlock, Wor
 from cep.spark.stage_task import StageTask, StageWork
 from cep.spark.state.bucket_states import BucketStates
 from cep.spark.worker import freeze_garbage
-from connectors.layout import ParquetLayout
+from connectors.writing.layout import ParquetLayout
 
 if TYPE_CHECKING:
     import pyarrow as pa

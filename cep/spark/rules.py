@@ -33,7 +33,7 @@ from cep.spark.source.data_frames import FrameInput, frame_input
 from cep.spark.source.file_list import SPECS
 from cep.spark.streams import BUCKETS, Stream
 from connectors.ahead_limits import AHEAD
-from connectors.records import closest
+from connectors.records.records import closest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

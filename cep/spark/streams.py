@@ -24,7 +24,7 @@ from cep.spark.source.data_frames import FrameInput
 from cep.spark.state import checkpoint as checkpoints
 from cep.spark.stateful_frame import streamed
 from connectors.ahead_limits import AheadLimits
-from connectors.times import ISO
+from connectors.records.times import ISO
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -219,7 +219,7 @@ def _columns(
 def _rows(
     label: str, batches: Iterator[pa.RecordBatch], events: Sequence[tuple[Schema, Mapping[str, Path]]], first: int
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]]:
-    """Tables of the events that a row may be (`connectors.parquet.read_events`), of each the values in columns."""
+    """Return the tables of the events that a row may be, by `connectors.formats.parquet.read_events`."""
     for bound, nested in events:
         if nested:
             batches = _with_paths(label, batches, nested, bound)

@@ -22,8 +22,8 @@ from cep.core.schema import Schema
 from cep.spark.dead_letters import LINE_BITS
 from cep.spark.handover import COLUMNS, as_row
 from cep.spark.source.file_list import FILE_BITS
-from connectors.frames import needed_columns
-from connectors.records import closest
+from connectors.frames.reading import needed_columns
+from connectors.records.records import closest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cep.core.values import Ints
     from cep.spark.program import ShippedProgram
     from cep.spark.shuffle_blocks import ShuffleBlock
-    from connectors.batch import Batch
+    from connectors.records.batch import Batch
 
 RecordBatches = Iterator["pa.RecordBatch"]
 
@@ -80,7 +80,7 @@ class FrameInput:
 
     def _pieces(self, schema: Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[Batch]:
         from cep.spark.source.reading import in_time
-        from connectors.frames import read_data
+        from connectors.frames.reading import read_data
 
         for rows in joined(batches):
             orders, table = self._orders(rows), rows.select(self.columns)
