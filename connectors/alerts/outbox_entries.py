@@ -42,8 +42,7 @@ class ReceiverStatus:
 
 @dataclass(slots=True)
 class ReceiverCounts:
-    """What a sender has done since the start: changes that the receiver took, attempts that failed, and whether the
-    last one did."""
+    """Counts of a sender since the start: accepted changes, failed attempts, and whether the last one failed."""
 
     delivered: int = 0
     failures: int = 0
