@@ -88,6 +88,18 @@ def test_scrubbing_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         page.get_by_role("tab", name="Events").click()
         expect(page.locator("#events li")).to_have_count(3)
 
+        # on a phone the mark stays above what is chosen
+        page.get_by_role("tab", name="Alerts").click()
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.locator("#alerts button").first.click()
+        expect(page.locator("#why .handling")).to_have_count(0)
+        mark, chosen = page.locator("#past").bounding_box(), page.locator("#why").bounding_box()
+        assert mark is not None and chosen is not None and chosen["y"] >= mark["y"] + mark["height"] > 40
+        assert page.evaluate("document.elementFromPoint(195, 20).closest('#past') !== null")
+        assert bars(page) == []
+        page.keyboard.press("Escape")
+        page.set_viewport_size({"width": 1300, "height": 844})
+
         # by the slider; and back to now
         page.locator("#scrub").focus()
         page.keyboard.press("PageUp")

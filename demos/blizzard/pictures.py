@@ -67,6 +67,7 @@ def drawn() -> Iterator[tuple[str, bytes]]:
             page.set_default_timeout(120_000)
             page.goto(url)
             _until(page, f"document.getElementById('watermark').textContent === '{LAST}'")
+            _until(page, "semcep.store.numbers.records === 63")
             _until(page, "Boolean(semcep.parts.map?.drawn)")
             page.mouse.move(5, 5)
             return page

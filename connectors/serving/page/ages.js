@@ -7,16 +7,22 @@ const DAY = 86400e6;
 const PACE = 10_000; // milliseconds
 let reached = () => null;
 
-// `watermark()`: how far the time of events has come, null: not known.
-export function follow(watermark) {
-  reached = watermark;
-  setInterval(() => { for (const each of document.querySelectorAll(".age")) say(each, text(Number(each.dataset.at))); }, PACE);
+export function follow(store) {
+  reached = () => store.numbers?.watermark ?? null;
+  const renew = () => { for (const each of document.querySelectorAll(".age")) say(each, text(Number(each.dataset.at))); };
+  setInterval(renew, PACE);
+  let live = null;
+  store.listen(() => { if (live !== (live = isLive())) renew(); });
+}
+
+function isLive() {
+  const mark = reached();
+  return mark === null || Math.abs(Date.now() * 1000 - mark) < DAY;
 }
 
 function text(ticks) {
-  const clock = Date.now() * 1000, mark = reached();
-  const live = mark === null || Math.abs(clock - mark) < DAY;
-  const passed = (live ? clock : mark) - ticks;
+  const live = isLive();
+  const passed = (live ? Date.now() * 1000 : reached()) - ticks;
   if (!Number.isFinite(passed)) return "";
   if (Math.abs(passed) < 1e6) return live ? "just now" : "latest";
   return live ? passed > 0 ? `${lasting(passed)} ago` : `in ${lasting(-passed)}` : `${lasting(Math.abs(passed))} ${passed > 0 ? "earlier" : "later"}`;

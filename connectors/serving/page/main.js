@@ -36,7 +36,7 @@ async function begin() {
   const address = new Address();
   const filters = new Filters(address);
   zones(address);
-  follow(() => store.numbers?.watermark ?? null);
+  follow(store);
   const kinds = new Map(program.events.filter((event) => event.derived).map((event, number) => [event.name, number]));
   const rules = new Rules(store, program);
   const parts = {};
