@@ -178,7 +178,7 @@ class LiveProgram:
             return self._shadowing().shown(first, told, explain)
 
     def _explainers(self) -> Callable[[Engine], Explainer]:
-        """Explains an engine for a short time."""
+        """Return a function that makes an explainer of an engine, with a time limit."""
         program, options = self._program, self._options
         known, until = program.known, monotonic() + min(_EXPLAINING, options.queries.query_seconds)
         facts = None if known is None else Provenance(known, prefixes(options.knowledge.files))
