@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
 from tests.reference_alerts import (
     Args,
     Change,
+    Held,
     Inhibitor,
     Interval,
     Reading,
@@ -53,7 +55,14 @@ class AlertProgram:
         key = ("reading", station, number) if self.keyed else None
         return Reading("reading", (station, number, level), time, change, key)
 
-    def changes(self, records: Iterable[Reading], until: int, second: int, ended: bool = False) -> list[Change]:
+    def changes(
+        self,
+        records: Iterable[Reading],
+        until: int,
+        second: int,
+        ended: bool = False,
+        acknowledged: Held = MappingProxyType({}),
+    ) -> list[Change]:
         """All that becomes of all alerts up to `until`, if these records came in order; `ended`: no more come, so that
         all is known, up to the last of what follows from them."""
         some = [one for one in records if one.time <= until]
@@ -76,9 +85,9 @@ class AlertProgram:
             ends = [end for name in asked for _, end, _ in every.get(name, ()) if end is not None]
             until = max([last, *ends])
         found = {
-            each.name: of_event(each, events, second, until)
+            each.name: of_event(each, events, second, until, acknowledged)
             if each.on in EVENTS
-            else of_fluent(each, every[each.on], until)
+            else of_fluent(each, every[each.on], until, acknowledged)
             for each in self.statements
         }
         return inhibited(self.statements, found, every, until)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from cep.events import Event
@@ -83,7 +84,7 @@ class Change:
     key: Args
     first: tuple[int, int | None, Args]
     state: str
-    time: int
+    time: float
     start: int
     end: int
     until: int
@@ -98,6 +99,10 @@ class Change:
     runbook: str
     inhibited: bool = False
 
+
+Held = Mapping[tuple[Any, ...], Sequence[tuple[float, float | None]]]
+"""From when until when (None: still) somebody has acknowledged an alert: by its statement's name, its key and its
+first occurrence."""
 
 Interval = tuple[int, int | None, Args]
 """An interval of a fluent: its beginning, its end (None: it still holds), its arguments. An interval that holds from
@@ -185,12 +190,15 @@ def intervals(held: Mapping[Args, set[int]], until: int) -> list[Interval]:
     return found
 
 
-def of_event(statement: Statement, events: Iterable[Event], second: int, until: int) -> list[Change]:
+def of_event(
+    statement: Statement, events: Iterable[Event], second: int, until: int, held: Held = MappingProxyType({})
+) -> list[Change]:
     """All changes of the alerts of a statement on an event, up to `until`."""
     meant = {(e.end // second, e.start // second, e.args) for e in events if e.type == statement.on}
     found: list[Change] = []
     live: dict[Args, Change] = {}
     for time in range(min((end for end, _, _ in meant), default=0), until + 1):
+        found += _escalated(statement, live, time, held, before=True)
         now = [(start, args) for end, start, args in meant if end == time and statement.where(args)]
         for key in sorted({statement.key(args) for _, args in now}):
             group = sorted((start, args) for start, args in now if statement.key(args) == key)
@@ -203,16 +211,19 @@ def of_event(statement: Statement, events: Iterable[Event], second: int, until: 
         for key, change in list(live.items()):
             if change.until == time:
                 found.append(replace(live.pop(key), state="resolved", time=time))
-        found += _escalated(statement, live, time)
+        found += _escalated(statement, live, time, held)
     return found
 
 
-def of_fluent(statement: Statement, every: Iterable[Interval], until: int) -> list[Change]:
+def of_fluent(
+    statement: Statement, every: Iterable[Interval], until: int, held: Held = MappingProxyType({})
+) -> list[Change]:
     """The same of one on a fluent: it is over when nothing of its key holds any more, and was kept for a while."""
     meant = [each for each in every if statement.where(each[2])]
     found: list[Change] = []
     live: dict[Args, Change] = {}
     for time in range(min((start for start, _, _ in meant), default=0), until + 1):
+        found += _escalated(statement, live, time, held, before=True)
         for key in sorted({statement.key(args) for _, _, args in meant}):
             mine = [each for each in meant if statement.key(each[2]) == key]
             group = sorted(args for start, _, args in mine if start == time)
@@ -237,18 +248,29 @@ def of_fluent(statement: Statement, every: Iterable[Interval], until: int) -> li
                 found.append(live[key])
             elif change.state != "kept" or change.until == time:
                 found.append(replace(live.pop(key), state="resolved", time=time))
-        found += _escalated(statement, live, time)
+        found += _escalated(statement, live, time, held)
     return found
 
 
-def _escalated(statement: Statement, live: dict[Args, Change], time: int) -> list[Change]:
-    """The alerts that become graver at a time."""
+def _escalated(
+    statement: Statement, live: dict[Args, Change], time: int, held: Held, before: bool = False
+) -> list[Change]:
+    """The alerts that become graver at a time; `before`: those that were given back since the second before it."""
     found = []
-    for key, change in live.items():
-        for severity, seconds in statement.escalations:
-            if change.fired is not None and change.fired + seconds == time:
-                live[key] = replace(change, severity=severity)
-                found.append(replace(live[key], state="escalated", time=time))
+    words = [statement.severity, *(word for word, _ in statement.escalations)]
+    for key in list(live):
+        spans = held.get((statement.name, key, live[key].first), ())
+        moments = (
+            [float(time)] if not before else [end for _, end in spans if end is not None and time - 1 < end < time]
+        )
+        for at in moments:
+            if any(begin < at and (end is None or at < end) for begin, end in spans):
+                continue
+            for number, (severity, seconds) in enumerate(statement.escalations):
+                change = live[key]
+                if words.index(change.severity) == number and change.fired is not None and change.fired + seconds <= at:
+                    live[key] = replace(change, severity=severity)
+                    found.append(replace(live[key], state="escalated", time=at))
     return found
 
 

@@ -35,6 +35,10 @@ class Told:
                 assert other["state"] != "firing" or one["fired"] is None or one["withdrawn"] or one["inhibited"]
                 assert {**one, "id": 0, "revision": 0} != {**other, "id": 0, "revision": 0}, "none is told twice"
 
+    def names(self) -> Mapping[tuple[Any, ...], str]:
+        """The id of each alert that was compared, by the statement's name, the key and the first occurrence."""
+        return self._names
+
     def standing(self) -> dict[str, Document]:
         """The final state of each alert; one that is withdrawn never was."""
         last = {change["alert"]: change for change in self.changes}

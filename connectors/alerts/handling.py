@@ -176,6 +176,13 @@ class Handling:
             found.append(told)
         return found
 
+    def hold(self, changes: Sequence[AlertChange]) -> None:
+        """Note that of open alerts other intervals hold now; nothing else of them has changed (`Outbox.add`)."""
+        for change in changes:
+            told = self._open.get(change.alert)
+            if told is not None:
+                self._open[change.alert] = replace(told, holding=change.holding)
+
     def free(self, alert: str, time: int) -> int | None:
         """The first time from `time` on at which nobody has acknowledged an alert; None: somebody has it for good."""
         for begin, end in self._spans.get(alert, ()):

@@ -180,6 +180,7 @@ class AlertLifecycle:
         meanings: Mapping[str, str],
         live: Iterable[AlertChange] = (),
         reached: Mapping[str, int] | None = None,
+        free: Callable[[str, int], int | None] | None = None,
     ) -> None:
         """`meanings`: of events and tables of alerts (`Engine.meanings`)."""
         self.alerts = alerts
@@ -197,7 +198,7 @@ class AlertLifecycle:
         self._by_name = {alert.name: alert for alert in alerts}
         self._due: list[tuple[int, int, str]] = []
         self._fewer: set[str] = set()
-        self.free: Callable[[str, int], int | None] = _never_acknowledged
+        self.free = free or _never_acknowledged
         self.begin(live)
 
     def begin(self, live: Iterable[AlertChange]) -> None:

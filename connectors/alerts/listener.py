@@ -46,8 +46,7 @@ class AlertListener:
         live, reached = ([], {}) if revised else outbox.begin(alert_fingerprints(engine.alerts, meanings))
         schemas = {table: engine.plan.schemas[table] for alert in engine.alerts for table in alert.tables}
         read = engine.inputs.keys() - engine.outputs.keys()
-        self.lifecycle = AlertLifecycle(engine.alerts, schemas, read, meanings, live, reached)
-        self.lifecycle.free = self.handling.free
+        self.lifecycle = AlertLifecycle(engine.alerts, schemas, read, meanings, live, reached, self.handling.free)
         self.revised = RevisedLifecycle(self.lifecycle, outbox, self.handling) if revised else None
         self.inhibition = Inhibition(engine.alerts)
         self.inhibition.begin(live)
@@ -89,5 +88,7 @@ class AlertListener:
             told = self.lifecycle.go_on(self.handling.follow(told))
             for change in told:
                 self.inhibition.remember(change)
-            self.outbox.add(told, self.lifecycle.reached, self.lifecycle.fewer)
+            fewer = self.lifecycle.fewer
+            self.handling.hold(fewer)
+            self.outbox.add(told, self.lifecycle.reached, fewer)
         self.handling.watermark = max(self.handling.watermark, until)

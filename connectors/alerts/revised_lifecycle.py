@@ -89,9 +89,10 @@ class RevisedLifecycle:
         self._final: list[tuple[int, str]] = []
         places = {alert.name: place for place, alert in enumerate(lifecycle.alerts)}
         kept, self._marks = outbox.begin_revised(lifecycle.fingerprints)
+        hidden = {change.alert: change for change in outbox.hidden()}
         for slot, each in kept.items():
             self._keys[slot] = key = _loaded(each, slot, places[each.name])
-            key.told = {alert: entry.change for alert in each.told if (entry := outbox.revision(alert)) is not None}
+            key.told = {alert: told for alert in each.told if (told := hidden.get(alert) or _latest_of(outbox, alert))}
             self._await(slot, key, True)
         self.inhibition.begin([*outbox.open_changes(), *outbox.hidden()])
 
@@ -317,6 +318,7 @@ class RevisedLifecycle:
         gone = sorted(each for each in turn.gone if each not in come)
         keys = {slot: self._kept(self._keys.get(slot)) for slot in sorted(slots)}
         fewer = [each for slot in keys if (each := self._fewer(self._keys.get(slot))) is not None]
+        self.handling.hold(fewer)
         self.outbox.revise(told, self._reached, marks, keys, come, gone, fewer)
 
     def _fewer(self, key: AlertKey | None) -> AlertChange | None:
@@ -348,6 +350,11 @@ def _placed(changes: Iterable[AlertChange]) -> Iterator[tuple[tuple[int, bool], 
 def _latest(before: int, held: Iterable[HeldOccurrence], found: Iterable[AlertChange]) -> int:
     """The time up to which these occurrences have been followed: what ends later goes on from there."""
     return max([before, *(each.occurrence.end for each in held), *(change.time for change in found)])
+
+
+def _latest_of(outbox: Outbox, alert: str) -> AlertChange | None:
+    entry = outbox.revision(alert)
+    return None if entry is None else entry.change
 
 
 def _standing(change: AlertChange) -> AlertState:
