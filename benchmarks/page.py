@@ -80,6 +80,9 @@ def main() -> None:
         page = _opened(browser, url, options.stations)
         _fill(page, readings, options.stations, options.held, options.open)
         since = len(_tasks(page))
+        _scroll(page)
+        scrolling = _tasks(page)[since:]
+        since = len(_tasks(page))
         before, began = int(page.evaluate(_SHOWN)), time.perf_counter()
         feeding = threading.Thread(
             target=feed, args=(readings, options.stations, options.rate, options.rate * options.seconds, options.open)
@@ -104,6 +107,7 @@ def main() -> None:
     for name, value in (
         (f"first contentful paint, median of {options.loads}", f"{statistics.median(paints):.0f} ms"),
         ("longest task while it opens", _longest(opening)),
+        ("longest task while the list of events is scrolled", _longest(scrolling)),
         ("longest task while events come", _longest(coming)),
         ("tasks over 50 ms in an opening", f"{len(opening) / options.loads:.1f}"),
         ("tasks over 50 ms while events come", str(len(coming))),
@@ -129,6 +133,16 @@ def _fill(page: Page, readings: IO[bytes], stations: int, held: int, opened: int
         page.wait_for_timeout(200)
     page.locator("#tab-events").click()
     page.wait_for_timeout(1000)
+
+
+def _scroll(page: Page) -> None:
+    """Scroll the list of events from its beginning to its end and back, in 200 steps."""
+    for step in [*range(100), *range(100, -1, -1)]:
+        page.locator("#panel-events").evaluate(
+            "(box, part) => { box.scrollTop = box.scrollHeight * part; }", step / 100
+        )
+        page.wait_for_timeout(20)
+    page.wait_for_timeout(500)
 
 
 def feed(readings: IO[bytes], stations: int, rate: int, count: int, opened: int) -> None:

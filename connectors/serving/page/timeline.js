@@ -40,7 +40,11 @@ export class Timeline {
     by("farther").addEventListener("click", () => this.zoom(1 / 0.6));
     this.laid = new Map(); // rows by subject, until they change
     store.listen((changed) => {
-      if (changed.all || changed.alerts) this.laid.clear();
+      if (changed.all) this.laid.clear();
+      else if (changed.alerts) { // the rows that had alerts, and those that have some now
+        for (const key of this.alerts?.keys() ?? []) this.laid.delete(key);
+        for (const alert of store.alerts.values()) for (const key of subjects(alert)) this.laid.delete(key);
+      }
       for (const key of changed.touched) this.laid.delete(key);
       if (changed.events || changed.alerts || changed.all) this.stale = true;
       this.later();
