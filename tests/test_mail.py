@@ -71,6 +71,7 @@ def test_a_message_has_what_the_alert_says() -> None:
     assert found["From"] == "Weather Service <alerts@example.org>" and found["To"] == "team@example.org"
     assert found["Subject"] == "Blizzard at kewr" and found["Auto-Submitted"] == "auto-generated"
     assert found["Message-ID"] == f"<{change.id}@example.org>" and found["X-Semcep-Changes"] == change.id
+    assert found.as_bytes() == made([change], came=1_700_000_000_000_000).as_bytes(), "nothing is left to chance"
     assert found["Date"] == "Tue, 14 Nov 2023 22:13:20 +0000"
     assert found["In-Reply-To"] is None and found["References"] is None
     plain, html = texts(found)
@@ -142,6 +143,12 @@ def test_nothing_in_an_alert_becomes_a_header(bad: str) -> None:
     names = re.findall(rb"^([A-Za-z-]+):", head, re.M)
     assert b"Bcc" not in names and names.count(b"Subject") == 1
     assert all(len(line) <= 998 for line in raw.split(b"\r\n")) and raw.isascii()
+
+
+def test_no_text_ends_a_part_of_a_message() -> None:
+    bad = f"--={FIRST.id}=--"
+    plain, html = texts(made([replace(FIRST, title="x", text=bad, note=bad)]))
+    assert plain.count(bad) == html.count(bad) == 2
 
 
 def test_markup_in_an_alert_is_text() -> None:

@@ -170,8 +170,9 @@ def message(entries: Sequence[OutboxEntry], to: str, origin: Publisher, outbox: 
         made["References"] = " ".join(threads)
     made["Auto-Submitted"] = "auto-generated"
     made["X-Semcep-Changes"] = " ".join(entry.change.id for entry in entries)
-    made.set_content(plain(entries, origin))
-    made.add_alternative(html(entries, origin), subtype="html")
+    made.set_content(plain(entries, origin), cte="quoted-printable")
+    made.add_alternative(html(entries, origin), subtype="html", cte="quoted-printable")
+    made.set_boundary(f"={first.change.id}=")  # no text has it: quoted-printable writes `=` otherwise
     return made
 
 

@@ -12,7 +12,6 @@ from connectors.alerts.text import at, clean, value_text
 from connectors.feeds.document import Publisher
 
 _SUBJECT = 180  # characters
-_LINK = "Alert"
 
 
 def news(change: AlertChange, outbox: Outbox) -> bool:
@@ -58,7 +57,7 @@ def _heading(entry: OutboxEntry) -> str:
 def _paragraphs(change: AlertChange) -> list[str]:
     instruction = "" if change.over else change.instruction
     said = f"{change.by}: {change.comment}" if change.by and change.comment else change.comment
-    return [text for text in (said, change.note, change.text or change.title, instruction) if text]
+    return [text for text in (said, change.note, change.text, instruction) if text and text != change.title]
 
 
 def _fields(entry: OutboxEntry, origin: Publisher) -> list[tuple[str, str]]:
@@ -79,7 +78,7 @@ def _fields(entry: OutboxEntry, origin: Publisher) -> list[tuple[str, str]]:
 
 
 def _addresses(change: AlertChange, origin: Publisher) -> list[tuple[str, str]]:
-    return [(name, text) for name, text in (("Runbook", change.runbook), (_LINK, origin.page(change))) if text]
+    return [(name, text) for name, text in (("Runbook", change.runbook), ("Alert", origin.page(change))) if text]
 
 
 def _plain(entry: OutboxEntry, origin: Publisher) -> str:
