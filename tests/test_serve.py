@@ -55,6 +55,7 @@ class Server:
     def _lines(self) -> Iterator[dict[str, Any]]:
         assert self.process.stderr is not None
         for line in self.process.stderr:
+            assert line.startswith("{"), f"the log is JSON alone, and has {line!r}, {self.process.stderr.read()}"
             self.logged.append(json.loads(line))
             yield self.logged[-1]
 
