@@ -17,6 +17,7 @@ CLEAN = (
     "cep/editor",
     "cep/explain",
     "cep/language",
+    "cep/operators",
     "cep/plan",
     "cep/rules",
     "cep/server",

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from cep.plan.types import ColumnType, Inference
 
 LONGER = DAY
-"""How much longer than it says a window by local time may last, at most: clocks were set back by up to a day."""
+"""The most that a window by local time can exceed its stated length: clocks have been set back by up to a day."""
 
 COMMUTES = ("count", "min", "max", "median", "percentile", "mode")
 """Functions whose result does not depend on the order of what they take; nor does a sum of whole numbers."""
@@ -139,8 +139,11 @@ class Window(Pattern):
         return made or failed or [matcher.missing(self.pattern, bound)]
 
     def members_at(self, ends: Sequence[int]) -> Iterator[tuple[slice, int | None, int]]:
-        """Of a group's occurrences, whose ends these are in order: which are in each window that has a result, where
-        that begins (None: where the first of them does), and where it ends."""
+        """Yield the members of each window that has a result, for a group whose occurrences end at `ends`
+        (ascending).
+
+        Each item is a slice of the occurrences, the beginning of the window (None: its first member's) and its end.
+        """
         over = self.over
         if over is None or over.form == "every":
             times = list(dict.fromkeys(ends))
@@ -164,7 +167,7 @@ class Window(Pattern):
 
 
 def _reach(duration: int | None, over: Over | None) -> int | None:
-    """How long what enters a window is in it, at most; of a session from the last that entered."""
+    """The longest time that an occurrence stays in the window. For a session, since the last one that entered."""
     if over is None:
         return duration
     if over.form == "every":

@@ -114,13 +114,19 @@ class GoalBuilder:
         return relational.Own.NUMBERED if numbered else relational.Own.SEVERAL
 
     def _given_once(self, child: int, columns: Sequence[int | None] | None) -> bool:
-        """Whether these columns of a node never show an occurrence twice: all of one that gives none twice."""
+        """Return True if no two rows of a node are equal in these columns.
+
+        That holds if the node's own rows are distinct and the columns include all of them.
+        """
         every = set(range(len(self.plan.columns[child])))
         return columns is not None and every <= set(columns) and self.plan.nodes[child].properties().distinct
 
     def _changes_once(self, name: str, rules: Sequence[int]) -> bool:
-        """Whether all rows of a table of changes are distinct, as those of the formulas are that its heads are given:
-        each keeps all columns, and a number of its own tells it from others."""
+        """Return True if all rows of a table of changes are distinct.
+
+        That holds if each rule of the event keeps all columns of its formula, and a number of its own tells its rows
+        apart.
+        """
         fluent = self.plan.schemas[name].fluent
         if fluent is None or not fluent.defined or fluent.part not in (EDGES, TRANSITIONS):
             return False
@@ -133,7 +139,7 @@ class GoalBuilder:
         return len(rules) == 1 or len(numbers) == len(rules)
 
     def cycle(self, group: Group) -> Loop | None:
-        """What runs a cycle in a kernel of its own, where there is one for it."""
+        """Return the kernel that runs a cycle, or None if there is none for it."""
         return loop_of(self, group)
 
     # --- pieces ---
@@ -162,7 +168,7 @@ class GoalBuilder:
     def keys(
         self, pairs: Sequence[tuple[int, int]], left: Sequence[str], right: Sequence[str]
     ) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
-        """For each key column its place on both sides, and the type in which the two compare."""
+        """Return for each key column its place on both sides, and the type in which the two compare."""
         mine, theirs = [], []
         for a, b in pairs:
             type = common_type(left[a], right[b])

@@ -42,7 +42,7 @@ class And(OverSeveral):
 
     @property
     def absent(self) -> list[Formula]:
-        """Those that do not."""
+        """The negated parts."""
         return [part for part, no in zip(self.parts, self.negated, strict=True) if no]
 
     def bound(self) -> Names:

@@ -157,8 +157,7 @@ class GroupingPattern(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class Grouping(Node):
-    """What the tuples of a group that hold come to. Columns: the `by` columns, then a column a result, then what a
-    change is."""
+    """An aggregate over the tuples of a group that hold. Columns: `by`, one per result, the kind of change."""
 
     child: int
     results: tuple[AggregateResult, ...]

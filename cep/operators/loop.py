@@ -47,7 +47,7 @@ class Loop:
 
     @property
     def gives(self) -> tuple[PlanUnit, ...]:
-        """What the event and its scan give."""
+        """The units whose output this part provides: the event and its scan."""
         return self.event, self.scan
 
     @property
@@ -84,11 +84,11 @@ class Loop:
 
     @property
     def counted_as(self) -> Mapping[PlanUnit, PlanUnit]:
-        """What the chain holds stands for the join."""
+        """Count the rows of the chain as the join's."""
         return {self.event: self.join}
 
     def goal_names(self, names: Mapping[PlanUnit, str]) -> Mapping[PlanUnit, str]:
-        """Of the event and of the join the chain's."""
+        """Name the event and the join after the chain."""
         return dict.fromkeys((self.event, self.join), f"{names[self.join]} chained")
 
     @property

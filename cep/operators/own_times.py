@@ -1,4 +1,4 @@
-"""What holds between times of its own: `b at T in [5 sec]` of LARS, of what is derived at ticks T."""
+"""Atoms that hold around their own times: `b at T in [5 sec]` of LARS, with `b` derived at ticks T."""
 
 from __future__ import annotations
 

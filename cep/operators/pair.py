@@ -104,7 +104,7 @@ class Pair(Pattern):
         return builder.add(node, tuple(places), self.span), places
 
     def _choice(self, left: Mapping[str, int], right: Mapping[str, int]) -> tuple[str, tuple[int | None, int | None]]:
-        """How the policy chooses among equals, and the columns that it goes by."""
+        """The policy's choice among equals, and the columns that it uses."""
         choice = self.policy
         if choice.name == "unrestricted":
             return "longest", (None, None)
@@ -241,7 +241,7 @@ class Join(Node):
 
     @property
     def matched(self) -> dict[Condition, Comparison]:
-        """Those that ask for equal values: they work as a key."""
+        """The conditions that ask for equal values, which work as a key."""
         return {condition: each for condition, each in self.between.items() if each.operator == "="}
 
     def _side(self, expression: Expression) -> int | None:
@@ -332,7 +332,8 @@ class Join(Node):
         return None if self.policy == "chronological" else self.within
 
     def _settled(self) -> bool:
-        """Whether nothing absent has a key that only the left knows: then a newer left is as good as an older."""
+        """Return True if no absent part has a key that only the left knows. A newer left is then as good as an older
+        one."""
         keys = {left for left, _ in self.key}
         return all(column in keys or column >= self.left_width for _, column in self.absent_key)
 
@@ -413,12 +414,12 @@ def own_columns(key: Sequence[tuple[int, int]], right_width: int) -> list[int]:
 
 
 def _lasting(relation: IntervalRelation) -> Lasting:
-    """What is known of a pair's length, from the relation alone."""
+    """Return what the relation alone says about a pair's duration."""
     if relation.instant_if(LEFT_INSTANT) or relation.instant_if(RIGHT_INSTANT):
         return Lasting.AS_SHORTEST
     return Lasting.TOUCHING if relation.instant_if(LEFT_INSTANT, RIGHT_INSTANT) else Lasting.MORE
 
 
 def place_of(join: Join, column: int) -> PartColumn:
-    """Where a column of a join comes from."""
+    """Return the part and the column that a join's column comes from."""
     return (0, column) if column < join.left_width else (1, join.own[column - join.left_width])

@@ -132,9 +132,11 @@ class FormulaEventPattern(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class ProjectionPattern(Pattern):
-    """Of a formula these variables alone: they hold while it does with any values of the others. `late`: how late it
-    is given, in microseconds; `delay`: how much later the rows say that they are known. `closed`: "begin" or "end", the
-    ends of which belong to what holds though they did not."""
+    """The projection of a formula to some variables: holds while the formula holds for any values of the others.
+
+    `late`: how late the formula arrives, in microseconds. `delay`: how much later the output rows are known.
+    `closed`: "begin" or "end", the bounds that are added to each interval although the formula does not hold there.
+    """
 
     formula: Pattern
     names: tuple[str, ...]
@@ -281,8 +283,10 @@ class FormulaEvent(_Counted):
 
 @dataclass(frozen=True, slots=True)
 class Extent(_Counted):
-    """What formulas say of a fluent of so many columns (`width`) as what becomes of it. Columns: these, then which kind
-    of row it is (`cep.core.fluents`)."""
+    """The extent of a fluent with `width` columns, which its formulas define.
+
+    Columns: the fluent's, then the kind of row (`cep.core.fluents`).
+    """
 
     child: int
     width: int
@@ -307,8 +311,10 @@ class Extent(_Counted):
 
 
 def kinds_read(builder: GoalBuilder, number: int, changes: Sequence[int]) -> list[int]:
-    """Which kinds of rows anything reads of a fluent's node: who names none goes by its changes. Of a stage all are
-    wanted, since others may read them."""
+    """Return the kinds of rows that anything reads of a fluent's node. A reader that names none reads its changes.
+
+    In a stage all kinds are wanted, since other stages may read them.
+    """
     if builder.plan.origin is not None:
         return list(range(KINDS))
     read = set(changes) if builder.plan.changes or builder.plan.begins else set[int]()

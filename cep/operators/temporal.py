@@ -64,7 +64,7 @@ class MetricInterval:
 
     @property
     def farthest(self) -> int:
-        """How far it reaches at most, in microseconds."""
+        """The furthest reach, in microseconds."""
         return FOREVER if self.high is None else self.high
 
 
@@ -79,7 +79,7 @@ class MetricFormula(OverSeveral):
 
     @property
     def row(self) -> TemporalOperator:
-        """What is known of the operator."""
+        """The operator's row in the table of operators."""
         return TEMPORAL[self.operator]
 
     def bound(self) -> Names:
@@ -197,14 +197,14 @@ def _metric(by: Reach) -> MetricInterval:
 
 
 def headed(operator: str, within: MetricInterval, formula: Formula, span: Span) -> MetricFormula:
-    """What a head with this operator makes of its formula: `ALWAYS[a, b] p WHILE q` is `p WHILE ONCE[a, b] q`."""
+    """Return the formula of a head with this operator: `ALWAYS[a, b] p WHILE q` becomes `p WHILE ONCE[a, b] q`."""
     made = TEMPORAL[operator].of_head
     assert made is not None, "no other stands before a head"
     return MetricFormula(made, (formula,), within, span)
 
 
 def ahead_of_heads(operators: Iterable[str]) -> Iterator[tuple[str, str | None]]:
-    """Of the operators of a head those by which it holds before its formula does, each with the one that mirrors it."""
+    """Yield the head operators that make a head hold before its formula does, each with its mirror image."""
     for word in operators:
         made = TEMPORAL[word].of_head
         if made is not None and TEMPORAL[made].ahead:
@@ -315,7 +315,7 @@ class TemporalPattern(Pattern):
 
 
 def over(operator: str, held: Intervals, by: Reach | None, least: int) -> Intervals:
-    """When an operator over one formula holds, of when that is `held`."""
+    """Return when an operator over one formula holds, given when the formula does (`held`)."""
     if by is None:
         return lasting(held, least)
     by = by.mirrored if TEMPORAL[operator].ahead else by

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 GOING_ON = (
     "where none may be going on: `p UNLESS (p PAR x) WITHIN q`, of an instant DURING; docs/language.md has it under NOT"
 )
-"""What to write of an X that may not be going on either."""
+"""Names the alternative if no X may be in progress either."""
 
 
 @dataclass(frozen=True, slots=True)

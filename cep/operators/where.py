@@ -213,7 +213,8 @@ class Select(Node):
 
 
 def of_parts(component: Component) -> bool:
-    """Whether conditions are decided by what the parts of a pattern bind: no times of its own, and some variable."""
+    """Return True if the component depends only on what the pattern's parts bind: it has a variable and reads no
+    times."""
     return bool(component.variables) and not component.timed
 
 

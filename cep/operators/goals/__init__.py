@@ -1,1 +1,1 @@
-"""What runs: goals with memory, and the compiled kernels behind them."""
+"""Running operators: goals with their state, and the compiled kernels behind them."""

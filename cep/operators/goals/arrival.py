@@ -35,7 +35,7 @@ def _disorder(table):  # type: ignore[no-untyped-def]
 
 @njit()
 def _unsorted(table, first, last):  # type: ignore[no-untyped-def]
-    """Whether rows of one end are not sorted by (start, order)."""
+    """Return True if rows that end together are not sorted by (start, order)."""
     for i in range(first + 1, last):
         if table[START, i] < table[START, i - 1] or (
             table[START, i] == table[START, i - 1] and table[ORDER, i] < table[ORDER, i - 1]
@@ -86,7 +86,7 @@ def take(table, index):  # type: ignore[no-untyped-def]
 
 
 def places(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Where a whole mask is true, in order; fast where that is seldom."""
+    """Return the indexes at which a mask is true, ascending. Fast for sparse masks."""
     count = int(np.count_nonzero(mask))
     if count * SELDOM > len(mask):
         return np.flatnonzero(mask)
@@ -138,7 +138,7 @@ def _by_words(table: Table, end: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @bare
 def _same(table, i, j, since):  # type: ignore[no-untyped-def]
-    """Whether two rows are equal from the word `since` on."""
+    """Return True if two rows are equal from the word `since` on."""
     for c in range(since, table.shape[0]):
         if table[c, i] != table[c, j]:
             return False
@@ -186,7 +186,7 @@ def _counted(table, since, numbers):  # type: ignore[no-untyped-def]
 
 @bare
 def _plain(table):  # type: ignore[no-untyped-def]
-    """Whether the table is sorted by arrival, and no occurrence seen at once to be there twice."""
+    """Return True if the table is sorted by arrival and a quick check finds no duplicate."""
     for i in range(1, table.shape[1]):
         if table[END, i] != table[END, i - 1]:
             if table[END, i] < table[END, i - 1]:
@@ -223,15 +223,16 @@ def first_of_equal(table: Table, numbered: bool = False) -> Table:
 
 
 def first_places(table: Table, numbered: bool) -> NDArray[np.int64]:
-    """Where a sorted table has the first of identical occurrences, as `as_set` does."""
+    """Return the indexes of the first of each set of identical occurrences in a sorted table, as `as_set` chooses
+    them."""
     before = np.empty(rows(table), np.int64)
     _counted(table, IDENTITY if numbered else FIRST, before)
     return np.flatnonzero(before == 0)
 
 
 def equal_before(table: Table) -> NDArray[np.int64] | None:
-    """How many rows before each row of a sorted table are equal to it in interval and arguments; None: of no row any
-    is."""
+    """Return for each row of a sorted table the number of earlier rows with equal interval and arguments, or None if
+    there are no such rows."""
     if _plain(table):
         return None
     numbers = np.empty(rows(table), np.int64)

@@ -1,4 +1,4 @@
-"""What every operator promises, and how its state becomes Arrow.
+"""The protocol of operators, and the conversion of their state to Arrow.
 
 A goal is one operator of the plan, running. `step` takes what its inputs gave since the last step and gives what
 follows; every occurrence of an instant comes in one step (the rounds of a recursion inside one instant excepted).
@@ -35,7 +35,7 @@ class Goal(Protocol):
     """One operator, running."""
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        """What the inputs complete, now that time has come to `frontier`."""
+        """Return the rows that the inputs complete, now that time has reached `frontier`."""
         ...
 
     def due(self) -> int | None:
@@ -90,7 +90,10 @@ class Goal(Protocol):
         ...
 
     def part(self, state: Arrays, keys: StateKeys) -> Arrays:
-        """Of a state what `extract` would give of these keys, as new arrays. The goal's own state stays as it is."""
+        """Return the part of a state that belongs to these keys, as new arrays, as `extract` would.
+
+        The goal's own state does not change.
+        """
         ...
 
     def others(self, state: Arrays, keys: StateKeys) -> Arrays:
@@ -107,7 +110,7 @@ class Goal(Protocol):
         ...
 
     def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
-        """What `extract` gave, with other pool codes."""
+        """Return a result of `extract` with its pool codes translated."""
         ...
 
     def renamed(self, state: pa.RecordBatch, names: Translation) -> pa.RecordBatch:
@@ -119,7 +122,7 @@ class Goal(Protocol):
         ...
 
     def coded(self) -> list[Ints]:
-        """Those of them that are pool codes for certain."""
+        """The arrays of `codes` that hold pool codes only."""
         ...
 
     def names(self) -> list[Ints]:
@@ -166,7 +169,7 @@ class Lasting:
 
 
 class KnowledgeOverTime(Protocol):
-    """What is known now, and what was before."""
+    """Knowledge as it is now and as it was at earlier times."""
 
     def follow(self, late: int) -> None:
         """Somebody asks what was known so many microseconds before the watermark."""
@@ -207,17 +210,19 @@ class Untimed:
         return None
 
     def pending(self) -> int:
-        """Nothing."""
+        """Return 0."""
         return 0
 
     def begin(self, frontier: Frontier) -> None:
-        """It waits for its inputs."""
+        """Do nothing: the operator waits for its inputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Takes:
-    """What has goals run: rows of these units, which others give, and of these events, which come in; where they are
-    `timed`, also their time (`Goal.due`). `always`: they run at every step."""
+    """The inputs of goals: rows that other `units` output, and incoming `events`.
+
+    `timed`: they also run when their time has come (`Goal.due`). `always`: they run at every step.
+    """
 
     units: tuple[PlanUnit, ...]
     events: tuple[str, ...]
@@ -240,7 +245,7 @@ class StateKeys:
     numbers: tuple[Callable[[Ints], Ints], ...] = ()
 
     def among(self, side: int, table: Ints) -> Bools:
-        """Which rows of arguments of an input, a row an occurrence, are of these keys."""
+        """Return a mask of the occurrences, given by the rows of their arguments, that belong to these keys."""
         columns = self.columns[side]
         assert columns is not None, "asked of rows that have a key"
         return self.tests[side](table[:, list(columns)]) if len(table) else np.zeros(0, np.bool_)
@@ -253,15 +258,16 @@ class StateKeys:
         return self.numbers[side](table[:, list(columns)])
 
     def going(self, side: int, table: Ints) -> Bools:
-        """Which rows of an input `extract` gives: those of these keys, all where rows belong to every key."""
+        """Return a mask of the rows of an input that `extract` returns: those of these keys, or all if rows belong to
+        every key."""
         return np.ones(len(table), np.bool_) if self.shared(side) else self.among(side, table)
 
     def staying(self, side: int, going: Bools) -> Bools:
-        """Which rows stay when those are extracted."""
+        """Return a mask of the rows that stay when those are extracted."""
         return going if self.shared(side) else ~going
 
     def shared(self, side: int) -> bool:
-        """Whether every row of an input belongs to every key."""
+        """Return True if every row of an input belongs to every key."""
         return self.columns[side] is None
 
 
@@ -325,7 +331,7 @@ DAMAGED = "damaged"
 
 
 def damaged() -> CepError:
-    """That a state is none, or not what was written."""
+    """Return the error for bytes that are not a snapshot, or not as they were written."""
     return CepError(
         "this is no snapshot, or a damaged one", hint="bring it back from a copy, or begin anew", code=DAMAGED
     )

@@ -1,4 +1,4 @@
-"""What a rule's head makes of a table: other arguments for each of its occurrences."""
+"""Heads of rules: they compute the arguments of derived occurrences from a table."""
 
 from __future__ import annotations
 
@@ -42,8 +42,10 @@ def project(table: Table, types: Sequence[str], evaluations: Sequence[Evaluation
 
 
 class Head:
-    """What a rule's head makes of a table with columns of these `types`: an evaluation for each argument. `columns`:
-    where all arguments are columns or constants, which column each is, None for a constant; otherwise None."""
+    """The head of a rule, over a table with columns of these `types`: an evaluation for each argument.
+
+    `columns`: if every argument is a column or a constant, the column of each (None: a constant); otherwise None.
+    """
 
     def __init__(
         self, types: Sequence[str], evaluations: Sequence[Evaluation], columns: Sequence[int | None] | None

@@ -54,7 +54,7 @@ class InRounds(ABC):
         raise AssertionError("its node does not settle")
 
     def bound(self, first: int) -> None:
-        """Let nothing hold before this code; INFINITE: that is still to come."""
+        """Make nothing hold before this code (INFINITE: the code is not known yet)."""
         raise AssertionError("its node does not settle")
 
     def next_change(self) -> int:

@@ -1,4 +1,4 @@
-"""What numba lacks: the bits of a float as an integer, and kernels without reference counts."""
+"""Additions to numba: a float's bits as an integer, and kernels without reference counts."""
 
 from __future__ import annotations
 

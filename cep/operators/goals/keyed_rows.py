@@ -23,9 +23,9 @@ from cep.operators.goals.keys import grow
 # of each key: where its rows begin, how many they are, for how many there is room
 AT, COUNT, ROOM = range(3)
 R_END, R_START, R_ORDER, R_REST = range(4)
-"""Of rows that are occurrences the words that those of all of them begin with; these three put them in order."""
+"""The first words of a row that is an occurrence. The first three put rows in order."""
 LEAST = 256
-"""So many rows come, at least, before what has left the window is looked for in all keys."""
+"""The fewest new rows before all keys are searched for rows that have left the window."""
 LEAST_TIMES, MOST_TIMES = 1.25, 4.0
 """A key gets room for so many times the rows that it has, and at most."""
 
@@ -71,7 +71,7 @@ def same_key(changes, c):  # type: ignore[no-untyped-def]
 
 @bare
 def coming(changes, c, stop):  # type: ignore[no-untyped-def]
-    """How many of these changes are of rows that come: so much room is made before the rows that they change."""
+    """Count the changes that add rows. The rows to change are preceded by as much room."""
     count = 0
     for d in range(c, stop):
         count += changes[d, TIMES] > 0
@@ -80,8 +80,10 @@ def coming(changes, c, stop):  # type: ignore[no-untyped-def]
 
 @inside
 def turn(rows, i, last, changes, c, stop, words):  # type: ignore[no-untyped-def]
-    """Which is next of rows from `i` and changes from `c` on, one of which there is: -1: the row, 1: the change, 0:
-    both, as the change is of that row."""
+    """Compare the next row with the next change. At least one of them exists.
+
+    Returns -1 if the row comes first, 1 if the change does, and 0 if the change is of that row.
+    """
     if c == stop:
         return -1
     if i == last:
@@ -94,9 +96,11 @@ def turn(rows, i, last, changes, c, stop, words):  # type: ignore[no-untyped-def
 
 @inside
 def put(rows, i, j, changes, c, which, words, bag):  # type: ignore[no-untyped-def]
-    """What is next, by `turn`, to the place `j`, which is before `i` where a row comes. Gives what is next then: the
-    row, the place and the change, and whether the change was none: what goes was not there, or what comes was, in what
-    is no bag."""
+    """Write the next row, chosen by `which`, to the place `j`. A place before `i` is free if the row is a change's.
+
+    Returns the next row, place and change, and True if the change had no effect: it removes a row that was not there,
+    or adds one to a set that has it.
+    """
     if which < 0:
         if i != j:
             copied(rows, i, rows, j)
@@ -121,7 +125,7 @@ def put(rows, i, j, changes, c, which, words, bag):  # type: ignore[no-untyped-d
 
 @bare
 def _change(rows, spans, changes, words, bag):  # type: ignore[no-untyped-def]
-    """Put changes in, for which each key has room; gives how many were none."""
+    """Apply changes, for which each key has room. Returns the number of changes without effect."""
     c = wrong = 0
     while c < changes.shape[0]:
         stop, number = same_key(changes, c), changes[c, KEY]
@@ -140,7 +144,7 @@ def _change(rows, spans, changes, words, bag):  # type: ignore[no-untyped-def]
 
 @bare
 def _moved(rows, spans, keys, rooms, used):  # type: ignore[no-untyped-def]
-    """Give keys other places, with so much room, from `used` on, where there is room for all of them."""
+    """Move keys to new places from `used` on, with so much room each. The rows must have room for all of them."""
     for i in range(len(keys)):
         at, count = spans[keys[i], AT], spans[keys[i], COUNT]
         for j in range(count):
@@ -217,8 +221,7 @@ def _at(rows, spans, keys, ends, words, bag, made):  # type: ignore[no-untyped-d
 
 @bare
 def _counted(rows, spans, keys, after, until, words, bag, runs):  # type: ignore[no-untyped-def]
-    """Where the rows of each key begin and end that end after a time and at or before another; returns how many these
-    are, each as often as it is there."""
+    """Find each key's rows that end after one time and at or before another. Returns their count with multiplicity."""
     count = 0
     for i in range(keys.shape[0]):
         at, last = spans[keys[i], AT], spans[keys[i], AT] + spans[keys[i], COUNT]
@@ -262,7 +265,8 @@ def _short(rows, spans, changes, short):  # type: ignore[no-untyped-def]
 
 @bare
 def _still_short(spans, short, count):  # type: ignore[no-untyped-def]
-    """Which of them are so, or nearly so, when what could go has gone: they come first; gives how many."""
+    """Move to the front the keys that are still full, or nearly so, without the rows that may be dropped. Returns
+    their count."""
     left = 0
     for i in range(count):
         if 8 * (spans[short[i, 0], COUNT] + short[i, 1]) > 7 * spans[short[i, 0], ROOM]:
@@ -283,19 +287,19 @@ class KeyedRows:
         self.before = np.zeros((0, kept), np.int64)
         self.used = 0
         self.floor = np.iinfo(np.int64).min
-        """What ends at or before it may go."""
+        """Rows that end at or before it may be dropped."""
         self.length, self.latest = 0, self.floor
-        """How long the window is, in microseconds, and an end that is in it."""
+        """The length of the window in microseconds, and an end within it."""
         self.come = self.stayed = 0
-        """How many changes have come since all keys were looked through, and how many rows stayed then."""
+        """The number of changes since all keys were searched, and of the rows that remained then."""
 
     def know(self, keys: int) -> None:
-        """There are so many keys."""
+        """Make room for so many keys."""
         self.spans = filled_room(self.spans, keys, 0)
         self.before = filled_room(self.before, keys, 0)
 
     def change(self, changes: Ints) -> None:
-        """Put changes in."""
+        """Apply changes."""
         if len(changes):
             self.make_room(changes)
             demand_there(_change(self.rows, self.spans, changes, self.words, self.bag))
@@ -316,11 +320,12 @@ class KeyedRows:
         self._widen(keys.copy(), needed, self._rooms(needed, first))
 
     def forget(self, keys: Ints) -> None:
-        """Of these keys what ends at or before the floor goes."""
+        """Drop the rows of these keys that end at or before the floor."""
         _forgotten(self.rows, self.spans, keys, self.floor, self.before, self.kept)
 
     def _tidy(self) -> None:
-        """Of all keys what ends at or before the floor goes, with the room that it had: keys may be silent by now."""
+        """Drop the rows of all keys that end at or before the floor, and release their room, also of keys without new
+        rows."""
         self.forget(np.flatnonzero(self.spans[:, COUNT]))
         counts = self.spans[:, COUNT]
         there = np.flatnonzero(counts)
@@ -380,7 +385,7 @@ class KeyedRows:
 
     @property
     def count(self) -> int:
-        """How many rows."""
+        """The number of rows."""
         return int(self.spans[:, COUNT].sum())
 
     @property
@@ -389,7 +394,7 @@ class KeyedRows:
 
 
 def demand_there(wrong: int) -> None:
-    """Of so many changes rows were not as they were to be."""
+    """Assert that no change contradicted the rows. `wrong`: the number of those that did."""
     assert not wrong, "what goes was there"
 
 
@@ -406,9 +411,9 @@ def as_table(found: Ints) -> Table:
 KEY, TIMES, ROW = range(3)
 COMES, GOES = 1, -1
 NONE = -1
-"""Of a word of a row: it is in no row of the table, and 0."""
+"""Marks a word that no row of the table holds; its value is 0."""
 SHORT = 64
-"""So many changes of a key are put in order one by one."""
+"""Up to this many changes of a key are sorted by insertion."""
 SPREAD = 8
 """Times the changes: where more keys are known, changes are sorted without a look at each of these."""
 
@@ -444,7 +449,7 @@ def _by_key(changes, begins, made):  # type: ignore[no-untyped-def]
 
 @inside
 def _same(changes, c, d):  # type: ignore[no-untyped-def]
-    """Whether two changes are of one row of one key."""
+    """Return True if two changes are of the same row of the same key."""
     for word in range(changes.shape[1]):
         if word != TIMES and changes[c, word] != changes[d, word]:
             return False
@@ -453,7 +458,7 @@ def _same(changes, c, d):  # type: ignore[no-untyped-def]
 
 @inside
 def _before(changes, c, d):  # type: ignore[no-untyped-def]
-    """Whether the row of one change comes before that of another."""
+    """Return True if the row of one change sorts before that of another."""
     for word in range(ROW, changes.shape[1]):
         if changes[c, word] != changes[d, word]:
             return changes[c, word] < changes[d, word]
@@ -462,7 +467,7 @@ def _before(changes, c, d):  # type: ignore[no-untyped-def]
 
 @bare
 def _by_row(changes):  # type: ignore[no-untyped-def]
-    """Put changes that are sorted by key in order of their rows; False: too many of a key are not, and some are."""
+    """Sort changes that are sorted by key by their rows too. Returns False if that would take too many moves."""
     first = 0
     while first < changes.shape[0]:
         last = first + 1
@@ -482,7 +487,7 @@ def _by_row(changes):  # type: ignore[no-untyped-def]
 
 @bare
 def _netted(changes):  # type: ignore[no-untyped-def]
-    """Make equal ones of sorted changes one; gives how many are left."""
+    """Merge equal changes among sorted ones, and drop those that cancel out. Returns the number left."""
     count = first = 0
     while first < changes.shape[0]:
         last, times = first + 1, changes[first, TIMES]
@@ -520,12 +525,12 @@ def changes_of(table: Table, slots: Ints, words: Ints, known: int) -> Ints:
 
 
 def words_of(arguments: int) -> Ints:
-    """Where in a table of so many arguments the words of occurrences are: end, start, order, arguments."""
+    """Return the row numbers of a table with so many arguments that hold end, start, order and arguments."""
     return np.array([END, START, ORDER, *range(FIRST, FIRST + arguments)])
 
 
 def signed(going: Table, coming: Table) -> Table:
-    """What goes and what comes as a table of changes."""
+    """Return removed and added rows as one table of changes."""
     if not rows(going):
         return coming
     made = np.concatenate([going, coming], axis=1)
@@ -534,7 +539,7 @@ def signed(going: Table, coming: Table) -> Table:
 
 
 def parts_of(changes: Table) -> tuple[Table, Table]:
-    """What goes and what comes."""
+    """Split a table of changes into removed and added rows."""
     goes = changes[IDENTITY] == GOES
     if not goes.any():
         return changes[:, :0], changes

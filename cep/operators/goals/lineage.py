@@ -1,4 +1,5 @@
-"""Which occurrences made this one: identities and edges, as columns, kept only when asked for."""
+"""Lineage: the occurrences that each occurrence derives from, as identities and edges in columns, kept only on
+request."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ class Lineage:
         self._equal: list[Table] = []  # (name, how many equal ones are before it), sorted by the name
 
     def name(self, table: Table) -> Ints:
-        """Give the rows of a table new names; gives them back."""
+        """Rename the rows of a table, and return the names."""
         names = np.arange(self.next, self.next + table.shape[1])
         self.next += table.shape[1]
         table[IDENTITY] = names
@@ -49,7 +50,7 @@ class Lineage:
         sorted_runs.put(self._equal, np.stack([names[some], numbers[some]]), _WHOLE)
 
     def numbers_of(self, names: Ints) -> Ints:
-        """How many equal ones are before each of `names`."""
+        """Return for each of `names` the number of equal occurrences before it."""
         found = np.zeros(len(names), np.int64)
         for run in self._equal:
             index, at = sorted_runs.found(run, names, _WHOLE)
@@ -157,7 +158,7 @@ class Lineage:
 
     @property
     def size(self) -> int:
-        """How many edges are kept, rules of derivations, and numbers of equal occurrences."""
+        """The number of edges, of rules of derivations, and of numbers of equal occurrences."""
         return sum(table.shape[1] for table in (*self._runs, *self._new, *self._rules, *self._equal))
 
     def snapshot(self, needed: Ints | None = None) -> pa.RecordBatch:
@@ -193,7 +194,7 @@ class Lineage:
 
 
 def numbers(table: Table, lineage: Lineage | None) -> Ints:
-    """How many occurrences of its event are equal to each of a table's and come before it."""
+    """Return for each occurrence of a table the number of equal ones of its event that come before it."""
     found: Ints = table[IDENTITY] if lineage is None else lineage.numbers_of(table[IDENTITY])
     return found
 

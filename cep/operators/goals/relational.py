@@ -49,7 +49,7 @@ class Memoryless(Untimed, InRounds, DeclaredState):
         """See `cep.operators.goals.contract`."""
 
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
-        """Nothing is kept."""
+        """Do nothing: there is no state."""
 
     def _tables(self) -> dict[str, StateTable]:
         return {}
@@ -58,7 +58,7 @@ class Memoryless(Untimed, InRounds, DeclaredState):
         return {}
 
     def _become(self, state: Arrays) -> None:
-        """Nothing was kept."""
+        """Do nothing: there is no state."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -103,11 +103,11 @@ class TickGoal(Memoryless):
         return np.array([[self.ticks], [self.ticks], [-1], [0]], np.int64)
 
     def due(self) -> int | None:
-        """When it occurs, until it has."""
+        """Return the time of the occurrence, or None once it has occurred."""
         return None if self.done else self.ticks
 
     def pending(self) -> int:
-        """How many time points are still to come."""
+        """The number of time points still to come."""
         return int(not self.done)
 
     def begin(self, frontier: Frontier) -> None:
@@ -326,7 +326,7 @@ class Project(Memoryless):
         return named
 
     def _link(self, made: Sequence[Table], by: Mapping[int, int], found: Table, lineage: Lineage) -> None:
-        """Which rules made what was found: of what several give, all of them."""
+        """Record the rules of the occurrences, all of them for an occurrence that several rules derive."""
         whole = concat(made)
         rules = np.repeat([by.get(i, -1) for i in range(len(made))], [rows(table) for table in made])
         names = whole[IDENTITY]

@@ -1,4 +1,4 @@
-"""How an operator revises: from what changes in what it takes follows what changes in what it gives.
+"""Revisers: they compute the changes of an operator's output from the changes of its input.
 
 A reviser stands beside a goal, with what the goal took in a window of time. `came` tells it what the goal takes as time
 goes on, which the goal has made its output of. `revise` tells it what comes into what was taken, and goes out of it,
@@ -40,21 +40,24 @@ class Reviser(Protocol):
     remembers: bool
 
     def begin(self, state: Arrays, frontier: Frontier, length: int) -> None:
-        """Nothing has come since the goal had this state, when time had come to `frontier`. `length`: how far back it
-        changes, in microseconds."""
+        """Begin with the goal's state at `frontier`. `length`: how far back changes may reach, in microseconds."""
         ...
 
     def came(self, inputs: Sequence[Table]) -> None:
-        """That has come in order, and the goal has taken it."""
+        """Record input that arrived in order and that the goal has processed."""
         ...
 
     def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
-        """What follows from changes up to a frontier, where time had come to `since`. The goal's state is then that of
-        now for all keys that have changes: what time alone makes of others it makes itself."""
+        """Return the changes that follow from the inputs' changes, up to a frontier. `since`: the time reached
+        before.
+
+        The goal's state is then current for every key with changes. The goal handles other keys' changes by time
+        itself.
+        """
         ...
 
     def forget(self, until: int) -> None:
-        """Nothing at or before a time changes any more."""
+        """Drop what is kept up to a time: no change can reach it any more."""
         ...
 
     def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
@@ -64,7 +67,7 @@ class Reviser(Protocol):
 
     @property
     def keys(self) -> int:
-        """How many keys are known, of which there may be nothing any more."""
+        """The number of known keys, including keys without rows."""
         ...
 
     @property
@@ -72,31 +75,31 @@ class Reviser(Protocol):
 
 
 class LinearReviser:
-    """Of a goal without memory that makes of each row what it makes of it, whatever others there are."""
+    """A reviser for stateless operators: each output row depends on one input row."""
 
     remembers = False
     keys = nbytes = 0
 
     def begin(self, state: Arrays, frontier: Frontier, length: int) -> None:
-        """There is none."""
+        """Do nothing: there is no state."""
 
     def came(self, inputs: Sequence[Table]) -> None:
-        """It is not asked for."""
+        """Do nothing: the reviser needs no input."""
 
     def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
         """See `Reviser`. What a row comes to, goes and comes with it."""
         return Revised(goal.step(inputs, frontier))
 
     def forget(self, until: int) -> None:
-        """Nothing is kept."""
+        """Do nothing: there is no state."""
 
     def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
-        """There are none."""
+        """Return no states."""
         return ()
 
 
 class RuleReviser(LinearReviser):
-    """Of an event whose occurrences may be there as often as they are made."""
+    """The reviser of an event whose occurrences are a bag: one for each derivation."""
 
     def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
         """See `Reviser`."""
@@ -104,8 +107,10 @@ class RuleReviser(LinearReviser):
 
 
 class InputReviser(LinearReviser):
-    """Of an event that only comes in, as a set: equal records are there once, but for those of one push, which come and
-    go together."""
+    """The reviser of an event that is only read, as a set.
+
+    Of equal records one counts. Equal records of one push are added and removed together.
+    """
 
     def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
         """See `Reviser`."""
@@ -113,8 +118,10 @@ class InputReviser(LinearReviser):
 
 
 class SetReviser:
-    """Of an event whose occurrences are a set: rows are kept by what they are, each with the times and the order of
-    arrival of all that are it."""
+    """The reviser of an event whose occurrences are a set.
+
+    It keeps the distinct rows, each with the multiplicities and the arrival orders of its derivations.
+    """
 
     remembers = True
 
@@ -125,7 +132,7 @@ class SetReviser:
         self.rows = KeyedRows(3)
 
     def begin(self, state: Arrays, frontier: Frontier, length: int) -> None:
-        """There is none."""
+        """Begin without rows."""
         self.rows.length = length
 
     def came(self, inputs: Sequence[Table]) -> None:
@@ -163,7 +170,7 @@ class SetReviser:
         self.rows.floor = until
 
     def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
-        """There are none."""
+        """Return no states."""
         return ()
 
     @property
@@ -203,7 +210,7 @@ def instants(one: Ints, other: Ints) -> tuple[Ints, Ints]:
 
 
 def apart(was: Table, now: Table) -> Table:
-    """What changes where the one table becomes the other."""
+    """Return the changes that turn one table into the other."""
     if not rows(was) or not rows(now):
         return signed(was, now)
     words = [row for row in range(len(was)) if row != IDENTITY]
@@ -215,7 +222,7 @@ def apart(was: Table, now: Table) -> Table:
 
 
 def _beyond(table: Table, kinds: Ints, both: Ints) -> Table:
-    """Of each kind of rows those behind so many."""
+    """Drop the first `both[kind]` rows of each kind."""
     order = np.argsort(kinds, kind="stable")
     ordered = kinds[order]
     first = np.flatnonzero(np.diff(ordered, prepend=-1))

@@ -1,4 +1,4 @@
-"""Which goals revise, and how: an operator that is not here is run again where something before it changes."""
+"""The table of revisers. An operator without one is run again when something before it changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class GoalInPlan:
 
 
 def allow_twice(goal: GoalInPlan, allowed: bool) -> None:
-    """Whether what makes an event may give an occurrence as often as it is made."""
+    """Set whether an event may output an occurrence once for each derivation."""
     if isinstance(goal.goal, Project):
         goal.goal.bag = allowed
 
@@ -63,7 +63,7 @@ def revisers_of(
 def _distinct(
     unit: PlanUnit, goals: Mapping[PlanUnit, GoalInPlan], widths: Mapping[PlanUnit, int], inputs: Collection[PlanUnit]
 ) -> bool:
-    """Whether what a unit gives is a set by itself: the intervals of a fluent are, that inertia gives."""
+    """Return True if the output of a unit is a set without further work, as the intervals that inertia derives are."""
     if unit not in goals:
         return False
     goal, reads = goals[unit].goal, goals[unit].reads
@@ -91,7 +91,7 @@ def in_time(goal: Goal) -> bool:
 
 
 def project_reviser(goal: Project) -> Reviser | None:
-    """Of an event: where a row of it may be there more than once, it need not be known of what."""
+    """Return the reviser of an event, or None with lineage. A bag needs no record of its rows' derivations."""
     if goal.lineage is not None:
         return None
     return RuleReviser() if goal.bag else SetReviser(goal)

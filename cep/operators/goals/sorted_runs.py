@@ -21,7 +21,7 @@ def put(runs: list[Table], table: Table, key: int) -> None:
 
 
 def found(run: Table, values: Ints, key: int) -> tuple[Ints, Ints]:
-    """Where a run has these values: pairs (index into values, place in the run)."""
+    """Return the pairs (index into `values`, place in the run) at which a sorted run has these values."""
     first = np.searchsorted(run[key], values, "left")
     counts = np.searchsorted(run[key], values, "right") - first
     index = np.repeat(np.arange(len(values)), counts)
@@ -30,7 +30,7 @@ def found(run: Table, values: Ints, key: int) -> tuple[Ints, Ints]:
 
 
 def holds(sorted: Ints, values: Ints) -> NDArray[np.bool_]:
-    """Which of the values are among sorted ones."""
+    """Return a mask of the values that are among sorted ones."""
     if not len(sorted):
         return np.zeros(len(values), np.bool_)
     places = np.searchsorted(sorted, values)

@@ -405,7 +405,7 @@ class NumberedState(DeclaredState):
 
     @abstractmethod
     def _numbers(self) -> int:
-        """How many numbers were given, of the kind that has most."""
+        """The largest count of numbers assigned, over the kinds."""
 
     @property
     @abstractmethod

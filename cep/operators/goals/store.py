@@ -1,8 +1,7 @@
-"""Where occurrences wait: rows in two arrays, chained by key in order of arrival.
+"""The store of waiting occurrences: rows in two arrays, chained by key in order of arrival.
 
-What the search for a partner reads of a row (`hot`) is apart from what is read of the partner found (`cold`: a
-header, then the
-arguments). The rows of both sides of a goal share one store; a slot (a key) has a chain for each side.
+The search for a partner reads `hot`; `cold` (a header, then the arguments) is read only once a partner is found. The
+rows of both sides of a goal share one store. A slot (a key) has a chain for each side.
 """
 
 from __future__ import annotations
@@ -252,7 +251,7 @@ def note_absent(store, cold, count, table, x, slot, chains, forgets):  # type: i
 
 @bare
 def known(store, cold, chains, slot, table, i, width):  # type: ignore[no-untyped-def]
-    """Whether the very same occurrence as row `i` of `table` waits already."""
+    """Return True if an occurrence identical to row `i` of `table` is waiting."""
     p = chains[slot, 1]
     while p >= 0 and store[p, END] == table[T_END, i]:
         same = store[p, BEGIN] == table[START, i]
@@ -266,10 +265,10 @@ def known(store, cold, chains, slot, table, i, width):  # type: ignore[no-untype
 
 @inside
 def feed(waiting, count, arrival, start, order, arguments, width):  # type: ignore[no-untyped-def]
-    """What an arrival derives becomes a left side of its own rule (row `count` of the store, for which there is room).
+    """Turn the occurrence that an arrival derives into a left side of its own rule, at row `count` of the store.
 
-    Gives whether it does: not when the very same waits already, unless that arrived later. Of what is the same, the
-    first to arrive is the one that there is; the other goes, which nothing has met yet.
+    Returns False if an identical occurrence that arrived earlier is waiting. If the identical one arrived later, the
+    new one replaces it; nothing has met that one yet.
     """
     hot, cold, chains, slot = waiting.hot, waiting.cold, waiting.chains, arrival.slot
     p = chains[slot, 1]

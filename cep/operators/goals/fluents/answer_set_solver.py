@@ -32,13 +32,13 @@ Calculate = Callable[[int, Row], Value]
 """The result of each calculation, by its number; None: it has none."""
 
 CONFLICTS = 20_000
-"""How long a better answer set is looked for, in conflicts of the search."""
+"""The limit of the search for a better answer set, in conflicts."""
 MOST = 10_000
-"""How many answer sets are told at most."""
+"""The most answer sets that are output."""
 ENDLESS = 100_000
 """After how many calculations the rules are taken to go on without end."""
 RANKED = 30_000
-"""So many atoms have a place in the order that decides between answer sets equally near (clingo: 16 bits)."""
+"""The number of atoms that the order among equally near answer sets can rank (clingo: 16 bits)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class Grounding:
             backend.add_minimize(0, changed)
 
     def assign(self, facts: frozenset[Fact], last: frozenset[Derived], told: frozenset[str]) -> None:
-        """What is true from now on: the facts, what was derived before, and what is told of the tick."""
+        """Set the truth of external atoms: the facts, the last derived atoms, and the atoms that describe the tick."""
         if self.facts:
             for each in self.assigned ^ facts:
                 self.control.assign_external(self.facts[each], each in facts)
@@ -174,7 +174,7 @@ class Grounding:
         return Found((found,))
 
     def _is_answer(self) -> bool:
-        """Whether the last answer set still is one, which is seen without a search."""
+        """Return True if the last answer set is still one. This takes no search."""
         self._set("ignore", 1, "umax")
         wanted = [literal if atom in self.last else -literal for atom, literal in self.atoms.items()]
         return bool(self.control.solve(assumptions=wanted).satisfiable)
@@ -188,7 +188,7 @@ class Grounding:
         return (found[-1] if found else None), ended
 
     def _set(self, mode: str, models: int, limit: str) -> None:
-        """How to search. Each setting takes as long as a small search, so what is set stays."""
+        """Configure the search. A setting takes as long as a small search, so settings are kept."""
         wanted = {"opt_mode": mode, "models": models, "solve_limit": limit}
         if wanted != self.settings:
             settings: Any = self.control.configuration.solve
@@ -225,7 +225,7 @@ class Grounding:
 
 
 class _Calculations:
-    """What the grounder calls: `@c(number, ..)`."""
+    """The functions that the grounder calls: `@c(number, ..)`."""
 
     def __init__(self, grounding: Grounding) -> None:
         self.grounding = grounding
@@ -266,7 +266,7 @@ def required() -> Any:
 
 
 def _symbol(value: Value) -> Symbol:
-    """As `symbol_text` writes it."""
+    """Return a value as a symbol of clingo, equal to what `symbol_text` writes."""
     from clingo import Function, Number, String
 
     match value:
@@ -302,7 +302,7 @@ def _value(symbol: Symbol) -> Value:
 
 Key = tuple[Value, ...] | None
 KEPT = 256
-"""Of so many keys the groundings are kept, of those that were searched last."""
+"""The number of keys whose groundings are kept; the last ones searched are."""
 SHARED: Key = ()
 WHOLE: Key = None
 """The key of what belongs to all; that of all together."""
@@ -333,7 +333,7 @@ class AnswerSetSolver:
             self._by_key.setdefault(self._key(fact), []).append(fact)
         self._grounded: dict[Key, Grounding] = {}
         self._found: dict[Key, tuple[frozenset[Fact], frozenset[Derived] | None]] = {}
-        """Of keys the facts of the last search, and the answer set; None: there is none."""
+        """The facts of each key's last search, and its answer set (None: there is none)."""
         self._about_all: tuple[frozenset[Fact], frozenset[str]] | None = None
         """The facts of no key, and what is true of the tick, in the last search."""
 
@@ -349,7 +349,10 @@ class AnswerSetSolver:
         return self._by_keys(facts, last, first, now)
 
     def _by_keys(self, facts: frozenset[Fact], last: frozenset[Derived], first: int, now: int) -> Found:
-        """Of each key the answer set nearest to its part of `last`: together they are the nearest of all."""
+        """Return for each key the answer set nearest to its part of `last`.
+
+        The union of these sets is the nearest of all.
+        """
         keys = self.rules.keys
         assert keys is not None, "it is asked of rules that have them"
         dealt: dict[Key, list[Fact]] = {SHARED: []}

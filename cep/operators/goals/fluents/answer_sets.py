@@ -45,13 +45,16 @@ Line = tuple[int, ...]
 Told = tuple[Derived | None, int]
 """A derived atom and the number of its answer set; without an atom how many there are."""
 BEGUN, SEARCHED = range(2)
-"""Of the clock: the first tick of the stream, and the last code up to which all is searched; NOTHING before."""
+"""Columns of the clock: the first tick of the stream, and the last code searched (NOTHING: none yet)."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerSetSpec:
-    """Of an input of so many columns (`width`) those at `take` are a row that is asked, and `kind` says what a change
-    is; `every`: all answer sets are given."""
+    """Columns and limits of an answer-set operator.
+
+    The input has `width` columns. Those at `take` form the fact that the rules read, and the column `kind` holds the
+    kind of change. `every`: all answer sets are output.
+    """
 
     width: int
     take: tuple[int, ...]
@@ -63,7 +66,7 @@ class AnswerSetSpec:
 
     @property
     def given(self) -> int:
-        """How many columns a row has that is given."""
+        """The number of columns of an output row."""
         return GIVEN_FIRST + len(self.tables.given_types)
 
 
@@ -79,7 +82,7 @@ class AnswerSetGoal(DeclaredState):
     def _clear(self) -> None:
         self.solver = AnswerSetSolver(self.spec.rules, self.calculate, self._written, self.limits)
         self.asked: dict[Line, Fact] = {}
-        """What is asked now; the first input, without columns, says that the stream has begun."""
+        """The facts that hold now. The first input has no columns and says that the stream has begun."""
         self.lines: dict[Fact, Line] = {}
         """The rows of the facts that the solver knows."""
         self.given: set[Line] = set()
@@ -141,7 +144,7 @@ class AnswerSetGoal(DeclaredState):
             self.clock[BEGUN] = now // (2 * self.spec.tables.tick)
 
     def _changes(self, now: int) -> Iterator[tuple[bool, Line]]:
-        """What ends and begins at a code."""
+        """Yield the rows that end or begin at a code."""
         tick = now // (2 * self.spec.tables.tick)
         facts = frozenset(fact for fact in self.asked.values() if fact[0])
         found = self.solver.solve(facts, self.last, self.clock[BEGUN], tick, self.spec.every)
@@ -219,12 +222,13 @@ class AnswerSetGoal(DeclaredState):
         return 2 * self.waiting.count + len(self.given)
 
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
-        """What is asked goes when it ends."""
+        """Do nothing: facts are dropped when they end."""
 
     # --- state ---
 
     def _state(self) -> Arrays:
-        """What is asked, what waits, what is given, the last answer set, and what the solver knows, in its order."""
+        """Return the facts, the waiting rows, the output, the last answer set and the solver's known facts, in its
+        order."""
         last = [self._line(each, 0) for each in sorted(self.last, key=self._written)]
         known = [self.lines[fact] for fact in self.solver.known]
         return {
@@ -293,7 +297,7 @@ def _matrix(lines: Sequence[Line], width: int) -> Ints:
 
 
 def filler_values(types: Sequence[str]) -> list[Value]:
-    """What stands at places that a row does not use."""
+    """Return a value of each type, for cells that a row does not use."""
     fillers: dict[str, Value] = {"string": "", "float": 0.0, "bool": False}
     return [fillers.get(type, 0) for type in types]
 
@@ -322,7 +326,7 @@ def text_of(value: Value) -> str:
 
 
 def calculator(calculations: Sequence[Calculation], pool: Pool) -> Callable[[int, Row], Value]:
-    """What calculations come to, by number and values."""
+    """Return a function that evaluates a calculation, given its number and its values."""
     known: dict[tuple[int, Row], Value] = {}
     compiled = []
     for each in calculations:

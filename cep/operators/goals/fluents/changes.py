@@ -20,7 +20,7 @@ from cep.operators.goals.keys import Keys, grow
 from cep.operators.goals.state_tables import StateTable, tuples_of
 
 _NEAR = 32
-"""So far rows are moved by insertion."""
+"""Rows are moved by insertion up to this distance."""
 
 
 class Changes(NamedTuple):
@@ -130,7 +130,7 @@ NOTHING = -INFINITE - 1
 """Decided up to here: nothing."""
 _NONE: Ints = np.empty(0, np.int64)
 _LATER, _BEGIN, _CHANGE, _EVER = 1, 2, 4, 8
-"""Of a kind of rows: from just after the instant on; it begins; it is a change at all; from before all time on."""
+"""Flags of a kind of row: applies from just after the instant; begins; is a change; has held from before all time."""
 _CHANGES = np.zeros(KINDS, np.int64)
 _CHANGES[[BEGINS, BEGINS_AT, ENDS, ENDS_AT]] = _CHANGE
 _CHANGES[[BEGINS, BEGINS_AT]] |= _BEGIN
@@ -146,15 +146,17 @@ def decided(frontier: Frontier, late: int) -> int:
 
 
 def due(code: int, late: int) -> int:
-    """When a code is decided, of what is given so late."""
+    """Return the time at which a code is decided, for input that arrives `late` microseconds late."""
     if late >= FOREVER or code >= INFINITE:
         return END_OF_TIME
     return max(code, -FAR) // 2 + late
 
 
 def delay_of(late: int) -> int:
-    """How much later than its time a change is known, that is given so late; of what is known at the end of the input
-    alone the rows have their own times."""
+    """Return how much later than its time a change is known if it arrives so late.
+
+    Rows that are known only at the end of the input keep their own times.
+    """
     return 0 if late >= FOREVER else late
 
 
@@ -165,8 +167,10 @@ def changes_in(table: Table, kind_row: int) -> tuple[Table, Ints, Ints]:
 
 
 def _changes(table: Table, kind_row: int) -> tuple[Ints, Ints, Ints, int]:
-    """Where the changes of a table are, their codes, whether the tuple holds from there on, and the last code; NOTHING
-    without any."""
+    """Return the indexes of a table's changes, their codes, 1 for each beginning, and the last code.
+
+    The last code is NOTHING if there are no changes.
+    """
     made = np.empty((3, rows(table)), np.int64)
     count, last = _codes(contiguous(table), kind_row, _CHANGES, made)
     if count == made.shape[1]:
@@ -259,8 +263,11 @@ class PendingChanges:
         self._first: int | None = None
 
     def take(self, inputs: Sequence[Table], frontier: Frontier) -> list[tuple[Table, Ints, Ints]]:
-        """Of each input the changes that are decided now, in order of arrival, so almost in that of their codes: the
-        arguments (of the tables nothing else counts), codes, and what begins."""
+        """Return for each input the changes that are decided now: the arguments, the codes, and 1 for each beginning.
+
+        They are in order of arrival, which is almost that of the codes. Callers may use nothing of the tables but the
+        arguments.
+        """
         until = decided(frontier, self.late)
         found = []
         first = INFINITE
@@ -286,7 +293,7 @@ class PendingChanges:
         return found
 
     def due(self) -> int | None:
-        """When what waits first is decided."""
+        """Return the time at which the first waiting row is decided."""
         return None if self._first is None else due(self._first, self.late)
 
     def become(self, tables: Sequence[Ints]) -> None:
@@ -302,7 +309,7 @@ class PendingChanges:
                 self._first = code if self._first is None else min(self._first, code)
 
     def state(self) -> list[Ints]:
-        """What waits, a row each."""
+        """Return the waiting rows."""
         return [np.concatenate([table[[START]], table[FIRST:]]).T for table in self.tables]
 
     @property
@@ -317,7 +324,7 @@ class GrowingIntervals:
         self._levels: list[Intervals] = []
 
     def added(self, key: Ints, start: Ints, end: Ints) -> Intervals:
-        """What of these rows was not there yet; it is then."""
+        """Add intervals, and return the parts that were not there before."""
         fresh = coalesce(key, start, end)
         if not len(fresh.key):
             return fresh
@@ -381,7 +388,7 @@ class Rows:
         self.count = needed
 
     def met(self, table: Table, keys: Ints) -> tuple[Ints, Ints]:
-        """Of other rows and of these the places of those that have a key and a time in common."""
+        """Return the index pairs (given row, own row) that have a key and a time in common."""
         pairs, made = _met(
             keys, table[START].copy(), table[END].copy(), self.heads, self.following, self._table,
             np.empty((max(1, len(keys)), 2), np.int64),
@@ -426,8 +433,10 @@ def table_of(held: Intervals, known: Ints) -> Table:
 
 
 def held_in(changes: Table, holding: Ints, first: int, last: int) -> Table:
-    """When tuples held in a stretch: its `changes`, the last column of which says what each is, and what holds after
-    it, a row a tuple."""
+    """Return the intervals of a stretch, from its `changes` and from the tuples that hold after it, one per row.
+
+    The last column of `changes` holds the kind of change.
+    """
     width = changes.shape[0] - FIRST - 1
     tuples, columns = Keys(width), np.arange(width)
     changes, code, begins = changes_in(changes, FIRST + width)
@@ -445,8 +454,11 @@ def held_in(changes: Table, holding: Ints, first: int, last: int) -> Table:
 
 
 def changed_in(changes: Table, first: int, last: int) -> tuple[Table, Table]:
-    """Of the tuples that change in a stretch, the last column saying how: those that held before it, as if throughout,
-    and when all of them hold."""
+    """Return the tuples that change in a stretch, and the intervals in which they hold.
+
+    The last column of the first table holds the kind of change. Tuples that held before the stretch count as if they
+    held throughout.
+    """
     width = changes.shape[0] - FIRST - 1
     tuples = Keys(width)
     changes, code, begins = changes_in(changes, FIRST + width)
@@ -460,8 +472,10 @@ def changed_in(changes: Table, first: int, last: int) -> tuple[Table, Table]:
 
 
 def stretch_of(changes: Changes, held: Ints, first: int, last: int) -> Intervals:
-    """When tuples hold in a stretch: by its changes, and `held`, those that hold before it; those that have changes are
-    known by them. Sorted by key."""
+    """Return the intervals of a stretch, sorted by key, from its changes and from the tuples `held` before it.
+
+    A tuple with changes need not be among `held`.
+    """
     if not len(changes.key):
         key = np.unique(held)
         return Intervals(key, np.full(len(key), first), np.full(len(key), last))
@@ -483,7 +497,10 @@ def stretch_of(changes: Changes, held: Ints, first: int, last: int) -> Intervals
 
 
 def changes_against(held: Intervals, before: Ints, first: int, last: int) -> Changes:
-    """What holds in a stretch, sorted by key, as changes against the tuples that hold `before` it; sorted by code."""
+    """Return the intervals of a stretch (sorted by key) as changes, sorted by code.
+
+    The changes are relative to the tuples that hold `before` the stretch.
+    """
     goes_on = (held.start == first) & np.isin(held.key, before)
     ending = held.end < last
     stopped = np.setdiff1d(before, held.key[held.start == first])
@@ -496,7 +513,7 @@ def changes_against(held: Intervals, before: Ints, first: int, last: int) -> Cha
 
 
 def clipped(table: Table, first: int, last: int) -> Table:
-    """What of the rows lies in a stretch."""
+    """Return the rows that overlap a stretch, cut to it."""
     inside = (table[START] <= last) & (table[END] >= first)
     if not inside.all():
         table = table[:, inside]

@@ -78,7 +78,8 @@ def _lose(  # type: ignore[no-untyped-def]
 
 @njit()
 def _facing(keys, chains, state, gone, pairs):  # type: ignore[no-untyped-def]
-    """Of each key the tuples of a side that go on: rows (row, tuple), which grow as they must, and how many."""
+    """Pair each key with the tuples of one side that continue. Returns the pairs (row, tuple), enlarged as needed,
+    and their count."""
     made = 0
     for i in range(len(keys)):
         if keys[i] < 0:
@@ -107,7 +108,7 @@ class Side:
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """Those that make a tuple."""
+        """The columns that form a tuple."""
         return tuple(column for column in range(self.width) if column != self.kind)
 
 
@@ -122,8 +123,10 @@ class ConjunctionSpec:
 
 
 class ConjunctionStretches(InRounds):
-    """What a conjunction does in a stretch, beside its state: of each side the `tuples` that hold, in `chains` by
-    `keys`."""
+    """Evaluation of a conjunction over a stretch, in rounds.
+
+    It uses the conjunction's state: for each side the `tuples` that hold, in `chains` by `keys`.
+    """
 
     spec: ConjunctionSpec
     sides: tuple[Side, Side]
@@ -144,7 +147,7 @@ class ConjunctionStretches(InRounds):
         self.met = [Rows(side.width) for side in self.sides]
 
     def shrink(self, inputs: Sequence[Table]) -> Table:
-        """Nothing changes of what is negated."""
+        """Do nothing: the negated side does not change."""
         tuples = [self.tuples[n].slots(inputs[n], self.columns[n], False, True) for n in range(2)]
         keys = [self.keys.slots(inputs[n], self.key[n], False) for n in range(2)]
         pairs, made = _lose(
@@ -172,7 +175,10 @@ class ConjunctionStretches(InRounds):
         return pairs[:made, 0], self._known(side, pairs[:made, 1])
 
     def grow(self, inputs: Sequence[Table]) -> Table:
-        """What is negated is there whole, when the stretch begins, or does not change in it: it lies on no cycle."""
+        """Return the pairs that rows new to either side complete.
+
+        A negated side lies on no cycle: it is complete when the stretch begins, or does not change in it.
+        """
         left, right = (np.ascontiguousarray(table) for table in inputs)
         if self.spec.negated and self.goes_on:
             facing = self.keys.slots(left, self.key[0], False)
@@ -246,7 +252,7 @@ def link(state, chains, p, key, turn):  # type: ignore[no-untyped-def]
 
 @inside
 def unlink(state, chains, p, key):  # type: ignore[no-untyped-def]
-    """It holds no more."""
+    """Mark a tuple as no longer holding."""
     state[p, HOLDS] = 0
     if key < 0:
         return
@@ -409,7 +415,7 @@ class ConjunctionGoal(NumberedState, ConjunctionStretches):
     # --- state ---
 
     def _state(self) -> Arrays:
-        """What holds, in the order in which it began."""
+        """Return the tuples that hold, in the order in which they began, and the waiting rows."""
         found: Arrays = {}
         for side, (name, waiting) in enumerate(zip(("left", "right"), self.waiting.state())):
             held = np.flatnonzero(self.state[side][: self.tuples[side].count, HOLDS])
@@ -461,12 +467,12 @@ class ConjunctionGoal(NumberedState, ConjunctionStretches):
 
 
 LEFT, RIGHT, ALONE = 1, 2, 4
-"""Of a tuple: the left holds, the right does; a value is missing in it, so that it meets none."""
+"""Flags of a tuple: the left side holds; the right side holds; it lacks a value, so that it meets no other."""
 """Changes: so far ahead what is known of a tuple is asked for."""
 
 
 def matches(spec: ConjunctionSpec) -> bool:
-    """Whether all columns of the tuples of either side are shared."""
+    """Return True if all columns of both sides are shared."""
     return all(sorted(side.key) == list(side.columns) for side in (spec.left, spec.right))
 
 

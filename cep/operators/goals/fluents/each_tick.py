@@ -148,7 +148,7 @@ class EachTickGoal(PassingGoal):
         self.passing.put(self.window.closes(at), slots, False)
 
     def _keep(self, slots: Ints, code: Ints, begins: Ints) -> None:
-        """What holds after changes."""
+        """Update the tuples that hold by these changes."""
         if not len(slots):
             return
         order = np.lexsort((code, slots))

@@ -46,13 +46,13 @@ WORDS = 4
 
 @njit()
 def _kept(kind):  # type: ignore[no-untyped-def]
-    """Whether a partial result takes values out again."""
+    """Return True if values can be removed from this kind of partial result."""
     return kind == partial.COUNT or kind == partial.COUNT_VALUES or kind == partial.SUM_INT
 
 
 @njit()
 def _ranked(kind, parameter, found):  # type: ignore[no-untyped-def]
-    """What values come to that were put in their order: how many kinds of them there are, or one between them."""
+    """Return the result over sorted values: the number of distinct values, or a quantile."""
     count = len(found)
     if kind == partial.DISTINCT:
         kinds = 0
@@ -181,9 +181,12 @@ def _regroup(  # type: ignore[no-untyped-def]
 
 @dataclass(frozen=True, slots=True)
 class GroupingSpec:
-    """Of an input of so many columns (`width`) those `by` which it groups and the one that says what a change is; the
-    `kinds` of the functions with their parameters; `values` gives the bits of their arguments, a row a result;
-    `labelled`: the results that are modes of pool codes, which sort by their labels."""
+    """Columns and functions of an aggregate over the tuples of a fluent.
+
+    The input has `width` columns: it is grouped `by` some of them, and another one holds the `kind` of change.
+    `kinds` are the functions, with their `parameters`. `values` returns the bits of their arguments, one row per
+    result. `labelled`: the results that are modes of pool codes, which sort by their labels.
+    """
 
     width: int
     by: tuple[int, ...]
@@ -251,7 +254,7 @@ class GroupingGoal(NumberedState):
             self._rank(before)
 
     def _rank(self, before: int) -> None:
-        """Of modes what the values sort by, of the tuples from `before` on."""
+        """Compute the sort ranks of modes' values, for the tuples from `before` on."""
         if not self.modes:
             return
         self.ranks = filled_room(self.ranks, self.tuples.count, 0)
@@ -293,7 +296,7 @@ class GroupingGoal(NumberedState):
     # --- state ---
 
     def _state(self) -> Arrays:
-        """What holds, in the order in which it began."""
+        """Return the tuples that hold, in the order in which they began, and the waiting rows."""
         held = np.flatnonzero(self.state[: self.tuples.count, HOLDS])
         held = held[np.argsort(self.state[held, TURN], kind="stable")]
         return {"tuples": self.tuples.known[held], "waiting": self.waiting.state()[0]}

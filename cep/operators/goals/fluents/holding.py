@@ -185,7 +185,7 @@ class HoldingGoal(NumberedState, Untimed):
         return self._paired(left, pairs[:made])
 
     def _paired(self, left: Table, pairs: Ints) -> Table:
-        """What pairs (row of the left, tuple, name) come to."""
+        """Return the output rows for pairs (left row, tuple, name)."""
         spec = self.spec
         if not len(pairs):
             return empty(spec.left_width + len(spec.take))
@@ -211,7 +211,7 @@ class HoldingGoal(NumberedState, Untimed):
     # --- state ---
 
     def _state(self) -> Arrays:
-        """What holds, key by key in the order in which it began there."""
+        """Return the tuples that hold, by key, each key's in the order in which they began."""
         held = np.flatnonzero(self.state[: self.tuples.count, HOLDS] == 1)
         rank = np.empty(self.tuples.count, np.int64)
         count = 0
@@ -284,7 +284,11 @@ def holding_of(node: Holding, builder: GoalBuilder) -> Goal:
 def spec_of(
     node: Holding, builder: GoalBuilder
 ) -> tuple[HoldingSpec, Sequence[Sequence[Evaluation]], Sequence[Sequence[str]]]:
-    """What a goal does; the key columns that its inputs get appended, and their types without these."""
+    """Return the specification of a goal, the key columns to append to each input, and the types of the input
+    columns.
+
+    The types do not include the appended columns.
+    """
     left, right = builder.types(node.left), builder.types(node.right)
     mine, theirs = builder.keys(node.key, left, right)
     left_key, left_added = builder.widened_key(mine, left)

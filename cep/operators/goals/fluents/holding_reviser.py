@@ -1,4 +1,5 @@
-"""How a condition on a fluent revises: of each key the occurrences in the window, and when its tuples begin and end.
+"""The reviser of conditions on fluents. It keeps each key's occurrences in the window, and its tuples' beginnings and
+ends.
 
 Where what begins and ends changes, the occurrences of its key after it are looked at again: what held at them then and
 now, by two sweeps over the beginnings and ends side by side.
@@ -112,7 +113,7 @@ def _met(left, lists, places, which, negated, differing, pairs, count):  # type:
 
 @inside
 def _meets(lists, negated):  # type: ignore[no-untyped-def]
-    """Whether an occurrence now meets what it did not meet, or the other way round."""
+    """Return True if an occurrence meets tuples now and did not before, or the other way round."""
     if negated:
         return (lists[OLD, 0] == 0) != (lists[NEW, 0] == 0)
     return lists[OTHER, 0] > 0
@@ -151,7 +152,7 @@ def _held(edges, at, before, most, lists, places):  # type: ignore[no-untyped-de
 
 @inside
 def _next_end(rows, i, last, changes, c, stop):  # type: ignore[no-untyped-def]
-    """When the next of these rows and changes ends; END_OF_TIME: there is none."""
+    """Return the next end among these rows and changes, or END_OF_TIME."""
     end = END_OF_TIME
     if i < last:
         end = rows[i, R_END]
@@ -305,7 +306,7 @@ def told(found, was, now, tuples, taken, table):  # type: ignore[no-untyped-def]
 
 @bare
 def told_rows(found, was, now):  # type: ignore[no-untyped-def]
-    """How many rows these come to."""
+    """Return the number of output rows."""
     count, words = 0, found.shape[1] - 2
     for i in range(was.shape[0]):
         count += found[was[i, 0], words]
@@ -331,8 +332,10 @@ def count_held(edges, spans, changes):  # type: ignore[no-untyped-def]
 
 @bare
 def without_ended(edges, spans, keys, floor, latest):  # type: ignore[no-untyped-def]
-    """Of edges of these keys that are at or before `floor` all go but the beginning of what holds there. `latest` has a
-    cell for every tuple."""
+    """Drop the edges of these keys at or before `floor`, except the beginning of a tuple that holds there.
+
+    `latest` has a cell for every tuple.
+    """
     for key in keys:
         at, count = spans[key, AT], spans[key, COUNT]
         past = 0
@@ -367,7 +370,7 @@ class Edges(KeyedRows):
 
 
 class HoldingReviser:
-    """Of one Holding node."""
+    """The reviser of a Holding node."""
 
     remembers = True
 
@@ -421,7 +424,7 @@ class HoldingReviser:
         return Revised(concat([changes, alone]) if rows(alone) else changes, int(keys))
 
     def _told(self, found: Ints, was: Ints, now: Ints) -> Table:
-        """What pairs of occurrences and tuples come to that were, and that are."""
+        """Return the changes between the old and the new pairs of occurrences and tuples, as output rows."""
         if self.wholly:
             met, times = found[:, :-2], found[:, -2:].T
             return apart(self._paired(met, times[0], was), self._paired(met, times[1], now))
@@ -431,7 +434,7 @@ class HoldingReviser:
         return made
 
     def _paired(self, found: Ints, times: Ints, pairs: Ints) -> Table:
-        """What pairs of occurrences and tuples come to; each occurrence is there so many times."""
+        """Return the output rows for pairs of occurrences and tuples. `times`: the multiplicity of each occurrence."""
         if (times > 1).any():  # each of these has a number of its own
             beyond = np.cumsum(times)
             found, several = np.repeat(found, times, axis=0), times[pairs[:, 0]]
@@ -471,7 +474,7 @@ class HoldingReviser:
         self.edges.tuples = self.tuples.count
 
     def _put_right(self, goal: HoldingGoal, ended: Ints) -> None:
-        """What has changed of what holds begins or ends to hold in the goal, too."""
+        """Update the goal's state for tuples whose holding has changed."""
         if not len(ended):
             return
         right = np.zeros((FIRST + self.spec.right_width, len(ended)), np.int64)
@@ -517,5 +520,5 @@ class HoldingReviser:
 
 
 def holding_reviser(goal: HoldingGoal) -> Reviser | None:
-    """Not with lineage."""
+    """Return the reviser, or None with lineage."""
     return HoldingReviser(goal) if goal.lineage is None else None

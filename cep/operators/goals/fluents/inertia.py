@@ -137,7 +137,7 @@ class InertiaGoal(NumberedState, Lasting):
         return by_arrival(table)
 
     def open(self, ended: bool = True) -> Table:
-        """What still holds: its intervals, with an end after every time."""
+        """Return the intervals that have not ended, with an end after every time."""
         slots = np.flatnonzero(self.state[: self.keys.count, HOLDS])
         given = np.zeros((len(slots), 8), np.int64)
         for place, cell in ((0, SINCE), (2, ARRIVAL), (3, NAME), (6, VALUE)):

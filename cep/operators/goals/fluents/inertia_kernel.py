@@ -126,9 +126,11 @@ def terminated(state, now, slot, every, value, name):  # type: ignore[no-untyped
 
 @inside
 def decide(state, keys, t, now, deadlines, wanted, given, count, number):  # type: ignore[no-untyped-def]
-    """What the instant `now` does to the key at place `t`. It is called by a number in the rows given, three at most,
-    for which there is room. Gives how many there are then, and the deadline that it has from now on, NEVER: no other
-    than before."""
+    """Process the instant `now` for the key at place `t`.
+
+    Appends at most three rows to `given`, which must have room for them; they name the key by `number`. Returns the
+    new number of rows and the key's new deadline (NEVER: unchanged).
+    """
     slot = keys[t, OF]
     order = keys[t, FIRST_ORDER]
     held = state[slot, HOLDS]

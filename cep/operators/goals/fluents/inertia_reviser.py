@@ -1,4 +1,4 @@
-"""How inertia revises: of each key its transitions in the window, and with each what holds after its instant.
+"""The reviser of inertia. It keeps each key's transitions in the window, each with the key's state after its instant.
 
 A transition that comes late is put between the others of its key. From its instant on the key is run as it was and as
 it is, side by side, until the same holds; the difference of what either run gives is the change.
@@ -99,7 +99,7 @@ def _time_passes(table, until, state, keys, deadlines, wanted, given, count, num
 
 @inside
 def _same(one, other):  # type: ignore[no-untyped-def]
-    """Whether the cells of a key are the same; those of what does not hold say nothing else."""
+    """Return True if the cells of a key are the same. If it does not hold in either, the other cells do not count."""
     if one[0, HOLDS] == 0 and other[0, HOLDS] == 0:
         return True
     for cell in range(KEPT):
@@ -259,7 +259,7 @@ def _become(state, heap, counts, slots, ended):  # type: ignore[no-untyped-def]
 
 
 class InertiaReviser:
-    """Of one Inertia node."""
+    """The reviser of an Inertia node."""
 
     remembers = True
 
@@ -301,8 +301,11 @@ class InertiaReviser:
         return changes_of(table, slots, self.words, self.known.count)
 
     def _revised(self, changes: Ints, since: int, until: int, tells: bool, count: int) -> tuple[Ints, Ints, Ints, int]:
-        """What was given and is now, there is room for so many changes; the cells of the keys that have others in the
-        end; and how many keys have changes up to `since`."""
+        """Apply changes, and return the rows of before and the rows of now, with the new cells and a count of keys.
+
+        The cells are those of the keys whose final state has changed. The count is of the keys with changes up to
+        `since`.
+        """
         self.rows.make_room(changes)
         room = np.empty((4 * count + 6, 8), np.int64)
         was, old, now, new, ends, keys, wrong = _revise(
@@ -371,6 +374,7 @@ def _passed(cells, time, deadlines, wanted):  # type: ignore[no-untyped-def]
 
 
 def inertia_reviser(goal: InertiaGoal) -> Reviser | None:
-    """Not of deadlines that never end: how far these pass is a matter of how the input ends."""
+    """Return the reviser, or None with lineage or with a deadline that never ends: the input's end decides how long
+    that lasts."""
     endless = len(goal.spec.deadlines) and bool(goal.spec.deadlines[:, D_ENDLESS].any())
     return None if goal.lineage is not None or endless else InertiaReviser(goal.spec)

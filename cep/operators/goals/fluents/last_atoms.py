@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from cep.operators.last_atoms import LastAtoms
 
 HEAD, TAIL, SIZE = range(3)
-"""Of a key: its oldest and its latest atom, and how many there are."""
+"""Columns of a key: its oldest atom, its latest atom, and their number."""
 NEXT, TUPLE = range(2)
-"""Of an atom: the next of its key; its tuple, -1: it is none of those that are asked for."""
+"""Columns of an atom: the next of its key, and its tuple (-1: not one that is asked for)."""
 C_USED, C_FREE = range(2)
 
 

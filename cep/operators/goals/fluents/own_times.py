@@ -1,4 +1,4 @@
-"""What holds between times of a tuple's own: each of its tuples for some evaluation ticks around the tick it names.
+"""Tuples that hold around a tick that they name: for some evaluation ticks before and after it.
 
 goal(F):  changes of F's tuples -> the same, but that none begins before its own time, and each ends after it
 """
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from cep.operators.own_times import OwnTimes
 
 HOLDS, GIVEN, TIMED = 1, 2, 4
-"""Of a tuple: its input holds; it holds, as was given; its own times are among the timers."""
+"""Flags of a tuple: its input holds; it holds in the output; its own times are among the timers."""
 OPENS, CLOSES = range(2)
 
 
@@ -84,9 +84,12 @@ def _clipped(slots, code, begins, done, until, bounds, flags, heap, waiting, key
 
 @dataclass(frozen=True, slots=True)
 class OwnTimesSpec:
-    """Of an input of so many columns (`columns`) those at `take` are a tuple's, the last of them says what a change is,
-    and `at` of them holds the tick; `window`: for which evaluation ticks; `codes`: which of them hold pool codes;
-    `late`: how late it is given."""
+    """Columns and window of the operator.
+
+    The input has `columns` columns. Those at `take` are the tuple's; the last input column holds the kind of change.
+    Column `at` of the tuple holds the tick, and the tuple holds at the evaluation ticks of `window` around it.
+    `codes`: the columns with pool codes. `late`: how late the input arrives.
+    """
 
     columns: int
     take: tuple[int, ...]
@@ -97,7 +100,7 @@ class OwnTimesSpec:
 
     @property
     def width(self) -> int:
-        """How many columns are taken."""
+        """The number of columns of a tuple."""
         return len(self.take)
 
 
@@ -171,7 +174,7 @@ class OwnTimesGoal(NumberedState, InRounds):
         return slots
 
     def _holding(self, flag: int) -> Bools:
-        """Which tuples have it."""
+        """Return a mask of the tuples that have a flag."""
         found: Bools = self.flags[: self.known, 0] & flag != 0
         return found
 
@@ -183,7 +186,7 @@ class OwnTimesGoal(NumberedState, InRounds):
         self.lost, self.stopped = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
 
     def shrink(self, inputs: Sequence[Table]) -> Table:
-        """What ends by its own time, and what the input loses."""
+        """Return what the tuples lose: those that end by their own time, and those that the input loses."""
         count, (first, last) = len(self.lost), self.stretch
         slots = self._slots(self._read_in(inputs[0]), False)
         slots = slots[(slots >= 0) & (slots < count)]

@@ -76,7 +76,7 @@ _OF_BEGINNING, _OF_END = [BEGINS, BEGINNING_OF], [ENDS, ENDING, WHOLE, GIVEN]
 _TURN = np.zeros(KINDS, np.int64)
 """In which order of rows of one interval and instant those of a kind come."""
 FEW = 4
-"""Where there are so many tuples a record, or less, all are looked at."""
+"""All tuples are scanned if there are at most this many per record."""
 _TURN[[BEGINS, BEGINS_AT, BEGINNING_OF, ENDS, ENDS_AT, ENDING, WHOLE, GIVEN]] = [0, 0, 1, 2, 2, 3, 4, 5]
 
 
@@ -106,7 +106,7 @@ class RecordingGoal(NumberedState, Lasting):
         self._clear()
 
     def _clear(self) -> None:
-        """Nothing is held. Of a tuple either pieces are `held`, or it has one interval, in its cells."""
+        """Start empty. Intervals are in `held`, except those of tuples with a single one, which are in cells."""
         self.keys = Keys(self.spec.width)
         self.held = NO_PIECES
         self.next = NEVER
@@ -138,8 +138,11 @@ class RecordingGoal(NumberedState, Lasting):
         return made
 
     def _one_each(self, unfinished: bool) -> bool:
-        """Whether each tuple has one interval at most, which no record closes; if so, it is in its cells. `unfinished`:
-        there are records that have no end, or are the end of others."""
+        """Return True if each tuple has at most one interval, and no record closes it. The intervals are then in the
+        cells.
+
+        `unfinished`: some records have no end, or are the end of others.
+        """
         if not self.spec.final and unfinished:
             return False
         if not len(self.held.slot):
@@ -167,7 +170,7 @@ class RecordingGoal(NumberedState, Lasting):
         self.heap = filled_room(self.heap, there + more, 0)
 
     def _current(self) -> Pieces:
-        """What is in cells."""
+        """Return the intervals in the cells."""
         slots = np.flatnonzero(self.cells[:, C_END] != NOTHING)
         cells = self.cells[slots]
         return Pieces(slots, *(cells[:, place].copy() for place in (C_START, C_END, C_ORDER, C_NAME)))
@@ -206,7 +209,7 @@ class RecordingGoal(NumberedState, Lasting):
         return table
 
     def _step_pieces(self, pieces: Pieces, closing: Bools, watermark: int) -> Table:
-        """Where records have no end yet, and others close them."""
+        """Step with records that have no end yet and with others that close them."""
         if self.counts[N_HELD]:
             self.held = self._all()
         self._empty()
@@ -268,7 +271,7 @@ class RecordingGoal(NumberedState, Lasting):
         return by_arrival(table)
 
     def open(self, ended: bool = True) -> Table:
-        """What still holds: its intervals, with an end after every time."""
+        """Return the intervals that have not ended, with an end after every time."""
         whole = maximal(self._all())
         if not len(whole.slot):
             return empty(self.spec.width)

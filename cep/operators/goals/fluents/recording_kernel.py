@@ -1,5 +1,5 @@
-"""What comes of records that have an end: of each tuple the one interval that is not over yet, and of those that begin
-and end the rows that tell of it.
+"""The kernel for records that have an end. It keeps the one current interval of each tuple, and outputs rows for
+those that begin or end.
 
 A record counts by its start, so all that is held of a tuple holds at the watermark, and is one interval.
 """
@@ -113,19 +113,18 @@ def within(pieces: Pieces, whole: Pieces) -> Ints:
 C_START, C_END, C_ORDER, C_NAME, CELLS = range(5)
 """A tuple: codes of the ends of its interval (NOTHING: it has none), order and name of its first record."""
 T_TIMER, T_TOUCHED, T_WIDTH = range(3)
-"""Of a tuple beside it: the code at which it is next looked at (INFINITE: never; it has one timer at most), whether
-this step has a record of it."""
+"""Further columns of a tuple: the code of its only timer (INFINITE: none), and 1 if this step has a record of it."""
 NOTHING = -NOWHERE
 N_TIMERS, N_HELD, N_BEGUN, N_ENDED, N_NEXT, N_WIDTH = range(6)
-"""How many timers there are (UNTIMED: they are to be set anew, and the earliest end is at the code N_NEXT), how many
-tuples hold, how many intervals began and ended in this step."""
+"""The number of timers (UNTIMED: they must be set anew, and the earliest end is at the code N_NEXT), the number of
+tuples that hold, and the numbers of intervals that began and ended in this step."""
 UNTIMED = -1
 I_SLOT, I_START, I_END, I_ORDER, I_NAME, I_WIDTH = range(6)
 """An interval that begins or ends."""
 AHEAD = 16
 """Records: so far ahead the cells of a tuple are asked for."""
 SHORT = 32
-"""So many rows of one instant are sorted by insertion."""
+"""Up to this many rows of one instant are sorted by insertion."""
 
 
 @inside
@@ -280,8 +279,10 @@ def _gone(cells, timers, slot, watermark, ended, counts):  # type: ignore[no-unt
 
 @bare
 def _past(cells, timers, heap, counts, watermark, ended):  # type: ignore[no-untyped-def]
-    """What is over by time alone goes, a timer each. One by one they are taken off the heap; where they are many of all
-    timers, all are looked at instead."""
+    """Drop intervals that are over by time alone, one timer each.
+
+    Timers are taken off the heap one by one. If many of them are due, the kernel scans all timers instead.
+    """
     fewest = counts[N_TIMERS] - (counts[N_TIMERS] >> 4) - 16
     while counts[N_TIMERS] > max(fewest, 0) and (heap[0, 0] + 1) >> 1 <= watermark:
         slot = heap[0, 1]
@@ -350,7 +351,7 @@ def _row(table, place, start, end, order, interval, at, known, kind):  # type: i
 
 @inside
 def _later(table, i, j, turn):  # type: ignore[no-untyped-def]
-    """Whether row i arrives after row j, of the same end."""
+    """Return True if row i arrives after row j. Both end at the same time."""
     last = table.shape[0] - 1
     if table[START, i] != table[START, j]:
         return table[START, i] > table[START, j]

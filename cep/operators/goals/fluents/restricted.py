@@ -50,8 +50,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RestrictedSpec:
-    """Of an input with columns of these `types`, that at `kind` says what a change is. `binds`: the variables that the
-    conditions bind, of types `bound`. `late`: how late the input is given."""
+    """Columns and conditions of the operator.
+
+    The input has columns of these `types`; the one at `kind` holds the kind of change. `binds`: the variables that
+    the conditions bind, of types `bound`. `late`: how late the input arrives.
+    """
 
     types: tuple[str, ...]
     kind: int
@@ -66,7 +69,7 @@ class RestrictedSpec:
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """Those that make a tuple."""
+        """The columns that form a tuple."""
         return tuple(column for column in range(self.width) if column != self.kind)
 
 
@@ -98,7 +101,7 @@ class RestrictedGoal(NumberedState, InRounds):
 
     @property
     def answers(self) -> Ints:
-        """What the conditions bind, answer by answer."""
+        """Return the rows that the conditions bind, one per answer."""
         return self._answers[: self.count]
 
     def begin(self, frontier: Frontier) -> None:
@@ -128,7 +131,7 @@ class RestrictedGoal(NumberedState, InRounds):
         return self.knowledge.changed(after >> 1, until >> 1)
 
     def _changed(self, slots: Ints, code: Ints, begins: Ints) -> Table:
-        """What changes of tuples make of their answers, between two changes of the knowledge."""
+        """Return the changes of answers that follow from changes of tuples, between two changes of the knowledge."""
         if not len(slots):
             return empty(self.spec.width + len(self.spec.binds))
         self._ask(slots, int(code[0]) >> 1)

@@ -90,11 +90,15 @@ def counted(slots, code, begins, state):  # type: ignore[no-untyped-def]
 
 @dataclass(frozen=True, slots=True)
 class SupportsSpec:
-    """Of an input of so many columns (`width`) those at `take` make a tuple, `codes` of them hold pool codes; `kind`
-    says what a change is, None: rows are occurrences, those no longer than `within`. `late`: how late the input is
-    given. `wanted`: of a fluent's extent, which kinds of rows anything reads. `delay`: how
-    much later all is known. `closed`: which kind of change becomes which, of which the code is one less or more: what
-    begins just after an instant begins at it, or what ends before one ends after it."""
+    """Columns and options of an operator that counts supports.
+
+    The input has `width` columns. Those at `take` form the tuple; `codes` of them hold pool codes. `kind` is the
+    column with the kind of change; with None, rows are occurrences, and those longer than `within` do not count.
+    `late`: how late the input arrives. `wanted`: the kinds of rows that anything reads of a fluent's extent. `delay`:
+    how much later its rows are known. `closed`: a pair of kinds of change, the second with a code one less or more
+    than the first. A beginning just after an instant becomes one at it, and an end before an instant becomes one
+    after it.
+    """
 
     width: int
     take: tuple[int, ...]
@@ -108,7 +112,7 @@ class SupportsSpec:
 
 
 class SupportsStretches(InRounds):
-    """What counted tuples do in a stretch, beside their state: a row of `state` for each of `tuples`."""
+    """Evaluation of counted tuples over a stretch, in rounds. `state` has a row for each of `tuples`."""
 
     spec: SupportsSpec
     columns: Ints
@@ -146,7 +150,7 @@ class SupportsStretches(InRounds):
         )
 
     def _held_early(self) -> Ints:
-        """What holds when nothing does yet."""
+        """Return the tuples that were supported before the first time at which anything holds."""
         if self._early is None:
             state = self.state[: self.tuples.count]
             self._early = np.flatnonzero((state[:, COUNT] > 0) & (state[:, SINCE] < self.holds_from))
@@ -170,7 +174,7 @@ class SupportsStretches(InRounds):
         return self._through(fresh)
 
     def remaining(self) -> Table:
-        """What other things support that go on."""
+        """Return the tuples that other supports keep alive."""
         assert self.lost is not None, "what holds goes on"
         slots = np.concatenate([*self.shrunk, np.empty(0, np.int64)])
         made = self._through(slots[self.state[slots, COUNT] > self.lost[slots]])
@@ -203,7 +207,7 @@ class SupportsStretches(InRounds):
         return table_of(self.grown.added(key, table[START], table[END]), self.numbers.known)
 
     def settled(self) -> Table:
-        """What all that has grown comes to, as the changes of a fluent."""
+        """Return all growth of this stretch as changes of a fluent."""
         if self.lost is None:
             held = self._held()
         else:
@@ -242,9 +246,11 @@ def _row(table, place, start, end, order, kind, known, slot):  # type: ignore[no
 
 @bare
 def _become(slots, code, begins, state, wanted, known, delay, table):  # type: ignore[no-untyped-def]
-    """What becomes of a fluent by changes of what supports its tuples, in order, at one code those that begin first:
-    rows of the kinds `wanted`, into `table`, and how many. It has room for all that changes which begin can make, and
-    those which end; `state` has a row for each slot."""
+    """Turn changes of support into rows of a fluent, and return their count. The rows go into `table`.
+
+    The changes are in order of codes; at one code, beginnings come first. Only kinds of rows in `wanted` are written.
+    `table` must have room for every row that the changes can make. `state` has a row for each slot.
+    """
     place = 0
     for i in range(len(slots)):
         if i + AHEAD < len(slots):
@@ -349,7 +355,7 @@ class SupportsGoal(NumberedState, SupportsStretches, Lasting):
         return made
 
     def _given(self, slots: Ints, code: Ints, begins: Ints, wanted: Ints) -> Table:
-        """What becomes of a fluent."""
+        """Return the rows of a fluent that follow from changes of its supports."""
         room = self._closing * len(begins)
         if self._opening != self._closing:
             room += (self._opening - self._closing) * int(np.count_nonzero(begins))
@@ -362,7 +368,7 @@ class SupportsGoal(NumberedState, SupportsStretches, Lasting):
         return made
 
     def open(self, ended: bool = True) -> Table:
-        """What still holds: its intervals, with an end after every time."""
+        """Return the intervals that have not ended, with an end after every time."""
         slots = np.flatnonzero(self.state[: self.tuples.count, COUNT])
         since = self.state[slots, SINCE]
         made = np.zeros((FIRST + len(self.spec.take), len(slots)), np.int64)

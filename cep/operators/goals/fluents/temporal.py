@@ -127,13 +127,13 @@ class TemporalGoal(NumberedState, InRounds):
         count = self.tuples.count if goes_on else 0
         self.goes_on = goes_on
         self.lost = [np.zeros(count, np.bool_) for _ in self.spec.take]
-        """Of the tuples that there are which are lost to an input."""
+        """The tuples that an input has lost, as a mask for each input."""
         self.stopped = np.zeros(count, np.bool_)
         self.known = np.zeros(count, np.bool_)
-        """Those of them whose inputs are among what has grown."""
+        """The tuples whose inputs are among those that have grown."""
 
     def shrink(self, inputs: Sequence[Table]) -> Table:
-        """What changes with time alone, and what an input loses, may go on no more."""
+        """Return the results that may not continue, because of time alone or because an input loses a tuple."""
         touched = [np.empty(0, np.int64)]
         if not self.opened:
             touched, self.opened = [self._changing()], True
@@ -154,8 +154,11 @@ class TemporalGoal(NumberedState, InRounds):
         return keys[keys < len(self.stopped)]
 
     def grow(self, inputs: Sequence[Table]) -> Table:
-        """Where nothing goes on all that is kept may go on into the stretch, else what time or an input has touched;
-        later, what has become more."""
+        """Return the results that grow.
+
+        If nothing continues from the last stretch, all kept keys may; otherwise, those that time or an input has
+        touched. In later rounds, those whose input has grown.
+        """
         changed = [np.empty(0, np.int64)]
         if not self.goes_on:
             changed += [] if self.opened else [self.evaluation.kept()]

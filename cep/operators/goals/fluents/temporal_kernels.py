@@ -1,8 +1,9 @@
-"""What the temporal operators do with changes, key by key: of each key some intervals of the result wait in a list.
+"""Kernels of the temporal operators. Each key keeps a list of result intervals that are not complete yet.
 
-Every operator makes of each interval of its input one of its result (of two inputs: of what they have in common), in
-order. What touches is one. The last may have no end yet, as its input has none; what has been given in full goes. So a
-key keeps what a reach back still needs, however many changes it had.
+Each operator turns an interval of its input (with two inputs: of their intersection) into one interval of its result,
+in order. Intervals that touch are joined. The last one may have no end yet, if its input has none. Intervals that
+have been output in full are dropped. So a key keeps only what a reach into the past still needs, however many changes
+it had.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ AHEAD = 16
 P_START, P_END, P_NEXT, P_BEFORE, P_WIDTH = range(5)
 """An interval of the pool."""
 C_USED, C_FREE, C_TIMERS, C_GIVEN, C_WIDTH = range(5)
-"""How many rows of the pool were ever used, the first free one, how many timers, how many changes were given."""
+"""Counts: pool rows ever used, the first free one, timers, and changes that were output."""
 
 
 @inside
@@ -236,8 +237,11 @@ def due_keys(state, pool, heap, counts, until, due):  # type: ignore[no-untyped-
 
 @inside
 def _due(state, pool, code, key, until):  # type: ignore[no-untyped-def]
-    """Of a timer that goes: when the key's result changes next; INFINITE: it was not the key's, or that is never. What
-    is not due yet waits for then."""
+    """Return the code at which the key of an expired timer next changes, or INFINITE.
+
+    INFINITE means that the timer was not the key's, or that the result does not change again. A change after `until`
+    stays with the timer.
+    """
     if state[key, TIMER] != code:
         return INFINITE
     following = _next(state, pool, key)
@@ -247,7 +251,7 @@ def _due(state, pool, code, key, until):  # type: ignore[no-untyped-def]
 
 @bare
 def next_due(state, pool, heap, counts):  # type: ignore[no-untyped-def]
-    """When time alone changes a result next; INFINITE: never."""
+    """Return the code at which time alone next changes a result, or INFINITE."""
     while counts[C_TIMERS] > 0:
         code, key = heap[0, 0], heap[0, 1]
         if state[key, TIMER] == code:
@@ -384,7 +388,7 @@ Arrays = dict[str, Ints]
 
 
 class TemporalEvaluation:
-    """Of one operator.
+    """The evaluation of one operator.
 
     `operator`: a name of TEMPORAL; `by`: what is in its brackets, as `interval_sets.reach` gives it, also where it
     looks ahead. Of LASTING `least` microseconds, of `> d` d + 1. SINCE and UNTIL have two inputs, in the order in which
@@ -465,7 +469,7 @@ class TemporalEvaluation:
         return np.flatnonzero(self._state[:, TIMER] <= until)
 
     def holding(self, keys: Ints, side: int | None = None) -> Bools:
-        """Of which keys the result holds, or an input (`side`), as far as that was given."""
+        """Return a mask of the keys for which the result holds, or the input `side`, as far as it has been output."""
         found = np.zeros(len(keys), np.bool_)
         known = keys < len(self._state)
         flag = BEGUN if side is None else (LEFT, RIGHT)[side] if self.inputs == 2 else OPEN
@@ -477,8 +481,11 @@ class TemporalEvaluation:
         return int(next_due(self._state, self._pool, self._heap, self._counts))
 
     def ahead(self, keys: Ints, inputs: Sequence[Intervals], first: int, last: int) -> Intervals:
-        """What the result is from `first` to `last` for these keys, ascending, where the inputs are that, sorted by
-        key, and up to `first` what they were; it stays as it is. The keys of what is given are places in `keys`."""
+        """Return the result from `first` to `last` for these keys (ascending), without changing the state.
+
+        `inputs` are the inputs in that stretch, sorted by key; up to `first` they are as before. The keys of the
+        result are indexes into `keys`.
+        """
         known = keys[keys < len(self._state)]
         flags = np.zeros(len(keys), np.int64)
         flags[: len(known)] = self._state[known, FLAGS]
@@ -514,7 +521,7 @@ class TemporalEvaluation:
 
     @property
     def rows(self) -> int:
-        """How many intervals are kept, and keys of which something is."""
+        """The number of intervals that are kept, and the number of their keys."""
         kept = self.kept()
         return int(self._state[kept, WAITING].sum()) + len(kept)
 

@@ -1,4 +1,4 @@
-"""When time alone has something to do: for keys the code at which each is next looked at, the earliest first.
+"""Timers: a queue of the codes at which keys must be looked at again, the earliest first.
 
 A heap of rows, four below each: those of a row are next to each other in memory. Rows are (code, key), or, where those
 of one code have an order, (code, turn, key). A key may have more rows than one: what it waits for now is with the
@@ -72,7 +72,7 @@ def drop_timer(heap, count, ordered=None):  # type: ignore[no-untyped-def]
 
 @bare
 def order_timers(heap, count):  # type: ignore[no-untyped-def]
-    """Makes rows (code, key) in any order a heap."""
+    """Turn rows (code, key) in any order into a heap."""
     for i in range((count + 2) >> 2, -1, -1):
         if i < count:
             _sift(heap, count, i, heap[i, 0], heap[i, 1], None)

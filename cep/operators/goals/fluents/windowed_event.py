@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cep.operators.windowed_event import WindowedEvent
 
 COUNT, BEFORE = range(2)
-"""Of a tuple: how many things support it; how many did before the code at which it changes, -1: it does not."""
+"""Columns of a tuple: the number of its supports, and that before the code at which it changes (-1: it does not)."""
 
 
 @njit()
@@ -76,8 +76,8 @@ def _passed(opening, closing, until, state, touched, key, code, begins):  # type
 
 
 class PassingSupports:
-    """Of tuples by number: what supports them and for how long. `opening`, `closing`: the queues, rows (code, tuple)
-    sorted by code; each thing is in both of them until it has begun."""
+    """Supports of numbered tuples, each with a beginning and an end. `opening`, `closing`: the queues, rows (code,
+    tuple) sorted by code. A support is in both until it has begun."""
 
     def __init__(self) -> None:
         self.state: Ints = np.empty((0, 2), np.int64)
@@ -88,7 +88,7 @@ class PassingSupports:
         self._queues[0 if begins else 1].put(code, slots)
 
     def pass_on(self, until: int, tuples: int) -> Changes:
-        """What changes up to a code, where there are so many tuples."""
+        """Return the changes up to a code. `tuples`: the number of tuples."""
         if until < self.next_change() or self.next_change() >= INFINITE:
             return _NO_CHANGES
         opening, closing = (queue.rows for queue in self._queues)
@@ -109,7 +109,7 @@ class PassingSupports:
 
     @property
     def count(self) -> int:
-        """How many rows wait."""
+        """The number of waiting rows."""
         return sum(len(queue.rows) for queue in self._queues)
 
     @property
@@ -186,9 +186,11 @@ class _Queue:
 
 @dataclass(frozen=True, slots=True)
 class PassingSpec:
-    """Of an input of so many columns (`width`) those at `take` make a tuple, and then, where it is `numbered`, the
-    tick; `codes`: which columns of it hold pool codes; `late`: how late it is given,
-    `delay`: how much later its rows say that they are known."""
+    """Columns and options of the operator.
+
+    The input has `width` columns. Those at `take` form a tuple, with the tick appended if `numbered`. `codes`: the
+    columns with pool codes. `late`: how late the input arrives. `delay`: how much later its output rows are known.
+    """
 
     width: int
     take: tuple[int, ...]
@@ -199,7 +201,7 @@ class PassingSpec:
 
     @property
     def columns(self) -> int:
-        """How many columns a tuple has."""
+        """The number of columns of a tuple."""
         return len(self.take) + self.numbered
 
 
@@ -224,7 +226,7 @@ class PassingGoal(NumberedState):
         return self.tuples.slots(made, self.columns, True, True)
 
     def _pass_on(self, frontier: Frontier) -> Table:
-        """What changes by now."""
+        """Return the changes that are decided by now, as output rows."""
         changes = self.passing.pass_on(decided(frontier, self.spec.late), self.tuples.count)
         if not len(changes.key):
             return empty(self.spec.columns + 1)

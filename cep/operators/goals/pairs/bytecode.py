@@ -31,7 +31,7 @@ FLOAT_WITH_INT = {"=": 90, "!=": 91, "<": 92, "<=": 93, ">": 94, ">=": 95}
 TO_FLOAT = 70
 LOGIC = {"or": 100, "and": 101}
 UNARY = (TO_FLOAT, 17, 18, 38, 39, 40)
-"""What takes one cell and leaves one. All others push one, or take two and leave one; TEST takes the one it tests."""
+"""Operations that replace the top cell. All others push one, or take two and push one; TEST takes the one it tests."""
 INTEGERS = ("int", "time", "duration")
 CODES = ("bool", "string", "iri")
 
@@ -138,7 +138,7 @@ def _literal(node: TypedConstant, pool_code: Callable[[Value], int]) -> int:
 
 
 def stack_cells(code: Code) -> int:
-    """How many cells of the stack a program needs."""
+    """Return the number of stack cells that a program needs."""
     operations = code[:, 0]
     pushes = np.isin(operations, (LEFT, RIGHT, BEGIN, FINISH, LITERAL))
     changes = np.where(pushes, 1, np.where(np.isin(operations, UNARY), 0, -1))
@@ -226,7 +226,7 @@ def run(code, first, last, literals, stack, partner, p, offset, current, partner
 
 @njit(inline="always")
 def _side(a, y):  # type: ignore[no-untyped-def]
-    """Whether an int is less than a float (-1), equal (0) or greater (1), exactly."""
+    """Compare an int with a float exactly. Returns -1, 0 or 1."""
     x = np.float64(a)
     if x != y:
         return -1 if x < y else 1
@@ -264,7 +264,7 @@ def _integer(operation, a, b):  # type: ignore[no-untyped-def]
         return MISSING if ((a ^ b) & (a ^ value)) < 0 else value
     if operation == 12:
         value = np.int64(np.uint64(a) * np.uint64(b))
-        # What was wrapped is off by at least 2**64, far more than the rounding of the float product.
+        # A wrapped product is off by at least 2**64, far more than the rounding of the float product.
         return MISSING if abs(np.float64(a) * np.float64(b) - np.float64(value)) > 2.0**60 else value
     if operation == 13:
         return MISSING if b == 0 else a // b

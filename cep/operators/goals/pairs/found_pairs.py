@@ -87,7 +87,7 @@ def consume(pairs, allowed, tie, by_left, by_right, by_float, hot, cold, keep_ri
 
 @njit(inline="always")
 def follows(table, at, start, end, order):  # type: ignore[no-untyped-def]
-    """Whether row `at` of the table arrives after an occurrence."""
+    """Return True if row `at` of the table arrives after an occurrence."""
     if table[T_END, at] != end:
         return table[T_END, at] > end
     return table[START, at] > start or (table[START, at] == start and table[ORDER, at] > order)
@@ -143,7 +143,7 @@ def assemble(  # type: ignore[no-untyped-def]
             table[T_END, at] = end
             table[ORDER, at] = order
             places[at] = i
-        # What is so far behind stays where it is: its arguments follow.
+        # Rows this far behind stay in place: their arguments follow.
         if i >= CLOSE:
             at = i - CLOSE
             p = pairs[places[at], 0]
@@ -173,8 +173,10 @@ BLOCK = 32
 
 @inside
 def make_place(table, names, last, start, now, order):  # type: ignore[no-untyped-def]
-    """Where an occurrence belongs among the rows before `last`, which are taken and in order: behind what arrives
-    before it. What arrives after it moves on by one row, the last of it into row `last`. -1: that would be too many."""
+    """Make room for an occurrence in the sorted rows before `last`, and return its place.
+
+    Rows that arrive after it move on by one. Returns -1 if too many would have to move.
+    """
     at = last
     while at > 0 and follows(table, at - 1, start, now, order):
         if at + CLOSE == last:
@@ -290,7 +292,7 @@ def latest(  # type: ignore[no-untyped-def]
             if named:
                 names[0, place] = cold[partner, NAME]
                 names[1, place] = right[IDENTITY, row]
-        # Where keys are few, or one has most of the rows, blocks are short.
+        # Blocks are short if there are few keys, or one has most of the rows.
         block = max(1, block // 2) if passed > j - first else min(BLOCK, 2 * block)
     state[A_COUNT] = count
     state[A_MADE] = made

@@ -80,9 +80,9 @@ class JoinGoal(StoredState, Untimed):
         self.keep_right = not relation.right_completes
         recent = spec.policy == "recent" and relation == intervals.RELATIONS["SEQ"]
         self.latest = recent and not spec.absent
-        # Whether a newer left side is as good as an older for every right side that is still to come.
+        # True if a newer left side is as good as an older one for every right side still to come.
         supersedes = recent and spec.point and spec.absence <= pairing.ABSENT_RIGHT
-        # How long after its end what waits can be needed.
+        # How long after its end a waiting row can be needed.
         self.reach_left = 0 if relation.left_waits_an_instant else relation.reach if spec.point else FOREVER
         self.reach_right = 0 if relation.right_waits_an_instant else FOREVER
         self.numbers = spec.numbers(self.external, self.keep_right, supersedes, self.reach_left, self.reach_right)
@@ -95,7 +95,7 @@ class JoinGoal(StoredState, Untimed):
         self.code, self.literals = (NO_CODE, NOTHING) if spec.stack is None else spec.stack
         if spec.policy != "chronological":
             self.code, self.literals = NO_CODE, NOTHING
-        # What a recursive rule makes of a pair (`cep.operators.goals.pairs.linear_recursion`).
+        # The head of a recursive rule, which makes left sides of pairs (`cep.operators.goals.pairs.linear_recursion`).
         self.feeds = False
         self.head, self.head_literals, self.head_ends = NO_CODE, NOTHING, NOTHING
         self.hot, self.cold = new_store(max(spec.left_width, spec.right_width if self.keep_right else 0))
@@ -157,7 +157,7 @@ class JoinGoal(StoredState, Untimed):
 
     @property
     def simple(self) -> bool:
-        """Whether only left sides wait, and for nothing but right ones."""
+        """Return True if only left sides wait, and only for right ones."""
         return not (self.keep_right or self.spec.absent or self.feeds)
 
     def _sides(self, inputs: Sequence[Table]) -> Sequence[Table]:
@@ -349,7 +349,7 @@ class JoinGoal(StoredState, Untimed):
             self._compact_absent(watermark)
 
     def _in_order(self) -> bool:
-        """Whether the rows of the left store are in the order of their chains."""
+        """Return True if the rows of the left store are in the order of their chains."""
         return True
 
     def _compact_absent(self, watermark: int) -> None:
@@ -399,7 +399,7 @@ class JoinGoal(StoredState, Untimed):
         self._compact(-FOREVER)
 
     def codes(self) -> list[Ints]:
-        # Of keys any number may be a code: one too many kept does no harm.
+        # Any number in a key may be a pool code: keeping one too many does no harm.
         held = [self.keys.known.reshape(-1), self.absent_keys.known.reshape(-1)]
         cold = self.cold[: self.count]
         for side, columns in enumerate((self.spec.left_codes, self.spec.right_codes)):

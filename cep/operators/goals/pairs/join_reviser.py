@@ -1,4 +1,4 @@
-"""How a join revises whose two sides end together: what it gives at an instant follows from what comes at it.
+"""The reviser of joins whose sides end together: the output at an instant depends only on the input at that instant.
 
 Of each key at whose instant something changes all pairs are made again, of what was there and of what is there now.
 """
@@ -22,7 +22,7 @@ from cep.operators.goals.reviser import Revised, Reviser, apart, instants
 
 
 class InstantJoinReviser:
-    """Of one Join node; the goal itself keeps nothing from one instant to the next."""
+    """The reviser of a Join node that keeps nothing from one instant to the next."""
 
     remembers = True
 
@@ -35,7 +35,7 @@ class InstantJoinReviser:
         self.width = len(spec.take_left) + len(spec.take_right)
 
     def begin(self, state: Arrays, frontier: Frontier, length: int) -> None:
-        """What waits has waited for what is there by now."""
+        """Begin without state, since no side waits from one instant to the next."""
         for side in self.sides:
             side.length = length
         self.forget(frontier.watermark)
@@ -95,7 +95,7 @@ class InstantJoinReviser:
 
 
 def join_reviser(goal: JoinGoal) -> Reviser | None:
-    """Of all pairs whose sides end together."""
+    """Return the reviser of a join whose sides end together, or None for other joins."""
     spec = goal.spec
     relation = intervals.relation_named(spec.relation, spec.gap)
     together = relation.ends_together() or (spec.point and relation.ends_together(RIGHT_INSTANT))

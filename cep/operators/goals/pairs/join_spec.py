@@ -75,10 +75,10 @@ class JoinSpec:
 
     @property
     def absence(self) -> int:
-        """Which of the cases of `cep.operators.goals.pairs.pairing` the absent side is."""
+        """The case of `cep.operators.goals.pairs.pairing` that applies to the absent side."""
         if not self.absent:
             return pairing.NO_ABSENCE
-        # Where every column of the absent key is known: in the join key, on the right, on the left, on neither alone.
+        # The side that knows every column of the absent key: the join key, the right, the left, or neither alone.
         right_of = dict(zip(self.left_key, self.right_key, strict=True))
         left_of = {r: left for left, r in right_of.items()}
         common = all(c in right_of if side == 0 else c in left_of for side, c in self.absent_from)
@@ -91,8 +91,11 @@ class JoinSpec:
         return pairing.ABSENT_BOTH
 
     def numbers(self, external: bool, keep_right: bool, supersedes: bool, reach_left: int, reach_right: int) -> Ints:
-        """What the kernels are given of it (`pair_input`). `external`: the choice is made elsewhere; `reach_left`,
-        `reach_right`: how long after its end what waits can be needed."""
+        """Return the numbers that the kernels read (`pair_input`).
+
+        `external`: the caller selects the partner. `reach_left`, `reach_right`: how long after its end a waiting row
+        can be needed.
+        """
         relation = intervals.relation_named(self.relation, self.gap)
         least_gap, most_gap = relation.gap
         numbers = np.zeros(pairing.SPEC, np.int64)

@@ -62,7 +62,7 @@ def bounds_of(relation: IntervalRelation) -> Sequence[int]:
 
 @njit()
 def relates(spec, at, a, b, c, d):  # type: ignore[no-untyped-def]
-    """Whether L = [a, b] and R = [c, d] have the relation whose numbers are in `spec` from `at` on."""
+    """Return True if L = [a, b] and R = [c, d] satisfy the relation whose numbers begin at `spec[at]`."""
     for place in range(at + 1, at + 1 + 3 * spec[at], 3):
         which = spec[place]
         if which == 0:
@@ -149,7 +149,7 @@ class DecidingCode(NamedTuple):
 
 
 class HeadCode(NamedTuple):
-    """What a recursive rule makes of a pair: programs, literals, where each argument's program ends, and room for the
+    """The head of a recursive rule: programs, literals, the end of each argument's program, and room for the
     arguments."""
 
     code: Ints
@@ -254,7 +254,8 @@ def note_until(absent, absences, x, count, now, point):  # type: ignore[no-untyp
 
 @inside
 def latest_start(absences, slot, begin):  # type: ignore[no-untyped-def]
-    """Of what is to be absent under a key (-1: none) and ended before `begin`: the latest start, or MISSING."""
+    """Return the latest start among a key's absent rows that ended before `begin`, or MISSING. A slot of -1 is no
+    key."""
     if slot < 0:
         return MISSING
     t = absences.chains[slot, 1]
@@ -287,8 +288,11 @@ def slot_of_both(columns, cold, p, right, row, key, index, keys):  # type: ignor
 def still_absent(
     hot: Ints, cold: Ints, count: int, known: Keys, waiting: Ints, within: int, watermark: int
 ) -> tuple[Ints, Ints, int, Keys, Ints]:
-    """Of what is to be absent (the store, how many rows, their keys) what may still be needed after a watermark, with
-    its keys and chains anew. `waiting`: the rows of the goal's own store, which get the new numbers of keys."""
+    """Drop the rows of an absent side that a watermark makes unnecessary.
+
+    Returns the store, its row count, the keys, and the chains, all renumbered. `waiting`: the rows of the goal's own
+    store, which get the new key numbers.
+    """
     hot, cold, count = kept(hot, cold, live(hot, cold, count, within, FOREVER, FOREVER, watermark))
     watching = np.flatnonzero(waiting[:, OTHER] >= 0)
     # A key stays for rows of the absent side, and for left sides that know it by number.
@@ -304,7 +308,8 @@ def still_absent(
 
 @inside
 def left_is_next(left, right, i, j):  # type: ignore[no-untyped-def]
-    """Whether row `i` of the left table arrives before row `j` of the right one, or with it; one of them is there."""
+    """Return True if row `i` of the left table arrives no later than row `j` of the right one. At least one of them
+    exists."""
     if i >= left.shape[1]:
         return False
     if j >= right.shape[1]:
@@ -318,7 +323,7 @@ def left_is_next(left, right, i, j):  # type: ignore[no-untyped-def]
 
 @inside
 def better(longest, by, by_float, hot, cold, p, best):  # type: ignore[no-untyped-def]
-    """Whether partner `p` is chosen before `best`, which ended with it. `by`: the column that decides, -1 for none."""
+    """Return True if partner `p` is preferred to `best`, which ended with it. `by`: the column that decides, or -1."""
     if by >= 0:
         return sortable(cold[p, HEADER + by], by_float) > sortable(cold[best, HEADER + by], by_float)
     if longest:
@@ -328,7 +333,7 @@ def better(longest, by, by_float, hot, cold, p, best):  # type: ignore[no-untype
 
 @inside
 def expire(hot, chains, slot, chain, limit):  # type: ignore[no-untyped-def]
-    """Take what ended before `limit` out of a chain; it is in order of ends."""
+    """Remove the rows that ended before `limit` from a chain, which is in order of ends."""
     p = chains[np.uint64(slot), chain]
     while p >= 0 and hot[np.uint64(p), END] < limit:
         after = hot[np.uint64(p), NEXT]
@@ -338,7 +343,8 @@ def expire(hot, chains, slot, chain, limit):  # type: ignore[no-untyped-def]
 
 @inside
 def first_partner(hot, chains, slot, chain, backward, floor):  # type: ignore[no-untyped-def]
-    """Where the search begins: at the latest end (`backward`), or at the first that did not end before `floor`."""
+    """Return where the search begins: at the latest end (`backward`), or at the first row that did not end before
+    `floor`."""
     if backward:
         return chains[slot, chain + 1]
     if floor == MISSING:
@@ -353,7 +359,7 @@ def first_partner(hot, chains, slot, chain, backward, floor):  # type: ignore[no
 
 @inside
 def fed_back(rule, head, waiting, condition, arrival, count, p, start, order):  # type: ignore[no-untyped-def]
-    """What a recursive rule makes of a pair becomes a left side, row `count`, for which there is room: whether it does.
+    """Turn the pair into a new left side of its recursive rule, at row `count`. Returns True if it does.
 
     Each program of `head` leaves an argument's value in the stack of `condition`.
     """
@@ -399,7 +405,7 @@ def begin_search(rule, waiting, absences, arrival, absent_slot):  # type: ignore
 
 @inside
 def holds(condition, cold, p, arrival, start):  # type: ignore[no-untyped-def]
-    """Whether the condition holds of row `p` of the store and the arrival."""
+    """Return True if the condition holds for row `p` of the store and the arrival."""
     # As everywhere here: np.int64(0) is a number like others, while for a 0 numba compiles `run` once more.
     return (
         run(

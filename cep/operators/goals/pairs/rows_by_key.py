@@ -38,7 +38,8 @@ class RowsOfKeys:
 
     @classmethod
     def of(cls, table: Table, columns: Ints) -> RowsOfKeys:
-        """Those of a whole table by these argument columns; what misses a part of its key has none."""
+        """Return the rows of a whole table grouped by these argument columns. A row that lacks part of its key has no
+        group."""
         keys = Keys(len(columns))
         ids = keys.slots(table, columns)
         starts = np.zeros(keys.count + 1, np.int64)
@@ -72,7 +73,7 @@ class SharedRows:
 
 
 def are_few(waiting: int, table: Table) -> bool:
-    """Whether so few wait, or come on the left, that the rows of the right table are looked at by key."""
+    """Return True if few enough rows wait, or arrive on the left, to look up the right table's rows by key."""
     return rows(table) >= max(MANY, FEW * waiting)
 
 
@@ -80,9 +81,11 @@ def near(
     shared: SharedRows, right: Table, columns: Ints, keys: Keys, waiting: tuple[Ints, Ints, int],
     left: Table, left_slots: Ints, reach: int,
 ) -> Table:  # fmt: skip
-    """Of the rows on the right those that end no earlier than a left side with their key, and at most `reach` later,
-    as they came; all where these are most. `waiting`: a store and how many rows it has; `left_slots`: of the left sides
-    that come, in the `keys` of the goal, which are of some columns; those of the right table are `columns`."""
+    """Return the right rows that share a key with a left side and end at most `reach` after it, in order of arrival.
+
+    Returns all rows if these are most of them. `waiting`: a store and its number of rows. `left_slots`: the numbers
+    that the arriving left sides have in `keys`. `columns`: the key columns of the right table.
+    """
     whole, found = shared.whole(right), shared.by_key(right, columns)
     hot, cold, count = waiting
     marked = np.zeros(rows(whole), np.bool_)

@@ -50,14 +50,14 @@ CELLS = PARTIAL + WORDS
 
 # A group: as in a sliding window; then when its window is over (EVERY: when results are due), the end and the arrival
 # of what entered last, which in the order of all that entered, the neighbours in the list; then a partial result each.
-# What is sorted has the root of its tree there, from 1, and how many are in it; a mode how often its value is in (0:
-# that is to be looked up) and the rank of that.
+# Sorted results have the root of their tree there, from 1, and its size. A mode has its value's count (0: to be looked
+# up) and rank.
 G_DUE, G_END, G_ORDER, G_SEQUENCE, G_BEFORE, G_AFTER = range(5, 11)
 GROUP = 11
 AMONG = 1
 MOST, MODAL = 1, 2
 
-# What goes on from step to step: the trees' nodes, rows, the ends of the list of groups, how many entered, and EVERY's
+# Carried from step to step: the trees' nodes, rows, the ends of the list of groups, how many entered, and EVERY's
 # next time.
 ROWS, HEAD, TAIL, ENTERED, TICK = range(ordered_multiset.SHARED, ordered_multiset.SHARED + 5)
 STATE = ordered_multiset.SHARED + 5
@@ -564,7 +564,7 @@ def ask_room(slot, until, numbers, groups, progress, lineage):  # type: ignore[n
 
 @inside
 def lacks(nodes, made, edges, progress):  # type: ignore[no-untyped-def]
-    """Whether an array has no room for as many as there are to be."""
+    """Return True if an array is too small."""
     return (
         nodes.shape[0] < progress[NODES] or made.shape[0] < progress[MADE] or edges.shape[0] < progress[NAMED]
     )  # fmt: skip
@@ -604,7 +604,7 @@ def end_windows(until, numbers, results, windows, nodes, made, edges, progress, 
 
 @inside
 def slid(slot, over, kinds, parameters, store, groups, nodes, state):  # type: ignore[no-untyped-def]
-    """What ended by then leaves a window; gives whether something is left."""
+    """Drop the occurrences that have left a window. Returns True if any remain."""
     if groups[slot, G_END] <= over:
         clear(store, slot, groups, kinds, nodes, state)
         return False

@@ -74,7 +74,7 @@ def place_of(nodes, at, key):  # type: ignore[no-untyped-def]
 
 @bare
 def weight(nodes, at, frequency):  # type: ignore[no-untyped-def]
-    """What a node's parent has as its weight."""
+    """Return the weight that a node has in its parent."""
     first = WEIGHTS if nodes[at, LEVEL] > 0 else TIMES
     total = 0
     for j in range(nodes[at, NUMBER]):
@@ -278,7 +278,7 @@ def of_rank(nodes, root, rank):  # type: ignore[no-untyped-def]
 
 @bare
 def most_frequent(nodes, root):  # type: ignore[no-untyped-def]
-    """Of a tree by frequency that is not empty: the key that is in most often, of several the least, and how often."""
+    """Return the most frequent key and its count. The tree is by frequency and not empty; the least key wins a tie."""
     most = weight(nodes, root, True)
     at = root
     while True:

@@ -34,7 +34,7 @@ DISTINCT, FIRST_FLOAT, LAST_FLOAT = 12, 13, 14
 
 @njit(inline="always")
 def lift(kind, value):  # type: ignore[no-untyped-def]
-    """How many values one value is: none when it is missing."""
+    """Return the number of values that one value counts as: 0 if it is missing, else 1."""
     return 0 if kind != COUNT and (value == MISSING or value == NAN) else 1
 
 

@@ -13,7 +13,7 @@ BITS, FEWEST = 12, 8
 """At most so many bits are sorted by at a time, and at most so many where results are few."""
 RADIX = 1 << BITS
 AHEAD = 8
-"""How many results ahead one is asked for."""
+"""The number of results to prefetch ahead."""
 
 
 @njit()
@@ -66,8 +66,10 @@ def in_order(made, found, edges, step):  # type: ignore[no-untyped-def]
 
 @njit()
 def sort_by(made, found, first, last, column, step):  # type: ignore[no-untyped-def]
-    """What stands from `first` to before `last` is sorted by a column, stably: by some bits of it after the other. All
-    values are the least and some times `step`, 1 where that is not known."""
+    """Sort the entries from `first` to before `last` by a column, stably, by radix.
+
+    All values are the least one plus a multiple of `step` (1 if unknown).
+    """
     n = last - first
     least = made[found[first], column]
     most = least
@@ -113,7 +115,7 @@ def sort_by(made, found, first, last, column, step):  # type: ignore[no-untyped-
 
 @bare
 def end_of_run(made, found, first, last, column):  # type: ignore[no-untyped-def]
-    """Where those stop that have the value of the first in a column."""
+    """Return the end of the run of entries that share the first one's value in a column."""
     value = made[found[first], column]
     end = first + 1
     while end < last and made[found[end], column] == value:
@@ -123,7 +125,7 @@ def end_of_run(made, found, first, last, column):  # type: ignore[no-untyped-def
 
 @bare
 def ordered(made, found, first, last):  # type: ignore[no-untyped-def]
-    """Whether they are sorted."""
+    """Return True if the entries are sorted."""
     for j in range(first + 1, last):
         if precedes(made, found[j], found[j - 1]):
             return False
@@ -144,7 +146,7 @@ def insert_all(made, found, first, last):  # type: ignore[no-untyped-def]
 
 @bare
 def precedes(made, one, other):  # type: ignore[no-untyped-def]
-    """Whether one result comes before another that ends with it."""
+    """Return True if one result comes before another that ends with it."""
     if made[one, START] != made[other, START]:
         return made[one, START] < made[other, START]
     if made[one, ORDER] != made[other, ORDER]:

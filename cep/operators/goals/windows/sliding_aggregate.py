@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def bounds_of(over: Over) -> Bounds:
-    """For sorted times the start of each one's window, and its last microsecond."""
+    """Return for sorted times the start of each one's window, and its last microsecond."""
     length, origin = over.length, over.origin
     if over.zone is not None:
         clock = Clock(zone(over.zone), length, origin)
@@ -59,10 +59,10 @@ class Clock:
         self.until = np.append(zone.instants[1:], END_OF_TIME)
         back = -np.diff(zone.offsets)
         self.repeats = np.append((back > 0) & (back % length == 0), False)
-        """Whether the clock is set back by whole windows where each offset ends."""
+        """True where an offset ends and the clock goes back by whole windows."""
 
     def bounds(self, times: Ints) -> tuple[Ints, Ints]:
-        """For sorted times the start of each one's window, and its last microsecond."""
+        """Return for sorted times the start of each one's window, and its last microsecond."""
         places, cycles = self.zone.places(times)
         numbers = (times + self.offsets[places] - self.origin) // self.length
         news = np.ones(len(times), np.bool_)
@@ -95,7 +95,7 @@ class Clock:
             places[goes_on] += 1
 
     def _joined(self, before: Ints, numbers: Ints, last: Ints) -> Bools:
-        """Whether a window had begun under the offset before, which ended then."""
+        """Return True for windows that had begun under the previous offset, which has ended since."""
         same: Bools = (last + self.offsets[before] - self.origin) // self.length == numbers
         same &= ~self.repeats[before]
         return same
@@ -137,8 +137,10 @@ def kind_of(function: str, type: str, distinct: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Of each result the number of its function (`kinds`) and the type of its argument, None where it has none.
-    `values` gives the bits of the arguments over a table, a row a result."""
+    """The results of an aggregate: each one's function (`kinds`) and its argument's type (None: no argument).
+
+    `values` computes the bits of the arguments over a table, one row per result.
+    """
 
     kinds: tuple[int, ...]
     types: tuple[str | None, ...]

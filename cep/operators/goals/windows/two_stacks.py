@@ -275,7 +275,7 @@ def regroup(store, keep, groups, numbers, fresh_groups, kinds):  # type: ignore[
 
 
 def chained(store: Ints, groups: Ints) -> bool:
-    """Whether each group's rows, in their order, are its chain, as a snapshot has them."""
+    """Return True if the chain of each group is its rows in their order, as in a snapshot."""
     count, number, slots = len(store), len(groups), store[:, SLOT]
     if count and (int(slots.min()) < 0 or int(slots.max()) >= number):
         return False

@@ -26,7 +26,7 @@ SECOND = 1e6
 
 @inside
 def sorts(kind):  # type: ignore[no-untyped-def]
-    """Whether it is of values in their order, which are in a tree."""
+    """Return True if the result needs sorted values, which are kept in a tree."""
     return kind >= PERCENTILE or kind == partial.DISTINCT
 
 

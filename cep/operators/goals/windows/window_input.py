@@ -1,6 +1,6 @@
-"""What the kernel `advance` is given: the numbers of a goal of windows, and its arrays in groups.
+"""The input of the kernel `advance`: the numbers of a window goal, and its arrays in groups.
 
-A NamedTuple of arrays is one argument of a compiled kernel, which takes it apart at no cost.
+A kernel takes a NamedTuple of arrays as one argument and unpacks it at no cost.
 """
 
 from __future__ import annotations

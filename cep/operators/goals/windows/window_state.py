@@ -16,7 +16,7 @@ from cep.operators.goals.windows.two_stacks import G_BACK, G_HEAD, G_TAIL, NAME,
 
 
 class WindowState(DeclaredState):
-    """What the goals of windows have in common: their state by key, its codes, and their tallies."""
+    """The state that window goals share: groups by key, their pool codes, and their tallies."""
 
     by: Ints
     by_codes: tuple[int, ...]

@@ -64,10 +64,10 @@ from cep.operators.goals.windows.window_state import WindowState, more_groups
 
 SORTED = (partial.DISTINCT, PERCENTILE, MEDIAN, MODE, MODE_FLOAT)
 UNORDERED = (partial.DISTINCT, MODE)
-"""Of these any order of the values serves that is always the same; a MODE of codes is sorted by their labels."""
+"""Functions for which any stable order of values works. A MODE of codes sorts by their labels."""
 
 Bounds = Callable[[Ints], tuple[Ints, Ints]]
-"""For ends the start of each one's window and its last microsecond."""
+"""Return for ends the start of each one's window and its last microsecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class WindowedAggregate(WindowState):
 
     @property
     def count(self) -> int:
-        """How many rows the store has, those that have left among them."""
+        """The number of rows in the store, including those that have left."""
         return int(self.state[ROWS])
 
     # --- steps ---
@@ -157,7 +157,7 @@ class WindowedAggregate(WindowState):
         return found
 
     def _ranks(self, values: Ints) -> Ints:
-        """What values are sorted by: numbers by size; of others those of their labels."""
+        """Return the sort ranks of values: numbers sort by size, others by their labels."""
         ranks = np.zeros(values.shape, np.int64)
         for k, kind in enumerate(self.spec.kinds):
             if k in self.labels:
@@ -169,7 +169,7 @@ class WindowedAggregate(WindowState):
         return ranks
 
     def due(self) -> int | None:
-        """When the first window is over, or results are due."""
+        """Return the time at which the first window ends, or results are due."""
         first = int(self.state[HEAD])
         if first < 0:
             return None
