@@ -20,6 +20,7 @@ CLEAN = (
     "cep/operators",
     "cep/plan",
     "cep/rules",
+    "cep/runtime",
     "cep/server",
     "cep/testing",
     "cep/workers",

@@ -32,7 +32,8 @@ def receive(parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = F
 
 
 def admitted(parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = False) -> dict[str, encode.Admitted]:
-    """What of a batch is taken; what is not is among the dead. CepError as of `receive`."""
+    """Return the rows of a batch that are admitted. The others become dead letters. Raises CepError as `receive`
+    does."""
     position = parts.position
     if isinstance(batch, TimeSlice):
         found, position = _sliced(parts, batch), batch.end

@@ -16,11 +16,11 @@ from cep.plan.order import PlanUnit
 from cep.runtime.machine_part import MachinePart, SingleGoal
 
 Halves = tuple[Table, Table]
-"""What comes up to where a step can be taken back to, and what comes after it."""
+"""The rows up to the point that a step can be undone to, and the rows after it."""
 
 
 class Attempts:
-    """Of the parts of a machine."""
+    """Speculative steps of the parts of a machine."""
 
     def __init__(self, parts: Sequence[MachinePart]) -> None:
         self.parts = parts
@@ -31,18 +31,19 @@ class Attempts:
         self._cut: dict[int, tuple[Table, Halves]] = {}
         """The halves of tables, by what is the same one."""
         self.apart: dict[PlanUnit, Halves] = {}
-        """What units gave, where the ends of rows do not say in which half they are."""
+        """The halves of outputs whose rows' ends do not tell the halves apart."""
 
     @property
     def states(self) -> list[Arrays] | None:
-        """What all goals held where the last step can be taken back to, if it was kept, as arrays of their own."""
+        """The states of all goals at the point that the last step can be undone to, as new arrays. None if they were
+        not kept."""
         if self._back is None or self._states is None:
             return None
         return [self._states[unit] for part in self.parts for unit, _ in part.goals_by_unit()]
 
     @property
     def there(self) -> bool:
-        """Whether the last step can be taken back."""
+        """True if the last step can be undone."""
         return self._back is not None
 
     def begin(self, back: Frontier | None, kept: bool = False) -> None:
@@ -108,14 +109,14 @@ class Attempts:
         return worked
 
     def take_back(self) -> None:
-        """Take the last step back."""
+        """Undo the last step."""
         assert self.there, "the last step was an attempt, and nobody has asked for what goals hold since"
         for goal, checkpoint in self._tried:
             goal.take_back(checkpoint)
         self.begin(None)
 
     def given(self, unit: PlanUnit, table: Table) -> Halves:
-        """What a unit gave in the last step, which is this table, in halves."""
+        """Return the two halves of a unit's output in the last step, which is this table."""
         return self.apart[unit] if unit in self.apart else self._halves(table)
 
     def _give(self, unit: PlanUnit, halves: Halves, outputs: dict[PlanUnit, Table]) -> None:
@@ -140,7 +141,7 @@ class Attempts:
         return self._cut[id(table)][1]
 
     def keep_others(self) -> None:
-        """Those goals that did nothing in the last step hold what they held before, too."""
+        """Record that goals that did nothing in the last step hold what they held before."""
         for part in self.parts:
             for unit, goal in part.goals_by_unit():
                 if self._states is not None and unit not in self._states:
@@ -161,7 +162,7 @@ class Attempts:
 
 
 class _Half(dict[PlanUnit, Table]):
-    """What units gave in one half of a step, and what a part adds to it."""
+    """The outputs of units in one half of a step, with those that a part adds."""
 
     def __init__(
         self, outputs: Mapping[PlanUnit, Table], given: Callable[[PlanUnit, Table], Halves], half: int

@@ -33,11 +33,14 @@ _LONGEST = 80
 
 @dataclass(frozen=True, slots=True)
 class KeyShares:
-    """Of an event whose rows are dealt by the attributes `by`: how many `rows` there were, and how many of them each
-    frequent key has (`keys`, by its values as text), the most frequent first, fewer than `PART`.
+    """The most frequent keys of an event whose rows are partitioned by the attributes `by`.
 
-    Added up over tables, a count is at most one in `PART` of all rows too small; so a key that has more than two in
-    `PART` of them is always among these."""
+    `rows` counts its rows. `keys` counts the rows of each frequent key, by its values as text, the most frequent
+    first, fewer than `PART` of them.
+
+    Added up over tables, a count is too small by at most one in `PART` of all rows. So a key with more than two in
+    `PART` of them is always among these.
+    """
 
     event: str
     by: str
@@ -45,7 +48,7 @@ class KeyShares:
     keys: Mapping[str, int] = field(default_factory=dict)
 
     def shares(self) -> dict[str, float]:
-        """Of each of these keys, as `room=attic`, its part of the rows."""
+        """Return each key's share of the rows, by a label such as `room=attic`."""
         return {f"{self.by}={key}": number / self.rows for key, number in self.keys.items()}
 
 
@@ -123,7 +126,7 @@ def _text(value: object) -> str:
 PLACE = ["end", "start", ARRIVAL, TIE]
 """The columns by which the rows of one event that stages made are sorted. (`tie` is new in every round.)"""
 
-# What the hash of a text begins with.
+# The initial value of the hash of a text.
 _TEXT = np.uint64(0x3C6EF372FE94F82B)
 
 
@@ -137,11 +140,10 @@ def buckets(table: pl.DataFrame, schema: Schema, route: Route, count: int) -> In
 
 
 def row_hashes(table: pl.DataFrame, schema: Schema, route: Route) -> NDArray[np.uint64]:
-    """What the bucket, or the key group, of each row goes by: a hash of its arguments at the route's positions, or of
-    all that it is.
+    """Return the hash that decides each row's bucket or key group: of its key arguments, or of the whole row.
 
-    It depends on the values alone, in every process and version: numbers go by value, texts by their characters. What
-    misses the key, or has a value of another type, has a hash too.
+    The hash depends on the values alone, in every process and version: numbers go by value, texts by their
+    characters. A row that lacks the key, or has a value of another type in it, has a hash too.
     """
     named: list[tuple[str, str]] = [(a.name, a.type) for a in schema.attributes]
     if route == "whole":
@@ -242,16 +244,20 @@ def _spelt(stops, data):  # type: ignore[no-untyped-def]
 
 
 def merged_by_arrival(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """What buckets gave of one event in a round, as a table for the stages that take it: in order of arrival. What ties
-    stays as its bucket made it."""
+    """Merge one event's output of all buckets in a round, in order of arrival, for the stages that read it.
+
+    Ties keep the order of their bucket.
+    """
     table = stacked(parts)
     place = [table[name].to_numpy() for name in reversed(PLACE)]
     return table[np.lexsort(place)].drop(TIE)
 
 
 def merged_identical(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """What buckets and stages gave of one event in a round, for the world: identical occurrences are one (M1), but for
-    those that have another `@number`."""
+    """Merge one event's output of all buckets and stages in a round, for writing.
+
+    Identical occurrences are merged, except those with different `@number`.
+    """
     table = stacked(parts).drop(ARRIVAL, TIE)
     pool = Pool()
     mixed = [name for name in table.columns if table[name].dtype == pl.Object]

@@ -34,7 +34,7 @@ class PriorLineage:
     position: int
 
     def history(self, recode: Recode, events: Mapping[str, str], heads: Sequence[str]) -> OccurrenceHistory:
-        """What is remembered of events that mean the same where a program has these `events` and `heads`."""
+        """Return the history of those events that mean the same in a program with these `events` and `heads`."""
         found = OccurrenceHistory(None)
         found.take_on([*self.batches])
         for tables in (found.sources, found.derived, found.transitions):

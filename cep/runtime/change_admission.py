@@ -41,11 +41,11 @@ class Pushed:
 
     @property
     def places(self) -> Ints:
-        """Which pushed rows the occurrences were."""
+        """Return the pushed rows that the occurrences come from."""
         return np.arange(rows(self.table)) if self.rows is None else self.rows
 
     def pushed(self, places: Ints) -> list[int]:
-        """Which pushed rows some of the occurrences were."""
+        """Return the pushed rows that some of the occurrences come from."""
         found: list[int] = self.places[places].tolist()
         return found
 
@@ -102,7 +102,7 @@ def taken(parts: EngineParts, batch: EventBatch) -> tuple[dict[str, Pushed], int
 
 
 def _withdraws(schema: Schema, frame: pl.DataFrame) -> Bools | None:
-    """Which rows of a table withdraw; None: none does."""
+    """Return a mask of the rows that are withdrawals, or None if there are none."""
     if CHANGE not in frame.columns:
         return None
     given = frame[CHANGE]
@@ -134,7 +134,7 @@ def _changes(parts: EngineParts, schema: Schema, frame: pl.DataFrame, withdraws:
 
 
 def named_by_key(schema: Schema) -> Schema:
-    """What a record that withdraws one has to have: of an event with a KEY no more than that."""
+    """Return the schema of records that withdraw one: with a KEY, the other attributes are optional."""
     if schema.key_places is None:
         return schema
     own = set(schema.key_places)

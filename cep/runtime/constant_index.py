@@ -18,7 +18,7 @@ from cep.operators.goals.contract import Ints
 from cep.rules.conditions.column_tests import HIGH, LOW, MASK, NEGATED, ROW, Tests, reach
 
 FEW = 3
-"""So many readers are asked one by one."""
+"""Up to this many readers are checked one by one."""
 ROOM = 1 << 22
 """Places of rows that are listed at once."""
 

@@ -177,7 +177,7 @@ class Whole(Cycle):
 
 
 class Arrivals:
-    """What comes in from outside, piece by piece."""
+    """The input of a cycle, piece by piece."""
 
     def __init__(self, tables: Mapping[PlanUnit, Table]) -> None:
         self.tables = {unit: table for unit, table in tables.items() if rows(table)}

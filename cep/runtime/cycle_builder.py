@@ -50,7 +50,7 @@ class CycleBuilder:
         return Whole(self._formulas(singles, {unit: _held(before[unit]) for unit in asked}), self.widths)
 
     def _asks(self, unit: PlanUnit) -> NodeProperties:
-        """What passes ask of a unit; of an event nothing."""
+        """Return the properties of a unit's node; for an event, those of none."""
         return _EVENT if isinstance(unit, str) else self.plan.nodes[unit].properties()
 
     def _instants(self, group: Group, singles: Mapping[PlanUnit, SingleGoal]) -> Instants:

@@ -19,9 +19,9 @@ from cep.core.values import MISSING, Pool
 from cep.events import Event, Iri, Value
 
 DerivedTables = Mapping[str, Sequence[Table]]
-"""What a step gives: by event, a table a slice."""
+"""The output of a step: by event, one table per slice."""
 AsFrame: TypeAlias = "Callable[[Table, Schema, Pool], pl.DataFrame]"
-"""What makes a frame of a table."""
+"""A function that converts a table into a frame."""
 
 
 FEW = 1 << 16
@@ -102,7 +102,7 @@ def _held_frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:
 
 
 def _bounds_alike(which: int, count: int) -> pl.Series:
-    """So many of the same bounds."""
+    """Return a column of equal bounds."""
     return _bounds().new_from_index(which, count) if count > FEW else _few_bounds(which)[:count]
 
 
@@ -137,8 +137,10 @@ def table_frame(table: Table, schema: Schema, pool: Pool, cells: Cells | None = 
 
 
 def places(table: Table) -> list[pl.Series]:
-    """Where occurrences stand among all of their event: their order, and `tie`, which distinguishes those of one end,
-    start and order that one engine gives."""
+    """Return the columns that order the occurrences of an event: the arrival, and `tie`.
+
+    `tie` distinguishes those of one engine with the same end, start and order.
+    """
     return [pl.Series(ARRIVAL, table[ORDER]), pl.Series(TIE, np.arange(rows(table)))]
 
 

@@ -51,7 +51,7 @@ class Admitted:
     first: int = 0
 
     def pushed(self, mask: Mask | slice) -> NDArray[np.int64]:
-        """Which pushed rows the occurrences of a mask, or slice, were."""
+        """Return the pushed rows of the occurrences that a mask or slice selects."""
         places = np.arange(self.table.shape[1])[mask]
         return places + self.first if self.rows is None else self.rows[places]
 
@@ -69,7 +69,7 @@ class PushedColumns:
 
     @classmethod
     def of(cls, frame: pl.DataFrame) -> PushedColumns:
-        """Those of a table, without a copy."""
+        """Take the occurrences of a table, without a copy."""
         integers, others = {}, {}
         for series in frame.get_columns():
             if series.dtype == pl.Int64 and not series.null_count():
@@ -79,7 +79,7 @@ class PushedColumns:
         return cls(frame.columns, integers, others, frame.height)
 
     def between(self, start: int, stop: int) -> PushedColumns:
-        """Those of some rows of a whole table."""
+        """Take the occurrences of some rows of a whole table."""
         integers = {name: values[start:stop] for name, values in self.integers.items()}
         others = {name: series[start:stop] for name, series in self.others.items()}
         return PushedColumns(self.names, integers, others, stop - start, start)
@@ -213,7 +213,7 @@ _KINDS: dict[str, set[type]] = {
 
 
 def _plain(table: Table, point: bool) -> bool:
-    """Whether all times are fit: within reach, no end before its start, or, for a `point`, none other than it."""
+    """Return True if all times are valid: within range, and no end before its start (for a `point`, equal to it)."""
     start, end = table[START], table[END]
     if not len(start):
         return True
@@ -280,7 +280,7 @@ def _bounds(values: Numbers, wrong: Mask | None, attribute: Attribute) -> list[t
 
 
 def _missing(values: Numbers) -> Mask | None:
-    """Which values are missing, None where all are there."""
+    """Return a mask of the missing values, or None if there are none."""
     if values.dtype == np.float64:
         missing: Mask = np.isnan(values)
         return missing if missing.any() else None
@@ -397,7 +397,7 @@ def _python_values(column: Sequence[object], type: str, pool: Pool) -> tuple[Num
 
 
 def fits(value: object, type: str) -> bool:
-    """Whether a Python value is one of a type."""
+    """Return True if a Python value is of a type."""
     match type:
         case "any":
             return isinstance(value, int | float | str)

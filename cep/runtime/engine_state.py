@@ -204,7 +204,7 @@ def _codes(parts: EngineParts, header: Mapping[str, Any], batches: list[pa.Recor
 
 
 def check_restored(parts: EngineParts) -> None:
-    """What was restored fits the program, and holds together. Raises CepError where it does not."""
+    """Check that a restored state fits the program and is consistent. Raises CepError if not."""
     schemas, machine = parts.plan.schemas, parts.machine
     parts.buffer.fits({name: FIRST + len(schemas[name].attributes) for name in schemas if name in parts.plan.inputs})
     demand(isinstance(parts.position, int) and parts.position >= 0)
@@ -263,7 +263,7 @@ def _other_explain() -> CepError:
 
 
 def _moved(parts: EngineParts, state: SnapshotParts) -> Translation:
-    """Take in the values of another snapshot; gives what its codes are here."""
+    """Add the values of another snapshot to the pool, and return their codes here."""
     return translation(
         pl.Series([], dtype=pl.Int64).to_numpy() if state.values is None else parts.pool.load(state.values)
     )

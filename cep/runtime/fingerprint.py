@@ -1,4 +1,4 @@
-"""What the goals and events of a program mean, as names that are the same in every program that means the same."""
+"""Fingerprints: names of goals and events that are the same in every program in which they mean the same."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from cep.runtime.machine import Machine
 
 
 class Fingerprints:
-    """Of a whole program, not of a stage: its plan, its facts and what its `knowledge` is called. Nothing is worked out
-    before it is asked for, and that once."""
+    """The fingerprints of a whole program (not a stage), from its plan, its facts and the name of its `knowledge`.
+
+    Each is computed once, when first needed.
+    """
 
     def __init__(self, plan: Plan, facts: Mapping[str, pl.DataFrame], knowledge: str | None) -> None:
         self.plan, self._facts, self._knowledge = plan, facts, knowledge

@@ -88,7 +88,7 @@ def _fitting(frame: pl.DataFrame, schema: Schema) -> tuple[pl.DataFrame, Ends] |
 
 
 def _fits(column: pl.Series, attribute: Attribute) -> bool:
-    """Whether every value of a column is one of the attribute's."""
+    """Return True if every value of a column is valid for the attribute."""
     if column.null_count() and not attribute.optional:
         return False
     match attribute.type:

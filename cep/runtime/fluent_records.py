@@ -27,14 +27,16 @@ def tables_of(plan: Plan) -> dict[str, str]:
 
 
 def may_close(plan: Plan, name: str) -> bool:
-    """Whether a table is one of records of a fluent that may close others."""
+    """Return True if records of this name are a fluent's and may close others."""
     fluent = plan.schemas[name].fluent
     return fluent is not None and fluent.part == RECORDS and not fluent.final
 
 
 def outside(incoming: Schema) -> Schema:
-    """What comes in as readers see it; records of a fluent are instants, at which they start, and have their end and
-    bounds as attributes."""
+    """Return the schema as readers see it.
+
+    Records of a fluent are instants inside, at which they start; their end and bounds are attributes.
+    """
     if incoming.fluent is None or incoming.fluent.part != RECORDS:
         return incoming
     *own, end, bounds, _ = incoming.attributes

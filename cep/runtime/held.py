@@ -1,4 +1,4 @@
-"""What held, as values: maximal intervals out of what a run gave."""
+"""Maximal intervals of fluents, computed from the output of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which records and derived occurrences led to which: for `because` and `constituents`, and for `cep.explain`."""
+"""History: the records and derived occurrences that led to others, for `because`, `constituents` and `cep.explain`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from cep.runtime.decode import DerivedTables, values
 BECAUSE, CONSTITUENTS = "because", "constituents"
 """The columns that say where occurrences come from."""
 Piece = tuple[int, int, int, str]
-"""Of a record or an occurrence: end, start, order, and what is written of it."""
+"""A record or an occurrence as end, start, order, and text."""
 WrittenText: TypeAlias = "Callable[[str, int, int, Sequence[Value], int], str]"
 """Writes an event, its start and end, its arguments, and how many equal ones are before it."""
 MOST = 1 << 16
-"""So many occurrences may be kept before unneeded ones are looked for."""
+"""Up to this many occurrences are kept before unneeded ones are looked for."""
 
 
 class OccurrenceHistory:
@@ -212,8 +212,8 @@ class OccurrenceHistory:
         """Nobody goes back to other names."""
 
     def snapshot(self, waiting: Sequence[Ints], whole: bool = False) -> list[pa.RecordBatch]:
-        """What is `waiting`, by names, goes back to: the records, the occurrences if `constituents` are given, and
-        which made which. `whole`: and what is remembered besides."""
+        """Return the history behind `waiting` (names): the records and, if `constituents` are output, the occurrences
+        and the edges between them. `whole`: also everything else that is remembered."""
         besides = [table[IDENTITY] for _, tables in self.tables() for table in tables] if whole else []
         needed = self.lineage.behind(np.concatenate([np.empty(0, np.int64), *waiting, *besides]))
         records = {_RECORDS + name: _those(concat(tables), needed) for name, tables in self.sources.items() if tables}
@@ -227,7 +227,7 @@ class OccurrenceHistory:
         return [to_arrow(records), self.lineage.snapshot(needed)]
 
     def take_on(self, batches: list[pa.RecordBatch]) -> None:
-        """Take the last of these batches, which a snapshot holds."""
+        """Restore the last of these batches, from a snapshot."""
         lineage, records = batches.pop(), batches.pop()
         self.lineage.restore(lineage)
         self.sources, self.derived, self.transitions = {}, {}, {}
@@ -237,7 +237,7 @@ class OccurrenceHistory:
             sorted_runs.put(kept[name[0]].setdefault(name[1:], []), table, IDENTITY)
 
     def take_over(self, other: OccurrenceHistory) -> None:
-        """Take on what another engine's history holds."""
+        """Take over another engine's history."""
         self.sources, self.derived, self.transitions = (
             {name: [*runs] for name, runs in tables.items()}
             for tables in (other.sources, other.derived, other.transitions)
@@ -357,12 +357,12 @@ def with_rules(made_of: Sequence[str]) -> str:
 
 
 def told(because: str) -> str:
-    """What an engine of the whole program gives as `because`."""
+    """Return `because` as an engine of the whole program writes it."""
     return f"[{', '.join(text for *_, text in json.loads(because))}]"
 
 
 def told_constituents(made_of: str) -> str:
-    """What it gives as `constituents`."""
+    """Return `constituents` as an engine of the whole program writes it."""
     rules, pieces = json.loads(made_of)
     return f"[{rules}, [{', '.join(text for *_, text in pieces)}]]"
 

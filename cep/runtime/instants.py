@@ -111,7 +111,7 @@ def endless_rows(so_far: str, rules: Sequence[str]) -> CepError:
 
 
 def _identity(goal: Goal, table: Table) -> Table:
-    """What makes an occurrence of an event the same as another: interval, number and arguments, a row each."""
+    """Return the words that make an occurrence identical to another: interval, number and arguments, one row each."""
     table = cast(EventGoal, goal).numbered(table)
     return np.concatenate([table[:ORDER], table[ORDER + 1 :]]).T.copy()
 
@@ -181,7 +181,7 @@ class Instants(Cycle):
             goal.evict(frontier)
 
     def _guessed(self, come: Mapping[PlanUnit, Table], frontier: Frontier) -> bool:
-        """Give what comes of a stretch. False: it takes too many passes, and no goal has taken anything."""
+        """Run a stretch. Returns False, before any goal has changed, if it takes too many passes."""
         outer = {unit: contiguous(table) for unit, table in come.items()}
         inputs = {event: outer.pop(event, self.nothing[event]) for event in self.own}
         found = GivenTables(self.nothing)

@@ -1,4 +1,4 @@
-"""What may be wrong with the interval of a record of a fluent."""
+"""Checks of the intervals of a fluent's records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cep.rules.conditions.relations import Mask
 
 
 def interval_faults(table: Table, schema: Schema) -> list[tuple[Mask, str, str]]:
-    """What is wrong with the interval of records of a fluent."""
+    """Return the faults of the intervals of a fluent's records: a mask of the rows, a code and a text for each."""
     if schema.fluent is None or schema.fluent.part != RECORDS:
         return []
     start, (end, bounds) = table[START], table[FIRST + len(schema.attributes) - 3 : FIRST + len(schema.attributes) - 1]

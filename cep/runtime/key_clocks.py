@@ -114,7 +114,8 @@ class KeyClocks:
             self.keys, self.heap = keys, heap
 
     def _forget(self) -> None:
-        """Make room of the keys that nobody waits for. What is late for them is late for the watermark, too."""
+        """Free the room of keys that nothing waits for. A row that is late for such a key is also late for the
+        watermark."""
         if self.ids.count < 2 * int(self.state[WAITING]) + SPARE:
             return
         kept = np.flatnonzero(self.keys[: self.ids.count, HEAPED])
@@ -229,7 +230,7 @@ def _go_on(keys, heap, state, apart):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _hear(key, end, keys, heap, state, apart):  # type: ignore[no-untyped-def]
-    """Take the end of a record of a key that is not late. The heap has room for all keys."""
+    """Record the end of a key's row that is not late. The heap has room for all keys."""
     before = keys[key, LATEST]
     if end <= before:
         return

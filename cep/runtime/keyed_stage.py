@@ -43,10 +43,10 @@ class HashedKeys(ABC):
 
     @abstractmethod
     def chosen(self, hashed: NDArray[np.uint64]) -> Bools:
-        """Which hashes are those of such keys."""
+        """Return a mask of the hashes that belong to such keys."""
 
     def holds(self, columns: Sequence[pl.Series], types: Sequence[str]) -> Bools:
-        """Which keys, of these columns, are among them."""
+        """Return a mask of the keys, given by these columns, that are among them."""
         return self.chosen(hashes(columns, types))
 
     def whole(self, table: pl.DataFrame, schema: Schema) -> Bools:
@@ -59,14 +59,17 @@ KeySelection = Collection[Key] | HashedKeys
 
 @dataclass(frozen=True, slots=True)
 class KeySide:
-    """Of an input of a goal: the columns that hold the key, and the types in which they do; None: it is shared."""
+    """The columns of a goal's input that hold the key, and their types. None: every key reads the input."""
 
     columns: tuple[int, ...] | None
     types: tuple[str, ...] = ()
 
 
 class KeyedStage:
-    """Where the key is in one stage of a plan, or in a program that is one stage. CepError: it runs by no key."""
+    """The columns that hold the key in one stage of a plan, or in a program of one stage.
+
+    Raises CepError if the stage does not run by one key.
+    """
 
     def __init__(self, plan: Plan, number: int | None) -> None:
         stages = partition(plan)
@@ -90,7 +93,7 @@ class KeyedStage:
 
     @cached_property
     def _ways(self) -> list[Copartitioned]:
-        """Where everything is, for each value of the key."""
+        """The places of the columns, for each column of the key."""
         routes = {event: route for event, route in self.stage.inputs.items() if isinstance(route, tuple)}
         everywhere = {event for event, route in self.stage.inputs.items() if route == "broadcast"}
         found = []
@@ -138,7 +141,8 @@ class KeyedStage:
         return side
 
     def taken(self, event: str) -> KeySide | None:
-        """Where an input of the stage has the key; None: its rows are dealt anyhow."""
+        """Return the columns that hold the key in an input of the stage, or None if its rows are dealt by the whole
+        row."""
         route = self.stage.inputs[event]
         if route == "whole":
             return None
@@ -147,7 +151,7 @@ class KeyedStage:
         return KeySide(route, tuple(self.plan.schemas[event].attributes[column].type for column in route))
 
     def given(self, event: str) -> KeySide:
-        """Where an output of the stage has the key. CepError: nowhere."""
+        """Return the columns that hold the key in an output of the stage. Raises CepError if none do."""
         types = [attribute.type for attribute in self.plan.schemas[event].attributes]
         return self._side([found.places[event] for found in self._ways if event in found.places], types, event)
 
@@ -164,7 +168,7 @@ class KeyedStage:
         return KeySide(tuple(columns), tuple(types[column] for column in columns))
 
     def _absent(self, unit: int, absent: int, ways: Sequence[Copartitioned]) -> KeySide:
-        """Of what must not occur between a pair: the columns are those of its own key, in its order."""
+        """Return the key columns of the absent side of a pair, which are those of its own key, in its order."""
         if ways and ways[0].nodes[absent] is EVERYWHERE:
             return KeySide(None)
         properties, own, theirs = (

@@ -160,7 +160,7 @@ class KnowledgeTables:
         return whole, edits
 
     def _difference(self, name: str, background: KnowledgeSource) -> Edit | None:
-        """What a change took from a table, and what it brought; None where its answers are to be asked for."""
+        """Return the rows that a change removes from a table and adds to it. None: the answers must be queried anew."""
         found = background.difference(self.rules.asked[name], self.pool)
         if found is None:
             return None
@@ -236,7 +236,7 @@ _FIRST = -(2**62)
 STATES = 4
 """States of the past that are held when they have been asked for."""
 TABLES = 64
-"""Of so many of the last changes of the past the tables are held where they were asked for."""
+"""The number of last changes of the past whose tables are kept, once queried."""
 
 
 @dataclass(slots=True)
@@ -286,11 +286,12 @@ class KnowledgePast:
         return self.at(self.place(time)) if self.late else nullcontext()
 
     def place(self, time: int) -> int:
-        """Which of `past` a time belongs to; the first where it was before all."""
+        """Return the index in `past` of the change that is in force at a time; the first for times before all of
+        them."""
         return max(0, bisect_right(self.past, time, key=lambda each: each.time) - 1)
 
     def background(self, place: int) -> KnowledgeSource:
-        """What was known from a time of `past` on."""
+        """Return the knowledge from the time of a change of `past` on."""
         return self._then(place)[0]
 
     @contextmanager
@@ -351,7 +352,7 @@ class KnowledgePast:
         self.keep_from(time, self.kept_since)
 
     def keep_from(self, now: int, since: int | None) -> None:
-        """What was known before `since`, and longer ago than it is remembered, is not asked for any more."""
+        """Forget the knowledge of before `since`, as far as it is also older than the time it is remembered for."""
         self.kept_since = since
         until = now - self._remember
         until = until if since is None else min(until, since - (self.late or 0))
@@ -453,7 +454,7 @@ class KnowledgeChanges(KnowledgePast):
     # --- changes come ---
 
     def add(self, time: int, change: bytes) -> None:
-        """Take a change that holds from `time` on. Raises CepError, and changes nothing, where it cannot be."""
+        """Add a change that holds from `time` on. Raises CepError, and changes nothing, if it cannot be applied."""
         if self.over is not None:
             return self.add_all([(time, change)])
         place = bisect_right(self.pending, time, key=lambda moment: moment.time)
@@ -491,7 +492,7 @@ class KnowledgeChanges(KnowledgePast):
             raise
 
     def _add_over(self, changes: Sequence[tuple[int, bytes]]) -> bool:
-        """Take all pending changes at once, where answers with their times can be had."""
+        """Apply all pending changes at once, if answers can be had together with their times."""
         self._tries += 1
         if (
             self.late is not None or self.rules.statics or self._tries & (self._tries - 1)
@@ -519,7 +520,7 @@ class KnowledgeChanges(KnowledgePast):
         return True
 
     def _now(self) -> KnowledgeSource:
-        """What is known now, to ask it what will be."""
+        """Return a source with all changes so far, to query future answers."""
         if not self.pending and self._ahead is not None:
             return self._ahead
         changes = self.applied if self._before is None else self._since
@@ -563,7 +564,7 @@ class KnowledgeChanges(KnowledgePast):
             self.over, self._before, self._since = None, None, []
 
     def _compact(self) -> None:
-        """Put changes together, those that are as many as all after them: each is taken up a few times, not always."""
+        """Merge changes: each is merged with as many as follow it, so that a change is merged only a few times."""
         if len(self.applied) <= COMPACT:
             return
         place, after = len(self.applied) - 1, len(self.applied[-1])
@@ -652,7 +653,7 @@ class KnowledgeChanges(KnowledgePast):
         return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
     def restore(self, batch: pa.RecordBatch) -> None:
-        """Take on the changes of a snapshot over the same knowledge."""
+        """Restore the changes of a snapshot over the same knowledge."""
         self.pending, self.applied, self._ahead, self.over, self._before = [], [], None, None, None
         self._times, self.given_by, self.come_late = [], None, []
         changes = list(zip(batch["time"].to_pylist(), batch["change"].to_pylist()))

@@ -71,7 +71,7 @@ class KnowledgeSource(ABC):
 
     @abstractmethod
     def by_difference(self, graph: Graph) -> bool:
-        """Whether of a pattern's answers only those are sought that a change brings or takes, not all anew."""
+        """Return True if a change of the knowledge queries only the answers of the pattern that it adds or removes."""
 
     @abstractmethod
     def difference(self, pattern: Graph | Triples, pool: Pool) -> tuple[Answers, Answers] | None:
@@ -92,7 +92,7 @@ class KnowledgeSource(ABC):
 
     @abstractmethod
     def areas(self) -> Areas | None:
-        """What gives the shapes of places by their IRIs, for `inside`. Equal ones give the same."""
+        """The source of the shapes of places by IRI, for `inside`. Equal sources return the same shapes."""
 
     @abstractmethod
     def fork(self, *, apart: bool = False) -> KnowledgeSource:
@@ -139,8 +139,10 @@ def take_triples_by(make: MakeSource) -> None:
 
 
 def source_of(knowledge: KnowledgeSource | Iterable[Any] | None) -> KnowledgeSource | None:
-    """What an engine is given as knowledge: a source, as it is; or triples, without reasoning. Raises CepError for
-    anything else, and for triples if nothing was imported that takes them."""
+    """Return a knowledge source: the one given, or triples without reasoning.
+
+    Raises CepError for anything else, and for triples if no imported module accepts them.
+    """
     if knowledge is None or isinstance(knowledge, KnowledgeSource):
         return knowledge
     if not _makers:
@@ -203,10 +205,10 @@ class _KnowledgeProbe:
 
 @dataclass(slots=True)
 class ProgramKnowledge:
-    """What the rules of a program can ask of knowledge: `tables` by predicate, and what it `offers` besides.
+    """The knowledge that a program's rules query: `tables` by predicate, and the predicates that it `offers`.
 
-    `supposed`: the columns of tables without a value whose types are those that the rules take them to have; `silent`:
-    what has no answers; `mingled`: what has values of several kinds.
+    `supposed`: columns of empty tables, whose types are those that the rules assume. `silent`: conditions without
+    answers. `mingled`: warnings about columns with values of several kinds.
     """
 
     tables: dict[str, MaterializedRelation]
@@ -283,7 +285,7 @@ def _supposed(rules: Rules, found: Mapping[str, Answers]) -> dict[ArgumentPositi
 
 
 def _silent(rules: Rules, found: Mapping[str, Answers]) -> tuple[Graph | Triples, ...]:
-    """What is asked, not only denied, and has no answers; where it first stands."""
+    """Return the conditions that are asked, not only negated, and have no answers, each where it first occurs."""
     conditions = [condition for rule in rules.statics for condition in rule.conditions]
     for rule in rules.rules:
         conditions += pattern_conditions(rule.body)

@@ -18,8 +18,11 @@ def stepped(
     back: Frontier | None = None,
     kept: bool = False,
 ) -> dict[str, list[Table]]:
-    """What a machine makes up to a frontier; changes whose time comes are known from then on. `back`: where none comes,
-    the step may be taken back to there; `kept`: the states there are kept (`Machine.attempt`)."""
+    """Step a machine up to a frontier, and apply each change of the knowledge at its time.
+
+    `back`: without such a change, the step can be undone to this point. `kept`: the states at that point are kept
+    (`Machine.attempt`).
+    """
     if changes is None or not (times := changes.due(frontier.watermark)):
         return machine.step(inputs, frontier) if back is None else machine.attempt(inputs, frontier, back, kept)
     if changes.over is not None:

@@ -192,7 +192,7 @@ class IntervalRounds:
 
 
 class HeldOutside:
-    """What a goal outside of the cycle knows to hold. It has gone on to the end of the step before the first piece."""
+    """The tuples that hold in a goal outside the cycle. That goal is at the end of the step before the first piece."""
 
     def __init__(self, goal: Goal) -> None:
         self.goal = cast(InRounds, goal)
@@ -272,7 +272,8 @@ class Lagged(Cycle):
         return True
 
     def _next(self, frontier: Frontier, due: int) -> tuple[Frontier, Frontier]:
-        """Where the next piece begins and ends: nothing happens before it, and what lags is known to its end."""
+        """Return the beginning and end of the next piece. Nothing happens before it, and lagged inputs are known up
+        to its end."""
         if not self.begun and (due >= END_OF_TIME or due > frontier.watermark):
             return frontier, frontier
         start = self.here

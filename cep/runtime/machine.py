@@ -70,7 +70,7 @@ class Machine:
         self.parts: list[MachinePart] = []
         self.transitions: tuple[str, ...] = ()
         self.watched: dict[PlanUnit, list[Table]] = {}
-        """What these units give is kept here, until somebody takes it."""
+        """The output of these units, kept until it is collected."""
         self.given = plan.derived
         self.made: dict[PlanUnit, int] = dict.fromkeys(self.widths, 0)
         self.spent: dict[PlanUnit, int] = dict.fromkeys(self.widths, 0)
@@ -125,7 +125,7 @@ class Machine:
         return tuple(order.reads(self.plan.nodes[unit]))
 
     def follows(self, unit: PlanUnit) -> bool:
-        """Whether the knowledge, as it changes, changes what a unit gives."""
+        """Return True if changes of the knowledge change the output of a unit."""
         return unit in self._following
 
     # --- stepping ---
@@ -142,9 +142,10 @@ class Machine:
         return replace(frontier, latest=latest)
 
     def step(self, inputs: Mapping[str, Table], frontier: Frontier) -> dict[str, list[Table]]:
-        """What the input events, sorted and all ending after the last watermark, lead to up to `frontier`.
+        """Process the input events up to `frontier`, and return the new occurrences of each derived event, one table
+        per slice.
 
-        Gives the new occurrences of every derived event that has any, a table a slice.
+        The input is sorted and ends after the last watermark. Events without occurrences are left out.
         """
         return self._step(inputs, frontier, None)
 
@@ -159,7 +160,7 @@ class Machine:
         return found
 
     def take_back(self) -> None:
-        """Take back what an attempt was that was the last step (`attempts.there`). What `watched` has of it stays."""
+        """Undo the last step, if it was an attempt (`attempts.there`). Rows of it in `watched` stay."""
         self.attempts.take_back()
         self.schedule.forget()
 
@@ -220,8 +221,11 @@ class Machine:
         self.given = (*self.plan.derived, *(name for name in self.transitions if name not in self.plan.derived))
 
     def open(self, ended: bool = True) -> dict[str, list[Table]]:
-        """What still holds, by fluent; at the end of the input (`ended`) as occurrences of their own, else under the
-        name of what began it."""
+        """Return the intervals that have not ended, by fluent.
+
+        At the end of the input (`ended`), they are occurrences with names of their own; otherwise they have the name
+        of the transition that began them.
+        """
         found: dict[str, list[Table]] = {}
         fluents: dict[PlanUnit, list[str]] = {}
         for head in self.plan.heads:
@@ -238,7 +242,7 @@ class Machine:
     # --- state ---
 
     def take_counts(self) -> list[Count]:
-        """What each unit has done since the last call; those that did nothing and hold nothing are left out."""
+        """Return the counts of each unit since the last call, without units that did nothing and hold nothing."""
         counted = {unit: other for part in self.parts for unit, other in part.counted_as.items()}
         sizes = {counted.get(unit, unit): goal.size for unit, goal in self._goals()}
         self.made |= {unit: self.made[other] for unit, other in self.same.items()}
@@ -288,7 +292,7 @@ class Machine:
         return [goal.needed_arrays(frontier) for _, goal in self.goals()]
 
     def restore(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Take on the states of a snapshot of the same plan. CepError: they are of another."""
+        """Restore the states of a snapshot of the same plan. Raises CepError for another plan's."""
         demand(len(batches) == len(self._goals()))
         for (_, goal), batch in zip(self.goals(), batches, strict=True):
             goal.restore(batch)
@@ -303,7 +307,7 @@ class Machine:
         states: Sequence[CarriedState],
         frontier: Frontier,
     ) -> None:
-        """Take on the state of each goal from the first of `states` that has it. The others begin at `frontier`."""
+        """Restore each goal's state from the first of `states` that has it. Goals without one begin at `frontier`."""
         for name, (_, goal) in zip(names, self.goals(), strict=True):
             for by_name, codes, handles in states:
                 if name in by_name:

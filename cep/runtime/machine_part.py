@@ -1,4 +1,4 @@
-"""What the machine runs one after the other: a goal, or the goals of a cycle together."""
+"""The units that a machine runs one after the other: a goal, or the goals of a cycle together."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MachinePart(Protocol):
         ...
 
     def due(self) -> int | None:
-        """When time alone makes something of what waits in it, as its goals say. Only that it runs changes that."""
+        """The time at which a goal of the part is next due. Only a step changes it."""
         ...
 
     def run(
@@ -56,7 +56,7 @@ class MachinePart(Protocol):
         ...
 
     def goal_names(self, names: Mapping[PlanUnit, str]) -> Mapping[PlanUnit, str]:
-        """Of units' names those that are others as names of goals: how a cycle is run makes another goal of it."""
+        """Return the goal names that differ from the names of units, for a cycle whose kernel runs other goals."""
         ...
 
     @property
@@ -66,7 +66,7 @@ class MachinePart(Protocol):
 
 
 class GoalByGoal:
-    """What is the same for all that runs goal by goal, each counted and named as its own unit."""
+    """The methods shared by parts that run goal by goal, where each goal is counted and named as its own unit."""
 
     __slots__ = ()
 
@@ -76,7 +76,7 @@ class GoalByGoal:
         return {}
 
     def goal_names(self, names: Mapping[PlanUnit, str]) -> Mapping[PlanUnit, str]:
-        """Those of the units."""
+        """Return no names but those of the units."""
         return {}
 
     @property
@@ -135,7 +135,7 @@ class SingleGoal(GoalByGoal):
 
     @property
     def tests(self) -> Tests:
-        """What it asks of a row of the only table that it reads, if it is to be found by that."""
+        """The tests by which the rows of its only input are found, if it has any."""
         tests: Tests = getattr(self.goal, "tests", NO_TESTS)
         return tests if len(self.reads) == 1 and self.event is None else NO_TESTS
 
@@ -150,7 +150,7 @@ class SingleGoal(GoalByGoal):
         return tables
 
     def is_due(self, tables: Iterable[Table], frontier: Frontier) -> bool:
-        """Whether there is something to do with these inputs up to a frontier."""
+        """Return True if these inputs, or the time up to a frontier, give the part something to do."""
         for table in tables:
             if table.shape[1]:
                 return True
@@ -163,8 +163,10 @@ class SingleGoal(GoalByGoal):
 
 
 class GivenTables(dict[PlanUnit, Table]):
-    """What units give in a slice: those that have not run give nothing. `concerning`: of what some units read the rows
-    that concern them, or more."""
+    """The outputs of units in a slice; units that have not run output nothing.
+
+    `concerning`: for some units, the rows that concern their readers, or more.
+    """
 
     __slots__ = ("concerning", "nothing")
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 LARGEST = 32 << 20
-"""Where glibc's own adjustment ends (DEFAULT_MMAP_THRESHOLD_MAX)."""
+"""The limit of glibc's own adjustment (DEFAULT_MMAP_THRESHOLD_MAX)."""
 
 
 def keep_freed() -> None:

@@ -1,4 +1,4 @@
-"""What an engine may be given besides its program: declared here, and taken by Python, the command line and Spark."""
+"""The options of an engine, declared here for Python, the command line and Spark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from cep.runtime.prior_state import PriorState
 
 MOST_DERIVATIONS = 1_000_000
-"""How many events a recursion may derive at one instant where nothing else is said."""
+"""The default limit of events that a recursion may derive at one instant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

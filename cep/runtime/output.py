@@ -1,4 +1,4 @@
-"""What an engine gives of all that a step makes: derived events and fluents, as they are asked for."""
+"""The output of an engine: derived events and fluents, in the form that was asked for."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ _CHANGES = np.zeros(KINDS, np.bool_)
 _BEGINS[BEGINNINGS] = _CLOSED[[BEGINS_AT, ENDS]] = 1
 _CHANGES[[*BEGINNINGS, ENDS, ENDS_AT]] = True
 _WORDS, _HALVES = ("ends", "begins"), (")", "]", "(", "[")
-"""Whether it begins; which half of the bounds a change decides, by whether it begins and whether its end belongs."""
+"""The words for a change that ends and one that begins. Then the bracket that a change decides, by whether it begins
+and whether its end belongs."""
 FEW_WORDS = 32
 """Changes: so many are written word by word."""
 
@@ -216,7 +217,7 @@ class EngineOutput:
         return tuple(name for name in self.plan.derived if name not in self._hidden)
 
     def shown(self, made: Mapping[str, list[Table]]) -> dict[str, list[Table]]:
-        """What was made, without what only helps to say what the program means."""
+        """Return the output without events that only help to define the program's meaning."""
         return {name: tables for name, tables in made.items() if name not in self._hidden}
 
     def frames(self, made: Mapping[str, list[Table]]) -> Frames:
@@ -234,10 +235,12 @@ class EngineOutput:
         lineage: Origins | None = None,
         holding: Callable[[], Mapping[str, list[Table]]] = dict,
     ) -> Frames:
-        """What is withdrawn and then what is added, with `@change` and the `@id` of what each event means; without
-        meanings nothing is ever withdrawn, and what is added is given as it is. `lineage`: the columns that say where
-        it comes from; what is withdrawn and added with the same ones stays as it was. `holding`: what fluents hold
-        now and nothing has ended."""
+        """Return withdrawn rows and then added rows, with `@change` and the `@id` of each event's meaning.
+
+        Without meanings nothing is ever withdrawn, and added rows are returned unchanged. `lineage`: the columns of
+        lineage; a row that is withdrawn and added with the same lineage is left out. `holding`: the intervals that
+        fluents hold now and that nothing has ended.
+        """
         if lineage is None and meanings is not None and not (self.plan.changes or self.plan.begins):
             return self._row_by_row(changes, meanings)
         both: list[Frames] = []
@@ -285,8 +288,8 @@ class EngineOutput:
         meanings: Mapping[str, str],
         lineage: Origins | None,
     ) -> None:
-        """Of fluents that were complete and whose end is no more, and that began before all that has changed, that they
-        hold is added again."""
+        """Add the intervals again that were complete, have lost their end, and began before everything that has
+        changed."""
         withdrawn, added = both
         gone: dict[str, pl.Series] = {}
         for name, table in withdrawn.items():
@@ -358,7 +361,7 @@ class EngineOutput:
         return with_begun(out, self.plan.schemas, self.schemas) if self.plan.begins else out
 
     def of_step(self, made: Mapping[str, list[Table]]) -> Frames:
-        """What a step made, as it is asked. CepError: some of it must not hold."""
+        """Return the output of a step in the form that was asked for. Raises CepError if some of it must not hold."""
         if self.plan.changes and not self._impossible:
             return changes_of(made, self.plan.schemas, self.schemas, self.pool)
         return self.as_asked(self.frames(made))
@@ -373,7 +376,7 @@ def _one_after_another(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _signs(sign: int, count: int) -> list[pl.Series]:
-    """So many times the same sign, as a column."""
+    """Return a column of equal signs."""
     if count > FEW:
         return [_same_sign(sign).new_from_index(0, count)]
     return [_same_sign(sign)[:count]]

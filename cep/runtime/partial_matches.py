@@ -246,7 +246,7 @@ class _Search:
         return [part for part in range(len(self.plan.nodes[number].parts)) if part != negated]
 
     def _size(self, number: int) -> int:
-        """How many constituents an occurrence of a node has."""
+        """Return the number of constituents of a node's occurrences."""
         if self.rendering.properties[number].kind not in (JOIN, DEADLINE, FILTER):
             return 1
         return sum(self._size(self.plan.nodes[number].parts[part]) for part in self._whole(number))

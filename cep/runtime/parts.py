@@ -1,4 +1,4 @@
-"""What a running program is made of: the state that a step changes and a snapshot holds."""
+"""The parts of a running program: the state that a step changes and a snapshot holds."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class EngineParts:
 
     @property
     def lineage(self) -> Lineage | None:
-        """What occurrences come from, where that is asked for."""
+        """The lineage of occurrences, or None if it was not asked for."""
         return None if self.history is None else self.history.lineage
 
     def schema(self, name: str) -> Schema:
-        """Of an event that is read. CepError: the program reads none of this name."""
+        """Return the schema of an event that is read. Raises CepError if the program reads none of this name."""
         schema = self.plan.schemas.get(name)
         if schema is None or name not in self.plan.inputs:
             known = ", ".join(f"`{n}`" for n in sorted(self.plan.inputs)) or "none"
@@ -87,7 +87,7 @@ class EngineParts:
 
 
 def coded(schemas: Mapping[str, Schema]) -> dict[str, list[int]]:
-    """Which rows of each event's tables are codes of the pool."""
+    """Return the rows of each event's tables that hold pool codes."""
     return {
         name: [FIRST + i for i, a in enumerate(schema.attributes) if a.type in CODED]
         for name, schema in schemas.items()

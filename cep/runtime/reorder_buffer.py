@@ -100,7 +100,7 @@ class ReorderBuffer:
 
     @property
     def waiting_rows(self) -> int:
-        """How many occurrences wait."""
+        """The number of waiting occurrences."""
         return sum(rows(table) for tables in self.waiting.values() for table in tables)
 
     def codes(self, coded: dict[str, list[int]]) -> list[NDArray[np.int64]]:
@@ -113,18 +113,18 @@ class ReorderBuffer:
             demand(all(table.ndim == 2 and len(table) == heights.get(name) for table in tables))
 
     def snapshot(self) -> dict[str, Table]:
-        """What waits, by type."""
+        """Return the waiting rows, by type."""
         return {name: concat(tables) for name, tables in self.waiting.items()}
 
     def times(self) -> dict[str, Any]:
-        """How far time has come, as `restore` takes it."""
+        """Return the times reached, in the form that `restore` reads."""
         found: dict[str, Any] = {"watermark": self.watermark, "latest": self.latest, "first": self.first}
         if self.clocks is not None:
             found["clocks"] = self.clocks.save()
         return found if self.of_input is None else found | {"of_input": self.of_input, "begun": self.begun}
 
     def later(self, times: Mapping[str, Any]) -> None:
-        """What has come has also come to the latest of these times."""
+        """Advance to the latest of these times."""
         self.latest = max(self.latest, times["latest"])
         self.first = min(self.first, times["first"])
         if self.of_input is not None:
@@ -132,7 +132,7 @@ class ReorderBuffer:
             self.begun = min(self.begun, times["begun"])
 
     def restore(self, waiting: dict[str, Table], times: Mapping[str, Any]) -> None:
-        """Take on what waited then, and how far time had come. CepError: there is no time."""
+        """Restore the waiting rows and the times reached. Raises CepError if these are not times."""
         watermark, latest, first = times["watermark"], times["latest"], times["first"]
         of_input, begun = None, END_OF_TIME
         if self.of_input is not None:

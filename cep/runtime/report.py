@@ -1,4 +1,4 @@
-"""What one piece of work did, as a value that travels: of a batch in one process, of a file or a bucket on Spark."""
+"""Reports of a piece of work, as values that can be sent: a batch in one process, or a file or bucket on Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READING = 0
 
 
 class Counted(Protocol):
-    """What a report is of: an engine, which has steps."""
+    """The subject of a report: an engine, which has steps."""
 
     @property
     def watermark(self) -> int:
@@ -25,17 +25,17 @@ class Counted(Protocol):
 
     @property
     def state_rows(self) -> int:
-        """How many rows are held."""
+        """The number of rows held."""
 
     @property
     def state_bytes(self) -> int:
         """In how many bytes."""
 
     def take_counts(self) -> list[Count]:
-        """What each goal has done since the last call, and what it holds."""
+        """Return each goal's counts since the last call, and its size."""
 
     def take_key_shares(self) -> Sequence[KeyShares]:
-        """Which keys have many of the rows that it has dealt since the last call."""
+        """Return the keys with many of the rows that were dealt since the last call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class Report:
         withdrawn: Mapping[str, int] | None = None,
         merged: int = 0,
     ) -> Report:
-        """Of a step of an engine, whose goals count anew from here."""
+        """Report a step of an engine, and reset the counts of its goals."""
         return cls(
             stage=stage,
             bucket=bucket,
@@ -108,7 +108,7 @@ class Report:
         )
 
     def line(self) -> str:
-        """As JSON."""
+        """Return the report as JSON."""
         fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
         counts = [dataclasses.astuple(one) for one in self.counts]
         revised = None if self.revised is None else dataclasses.astuple(self.revised)

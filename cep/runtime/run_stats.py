@@ -1,4 +1,4 @@
-"""What a run has done so far, as counts, and as the line that closes it."""
+"""Counts of a run so far, and the line that closes it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from cep.plan.order import PlanUnit
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Of one unit of a plan: the rows it `made` and the nanoseconds that took, since the last time; `rows` that wait in
-    it now, and their `bytes`. A recursion's time is that of the first of its nodes."""
+    """The counts of one unit of a plan: rows `made` since the last time, and the nanoseconds that took; the `rows`
+    that wait in it now, and their `bytes`. A recursion's time is counted at the first of its nodes."""
 
     unit: PlanUnit
     made: int
@@ -36,7 +36,7 @@ class RevisionStats:
     seconds: float = 0.0
 
     def __sub__(self, other: RevisionStats) -> RevisionStats:
-        """What was done since these sums."""
+        """Return the counts since these."""
         return RevisionStats(
             self.late - other.late,
             self.revisions - other.revisions,
@@ -119,7 +119,7 @@ class RunStats:
 
     @property
     def seconds(self) -> float:
-        """How long the run has taken."""
+        """The duration of the run."""
         return perf_counter() - self.began
 
     def spent(self, since: float) -> float:
@@ -179,7 +179,7 @@ class RunStats:
 
 
 def revised_numbers(done: RevisionStats) -> dict[str, object]:
-    """What was put right, for programs."""
+    """Return the counts of revision, for programs to read."""
     return asdict(done) | {"seconds": round(done.seconds, 3)}
 
 

@@ -1,4 +1,4 @@
-"""Which parts of a machine have something to do: those that something comes to, and those whose time has come.
+"""The schedule of a machine: the parts that have input, and those whose time has come.
 
 begin, next, ran:  the events that come in a slice and its watermark -> the numbers of these parts, in their order
 

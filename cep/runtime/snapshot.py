@@ -70,7 +70,7 @@ def streamed(data: bytes | memoryview) -> pa.RecordBatch:
 
 
 def header(blob: bytes) -> dict[str, Any]:
-    """What a snapshot says of itself. CepError: it is damaged."""
+    """Return the header of a snapshot. Raises CepError if it is damaged."""
     return _read(blob)[0]
 
 
@@ -81,7 +81,7 @@ def program_of(blob: bytes) -> str:
 
 @contextmanager
 def restoring() -> Iterator[None]:
-    """What in the block does not fit together is damage: CepError."""
+    """Turn errors of the block into the CepError for a damaged snapshot."""
     try:
         yield
     except (LookupError, TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:

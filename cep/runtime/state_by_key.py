@@ -43,7 +43,7 @@ class StateByKey:
         self._goals()
 
     def read(self, state: bytes) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
-        """What `extract` gave. CepError: it is of another program or stage, of another time, or damaged."""
+        """Return the result of `extract`. Raises CepError if it is of another program, stage or time, or damaged."""
         header, batches = snapshot.load(state, self.program)
         if not self._new() and header["watermark"] != self.parts.buffer.watermark:
             raise CepError(
@@ -54,7 +54,7 @@ class StateByKey:
         return header, batches
 
     def extract(self, keys: KeySelection) -> bytes:
-        """Take out what goals hold of these keys and what waits of them."""
+        """Extract these keys' state and waiting rows."""
         goals = [(goal, self.stage.selection(sides, keys, self.parts.pool)) for goal, sides in self._goals()]
         waiting = {name: self._waiting(name, keys) for name in self.parts.buffer.waiting}
         states = [goal.extract(chosen) for goal, chosen in goals]
@@ -75,7 +75,7 @@ class StateByKey:
         return snapshot.save(header | {"values": len(values)}, [*values, to_arrow(gone), *states], self.program)
 
     def replace(self, keys: KeySelection, header: Mapping[str, Any], batches: Sequence[pa.RecordBatch]) -> None:
-        """Put what was read in the place of all that is held of these keys."""
+        """Replace these keys' state by one that was read."""
         if self._new():
             self.parts.buffer.restore({}, header)
         values, (waiting, *states) = batches[: header["values"]], batches[header["values"] :]
@@ -97,7 +97,7 @@ class StateByKey:
         self.parts.position = max(self.parts.position, header["position"])
 
     def _new(self) -> bool:
-        """Whether nothing has come yet."""
+        """Return True if nothing has arrived yet."""
         return self.parts.buffer.watermark == self.parts.buffer.latest == BEGINNING
 
     def _goals(self) -> list[tuple[Goal, tuple[KeySide, ...]]]:
@@ -111,7 +111,8 @@ class StateByKey:
         return found
 
     def _waiting(self, name: str, keys: KeySelection, others: bool = False) -> tuple[Table, list[Table]]:
-        """Of what waits of an event, what goes with these keys and what stays; `others`: only what is of other keys."""
+        """Return an event's waiting rows of these keys, and the tables of those that stay. `others`: only other keys'
+        rows."""
         schema, route = self.parts.plan.schemas[name], self.stage.stage.inputs[name]
         tables = self.parts.buffer.waiting.get(name)
         if not tables:
@@ -132,7 +133,7 @@ class StateByKey:
 
 
 def recode(tables: Mapping[str, Table], codes: Translation, places: Mapping[str, Sequence[int]]) -> None:
-    """Put other pool codes into tables by event, given each event's rows of codes."""
+    """Replace the pool codes in tables by event, given the rows of each event that hold codes."""
     for name, table in tables.items():
         for row in places[name]:
             table[row] = codes(table[row])

@@ -18,7 +18,7 @@ from cep.runtime.time_slices import TimeSlice
 
 
 class Steppable(Protocol):
-    """What takes steps; `broken`: it is in the middle of one, or one ended there."""
+    """An object that takes steps. `broken`: it is in the middle of a step, or a step failed there."""
 
     broken: bool
 
@@ -29,8 +29,11 @@ S = TypeVar("S", bound=Steppable)
 
 
 def wholly(refuses: bool = False) -> Callable[[Callable[Concatenate[S, P], T]], Callable[Concatenate[S, P], T]]:
-    """Of a method: a step. `refuses`: it looks at what it is given before it changes anything, so that an error but a
-    lack of memory is a refusal, after which nothing is broken."""
+    """Decorate a method that is a step.
+
+    `refuses`: the method checks its arguments before it changes anything. Any error of it but a lack of memory is
+    then a refusal, after which the object is not broken.
+    """
 
     def of(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
         @wraps(method)

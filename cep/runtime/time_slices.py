@@ -77,7 +77,7 @@ def time_slices(parts: EngineParts, batch: object) -> list[TimeSlice]:
 
 
 def _complete(parts: EngineParts, name: str, columns: PushedColumns) -> bool:
-    """Whether the table has all columns of its event, so that no slice of it is refused."""
+    """Return True if the table has all columns of its event, so that none of its slices is refused."""
     schema = parts.plan.schemas.get(name)
     if schema is None or name not in parts.plan.inputs or not ("start" in columns or "time" in columns):
         return False
@@ -85,6 +85,6 @@ def _complete(parts: EngineParts, name: str, columns: PushedColumns) -> bool:
 
 
 def _ends(columns: PushedColumns) -> NDArray[np.int64] | None:
-    """When the rows end, None where that is not seen at once, or they have positions of their own."""
+    """Return the ends of the rows, or None if they are not quickly known or the rows have positions of their own."""
     name = next((name for name in ("end", "start", "time") if name in columns), "")
     return None if ARRIVAL in columns or CHANGE in columns else columns.integers.get(name)

@@ -1,6 +1,6 @@
-"""What late changes change: the stages that they reach are run again, for the keys that they have.
+"""Revision by rerunning: late changes run the stages that they reach again, for the keys that they have.
 
-What a stage gives of a key then stands in the place of what it gave (`cep.runtime.revision.region`).
+A stage's new output for a key replaces the old one (`cep.runtime.revision.region`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from cep.runtime.revision.row_window import RowChanges, RowWindow, joined, witho
 from cep.runtime.revision.stretch import Given, KeptState, States, Stretch, extend, window_of
 
 Step = Callable[[Machine, Mapping[str, Table], Frontier], Given]
-"""What a machine makes of inputs up to a frontier."""
+"""Runs a machine on inputs up to a frontier, and returns its output."""
 
 
 class KnowledgeReplay:
@@ -51,11 +51,11 @@ class KnowledgeReplay:
 
     @property
     def late(self) -> bool:
-        """Whether changes have come that what was given does not go by."""
+        """True if changes have arrived that the output does not reflect yet."""
         return self.changes is not None and self.changes.given_by is not None
 
     def reaches(self, stage: Stage) -> bool:
-        """Whether there are such, and a stage asks what they change."""
+        """Return True if there are such changes, and a stage queries the knowledge that they change."""
         return self.late and stage.number in self.asking
 
     def reached(self, stage: Stage, ends: Ints) -> tuple[int, int]:
@@ -66,7 +66,7 @@ class KnowledgeReplay:
         return min(first, *(time for time, _ in self.changes.come_late)), END_OF_TIME
 
     def steady(self, time: int) -> bool:
-        """Whether nothing of it has changed at that time or later, and nothing late."""
+        """Return True if nothing has changed at that time or later, and nothing late."""
         return self.changes is None or (not self.late and all(each.time < time for each in self.changes.past[-1:]))
 
     def is_one(self, since: int, until: int) -> bool:
@@ -77,7 +77,7 @@ class KnowledgeReplay:
         return not self.late and not known.due(until) and all(each.time <= since for each in known.past[1:])
 
     def told(self, since: int, now: int) -> None:
-        """What was given goes by all that came; nobody goes back before `since`."""
+        """Record that the output reflects all changes. Nothing goes back before `since`."""
         if self.changes is not None:
             self.changes.given_by, self.changes.come_late = None, []
             self.changes.keep_from(now, since)
@@ -120,7 +120,7 @@ class KnowledgeReplay:
 
 
 def asks(plan: Plan) -> bool:
-    """Whether a plan asks knowledge that may change."""
+    """Return True if a plan queries knowledge that may change."""
     one, other = (identities(plan, meanings(plan.rules, {}, name)) for name in ("one", "other"))
     return one != other
 
@@ -205,7 +205,7 @@ class StageReplay(Region):
     def run(
         self, states: States, inputs: Tables, frontier: Frontier, step: Step
     ) -> tuple[dict[str, list[Table]], States]:
-        """What the stage gives of inputs up to a frontier, and what its goals hold then; they take these states on."""
+        """Run a stage from these states up to a frontier. Returns its output and its goals' new states."""
         for goal, state in zip(self.own, states, strict=True):
             goal.become_arrays(state)
         self.machine.touched()
@@ -224,7 +224,8 @@ WHOLE = 0
 
 @dataclass(slots=True)
 class Revised:
-    """What was given and what is given instead, by event; how many keys were run again, all of a stage as one."""
+    """Old and new output, by event, and the number of keys that were run again. A stage run as a whole counts as one
+    key."""
 
     old: Given = field(default_factory=dict)
     new: Given = field(default_factory=dict)
@@ -272,13 +273,13 @@ class GoingBack:
         return found
 
     def settle(self, state: KeptState) -> None:
-        """Put what late changes made of the states of some keys in their place."""
+        """Replace some keys' states by those that late changes led to."""
         for number in sorted(state.overlays):
             self.replays[number].settle(state)
 
     @property
     def numbered(self) -> int:
-        """How many keys have numbers, of the stage with the most."""
+        """The largest number of numbered keys of a stage."""
         return max((replay.numbers.count for replay in self.replays.values()), default=0)
 
     def clear(self) -> None:
@@ -326,7 +327,7 @@ class GoingBack:
     def _given(
         self, replay: StageReplay, stretch: Stretch, keys: Bools | None, tables: Given, found: Revised
     ) -> dict[str, RowChanges]:
-        """Put what a stage gives in the place of what it gave in a stretch; the difference, by event."""
+        """Replace a stage's output in a stretch, and return the difference, by event."""
         changes = {}
         for event in replay.gives:
             none = empty(len(self.plan.schemas[event].attributes))

@@ -39,11 +39,12 @@ from cep.runtime.revision.stretch import FEWEST, RERUN, Given, Stretch, extend, 
 from cep.runtime.schedule import Schedule
 
 A_ROW, A_PUSH = 64, 4096
-"""What a late row and a push with late rows cost where keys are run again, at least, in rows of the window run anew."""
+"""The least cost of a late row, and of a push with late rows, when keys are run again. In rows of a rerun of the
+window."""
 KNOWN = 1024
-"""So many keys may be known that nothing is of any more, and twice as many as there are rows."""
+"""The number of known keys that may be without rows, beside twice as many as there are rows."""
 TABLES = 64
-"""So many tables that come in order wait to be looked at."""
+"""The number of tables that may wait, in order, for processing."""
 FEW = 1024
 """Rows: so many changes of what was given wait, at least, before they are netted."""
 
@@ -69,17 +70,17 @@ class Incremental:
         _in_bags(machine, self.sets)
         self.parts: list[_Part] = []
         self.spent = 0
-        """What running keys again has cost."""
+        """The cost of the keys run again so far."""
         self.used = 0
-        """When something came late last, of before the latest instant."""
+        """The time at which something last arrived late, from before the latest instant."""
         self.pending: list[tuple[str, RowChanges]] = []
         """Changes of what was given that stretches do not know yet."""
         self.waiting = self.netted = 0
-        """How many rows these have, and had when they were netted last."""
+        """The number of these rows now, and when they were last netted."""
         self.since = END_OF_TIME
         """The states of stretches that begin before it are right."""
         self.keys = 0
-        """How many keys it had when it was begun."""
+        """The number of keys at the beginning."""
         self.come: Given = {}
         """Rows of the input that came in order, which regions are not told of yet."""
         self.several = _told_apart(plan, machine, self.sets)
@@ -87,13 +88,13 @@ class Incremental:
         self.equal_until = BEGINNING
         """When the latest of these records ended that was equal to another. Changes are of sets."""
         self.schedule = Schedule((), ())
-        """When each of `parts` has something to do."""
+        """The times at which `parts` are next due."""
         self.restored = False
-        """Whether what stretches hold came from a snapshot, and nobody has looked for equal records in it."""
+        """True if the stretches come from a snapshot, and have not been searched for equal records."""
 
     @property
     def stretches_of_a_window(self) -> int | None:
-        """How many stretches a window has, once it has begun."""
+        """The number of stretches in a window, once it has begun."""
         if not self.begun:
             return None
         return RERUN if any(isinstance(part.reviser, RerunFromStretches) for part in self.parts) else FEWEST
@@ -178,8 +179,11 @@ class Incremental:
     def revise(
         self, late: Mapping[str, RowChanges], inputs: Mapping[str, Table], since: int, frontier: Frontier
     ) -> tuple[Revised, Given]:
-        """What changes of the input up to `since`, the watermark, and what comes in order after it lead to, up to a
-        frontier; what of that is of the time after it comes apart."""
+        """Revise the output up to `since`, the watermark, and continue to a frontier.
+
+        `late`: changes up to the watermark; `inputs`: rows in order after it. Returns the revised output and, apart
+        from it, the output of the time after the watermark.
+        """
         self._take(self.machine.watched)
         machine, found, ahead = self.machine, Revised(), Given()
         tables = {event: _come(late.get(event), inputs.get(event)) for event in {*late, *inputs}}
@@ -261,7 +265,7 @@ class Incremental:
         return watermark - self.used > length or keys > KNOWN + 2 * max(held, self.keys)
 
     def settle(self, stretches: Sequence[Stretch]) -> None:
-        """Put right what stretches hold."""
+        """Update the stretches."""
         if self.since == END_OF_TIME:
             return
         self._take(self.machine.watched)
@@ -301,7 +305,7 @@ class Incremental:
         return frozenset(event for part in regions for event in part.takes.events)
 
     def _take(self, watched: Mapping[PlanUnit, list[Table]]) -> None:
-        """Tell revisers what has come in order."""
+        """Pass input that arrived in order to the revisers."""
         if not any(watched.values()) and not any(self.come.values()):
             return
         widths = self.machine.widths
@@ -335,7 +339,7 @@ class Incremental:
             self._put_given(stretches)
 
     def _put_given(self, stretches: Sequence[Stretch]) -> None:
-        """Put what was given into the stretches in which it ends."""
+        """Add output to the stretches in which it ends."""
         begins = np.array([each.since for each in stretches])
         for event, changes in self.pending:
             for table, come in ((changes.going, False), (changes.coming, True)):
@@ -360,7 +364,7 @@ def _told_apart(plan: Plan, machine: Machine, sets: Set[PlanUnit]) -> dict[str, 
 
 
 def _come(late: RowChanges | None, inputs: Table | None) -> Table:
-    """What changes of an event of the input, and what comes of it, as a table of changes."""
+    """Return the changes of an input event, late and in order, as a table of changes."""
     if late is None:
         assert inputs is not None, "something comes of it"
         return contiguous(inputs)

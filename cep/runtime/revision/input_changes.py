@@ -1,7 +1,7 @@
-"""What a push changes of the input: rows that come, and rows that go since they are withdrawn or replaced.
+"""Changes of the input by a push: rows that it adds, and rows that it withdraws or replaces.
 
-Equal records are as many, and one withdrawal takes the last of them. Of an event that is a set there is one of equal
-records, and with a KEY one of each key and time, the last that came.
+Equal records count as often as they were sent, and a withdrawal removes the last of them. In a set, one of equal
+records counts. With a KEY, the last record of each key and time counts.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ KnownRows = Callable[[Table, Sequence[int]], Table]
 
 @dataclass(frozen=True, slots=True)
 class InputChanges:
-    """What a push changes of an event; which of its rows withdraw what is not there (`unknown`); how many are left out,
-    since they are equal to others (`merged`)."""
+    """The changes of an event by a push, the rows that withdraw unknown records (`unknown`), and the number of equal
+    records that were left out (`merged`)."""
 
     changes: RowChanges
     unknown: Ints
@@ -43,11 +43,11 @@ def input_changes(
     key: tuple[int, ...] | None,
     several: bool,
 ) -> InputChanges:
-    """What rows, in order of their positions, change.
+    """Return the changes that pushed rows, in order of their positions, make.
 
-    `first`: the first of their ends; `withdraws`: which rows do that, None: none. `last`: no row known ends after it.
-    `key`: the arguments that make two records of one time the same one; None: all of them. `several`: equal records
-    are as many. What ends later than all that is known is looked for nowhere.
+    `first`: their earliest end. `withdraws`: a mask of withdrawals (None: there are none). `last`: no known row ends
+    after it, so that later rows need no search. `key`: the arguments that identify records of one time (None: all of
+    them). `several`: equal records count as often as they were sent.
     """
     ends, none = pushed[END], np.empty(0, np.int64)
     if withdraws is None and (several or (first > last and key is None)):
@@ -83,8 +83,11 @@ def _each_once(pushed: Table) -> Table:
 
 
 def _taken_one_by_one(pushed: Table, withdraws: Bools, known: Table, words: Sequence[int]) -> tuple[Table, Ints, Ints]:
-    """Of rows of which equal ones are as many: what goes of those `known`, which rows come, and which are unknown. A
-    withdrawal takes the one that came last before it."""
+    """Return the known rows to remove, the pushed rows to add, and the unknown withdrawals, where equal rows count
+    separately.
+
+    A withdrawal removes the last equal row before it.
+    """
     kinds = KeySet(len(words))
     known = known[:, np.argsort(known[ORDER], kind="stable")]
     before, _ = kinds.insert(np.ascontiguousarray(known[words].T))
@@ -118,7 +121,7 @@ def _matched(kinds, goes, places, stack, taken, unknown):  # type: ignore[no-unt
 
 
 def _twice(table: Table, ends: Ints, key: tuple[int, ...]) -> Bools:
-    """Which ends are those of rows of one start, end and key."""
+    """Return a mask of the ends that rows of equal start, end and key have."""
     named = by_arrival(contiguous(table[[START, END, ORDER, IDENTITY, *(FIRST + at for at in key)]]))
     once = first_of_equal(named)
     if rows(once) == rows(named):

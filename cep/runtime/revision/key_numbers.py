@@ -19,9 +19,9 @@ from cep.runtime.decode import values
 from cep.runtime.keyed_stage import Key, encoded_key
 
 FEW = 4
-"""So many keys are looked for one by one."""
+"""Up to this many keys are searched for one by one."""
 KEPT = 1024
-"""So many numbers may be of keys that are in the window no more, and as many as the window has rows."""
+"""The number of numbers that may belong to keys outside the window, beside as many as the window has rows."""
 NEAR = 1 << 20
 """Keys whose words lie in so narrow a range are looked up in a table of it."""
 
@@ -85,7 +85,7 @@ class KeyNumbers:
         return np.where(ids < 0, -1, words.of[ids])
 
     def test(self, types: Types, active: Bools) -> Callable[[Ints], Bools]:
-        """Which rows of such columns have one of these keys."""
+        """Return a mask of the rows with one of these keys."""
         words = self._of(types)
         wanted = words.rows.rows[_at(active, words.of)]
         if len(types) == 1 and len(wanted) <= FEW:
@@ -136,14 +136,14 @@ def _set_of(values: Ints, highest: int) -> Bools:
 
 
 def _near(low: int, wanted: Bools, table: Ints) -> Bools:
-    """Which rows of one column have a value that is wanted, counted from the lowest."""
+    """Return a mask of the rows of a column with a wanted value, counted from the lowest."""
     places = table[:, 0].astype(np.uint64) - np.uint64(low % 2**64)
     found: Bools = wanted[np.minimum(places, np.uint64(len(wanted) - 1)).astype(np.int64)]
     return found
 
 
 def _at(active: Bools, numbers: Ints) -> Bools:
-    """Whether keys are active; those that have come since are not."""
+    """Return a mask of the keys that are active. Keys newer than the mask are not."""
     if not len(active):
         return np.zeros(len(numbers), np.bool_)
     found: Bools = active[np.minimum(numbers, len(active) - 1)] & (numbers < len(active))

@@ -1,4 +1,4 @@
-"""What a push changes of what is derived: what it would withdraw and add again is not among it."""
+"""Net changes of the output by a push, without rows that it would withdraw and add again."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class RevisionLineage:
             add({name: [table] for name, table in made.items()})
 
     def told(self) -> None:
-        """It has been said of what has gone what it came from: it is remembered no more."""
+        """Forget the lineage of withdrawn rows, which has been output."""
         if any(map(len, (*self._records, *self._made))):
             self.history.withdraw(*(np.unique(np.concatenate([_NONE, *each])) for each in (self._records, self._made)))
         self._records, self._made = [], []

@@ -33,7 +33,7 @@ from cep.runtime.revision.row_window import parted
 from cep.runtime.revision.stretch import KeptState, Overlay, States, Stretch, copied
 
 SMALL = 2_000_000
-"""Of so many bytes what is kept is changed where it is, not overlaid."""
+"""The size in bytes up to which kept state is changed in place, not overlaid."""
 
 Goals = tuple[int, ...]
 """The numbers of goals among those of a region that keep something."""
@@ -155,7 +155,7 @@ class Region:
     # --- states ---
 
     def state(self, at: KeptState, keys: Bools | None) -> States:
-        """What the goals hold of keys, as arrays of their own."""
+        """Return the state of the region's goals for some keys, as new arrays."""
         over = at.overlays.get(self.number)
         base = [at.base[place] for place in self.places]
         if keys is None:
@@ -190,14 +190,14 @@ class Region:
                 over.keys = sized(over.keys, len(keys)) | keys
 
     def settle(self, at: KeptState) -> None:
-        """Put what was made of the goals of the region in the place of what they had."""
+        """Replace the states of the region's goals."""
         if (over := at.overlays.pop(self.number, None)) is not None:
             base = [at.base[place] for place in self.places]
             for place, state in zip(self.places, self._merged(base, over), strict=True):
                 at.base[place] = state
 
     def live(self, goals: LiveGoals) -> KeptState:
-        """What those of the region among the goals of the whole program hold, which these may change later."""
+        """Return the region's states in the goals of the whole program, which may change them later."""
         own = set(self.places)
         return KeptState([goal.as_arrays() if place in own else {} for place, (_, goal) in enumerate(goals)])
 
@@ -212,7 +212,7 @@ class Region:
             goal.become_arrays(state)
 
     def differing(self, was: States, now: States, keys: Bools) -> tuple[Bools, tuple[int, ...]]:
-        """Of which of the keys two states of them are not the same; and of which goals, by number."""
+        """Return a mask of the keys whose two states differ, and the numbers of the goals in which they do."""
         found, goals, every = np.zeros(len(keys), np.bool_), list[int](), False
         for number, (goal, chosen) in enumerate(zip(self.own, self._of_keys(keys).chosen, strict=True)):
             one, other = was[number], now[number]
@@ -230,7 +230,7 @@ class Region:
         return keys if every else found & keys, tuple(goals)
 
     def part(self, states: States, keys: Bools) -> States:
-        """Of states those of keys."""
+        """Return the part of states that belongs to some keys."""
         return self._part(states, keys)
 
     def joined(self, states: States, more: States, keys: Bools) -> States:
@@ -268,12 +268,12 @@ class Region:
 
 
 def _few(states: Iterable[Arrays]) -> bool:
-    """Whether states are so small that to look through them is nothing."""
+    """Return True if states are so small that searching them costs nothing."""
     return sum(int(array.nbytes) for state in states for array in state.values()) < SMALL
 
 
 def same(one: Arrays, other: Arrays) -> bool:
-    """Whether two states are the same, row by row."""
+    """Return True if two states are equal, row by row."""
     return all(np.array_equal(array, other[name]) for name, array in one.items())
 
 
@@ -285,7 +285,7 @@ class _Selected:
         self._tests: dict[tuple[str, ...], Callable[[Ints], Bools]] = {}
 
     def test(self, types: tuple[str, ...]) -> Callable[[Ints], Bools]:
-        """Which rows of columns of these types have one of them."""
+        """Return a mask of the rows with one of these keys, given columns of these types."""
         if types not in self._tests:
             self._tests[types] = self.numbers.test(types, self.keys)
         return self._tests[types]
@@ -309,7 +309,7 @@ def sized(keys: Bools, count: int) -> Bools:
 
 
 def _shared(one: KeyedRows, other: KeyedRows) -> bool:
-    """Whether two states have other rows that belong to every key."""
+    """Return True if two states differ in rows that belong to every key."""
     mine, theirs = one[1][one[0] < 0], other[1][other[0] < 0]
     return not np.array_equal(mine, theirs)
 
@@ -433,11 +433,11 @@ class Rerun(ABC):
         are."""
 
     def _whole(self, changes: Sequence[Ints]) -> bool:
-        """Whether something changes that belongs to every key."""
+        """Return True if something changes that belongs to every key."""
         return any(each.shared and len(change) for each, change in zip(self.inputs, changes, strict=True))
 
     def _put(self, changes: Sequence[Ints], was: Sequence[Table], ranges: tuple[Ints, Ints, Ints]) -> list[Table]:
-        """Put changes in; returns the rows of the ranges, which `was` has as they were."""
+        """Apply changes, and return the rows of the ranges; `was` holds these as they were."""
         now = list(was)
         for place, (each, change) in enumerate(zip(self.inputs, changes, strict=True)):
             if len(change):
@@ -536,8 +536,11 @@ class RerunFromStretches(Rerun):
 
 
 class BoundedRerun(Rerun):
-    """Of a goal that remembers what has ended for so long at most: a key is run again from so long before a change
-    until so long after it, from nothing. `base`: the state of the goal when the rows begin that are kept."""
+    """The rerun of a goal with bounded memory.
+
+    A key is run again from empty state, from `memory` before a change until `memory` after it. `base`: the goal's
+    state at the beginning of the rows that are kept.
+    """
 
     def __init__(self, plan: Plan, part: PartsTogether, live: LiveGoals, pool: Pool, memory: int) -> None:
         super().__init__(plan, part, live, pool)

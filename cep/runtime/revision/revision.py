@@ -88,7 +88,7 @@ class Revision:
 
     @property
     def stable(self) -> int:
-        """Nothing that ends at or before it changes any more."""
+        """The time up to which nothing can change any more."""
         return max(self.floor, self.watermark - self.length)
 
     def reached(self, buffer: ReorderBuffer) -> int:
@@ -140,7 +140,7 @@ class Revision:
         self.late.setdefault(event, []).append(late)
 
     def _sort_late(self) -> None:
-        """What waits of the latest instant is late, and comes to stretches: it is not run again from before that."""
+        """Treat waiting rows of the latest instant as late, so that the rerun does not start before that instant."""
         if self.latest.goes_on:
             self.latest.goes_on = False
             for event, window in sorted(self.waiting.items()):
@@ -227,7 +227,7 @@ class Revision:
                 self._window(stretch.held[number], event).add(table)
 
     def _begin_stretch(self, until: int, at: Frontier) -> None:
-        """Where it is time to, another stretch begins, at once or just before the next instant."""
+        """Begin another stretch if it is time to, at once or just before the next instant."""
         stretch, held = self.stretches[-1], lambda: self.machine.size[0]
         changes = self.incremental
         parts = None if changes is None else changes.stretches_of_a_window
@@ -258,7 +258,7 @@ class Revision:
         return found
 
     def recode(self, codes: Translation, places: Mapping[str, Sequence[int]]) -> None:
-        """Put other pool codes in the place of those of the window and its states."""
+        """Replace the pool codes of the window and its states."""
         self.leave()
         for event, table in self._tables():
             for place in places[event]:
@@ -368,7 +368,7 @@ class Revision:
         return known.is_one(self.stretches[0].since, until) and not changes.tells_apart(self.stretches)
 
     def _put(self, late: Mapping[str, RowChanges], there: bool) -> None:
-        """Put late changes into the stretches, or take them back."""
+        """Apply late changes to the stretches, or undo them."""
         for event, each in late.items():
             put(self.stretches, event, each.going, not there)
             put(self.stretches, event, each.coming, there)
@@ -403,33 +403,33 @@ class Revision:
 
     @property
     def _goes_back(self) -> bool:
-        """Whether instants are taken back at all, where all late rows are of the latest."""
+        """True if the latest instant may be undone when all late rows belong to it."""
         return not self._changes_begun and self.lineage is None and self.window.handed is None
 
     @property
     def _may_go_back(self) -> bool:
-        """Whether the machine can take the latest instant back."""
+        """True if the machine can undo the latest instant."""
         return self._goes_back and self.machine.attempts.there and self.latest.end == self.watermark
 
     @property
     def _changes_begun(self) -> bool:
-        """Whether late rows go through the program as changes."""
+        """True if late rows are processed as changes."""
         return self.incremental is not None and self.incremental.begun
 
     def leave(self) -> None:
-        """What is kept by stretch is right, and nothing else is kept."""
+        """Bring the stretches up to date, and drop everything else that is kept."""
         self.settle()
         self.latest.forget()
         self.forget_changes()
 
     def forget_changes(self) -> None:
-        """What is kept by stretch is another: nothing else is kept."""
+        """Drop everything that is kept beside the stretches, which have been replaced."""
         if self.incremental is not None:
             self.incremental.leave()
             self.incremental.restored = True
 
     def settle(self) -> None:
-        """Put what late changes made of the states of some keys in their place, and forget the numbers of keys."""
+        """Replace some keys' states by those that late changes led to, and forget the numbers of keys."""
         self._sort_late()
         if self.incremental is not None:
             self.incremental.settle(self.stretches)

@@ -1,4 +1,4 @@
-"""What came in lately, of one event: kept as it came, found by time, taken out, put in between."""
+"""A window of an event's latest input rows: kept in order of arrival, found by time, removed and inserted."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class RowWindow:
         self.runs: list[Table] = []
         self.last = BEGINNING
         self._spans: list[tuple[int, int]] = []
-        """Of each table the first and the last end."""
+        """The first and the last end of each table."""
         self._sorted: list[bool] = []
-        """Of each table whether it is known to be sorted by end."""
+        """True for each table that is known to be sorted by end."""
 
     def add(self, table: Table, span: tuple[int, int] | None = None) -> None:
         """More rows, in any order. The table is kept, and must not be written any more. `span`: their first and last
@@ -49,7 +49,7 @@ class RowWindow:
             self._append(joined, (min(spans[0][0], spans[1][0]), max(spans[0][1], spans[1][1])), ordered)
 
     def ending(self, after: int, until: int) -> Table:
-        """Those that end after `after` and at or before `until`, sorted by arrival."""
+        """Return the rows that end after `after` and at or before `until`, sorted by arrival."""
         parts = []
         for number in self._within(after + 1, until):
             run = self._run(number)
@@ -59,7 +59,7 @@ class RowWindow:
         return by_arrival(contiguous(concat(parts))) if parts else empty(self.arguments)
 
     def leaving(self, until: int) -> Table:
-        """Take out all that end at or before `until`; gives them sorted by arrival."""
+        """Remove the rows that end at or before `until`, and return them, sorted by arrival."""
         if self.runs and self.last <= until:  # all of it, as it is
             order = sorted(range(len(self.runs)), key=self._spans.__getitem__)
             gone = by_arrival(concat([self.runs[number] for number in order]))
@@ -77,7 +77,7 @@ class RowWindow:
         return gone
 
     def since(self, after: int) -> Table:
-        """Take out all that end after `after`; gives them sorted by arrival."""
+        """Remove the rows that end after `after`, and return them, sorted by arrival."""
         gone = self.ending(after, END_OF_TIME)
         for number in reversed([*self._within(after + 1, END_OF_TIME)]):
             run = self._run(number)
@@ -91,17 +91,17 @@ class RowWindow:
         return gone
 
     def after(self, end: int) -> int:
-        """How many end after `end`."""
+        """Count the rows that end after `end`."""
         runs = [self._run(number) for number in self._within(end + 1, END_OF_TIME)]
         return sum(rows(run) - int(np.searchsorted(run[END], end, "right")) for run in runs)
 
     def until(self, end: int) -> int:
-        """How many end at or before `end`."""
+        """Count the rows that end at or before `end`."""
         runs = [self._run(number) for number in self._within(BEGINNING, end)]
         return sum(int(np.searchsorted(run[END], end, "right")) for run in runs)
 
     def clear(self) -> None:
-        """Take out all."""
+        """Remove all rows."""
         self.runs, self._spans, self._sorted, self.last = [], [], [], BEGINNING
 
     def same(self, table: Table, words: Sequence[int]) -> Table:
@@ -117,7 +117,7 @@ class RowWindow:
         return np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
 
     def drop(self, table: Table) -> None:
-        """Take out these rows. Tables that have none of them are not touched."""
+        """Remove these rows. Tables that have none of them are not touched."""
         if not rows(table):
             return
         table = contiguous(table[:, np.argsort(table[END], kind="stable")])
@@ -147,7 +147,7 @@ class RowWindow:
 
     @property
     def size(self) -> int:
-        """How many rows."""
+        """The number of rows."""
         return sum(map(rows, self.runs))
 
     def _append(self, table: Table, span: tuple[int, int], ordered: bool) -> None:
@@ -233,7 +233,7 @@ def _hashed(table, row, words):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _equal(one, row, other, its, words):  # type: ignore[no-untyped-def]
-    """Whether a row of a table and one of another have these words alike."""
+    """Return True if a row of one table and a row of another are equal in these words."""
     for word in words:
         if one[word, row] != other[word, its]:
             return False
@@ -263,13 +263,13 @@ def parted(table: Table, chosen: Bools) -> tuple[Table, Table]:
 
 
 def _words(table: Table) -> Ints:
-    """What makes a row what it is, whatever it is called in lineage."""
+    """Return the words that identify a row, without its name in lineage."""
     return np.ascontiguousarray(np.delete(table, IDENTITY, axis=0).T)
 
 
 @dataclass(frozen=True, slots=True)
 class RowChanges:
-    """Of an event: rows that were there and are no more, and rows that are there now."""
+    """The changes of an event: rows that have gone, and rows that have come."""
 
     going: Table
     coming: Table

@@ -75,12 +75,15 @@ class Stretch:
 
     @property
     def held(self) -> tuple[Windows, Windows]:
-        """What came in and what was given."""
+        """The input and the output that are kept."""
         return self.inputs, self.given
 
     def ends(self, until: int, watermark: int, length: int, held: Callable[[], int], parts: int | None = None) -> bool:
-        """Whether another one begins at `until`, on the way to a watermark, where the window is of this length and
-        goals hold so many rows. `parts`: a window has so many; None: by what comes."""
+        """Return True if the next stretch begins at `until`, on the way to a watermark.
+
+        `length`: the window's; `held`: counts the rows that goals hold. `parts`: the number of stretches in a window
+        (None: it depends on the input).
+        """
         long = until - self.since
         if long < spacing(length):
             return False
@@ -91,12 +94,12 @@ class Stretch:
 
 
 def spacing(length: int) -> int:
-    """How long a stretch is, at least, in a window of this length."""
+    """Return the least length of a stretch in a window of this length."""
     return max(1, length // STRETCHES)
 
 
 def cuts_between(since: int, until: int, length: int) -> list[int]:
-    """Where stretches may begin on the way from a watermark to another, and this itself."""
+    """Return the times at which stretches may begin between two watermarks, and the later watermark."""
     if until >= END_OF_TIME or until <= since:
         return [until] if until > since else []
     each = spacing(length)
@@ -107,7 +110,7 @@ def cuts_between(since: int, until: int, length: int) -> list[int]:
 
 
 def put(stretches: Sequence[Stretch], event: str, table: Table, come: bool) -> None:
-    """Take rows of an input event into or out of the stretches in which they end."""
+    """Add rows of an input event to the stretches in which they end, or remove them."""
     begins = np.array([each.since for each in stretches])
     numbers = np.searchsorted(begins, table[END], "left") - 1
     for number in np.unique(numbers).tolist():
@@ -133,7 +136,7 @@ def extend(made: Given, more: Mapping[str, Iterable[Table]]) -> None:
 
 
 PATIENCE = 16
-"""So many instants later it is not expected any more that one comes in pieces."""
+"""The number of instants after which an instant is no longer expected to arrive in pieces."""
 SHORT, TIMES = 1 << 16, 8
 """Rows: of an instant of more, and of more than so many times those that come, each key is run again by itself."""
 
@@ -161,9 +164,9 @@ class LatestInstant:
         return self.stretch_ends and since < end - 1
 
     def forget(self) -> None:
-        """There is nothing to be taken back."""
+        """Record that there is nothing to undo."""
         self.end = None
 
     def is_short(self, changed: int, every: int) -> bool:
-        """Whether the instant, of so many rows of which so many changed, is to be run again."""
+        """Return True if it is cheaper to run the instant again. `changed` of its `every` rows have changed."""
         return every <= max(SHORT, TIMES * changed)

@@ -64,7 +64,7 @@ def save(revision: Revision) -> tuple[dict[str, Any], list[pa.RecordBatch], list
 def restore(
     revision: Revision, numbers: Mapping[str, Any], batches: Sequence[pa.RecordBatch], parts: Sequence[pa.RecordBatch]
 ) -> None:
-    """Take on what a window held. CepError: it is none of this program."""
+    """Restore a window's rows. Raises CepError if they do not fit the program."""
     revision.forget_changes()
     goals = [goal for _, goal in revision.machine.goals()]
     begins, counts = numbers["since"], numbers["runs"]
