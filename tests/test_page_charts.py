@@ -142,7 +142,7 @@ def _bright(text: str) -> float:
 
 
 def _oklab(linear: np.ndarray) -> np.ndarray:
-    return OKLAB @ np.cbrt(CONES @ np.clip(linear, 0, 1))
+    return np.asarray(OKLAB @ np.cbrt(CONES @ np.clip(linear, 0, 1)))
 
 
 def test_what_charts_are_given(tmp_path: Path) -> None:
