@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -48,9 +48,15 @@ TOKENS = f"ann editor {ANN}\nben responder {BEN}\nwall viewer {WALL}\ncat respon
 class Desk:
     """See above. `now`: what the clock says, microseconds of Unix time."""
 
-    def __init__(self, folder: Path, calendar: MaintenanceCalendar | None = None, revise: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        calendar: MaintenanceCalendar | None = None,
+        revise: int | None = None,
+        clock: Callable[[], int] | None = None,
+    ) -> None:
         self.folder, self.calendar, self.revise = folder, calendar, revise
-        self.now = BEGIN
+        self.now, self.clock = BEGIN, clock or (lambda: self.now)
         self.pushed: list[tuple[int, str, int]] = []
         tokens = folder / "tokens"
         tokens.write_text(TOKENS)
@@ -61,7 +67,7 @@ class Desk:
     def start(self) -> None:
         self.engine = Engine.from_text(PROGRAM, alerts=True, begins=True, lateness=0, revise=self.revise)
         self.outbox = Outbox(self.folder / "alerts.db")
-        self.handling = Handling(self.outbox, ORIGIN.title, ORIGIN.status, self.calendar, lambda: self.now)
+        self.handling = Handling(self.outbox, ORIGIN.title, ORIGIN.status, self.calendar, self.clock)
         self.handling.tick()
         self.service = Service(self.engine, PROGRAM, "flood.cep", RunStats())
         self.service.listen(AlertListener(self.engine, self.outbox, handling=self.handling))

@@ -14,9 +14,13 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from fastapi import FastAPI
+from starlette.testclient import TestClient
 
 from connectors.alerts.text import rfc3339
-from tests.desk import ANN, BEN, SECOND, WALL, Desk, at
+from connectors.feeds.routes import Routes
+from connectors.serving import alertmanager_api
+from tests.desk import ANN, BEN, ORIGIN, SECOND, WALL, Desk, at
 
 AMTOOL = shutil.which("amtool") or shutil.which("amtool", path=Path(__file__).parent.parent / "build")
 MISSING = "no amtool (Debian, Ubuntu: apt install prometheus-alertmanager)"
@@ -195,3 +199,20 @@ def test_amtool_lists_silences_and_expires(desk: Desk) -> None:
         amtool("alert", "add", "x=y", fails="405")
         assert "nobody" in amtool("config", "show") and "nobody" in amtool("config", "routes", "show")
         assert "disabled" in amtool("cluster", "show")
+
+
+def test_groups_are_those_of_routes(desk: Desk, tmp_path: Path) -> None:
+    file = tmp_path / "routes.toml"
+    file.write_text(
+        '[receivers]\nsea = "mqtt://h/a"\nall = "mqtt://h/b"\n'
+        '[[routes]]\nreceiver = "sea"\nmatchers = ["site=a"]\ncontinue = true\ngroup_by = ["site"]\n'
+        '[[routes]]\nreceiver = "all"\n'
+    )
+    app = FastAPI()
+    app.include_router(alertmanager_api.router(desk.handling, ORIGIN, Routes.read(file)))
+    client = TestClient(app)
+    groups = client.get("/api/v2/alerts/groups").json()
+    found = [(each["receiver"]["name"], each["labels"], len(each["alerts"])) for each in groups]
+    assert found == [("all", {}, 2), ("sea", {"site": "a"}, 1)]
+    assert [each["labels"]["site"] for each in client.get("/api/v2/alerts?receiver=sea").json()] == ["a"]
+    assert client.get("/api/v2/receivers").json() == [{"name": "sea"}, {"name": "all"}]

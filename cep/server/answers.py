@@ -212,7 +212,11 @@ class ServerParts:
             feeds.router(self.outbox, self.origin, stream, alone),
             alerts.router(self.handling, self.origin, alone),
             alertmanager_api.router(
-                self.handling, self.origin, None, {each.name: each.inhibitor for each in engine.alerts}, alone
+                self.handling,
+                self.origin,
+                options.alerts.routing,
+                {each.name: each.inhibitor for each in engine.alerts},
+                alone,
             ),
             page.router(scene, self.outbox, options.alerts.status, self.vocabulary, program.version.number, alone),
             why.router(questions),

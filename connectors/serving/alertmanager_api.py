@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
 
@@ -23,12 +23,10 @@ from connectors.alerts.outbox_entries import OutboxEntry
 from connectors.alerts.silences import Silence
 from connectors.alerts.text import rfc3339
 from connectors.feeds.document import Publisher
+from connectors.feeds.routes import Routes
 from connectors.serving.alerts import NewSilence, doing
 from connectors.serving.openapi import TEXT, Responses, route_responses
 from connectors.serving.people import Person, Role, acting
-
-Targets = Callable[[Mapping[str, str]], Sequence[tuple[str, Mapping[str, str]]]]
-"""By the labels of an alert the receivers that get it, each with the labels of its group."""
 
 OPEN_FOR = 300 * 1_000_000
 """Microseconds after which an open alert is said to end: it is asked for again before."""
@@ -46,23 +44,30 @@ _BAD: Responses = {400: {"description": "A filter or a silence is not valid.", "
 def router(
     handling: Handling,
     origin: Publisher,
-    targets: Targets | None = None,
+    routes: Routes | None = None,
     inhibitors: Mapping[str, Inhibitor | None] | None = None,
     local: bool = False,
 ) -> APIRouter:
-    """`targets`: None where every receiver gets everything, grouped by the name of the alert. `inhibitors`: by the name
+    """`routes`: None where every receiver gets everything, grouped by the name of the alert. `inhibitors`: by the name
     of an alert the one that inhibits it. `local` as for `alerts.router`."""
     made = APIRouter(prefix="/api/v2", tags=["alertmanager"], default_response_class=Response)
     responder = Depends(acting(Role.RESPONDER, "silencing alerts", local))
     outbox, begun = handling.outbox, time.time_ns() // 1000
 
     def names() -> list[str]:
+        if routes is not None:
+            return [*routes.receivers]
         return [each.name for each in outbox.statuses() if outbox.serves(each.name)] or [NOBODY]
 
-    def everyone(labels: Mapping[str, str]) -> Sequence[tuple[str, Mapping[str, str]]]:
-        return [(name, {"alertname": labels["alertname"]}) for name in names()]
-
-    sent_to = targets or everyone
+    def sent_to(labels: Mapping[str, str]) -> list[tuple[str, dict[str, str]]]:
+        """The receivers that get an alert with these labels, each with the labels of its group."""
+        if routes is None:
+            return [(name, {"alertname": labels["alertname"]}) for name in names()]
+        found: dict[str, dict[str, str]] = {}
+        for route in routes.reached(labels):
+            by = sorted(labels) if route.group_by is None else route.group_by
+            found.setdefault(route.receiver, {name: labels.get(name, "") for name in by})
+        return [*found.items()]
 
     def inhibited_by(change: AlertChange, firing: Sequence[AlertChange]) -> list[str]:
         """The fingerprints of the alerts that inhibit this one, or the name of what does and is told to nobody."""
@@ -79,13 +84,13 @@ def router(
 
     def listed(
         filters: list[str] | None, receiver: str | None, active: bool, silenced: bool, inhibited: bool
-    ) -> list[tuple[dict[str, Any], Sequence[tuple[str, Mapping[str, str]]]]]:
+    ) -> list[tuple[dict[str, Any], list[tuple[str, dict[str, str]]]]]:
         """Alerts that fire, each with the receivers that get it."""
         matchers = _parsed(filters)
         chosen = _parsed([]) if receiver is None else _matching("receiver", receiver)
         entries = [each for each in outbox.live() if not each.change.over]
         firing = [each.change for each in entries]
-        found: list[tuple[dict[str, Any], Sequence[tuple[str, Mapping[str, str]]]]] = []
+        found: list[tuple[dict[str, Any], list[tuple[str, dict[str, str]]]]] = []
         for entry in entries:
             change = entry.change
             labels = handling.labels(change)
