@@ -187,6 +187,14 @@ def test_where_each_alert_goes(tmp_path: Path) -> None:
     assert not unreached(rest, alerts, ORIGIN)
 
 
+def test_the_example_of_the_page(tmp_path: Path) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "receivers.md").read_text(encoding="utf-8")
+    routes = read(tmp_path, page.partition("```toml\n")[2].partition("```")[0])
+    shown = page.partition("--check-routes\nflood")[2].partition("```")[0]
+    alerts = Engine.from_text(PROGRAM, alerts=True).alerts
+    assert "\n".join(lines(routes, alerts, ORIGIN, say_duration)) == f"flood{shown}".rstrip()
+
+
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("rules.cep").write_text(PROGRAM)
