@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from datetime import UTC, datetime, timedelta
@@ -33,6 +34,7 @@ from tests.program_maker import SECOND
 from tests.spark_runs import alone, deliver
 from tests.test_spark import stories
 from tests.together import Together, generated
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING),
@@ -352,6 +354,60 @@ def test_spark_connect(tmp_path: Path) -> None:
     found = _events("gust", pq.read_table(tmp_path / "streaming" / "gust"), outputs["gust"])
     assert difference([one for one in before_the_last(expected) if one.type == "gust"], before_the_last(found)) == ""
     assert "cannot run the plain jobs" in ended.stdout
+
+
+@pytest.mark.long
+def test_results_are_put_right(tmp_path: Path) -> None:
+    """The rows that were added less those that were withdrawn are what one process derives of all records."""
+    rules = Rules.from_text(GUSTS)
+    random = Random(4)
+    arriving = sorted(ROWS, key=lambda event: event.end + random.randrange(40 * SECOND))  # by more than a micro-batch
+    arriving.append(Event("reading", ("a", 0.0), LAST, LAST))
+    expected = before_the_last(one_process(GUSTS, arriving, tmp_path))
+    net: Counter[tuple[Any, ...]] = Counter()
+    withdrawn = 0
+
+    def take(events: Events, batch: int) -> None:
+        nonlocal withdrawn
+        for name, frame in events.items():
+            for row in frame.drop("@id", "@version").collect():
+                *values, change = row
+                assert change in ("add", "withdraw")
+                withdrawn += change == "withdraw"
+                net[name, *values] += 1 if change == "add" else -1
+
+    with settings(zone="UTC") as spark:
+        given = streams(spark, rules.inputs, arriving, 4, tmp_path / "rows")
+        stream = rules.over(given, order={"reading": "number"}, revise="1 min", buckets=2)
+        stream.each(take, checkpoint=tmp_path / "each", available_now=True).awaitTermination()
+    assert set(net.values()) <= {0, 1}
+    found = []
+    for (name, start, end, *values), count in net.items():
+        found += [Event(name, tuple(values), _local_ticks(start), _local_ticks(end))] * count
+    assert withdrawn and difference(expected, before_the_last(found)) == ""
+
+
+def _local_ticks(time: datetime) -> int:
+    """An instant that `collect` gives in the zone of this machine."""
+    return _ticks(time.astimezone(UTC))
+
+
+@pytest.mark.long
+def test_time_goes_on_without_rows(tmp_path: Path) -> None:
+    rules = Rules.from_text("event reading(station: string). silent(S) <- reading(S) UNLESS reading(S) WITHIN 2 s.")
+    row = Event("reading", ("a",), SECOND, SECOND)
+    found: list[Event] = []
+
+    def take(events: Events, batch: int) -> None:
+        found.extend(collected(events, rules.outputs))
+
+    with settings(zone=ZONES[1]) as spark:
+        given = streams(spark, rules.inputs, [row, row], 1, tmp_path / "rows")
+        stream = rules.over(given, order={"reading": "number"}, idle="1 s", buckets=1)
+        query = stream.each(take, checkpoint=tmp_path / "each", every="200 ms")
+        until(lambda: bool(found) or not query.isActive, "an event without a later row", 240)
+        query.stop()
+    assert {event.type for event in found} == {"silent"}
 
 
 @pytest.mark.long

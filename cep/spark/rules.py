@@ -114,7 +114,6 @@ class Rules:
         *,
         order: Order | None = None,
         lateness: Duration = "0 s",
-        lateness_by: str | None = None,
         revise: Duration | None = None,
         final: bool = False,
         idle: Duration | None = None,
@@ -124,16 +123,16 @@ class Rules:
         """The rules over streaming DataFrames, `{event: DataFrame}`; nothing runs before the stream is started.
 
         `order`: as of `detect`. `lateness`: so much later than others a row may come; later ones are dead letters.
-        `lateness_by`: judge it by the latest time of each value of this attribute. `revise`: results come at once, and
-        are put right when what is up to so much older comes, or is withdrawn (a column `@change`); `final`: only what
-        is final is given. `idle`: the time without rows after which the watermark goes on by the clock. `ahead`: rows
-        whose time is more than so much ahead of the clock are dead letters; None: none is. `buckets`: as of `detect`,
+        `revise`: results come at once, and are put right when what is up to so much older comes, or is withdrawn (a
+        column `@change`); `final`: only what is final is given. `idle`: the time without rows after which the watermark
+        goes on by the clock. `ahead`: rows whose time is more than so much ahead of the clock are dead letters; None:
+        none is. `buckets`: as of `detect`,
         by default as many as tasks run at once. CepError: a column is missing, or is of a type that does not fit; or
         the program cannot run without an end.
         """
         window = None if revise is None else ticks_of(revise, "revise")
         behind = ticks_of(lateness)
-        running = EngineOptions(lateness=None, lateness_by=lateness_by, revise=window, final=final)
+        running = EngineOptions(lateness=None, revise=window, final=final)
         engine = Engine(self._program, running)
         engine.refuse_endless("what goes from batch to batch on Spark")
         program = self._shipped(engine, running, 1)

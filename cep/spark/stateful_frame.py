@@ -52,7 +52,6 @@ def streamed(
         )
     refused = (
         (program.window is not None or program.revises, "`revise`, and input that withdraws records,"),
-        (program.lateness_by is not None, "`lateness_by`"),
         (bool(program.ticking), "a rule at a point of time"),
         (bool(program.beginning), "a cycle through NOT or AGGREGATE, which begins with the input,"),
     )
