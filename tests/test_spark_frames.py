@@ -346,7 +346,8 @@ def test_spark_connect(tmp_path: Path) -> None:
     (tmp_path / "rows").mkdir()
     pq.write_table(rows, tmp_path / "rows" / "0.parquet")
     command = [sys.executable, "-m", "tests.connected_frames", str(tmp_path)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    env = {**os.environ, "PYTHONPATH": str(PAGE.parent.parent)}  # for workers, where the project is not installed
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     assert ended.returncode == 0, ended.stderr[-4000:]
     outputs = Engine.from_text(GUSTS).outputs
     found = [one for name in outputs for one in _events(name, pq.read_table(tmp_path / "static" / name), outputs[name])]
