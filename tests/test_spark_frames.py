@@ -346,7 +346,7 @@ def test_spark_connect(tmp_path: Path) -> None:
     (tmp_path / "rows").mkdir()
     pq.write_table(rows, tmp_path / "rows" / "0.parquet")
     command = [sys.executable, "-m", "tests.connected_frames", str(tmp_path)]
-    env = {**os.environ, "PYTHONPATH": str(PAGE.parent.parent)}  # for workers, where the project is not installed
+    env = {**os.environ, "PYTHONPATH": str(PAGE.parent.parent), "PYSPARK_PYTHON": sys.executable}  # of workers
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     assert ended.returncode == 0, ended.stderr[-4000:]
     outputs = Engine.from_text(GUSTS).outputs
