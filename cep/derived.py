@@ -106,7 +106,7 @@ class Derived:
 
     @property
     def dead(self) -> pl.DataFrame:
-        """The rows that became no event.
+        """The rejected input rows.
 
         Columns: `event`, or null if unknown; `row`, counted from 0 in the event's data; `code`, a short name of the
         reason; `reason`.

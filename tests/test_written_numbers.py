@@ -163,7 +163,7 @@ def test_weeks_and_utc_in_files(tmp_path: Path) -> None:
         ("%Y-W%V-%u", "`%V` goes with the year `%G`"),
         ("%Y %W %U %a", "a day is of one week"),
         ("%Y %W %a %d", "say the same"),
-        ("%x %X", "`%x` is no directive that is read"),
+        ("%x %X", "`%x` is not a known directive"),
         ("%Q", "`%G %V %U %W` with `%u %w %a %A`"),
     ],
 )

@@ -267,7 +267,7 @@ def show(options: ShowOptions) -> None:
 
 @takes(AckOptions)
 def ack(options: AckOptions) -> None:
-    """Acknowledge alerts: you have them, and they do not escalate any more.
+    """Acknowledge alerts: you take charge of them, and they stop escalating.
 
     \b
       cep alerts ack 89e505a4 -m "on my way"

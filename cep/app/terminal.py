@@ -143,7 +143,10 @@ def _facts(name: str, file: str, declared: FactDeclaration | None) -> DataFrame:
 
 
 def knowledge_of(files: Sequence[str] | None, reasoning: str | None) -> Knowledge | None:
-    """Load the files and close them under the reasoning; None without files. Warns of imports that were not loaded."""
+    """Load the files and apply the reasoning; return None if there are no files.
+
+    Warns of imports that were not loaded.
+    """
     if not files:
         if reasoning is not None:
             raise CepError("--reasoning: there is no --knowledge", hint="`--knowledge stations.ttl`", code="option")

@@ -152,7 +152,7 @@ class Warning:
 
 
 def reason_of(error: BaseException) -> str:
-    """Why the system, or a library, refuses something, in lower case."""
+    """Return the `strerror` of an error, or else its text, in lower case."""
     return str(getattr(error, "strerror", None) or error).lower()
 
 

@@ -80,7 +80,7 @@ class IntervalRelation:
 
     @property
     def completing(self) -> tuple[int, ...]:
-        """The side (0: left, 1: right) that ends strictly last, for which the other waits; both where either may."""
+        """The side (0: left, 1: right) that always ends last and so completes a match; both if either can."""
         if self.right_completes:
             return (1,)
         return (0,) if self.implies(before(D, B)) else (0, 1)

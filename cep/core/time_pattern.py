@@ -125,9 +125,11 @@ def parts(pattern: str, clocks: bool = False) -> list[TimeToken]:
                 found.append(("", "%"))
                 continue
             if name == "-" and at < len(pattern) and pattern[at] in DIRECTIVES:
-                raise _wrong(f"`%-{pattern[at]}` is no directive", f"`%{pattern[at]}` also takes fewer digits")
+                raise _wrong(
+                    f"`%-{pattern[at]}` is not a known directive", f"`%{pattern[at]}` reads one digit as well as two"
+                )
             if name not in DIRECTIVES:
-                raise _wrong(f"`%{name}` is no directive that is read", _INSTEAD.get(name, _LIST))
+                raise _wrong(f"`%{name}` is not a known directive", _INSTEAD.get(name, _LIST))
             if (name, "") in found:
                 raise _wrong(f"`%{name}` is in this format twice", "each directive stands once")
             found.append((name, ""))

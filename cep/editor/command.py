@@ -24,15 +24,15 @@ class EditorOptions:
 
 @takes(EditorOptions)
 def lsp(options: EditorOptions) -> None:
-    """Help editors: a server of the Language Server Protocol.
+    """Start a language server (LSP) for editors.
 
     \b
       cep lsp
       cep lsp --knowledge stations.ttl
 
-    Editors start it and talk to it on standard input and output. It shows what `cep check` says while a program is
-    written, what names mean and where they stand, completes and renames them, and lays programs out. A program is a
-    file, or all those that a test file beside it names, with the knowledge that it names.
+    Editors start it and talk to it on standard input and output. It reports the diagnostics of `cep check` as you
+    type, shows and finds definitions, completes and renames names, and formats programs. A program is one file, or the
+    files that a test file next to it lists, with the knowledge listed there.
     """
     try:
         from cep.editor.server import rule_server

@@ -201,7 +201,7 @@ def groups_in(partition: int, count: int) -> KeyGroups:
 
 
 def check_partitions(count: int) -> None:
-    """CepError: there are not so many groups."""
+    """Raise CepError unless `count` is between 1 and the number of key groups."""
     if not 1 <= count <= GROUPS:
         raise CepError(f"{count} partitions", hint=f"keys are in {GROUPS:,} groups: 1 to {GROUPS:,}", code="option")
 

@@ -119,7 +119,7 @@ class ShippedProgram:
         return Engine(_compiled(self), running)
 
     def clocks(self, lateness: int) -> KeyClocks:
-        """The clocks of the keys by which lateness is judged. CepError: see `KeyClocks`."""
+        """Return the clocks of the keys by which lateness is judged. Raises CepError as `KeyClocks` does."""
         assert self.lateness_by is not None, "lateness is judged by keys"
         return KeyClocks(self.lateness_by, lateness, {name: self.inputs[name] for name in sorted(self.inputs)})
 

@@ -24,7 +24,7 @@ _ARRAYS = ("starts", "lines", "rows")
 
 
 class WorkerReaders:
-    """Workers read chunks in turn."""
+    """Readers that assign the chunks of a file to workers in turn."""
 
     def __init__(self, processes: WorkerProcesses) -> None:
         self.processes, self.least = processes, LEAST

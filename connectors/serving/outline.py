@@ -16,11 +16,16 @@ from connectors.serving.gazette import SubjectColumns
 
 
 def outline(service: Service, vocabulary: EventVocabulary) -> dict[str, Any]:
-    """`rules`: of those that somebody wrote first and last line, the event derived, the node whose rows count (`node`),
-    and the nodes that it needs (`goals`); a node's text is that of `cep plan`. `iri`: what an event or attribute is
-    called in RDF; `base`: what those begin with that nothing is declared for; `alerts`: whether an ALERT statement is
-    on the event; `words`: the keywords; `thresholds`: the constants that rules compare attributes with,
-    and to which events and alerts (`alert NAME`) each leads (`cep.plan.thresholds`)."""
+    """Return the program as the page shows it.
+
+    - `rules`: the rules of the author, each with its first and last line, its derived event, the node whose rows count
+      (`node`), and the nodes that it needs (`goals`). The text of a node is that of `cep plan`.
+    - `iri`: the names of an event or attribute in RDF; `base`: the prefix of names that nothing declares.
+    - `alerts`: True if an ALERT statement is on the event.
+    - `words`: the keywords.
+    - `thresholds`: the constants that rules compare attributes with, and the events and alerts (`alert NAME`) that
+      each leads to (`cep.plan.thresholds`).
+    """
     plan = service.engine.plan
     told = {alert.table for alert in service.engine.alerts}
     alerted = {alert.event for alert in service.engine.alerts}

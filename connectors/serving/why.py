@@ -147,7 +147,10 @@ class Questions:
         return await self._in_thread(explain)
 
     async def why_not(self, event: str, at: str, back: int | None) -> dict[str, Any]:
-        """Why there is no such event, by rule. Raises Unanswered, and CepError where `event` or `at` is none."""
+        """Explain, rule by rule, why an event was not derived.
+
+        Raises Unanswered, and CepError if `event` or `at` is not valid.
+        """
 
         def explain(explainer: Explainer) -> dict[str, Any]:
             question = read_question(event, self.engine, at, self.unit)

@@ -171,7 +171,7 @@ class Cursor:
     # -- names and constants
 
     def name(self, expected: str, hint: str | None = None) -> Token:
-        """The name of an event or a predicate: lower-case, no keyword."""
+        """Read the name of an event or a predicate: it begins in lower case and is not a keyword. Raises CepError."""
         token = self.token
         if token.kind == "name" and token.key not in RESERVED and token.key not in STATEMENT_WORDS:
             return self.advance()

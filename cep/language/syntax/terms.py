@@ -109,7 +109,7 @@ def _operand(cursor: Cursor) -> Expression:
     elif token.kind in ("name", "variable"):
         hint = f'`{token.text}` is a keyword; as a string it is written `"{token.text}"`'
     elif token.key == "<":
-        hint = "an IRI is written whole, `<http://www.w3.org/ns/sosa/Sensor>`, or with a prefix, `sosa:Sensor`"
+        hint = "write an IRI in full, `<http://www.w3.org/ns/sosa/Sensor>`, or with a prefix, `sosa:Sensor`"
     elif token.key == "?":
         hint = "a variable is written without `?`: `Lat`"
     elif cursor.previous.key == ",":

@@ -313,7 +313,7 @@ def _needs_of_alternatives(
 def denied(condition: Predicate, name: str) -> str:
     """The hint for a variable without a value under `not`."""
     other = "write `_`" if condition.graph is None else f"write `?{name[:1].lower()}{name[1:]}`"
-    return f"`not` asks about known values: bind `{name}` elsewhere, or {other} for any value"
+    return f"`not` does not bind variables: bind `{name}` elsewhere, or {other} for any value"
 
 
 def _unsafe(

@@ -20,7 +20,10 @@ from cep.rules.expressions.functions import Operand, absent
 
 
 def distinct_rows(columns: list[Ints], codes: bool) -> tuple[list[Ints], Ints]:
-    """The distinct rows of columns (`codes`: all of them of codes), and for each row which of them it is."""
+    """Return the distinct rows of `columns`, and for each row its index among them.
+
+    `codes`: all columns hold codes of the pool.
+    """
     first = columns[0]
     top = int(first.max(initial=0)) + 1
     if codes and len(columns) == 1 and top <= 8 * len(first) + 64:

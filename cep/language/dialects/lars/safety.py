@@ -98,7 +98,7 @@ class _RuleChecker:
                 self.comparison(each)
             else:
                 for name in each.variables:
-                    hint = f"a negated pattern asks about known values: {BINDS.format(name)}; or `?{name.lower()}`"
+                    hint = f"a negated pattern does not bind variables: {BINDS.format(name)}; or `?{name.lower()}`"
                     self.use(Variable(name, each.span), hint)
         self.complain()
 
@@ -128,7 +128,7 @@ class _RuleChecker:
         head, at = self.rule.head, self.rule.at
         if head is None:
             return
-        hint = "a fact has constants only: `car(1).`"
+        hint = "a fact may contain only constants: `car(1).`"
         for argument in (*head.arguments, *([] if at is None else [at])):
             for each in variables_of(argument):
                 self.use(each, hint if not self.rule.body else BINDS.format(each.name))
@@ -142,7 +142,7 @@ class _RuleChecker:
         for argument in atom.arguments:
             if literal.negated and isinstance(argument, Variable) and argument.name != "_":
                 any_value = f"`_` where any value will do; otherwise {BINDS.format(argument.name)}"
-                self.use(argument, f"`not` asks about known values: {any_value}")
+                self.use(argument, f"`not` does not bind variables: {any_value}")
         if literal.at is not None:
             self.tick(literal.at)
             for each in variables_of(literal.at):

@@ -243,7 +243,7 @@ def name(edges, count, out, store, head):  # type: ignore[no-untyped-def]
 
 @njit()
 def rebuild(store, groups, kinds, nodes, state):  # type: ignore[no-untyped-def]
-    """All trees anew, from the rows in windows. Gives their nodes, in a larger array where they had no room."""
+    """Rebuild all trees from the rows in windows. Return the array of their nodes, enlarged if needed."""
     state[ordered_multiset.USED] = 0
     state[ordered_multiset.FREE] = -1
     for k in range(kinds.shape[0]):
