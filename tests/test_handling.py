@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +14,7 @@ from cep.core.errors import CepError
 from connectors.alerts.maintenance import MaintenanceCalendar
 from connectors.feeds import atom, cap
 from tests.desk import BEGIN, BEN, ORIGIN, SECOND, WALL, Desk, at
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -275,22 +277,97 @@ def test_maintenance_windows_of_a_calendar_recur(tmp_path: Path) -> None:
     desk.outbox.close()
 
 
+def calendar_of(file: Path, *events: str) -> MaintenanceCalendar:
+    """A calendar of events at 2026-11-29 01:00 UTC, each with its further lines."""
+    body = "".join(
+        f"BEGIN:VEVENT\nUID:{number}@t\nDTSTART:20261129T010000Z\nDTEND:20261129T020000Z\n{event}\nEND:VEVENT\n"
+        for number, event in enumerate(events)
+    )
+    file.write_text(f"BEGIN:VCALENDAR\nVERSION:2.0\nPRODID:-//t//t//EN\n{body}END:VCALENDAR\n")
+    return MaintenanceCalendar(file)
+
+
+def texts_of(calendar: MaintenanceCalendar) -> list[str]:
+    return sorted(str(each.matchers) for each in calendar.windows(1_795_910_400 * SECOND).values())
+
+
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("event", "remark"),
     [
-        ("BEGIN:VCALENDAR", "BEGIN:NOTHING", "this is not a calendar"),
-        ('{site="a"}', "", "`Pumps`: it says of no alert that it is to be silent"),
-        ('{site="a"}', '{site=~".*"}', "would hide every alert"),
-        ('{site="a"}', '{site=~"("}', "is not a regular expression"),
-        ("FREQ=DAILY", "FREQ=DALY", "an event is not valid"),
-        ("20261123T020000", "yesterday", "an event is not valid"),
+        ("SUMMARY:Ann's birthday", "1 event has no matchers in braces and hide"),
+        ('SUMMARY:P {site=~".*"}', '`P {site=~".*"}` is not a window: {site=~".*"} would hide every alert'),
+        ("SUMMARY:P {}", "there are no matchers in its braces"),
+        ('SUMMARY:P {site=~"("}', "is not a regular expression"),
+        ("SUMMARY:P {site=~n{2}}", "no name of a label at `2`"),
+        ('SUMMARY:P {site="a"', "a brace or a quote in its summary has no partner"),
+        ('SUMMARY:P {site="a"}\nRRULE:FREQ=DALY', "is not valid"),
+        ('SUMMARY:P {site="a"}\nRRULE:FREQ=SECONDLY', "86,400 times a day since 2026-11-29, which is too often"),
+        ('SUMMARY:P {site="a"}\nRRULE:FREQ=DAILY;BYHOUR=1,2,3;BYMINUTE=' + ",".join(map(str, range(60))), "180 times"),
+        ('SUMMARY:P {site="a"}\nDTSTART:yesterday', "is not valid"),
     ],
 )
-def test_a_calendar_with_a_mistake_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_an_event_that_is_not_a_window_is_left_out_with_a_remark(tmp_path: Path, event: str, remark: str) -> None:
+    calendar = calendar_of(tmp_path / "works.ics", event, 'SUMMARY:Pumps {site="b"}')
+    assert texts_of(calendar) == ['{site="b"}']
+    (said,) = calendar.remarks
+    assert remark in said and "works.ics" in said
+    told: list[str] = []
+    desk = Desk(tmp_path, calendar)
+    thread = threading.Thread(target=desk.handling.run, kwargs={"remark": told.append})
+    thread.start()
+    until(lambda: bool(told), "it is said")
+    desk.handling.stop()
+    thread.join()
+    assert told == [said]
+    desk.outbox.close()
+
+
+def test_a_cancelled_event_says_nothing(tmp_path: Path) -> None:
+    calendar = calendar_of(tmp_path / "works.ics", "STATUS:CANCELLED\nSUMMARY:Ann", "SUMMARY:x {\nSTATUS:CANCELLED")
+    assert texts_of(calendar) == [] and calendar.remarks == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "matchers"),
+    [
+        ('Pumps {site="a"} and {site="b"\\,team="water"}', ['{site="a"}', '{site="b",team="water"}']),
+        ('{site=~"n{2}.*"}', ['{site=~"n{2}.*"}']),
+        ("<b>Pumps</b><br>{site=&quot;a&quot;}", ['{site="a"}']),
+        ("{site=~“n{2}”\\, team=„water“}", ['{site=~"n{2}",team="water"}']),
+        ('{site=~"(?P<a>x)&amp;|<b>"}', ['{site=~"(?P<a>x)&amp;|<b>"}']),
+    ],
+)
+def test_matchers_stand_in_braces_as_calendars_have_them(tmp_path: Path, text: str, matchers: list[str]) -> None:
+    calendar = calendar_of(tmp_path / "works.ics", f"SUMMARY:Works\nDESCRIPTION:{text}")
+    assert (texts_of(calendar), calendar.remarks) == (matchers, ())
+
+
+def test_an_event_that_recurs_often_is_a_window_if_it_is_bounded(tmp_path: Path) -> None:
+    calendar = calendar_of(tmp_path / "works.ics", 'SUMMARY:P {site="a"}\nRRULE:FREQ=MINUTELY;COUNT=30')
+    assert len(texts_of(calendar)) == 30 and calendar.remarks == ()
+
+
+def test_a_file_that_is_not_a_calendar_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "works.ics"
-    file.write_text(CALENDAR.replace(old, new))
-    with pytest.raises(CepError, match="--maintenance") as caught:
+    file.write_text(CALENDAR.replace("BEGIN:VCALENDAR", "BEGIN:NOTHING"))
+    with pytest.raises(CepError, match="this is not a calendar"):
         MaintenanceCalendar(file)
-    assert message in caught.value.message
     with pytest.raises(CepError, match="no such file"):
         MaintenanceCalendar(tmp_path / "none.ics")
+
+
+def test_a_silence_of_any_name_survives_a_start_and_one_that_cannot_be_read_does_not_end_it(desk: Desk) -> None:
+    body = {"matchers": [{"name": "a\\\\", "value": "b\\\\", "isRegex": False}], "endsAt": at(60)}
+    made = desk.ask("POST", "/silences", body)
+    desk.restart()
+    assert desk.ask("GET", "/silences")[0]["matchers"] == made["matchers"]
+    desk.outbox.act([], None, {"odd": '["{a=", 0, 1, "ann", "", 0]', "odder": "[]"})
+    desk.restart()
+    assert [each["id"] for each in desk.ask("GET", "/silences")] == [made["id"]]
+    told: list[str] = []
+    thread = threading.Thread(target=desk.handling.run, args=[told.append])
+    thread.start()
+    until(lambda: len(told) == 2, "both are reported")
+    desk.handling.stop()
+    thread.join()
+    assert "the silence odd cannot be read and hides nothing: matchers: `{a=`" in told[0]

@@ -8,10 +8,12 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cep.core.errors import CepError
 from connectors.alerts.labels import alert_labels
-from connectors.alerts.matchers import OPERATORS, Matcher, Matchers
+from connectors.alerts.matchers import OPERATORS, Matcher, Matchers, Operator
 from tests.alert_server import expected
 
 LABELS = {"alertname": "flood", "severity": "severe", "site": "north 1", "team": "water"}
@@ -105,6 +107,16 @@ def test_random_matchers_are_those_of_an_oracle() -> None:
         matchers = Matchers.of(made)
         assert matchers.matches(labels) is all(map(holds, made)), (made, labels)
         assert Matchers.parse(str(matchers)) == matchers
+
+
+_TEXT = st.text(st.one_of(st.sampled_from('\\"\n{},=!~ ab'), st.characters(exclude_categories=["Cs"])), max_size=20)
+
+
+@given(_TEXT.filter(bool), st.sampled_from(["=", "!="]), _TEXT)
+@settings(max_examples=1_000, deadline=None)
+def test_any_name_and_value_is_read_back(name: str, operator: Operator, value: str) -> None:
+    matcher = Matcher(name, operator, value)
+    assert Matchers.parse(str(matcher)) == Matchers((matcher,)) == Matchers.parse(str(Matchers((matcher,))))
 
 
 def test_labels_of_an_alert_keep_apart_what_has_one_name() -> None:

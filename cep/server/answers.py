@@ -131,7 +131,10 @@ class ServerParts:
         stack.callback(self.handling.stop)
         self.handling.tick()
         threading.Thread(
-            target=self.handling.run, args=[partial(_untold, options)], name="silences", daemon=True
+            target=self.handling.run,
+            args=[partial(_untold, options), lambda text: options.log("silence", text, "warning")],
+            name="silences",
+            daemon=True,
         ).start()
         self.dead_letters = stack.enter_context(closing(LoggedDeadLetters(options.source.dead_letter, options.log)))
         service = _service(options, program, self.stats)

@@ -49,9 +49,10 @@ class Adopter(Protocol):
 
 class Calendar(Protocol):
     """Gives the maintenance windows around a time, microseconds of Unix time, by id. `trouble`: why those that were
-    read last are not those of now, empty: they are."""
+    read last are not those of now, empty: they are. `remarks`: what is no window, and why."""
 
     trouble: str
+    remarks: tuple[str, ...]
 
     def windows(self, now: int) -> Mapping[str, Silence]: ...
 
@@ -84,20 +85,39 @@ class Handling:
         self._spans: dict[str, list[tuple[int, int | None]]] = {}
         for one in outbox.actions():
             self._span(one.alert, one.action, one.watermark)
-        self._silences = {id: Silence.load(id, body) for id, body in outbox.silences().items()}
+        self._silences: dict[str, Silence] = {}
+        self._unread: list[str] = []
+        for id, body in outbox.silences().items():
+            try:
+                self._silences[id] = Silence.load(id, body)
+            except (CepError, ValueError, TypeError) as error:
+                reason = error.message if isinstance(error, CepError) else str(error)
+                self._unread.append(f"the silence {id} cannot be read and hides nothing: {clean(reason)}")
         self._windows: Mapping[str, Silence] = {}
         self._bell, self._stopped = threading.Event(), False
 
     # --- by the clock ---
 
-    def run(self, trouble: Callable[[str], None] = lambda reason: None) -> None:
-        """Begin and end silences when they are due, until `stop`. `trouble` is called once for a failure in a row."""
-        told = ""
+    def run(
+        self,
+        trouble: Callable[[str], None] = lambda reason: None,
+        remark: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """Begin and end silences when they are due, until `stop`. `trouble` is called once for a failure in a row,
+        `remark` for each event of the calendar that is not a window."""
+        told, remarked = "", frozenset[str]()
+        for text in self._unread:
+            trouble(text)
         while not self._stopped:
             wait, reason = _LOOK, ""
             try:
                 wait = min(wait, (self.tick() - self.clock()) / 1_000_000)
                 reason = "" if self._calendar is None else self._calendar.trouble
+                remarks = () if self._calendar is None else self._calendar.remarks
+                for text in remarks:
+                    if text not in remarked:
+                        remark(text)
+                remarked = frozenset(remarks)
             except Closed:
                 return
             except Exception as error:  # a thread that ended would begin no silence

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
+import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,32 +23,46 @@ from connectors.alerts.text import clean
 AHEAD, BACK = timedelta(days=14), timedelta(days=5)
 """How long before they begin, and after their end, windows are listed."""
 
+MOST_TIMES = 2_000
+"""Windows of one recurring event within `BACK` and `AHEAD`, at most."""
+
+MOST_WINDOWS = 20_000
+"""Windows that are listed, at most."""
+
+_MOST_STEPS = 1_000_000  # recurrences since the first one, which the library goes through one by one
+_MOST_REMARKS = 20
 _AGAIN = 3600 * 1_000_000  # microseconds after which the windows that are listed are computed again
 _LARGEST = 10_000_000
-_MATCHERS = re.compile(r"\{[^{}]*\}")
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*+"|[“”„‟«»]((?:[^“”„‟«»\\]|\\.)*+)[“”„‟«»]', re.DOTALL)
+_MATCHERS = re.compile(rf'\{{(?:[^{{}}"“”„‟«»]|{_QUOTED.pattern})*+\}}', re.DOTALL)
+_MARKUP = re.compile(r"</?(?:a|b|br|div|em|i|li|ol|p|span|strong|u|ul|html-blob)\b[^<>]*>", re.IGNORECASE)
 _FORM = 'matchers in the description or the title, as `{site="north",alertname=~"flood.*"}`'
+_A_DAY = {"SECONDLY": 86_400, "MINUTELY": 1_440, "HOURLY": 24}
 
 
 class MaintenanceCalendar:
     """The windows of a file. It is read again when it changes; one that cannot be read then leaves things as they
-    were, and `trouble` says why. Raises CepError if it cannot be read at first."""
+    were, and `trouble` says why. `remarks`: the events that are not windows, and why. Raises CepError if the file
+    cannot be read at first."""
 
     def __init__(self, file: Path) -> None:
-        self.file, self.trouble = file, ""
+        self.file, self.trouble, self.remarks = file, "", tuple[str, ...]()
         self._read: tuple[int, int] | None = None
         self._until = 0
         self._windows: Mapping[str, Silence] = {}
-        self._calendar = self._load()
+        self._series: list[tuple[str, Any]] = []
+        self._load()
 
     def windows(self, now: int) -> Mapping[str, Silence]:
         """The windows around a time, microseconds of Unix time, by id."""
         if self._changed():
             try:
-                self._calendar, self._until, self.trouble = self._load(), 0, ""
+                self._load()
+                self.trouble = ""
             except CepError as error:
                 self.trouble = error.message
         if now >= self._until:
-            self._windows = {each.id: each for each in self._around(now)}
+            self._windows = self._around(now)
             self._until = now + _AGAIN
         return self._windows
 
@@ -58,8 +74,8 @@ class MaintenanceCalendar:
         before, self._read = self._read, (status.st_mtime_ns, status.st_size)
         return before != self._read
 
-    def _load(self) -> icalendar.Calendar:
-        """The calendar, of which every event has valid matchers and can recur. CepError: it is not one."""
+    def _load(self) -> None:
+        """Read the events with matchers. CepError: the file is not a calendar."""
         where = f"--maintenance {self.file}"
         try:
             status = os.stat(self.file)
@@ -77,48 +93,143 @@ class MaintenanceCalendar:
             hint = "a calendar as programs export it, which begins with `BEGIN:VCALENDAR`"
             message = f"{where}: this is not a calendar: {clean(str(error), 200)}"
             raise CepError(message, hint=hint, code="maintenance") from None
-        for event in calendar.walk("VEVENT"):
-            title = clean(str(event.get("SUMMARY", "")).strip(), 80) or "an event without a title"
-            matchers = _matchers(f"{where}, `{title}`", event)
-            if matchers.match_all:
-                message = f"{where}, `{title}`: it says of no alert that it is to be silent"
-                if matchers:
-                    message = f"{where}, `{title}`: {matchers} would hide every alert"
-                raise CepError(message, hint=_FORM, code="maintenance")
-        try:
-            list(_occurrences(calendar, datetime.now(UTC)))
-        except Exception as error:  # of a library that says in many ways what is wrong with a rule
-            message = f"{where}: an event is not valid: {clean(str(error), 200)}"
-            raise CepError(message, hint="RRULE as in RFC 5545: `FREQ=WEEKLY;BYDAY=SU`", code="maintenance") from None
-        return calendar
+        self._series, self.remarks = _series_of(calendar, where, datetime.now(UTC))
+        self._until = 0
 
-    def _around(self, now: int) -> Iterator[Silence]:
+    def _around(self, now: int) -> dict[str, Silence]:
         moment = datetime.fromtimestamp(now / 1_000_000, UTC)
-        for event in _occurrences(self._calendar, moment):
-            starts, ends = _ticks(event.start), _ticks(event.end)
-            if ends <= starts or str(event.get("STATUS", "")).upper() == "CANCELLED":
-                continue
-            text = " ".join(_MATCHERS.sub("", str(event.get(name, ""))) for name in ("SUMMARY", "DESCRIPTION"))
-            id = str(uuid5(NAMESPACE_URL, f"{event.get('UID', '')} {starts} {_matchers('', event)}"))
-            yield Silence(
-                id, _matchers("", event), starts, ends, _author(event), clean(" ".join(text.split()), LONGEST_COMMENT),
-                starts, maintenance=True,
-            )  # fmt: skip
-
-
-def _occurrences(calendar: icalendar.Calendar, now: datetime) -> Iterator[Any]:
-    yield from recurring_ical_events.of(calendar).between(now - BACK, now + AHEAD)
-
-
-def _matchers(where: str, event: Any) -> Matchers:
-    """The matchers in an event's description, else in its title. CepError: they are not valid."""
-    for name in ("DESCRIPTION", "SUMMARY"):
-        if texts := _MATCHERS.findall(str(event.get(name, ""))):
+        found: dict[str, Silence] = {}
+        for title, series in self._series:
             try:
-                return Matchers.parse_all(texts)
-            except CepError as error:
-                raise CepError(f"{where}: {error.message}", hint=error.hint, code="maintenance") from None
-    return Matchers()
+                found |= {each.id: each for each in _windows(series, moment)}
+            except Exception as error:  # of a library that says in many ways what is wrong with a rule
+                self.trouble = f"--maintenance {self.file}, `{title}`: {clean(str(error), 200)}"
+        return found
+
+
+def _series_of(
+    calendar: icalendar.Calendar, where: str, now: datetime
+) -> tuple[list[tuple[str, Any]], tuple[str, ...]]:
+    """The events of a calendar that are windows, each with its title and the occurrences that were moved; and remarks
+    about the others."""
+    by_id: dict[str, list[Any]] = {}
+    for number, event in enumerate(calendar.walk("VEVENT")):
+        by_id.setdefault(str(event.get("UID", "")) or f" {number}", []).append(event)
+    found: list[tuple[str, Any]] = []
+    remarks: list[str] = []
+    without: list[str] = []
+    windows = 0
+    for events in by_id.values():
+        valid = [event for event in events if not _cancelled(event)]
+        if not valid:
+            continue
+        title = clean(str(valid[0].get("SUMMARY", "")).strip(), 80) or "an event without a title"
+        try:
+            hiding = [_matchers(event) for event in valid]
+            if not any(hiding):
+                without.append(title)
+                continue
+            windows += (times := sum(_times(event, now) for event in valid))
+            if windows > MOST_WINDOWS:
+                windows -= times
+                raise CepError(f"with it there would be more than {MOST_WINDOWS:,} windows", hint="fewer events")
+            part = icalendar.Calendar()
+            for name in ("CALSCALE", "X-WR-TIMEZONE"):
+                if name in calendar:
+                    part[name] = calendar[name]
+            part.subcomponents = [*calendar.walk("VTIMEZONE"), *events]
+            series = recurring_ical_events.of(part)
+            list(_windows(series, now))
+        except CepError as error:
+            hint = f"; {error.hint}" if error.hint else ""
+            remarks.append(f"{where}, `{title}` is not a window: {error.message}{hint}")
+        except Exception as error:  # of a library that says in many ways what is wrong with a rule
+            hint = "RRULE as in RFC 5545: `FREQ=WEEKLY;BYDAY=SU`"
+            remarks.append(f"{where}, `{title}` is not a window: it is not valid: {clean(str(error), 200)}; {hint}")
+        else:
+            found.append((title, series))
+    if len(remarks) > _MOST_REMARKS:
+        remarks = [*remarks[:_MOST_REMARKS], f"{where}: {len(remarks) - _MOST_REMARKS} more are not windows either"]
+    if without:
+        some = "1 event has" if len(without) == 1 else f"{len(without)} events have"
+        remarks.append(f"{where}: {some} no matchers in braces and hide nothing, as `{without[0]}`; {_FORM}")
+    return found, tuple(remarks)
+
+
+def _windows(series: Any, now: datetime) -> Iterator[Silence]:
+    """The windows of an event and its recurrences around a time."""
+    for event in series.between(now - BACK, now + AHEAD):
+        starts, ends = _ticks(event.start), _ticks(event.end)
+        if ends <= starts or _cancelled(event):
+            continue
+        text = " ".join(_MARKUP.sub(" ", _MATCHERS.sub("", _plain(event, name))) for name in ("SUMMARY", "DESCRIPTION"))
+        comment = clean(" ".join(text.split()), LONGEST_COMMENT)
+        for matchers in _matchers(event):
+            id = str(uuid5(NAMESPACE_URL, f"{event.get('UID', '')} {starts} {matchers}"))
+            yield Silence(id, matchers, starts, ends, _author(event), comment, starts, maintenance=True)
+
+
+def _cancelled(event: Any) -> bool:
+    return str(event.get("STATUS", "")).upper() == "CANCELLED"
+
+
+def _plain(event: Any, name: str) -> str:
+    """A text of an event; one in which quotes are entities is HTML, as some programs export it."""
+    text = str(event.get(name, ""))
+    bare = _MARKUP.sub(" ", text)
+    return text if '"' in bare else html.unescape(bare)
+
+
+def _texts(event: Any) -> list[str]:
+    """What stands in braces in an event's description, else in its title."""
+    for name in ("DESCRIPTION", "SUMMARY"):
+        if texts := [each[0] for each in _MATCHERS.finditer(_plain(event, name))]:
+            return texts
+        if "{" in _plain(event, name):
+            hint = f'a regular expression with braces in quotes: `{{site=~"n{{2}}.*"}}`; {_FORM}'
+            raise CepError(f"a brace or a quote in its {name.lower()} has no partner", hint=hint, code="maintenance")
+    return []
+
+
+def _matchers(event: Any) -> Sequence[Matchers]:
+    """The matchers of each pair of braces, which are a window of their own. CepError: they are not valid."""
+    found = []
+    for text in _texts(event):
+        matchers = Matchers.parse(_QUOTED.sub(_straight, text))
+        if matchers.match_all:
+            message = f"{matchers} would hide every alert" if matchers else "there are no matchers in its braces"
+            raise CepError(message, hint=_FORM, code="maintenance")
+        found.append(matchers)
+    return found
+
+
+def _straight(quoted: re.Match[str]) -> str:
+    """A text in curly quotes, as phones write them, in straight ones."""
+    return quoted[0] if quoted[1] is None else '"' + quoted[1].replace('"', '\\"') + '"'
+
+
+def _times(event: Any, now: datetime) -> int:
+    """How many windows an event makes around a time, at most. CepError: they are too many, or too many before."""
+    rules = event.get("RRULE", [])
+    most = 1
+    for rule in rules if isinstance(rules, list) else [rules]:
+        often = str((rule.get("FREQ") or [""])[0]).upper()
+        a_day = _A_DAY.get(often, 1) / max(1, int((rule.get("INTERVAL") or [1])[0]))
+        for name, finer in (("BYHOUR", ()), ("BYMINUTE", ("HOURLY",)), ("BYSECOND", ("HOURLY", "MINUTELY"))):
+            if often not in _A_DAY or often in finer:
+                a_day *= max(1, len(rule.get(name) or ()))
+        begin, end = _ticks(event.start) / 86_400e6, now.timestamp() / 86_400 + AHEAD.days
+        if until := rule.get("UNTIL"):
+            end = min(end, _ticks(until[0]) / 86_400e6)
+        count = int((rule.get("COUNT") or [_MOST_STEPS + 1])[0])
+        steps = min(count, a_day * max(1.0, end - begin))
+        times = math.ceil(min(steps, a_day * (AHEAD + BACK).days))
+        if times > MOST_TIMES or steps > _MOST_STEPS:
+            rate = f"{a_day:,.0f} times a day since {event.start:%Y-%m-%d}"
+            hint = "one window that lasts, or an event that recurs each day"
+            raise CepError(f"it recurs {rate}, which is too often", hint=hint, code="maintenance")
+        most = max(most, times)
+    return most
 
 
 def _author(event: Any) -> str:

@@ -67,9 +67,8 @@ class Matcher:
         return found is (self.operator in ("=", "=~"))
 
     def __str__(self) -> str:
-        value = self.value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-        name = self.name if _NAME.fullmatch(self.name) else '"' + self.name.replace('"', '\\"') + '"'
-        return f'{name}{self.operator}"{value}"'
+        name = self.name if _NAME.fullmatch(self.name) else _quoted(self.name)
+        return f"{name}{self.operator}{_quoted(self.value)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +190,10 @@ def _value(text: str, inside: str, at: int) -> tuple[str, int]:
     if at == len(inside) or inside[at] == ",":
         return "", at
     raise _wrong(f"`{clean(text, 80)}`: there is no value at `{clean(inside[at:], 40)}`", _FORM)
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
 def _unescaped(text: str) -> str:
