@@ -120,8 +120,8 @@ def test_a_signal_ends_a_server_that_still_loads(number: signal.Signals, status:
 
 def test_the_documents_say_how_a_server_ends() -> None:
     text = " ".join((Path(__file__).parent.parent / "docs" / "serve.md").read_text(encoding="utf-8").split())
-    assert "The exit status is 0 then, once it serves" in text
-    assert "before, while it loads, 130 after Ctrl-C and 143 after SIGTERM" in text
+    assert "SIGTERM and Ctrl-C end the server after the current batch" in text
+    assert "The exit status is 0. While the server still loads, it is 130 after Ctrl-C and 143 after SIGTERM" in text
 
 
 def test_the_replay_begins_with_its_reader_and_ends_after_the_last_alert(
