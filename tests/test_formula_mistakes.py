@@ -48,7 +48,7 @@ MISTAKES = [
     ("h(P) WHILE (on(P) AND off(P)) WITHIN 3 s.", "WITHIN stands behind one event", "LASTING"),
     ("h(P) WHILE tick(P, X) AGGREGATE N = count() OVER LAST 3 s.", "has no window", "ONCE[0, 10 min]"),
     ("h(P) WHILE on(P)", "", "`.`"),
-    ("h(P) WHILE on(P)).", "", "nothing was opened"),
+    ("h(P) WHILE on(P)).", "", "no opening bracket"),
     # what they speak of
     ("h(P) WHILE on(P, P).", "fluent `on` is `on(p: string)`, here it has 2 arguments", ""),
     ("h(P) WHILE at(P).", "fluent `at` has a value", "at(..) = Place"),

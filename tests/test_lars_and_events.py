@@ -236,7 +236,7 @@ def test_a_circle_through_both_is_refused() -> None:
         (
             "slow(R) <- accident(R).",
             "jam(R) :- slow(R) in [3 #].",
-            "`slow` is derived, and a window of tuples holds what comes in",
+            "`slow` is derived, and a window of tuples holds input only",
         ),
         ("p(X) :- q(X).", "jam(R) :- accident(R), p(R).", "of what types the facts of `p` are is not written"),
     ],

@@ -85,7 +85,7 @@ def _small(exponent: str) -> int:
 
 
 def _too_fine() -> CepError:
-    return _refuse("time is exact to the microsecond, this is finer", "leave out what is below a microsecond")
+    return _refuse("time is exact to the microsecond, this is finer", "leave out the digits below a microsecond")
 
 
 def too_long() -> CepError:

@@ -320,7 +320,7 @@ class Fluents:
                 if name in self.declared:
                     value = self.declared[name].value
                     form = f"`{name}(..) = X`, and what is asked of X beside it" if value else f"`{name}(..)`"
-                    hint = f"a condition by itself: {form}; a second rule for what may hold instead"
+                    hint = f"a condition by itself: {form}; a second rule for an alternative"
                     if isinstance(condition, Disjunction):
                         self.error(f"the fluent `{name}` cannot stand among alternatives", condition.span, hint)
                     else:

@@ -272,7 +272,7 @@ def _refuse_unknown(source: Source, others: ast.SyntaxTree, lars: LarsProgram) -
     for each in _literals(lars):
         name, span = each.atom.predicate, each.atom.span
         if name not in known:
-            hint = did_you_mean(name, known) or f"what comes in is declared, in any of the files: `event {name}(...).`"
+            hint = did_you_mean(name, known) or f"declare input events, in any of the files: `event {name}(...).`"
             errors.append(CepError(f"unknown predicate `{name}`", source, span, hint, "predicate"))
     if errors:
         raise CepErrors(errors)

@@ -173,7 +173,7 @@ def _parameter(cursor: Cursor, name: str) -> float:
     if name == "ewma":
         ticks = duration(cursor)
         if ticks == 0:
-            cursor.stop("what fades at once leaves nothing", hint, cursor.span(token))
+            cursor.stop("the half-life must be longer than 0", hint, cursor.span(token))
         return ticks
     below = cursor.accept("-")
     if cursor.token.kind != "number":

@@ -124,7 +124,7 @@ def _condition(cursor: Cursor) -> tuple[Condition, ...]:
     if first.kind == "end" or first.key in (".", ")", "]") or first.key in RESERVED:
         hint = messages.CONDITION
         if cursor.previous.key == ",":
-            hint = f"something is missing after the `,`, or the `,` is one too many; {hint}"
+            hint = f"something is missing after the `,`, or there is one `,` too many; {hint}"
         cursor.fail("a condition", hint)
     left = expression(cursor)
     operator = _comparison(cursor)
@@ -254,7 +254,7 @@ def _negated(cursor: Cursor) -> tuple[Condition, ...]:
         inside = _grouped(cursor)
         return _none(inside, cursor.span(first))
     if cursor.token.key == "NOT":
-        cursor.stop("`not` twice", "two of them say what none says")
+        cursor.stop("`not` twice", "leave out both: they cancel")
     if cursor.peek().kind == "graph" and cursor.token.kind in ("name", "variable"):
         _refuse_sparql(cursor, cursor.token)
     if cursor.token.kind != "name":
@@ -361,7 +361,7 @@ def _graph(cursor: Cursor, first: Token, negated: bool) -> Predicate:
 def _refuse_sparql(cursor: Cursor, word: Token) -> None:
     """`OPTIONAL { ... }`, `exists { ... }`: a word of SPARQL before the braces, where it has no place."""
     if word.text.upper() == "EXISTS":
-        hint = "braces that are a condition ask whether there is such a thing: `{ ... }`, `not { ... }`"
+        hint = "braces as a condition test for a match: `{ ... }`, `not { ... }`"
         cursor.stop(f"`{word.text}` is not written before braces", hint, word.span)
     if word.text.upper() in messages.FOREIGN_GRAPHS:
         cursor.stop(f"`{word.text}` stands inside the braces", messages.INSIDE, word.span)

@@ -228,7 +228,7 @@ def attribute(cursor: Cursor, sources: list[tuple[str, Token]]) -> ast.Attribute
             lower = first.text.lower()
             hint = f"attributes start with a lower-case letter, columns need not: `{lower}: float FROM {first.text}`"
         elif cursor.previous.key == ",":
-            hint = "something is missing after the `,`, or the `,` is one too many"
+            hint = "something is missing after the `,`, or there is one `,` too many"
         cursor.fail("the name of an attribute", hint)
     cursor.advance()
     if cursor.token.kind == "prefixed" and cursor.token.text.startswith(":"):  # `wind :float`

@@ -82,7 +82,7 @@ def while_rule(
     token = cursor.token
     hint = FORMULA
     if token.key in (")", "]", "}"):
-        hint = f"nothing was opened that this `{token.text}` closes"
+        hint = f"there is no opening bracket for this `{token.text}`"
     elif token.key in ("AND", "OR", *BINARY):
         hint = f"`{cursor.previous.text}` has ended the formula"
     end_statement(cursor, "the rule", hint, "an operator or `.`")

@@ -41,7 +41,7 @@ FINAL_DOT = "a statement ends with `.`"
 GAP = "the time between two events is bounded from `g` to `h`: `smoke(R) SEQ[10 s, 5 min] heat(R)`"
 BEHIND = "it stands behind the pattern, before the final `.`: `a(X) SEQ b(X) WITHIN 10 min.`"
 POLICY = "the policies are `unrestricted`, `recent` and `chronological`"
-TIE = "of equals, `recent(longest)`, `recent(shortest)` or `recent(by Vol)`, likewise `chronological`"
+TIE = "to break ties, `recent(longest)`, `recent(shortest)` or `recent(by Vol)`, likewise `chronological`"
 CONDITION = "a condition is a comparison, `Wind >= 15`, or a predicate, `linked(X, Y)`"
 ALERT = 'an alert is written `ALERT fire ON smoke(room: R) TITLE "Smoke in {R}" FOR 10 min KEYED BY R.`'
 LABEL = "a label names an event rule: `storm: e(X) <- a(X).`"
@@ -51,13 +51,13 @@ NEGATION = "`not` takes a predicate, `not linked(X, Y)`, or conditions in parent
 NOT_HELD = "`not held(moving(V), T)`: that the fluent does not hold at that time"
 BOTH = "conditions are separated by `,`"
 EITHER = "alternatives stand in parentheses: `(X > 3 or linked(X, Y))`"
-LIST = "a list is written `X in [1, 2, 3]`; what lies between two values `X between 1 and 3`"
+LIST = "a list is written `X in [1, 2, 3]`; a range is written `X between 1 and 3`"
 BETWEEN = "both ends are in it: `X between 1 and 3`"
 CHOICE = 'one of two values is written `if(Level > 3, "high", "low")`'
-NULL = "conditions on a missing value are false, `X = X` says that X is there; `x: int?` declares what may be missing"
+NULL = "a condition on a missing value is false, `X = X` requires a value; `x: int?` declares an optional attribute"
 GRAPH = "a graph pattern is a condition: `... WHERE { ?Station wgs84:lat ?Lat }`, where `?Lat` is the variable `Lat`"
 BRACE = "each `{` has its `}`; one in a string or behind a `#` is none"
-INSIDE = "in braces stands SPARQL, whole: `{ ?S a wt:Station OPTIONAL { ?S wt:height ?H } FILTER(?H > 100) }`"
+INSIDE = "braces hold a complete SPARQL pattern: `{ ?S a wt:Station OPTIONAL { ?S wt:height ?H } FILTER(?H > 100) }`"
 
 EXAMPLES = {word: f"`{word}` {says}" for word, says in OPERATORS.items()}
 

@@ -325,7 +325,7 @@ def _hyphen_hint(cursor: Cursor) -> str | None:
 def _end_event_rule(cursor: Cursor, body: ast.PatternTree) -> None:
     token = cursor.token
     if token.key in (")", "]", "}"):
-        hint = f"nothing was opened that this `{token.text}` closes"
+        hint = f"there is no opening bracket for this `{token.text}`"
     elif token.key in ("<-", ":-"):
         hint = "a rule has one arrow; is the `.` of the rule before missing?"
     elif meant := condition_hint(cursor, body):
@@ -348,5 +348,5 @@ def _end_static_rule(cursor: Cursor) -> None:
         cursor.stop(f"`{token.text}` belongs to events, and `:-` defines a static predicate", messages.EVENT_RULE)
     hint = logic or messages.BOTH
     if token.key in (")", "]", "}"):
-        hint = f"nothing was opened that this `{token.text}` closes"
+        hint = f"there is no opening bracket for this `{token.text}`"
     end_statement(cursor, "the rule", hint)

@@ -163,7 +163,7 @@ def condition_hint(cursor: Cursor, read: ast.PatternTree) -> str | None:
         return messages.INSIDE
     meant = messages.logic_hint(token) or messages.operator_hint(token)
     if meant is None and token.kind in ("name", "variable", "number", "string", "graph"):
-        meant = "conditions are separated by `,`; what may hold instead is another rule"
+        meant = "conditions are separated by `,`; write an alternative as another rule"
     return meant
 
 

@@ -136,11 +136,11 @@ class Clauses:
 
     def _timely(self, cursor: Cursor, first: Token) -> None:
         if self.of is None and not self.timed:
-            hint = f"say first which column that is: `TIME ts {first.text.upper()} ...`"
+            hint = f"name the column first: `TIME ts {first.text.upper()} ...`"
             cursor.stop(f"{first.text.upper()} is about the time, of which no column is named", hint, first.span)
         if self.of is not None and self.of != "time" and (self.of != "duration" or first.key != "FORMAT"):
             hint = 'numbers with a comma are `FORMAT csv(decimal: ",")`, behind the declaration'
-            hint = hint if self.of in ("int", "float") else "only times and durations are written in several ways"
+            hint = hint if self.of in ("int", "float") else "only times and durations have a FORMAT"
             cursor.stop(f"{first.text.upper()} is about times, this is of type {self.of}", hint, first.span)
 
     def _format(self, cursor: Cursor, first: Token) -> None:

@@ -113,7 +113,7 @@ def _operand(cursor: Cursor) -> Expression:
     elif token.key == "?":
         hint = "a variable is written without `?`: `Lat`"
     elif cursor.previous.key == ",":
-        hint = "something is missing after the `,`, or the `,` is one too many"
+        hint = "something is missing after the `,`, or there is one `,` too many"
     cursor.fail("a value", hint)
 
 
@@ -261,7 +261,7 @@ def _refuse_word(cursor: Cursor, first: Token, read: Expression) -> None:
     if first.kind == "name" and isinstance(read, Constant) and read.type == "string":
         hint = f"a variable starts with an upper-case letter: `{first.text[0].upper()}{first.text[1:]}`"
         if first.text in ("start", "end", "duration"):
-            hint = f"that of the pattern is `{first.text}()`; {hint}"
+            hint = f"for the start or end of the pattern, write `{first.text}()`; {hint}"
         cursor.stop(f"`{first.text}` is a word, not a number", hint, first.span)
 
 

@@ -8,8 +8,8 @@ AGGREGATES = (
 )  # fmt: skip
 
 PARAMETERS = {
-    "percentile": "a number from 0 to 100, below which so much of a hundred lies",
-    "ewma": "the time in which a value comes to count half",
+    "percentile": "a number from 0 to 100, the percentage of values below the result",
+    "ewma": "the time after which a value counts half",
 }
 """Those that take a number behind their value, and what it says."""
 

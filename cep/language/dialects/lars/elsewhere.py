@@ -5,7 +5,7 @@ from __future__ import annotations
 from cep.language.dialects.lars.tokens import LarsCursor
 
 _MARKS = {
-    ";": "`,` stands between conditions; what is one or the other is two rules",
+    ";": "`,` stands between conditions; write two rules for `or`",
     "|": "a head is one atom; a choice is two rules: `a :- not b.` and `b :- not a.`",
     "&": "conditions are separated by `,`",
     "&&": "conditions are separated by `,`",
@@ -15,7 +15,7 @@ _MARKS = {
 }
 _WORDS = {
     **dict.fromkeys(("and", "AND"), "conditions are separated by `,`"),
-    **dict.fromkeys(("or", "OR"), "what is one or the other is two rules"),
+    **dict.fromkeys(("or", "OR"), "write two rules for `or`"),
     **dict.fromkeys(("if", "IF"), "the arrow is `:-`"),
     **dict.fromkeys(("is", "IS"), "`S = T + 1`"),
     **dict.fromkeys(("WHERE", "where"), "conditions are separated by `,`: `alpha(V) [10 sec], 18 <= V`"),
@@ -35,7 +35,7 @@ def behind_element(cursor: LarsCursor, missing: bool = False) -> str | None:
     """A hint for what follows a condition, or stands where one is missing."""
     token = cursor.token
     if missing and cursor.previous.text == ",":
-        return "something is missing after the `,`, or the `,` is one too many"
+        return "something is missing after the `,`, or there is one `,` too many"
     if token.kind == "mark" and token.text in _MARKS:
         return _MARKS[token.text]
     if token.text in _WORDS:
@@ -45,7 +45,7 @@ def behind_element(cursor: LarsCursor, missing: bool = False) -> str | None:
     if token.kind == "declaration" or cursor.on_new_line():
         return f"a rule ends with `.`; is it missing before `{token.text.split()[0] if token.text else ''}`?"
     if token.text in (")", "]", "}"):
-        return f"nothing was opened that this `{token.text}` closes"
+        return f"there is no opening bracket for this `{token.text}`"
     if token.kind in ("name", "graph", "variable", "number", "string"):
         return "conditions are separated by `,`"
     return None

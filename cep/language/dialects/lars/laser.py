@@ -49,7 +49,7 @@ F = TypeVar("F")
 WINDOWS = ("time_win", "tuple_win")
 ASKED = {"diamond": SOME, "box": EVERY}
 RULE = "a rule is `h(X) :- time_win(10, 0, 1, diamond(p(X))) and q(X)`"
-TIME_WIN = "`time_win(10, 0, 1, diamond(p(X)))`: so many ticks back, none ahead, every tick"
+TIME_WIN = "`time_win(10, 0, 1, diamond(p(X)))`: ten ticks back, none ahead, at every tick"
 TUPLE_WIN = "`tuple_win(3, diamond(p(X)))`: among the last three atoms"
 COMP = "`COMP(>=, V, 18)`"
 MATH = "`MATH(+, S, T, 1)`, which is S = T + 1"
@@ -90,7 +90,7 @@ def _rule(cursor: LarsCursor) -> LarsRule:
     if not cursor.accept(".") and cursor.token.kind != "end" and not cursor.on_new_line():
         hint = "there is one rule a line, without quotation marks"
         if cursor.sees("or", "|", ";"):
-            hint = "what is one or the other is two rules"
+            hint = "write two rules for `or`"
         cursor.fail("`and` or the end of the rule", hint if body else RULE)
     return LarsRule(head, at, tuple(body), span)
 
@@ -168,7 +168,7 @@ def _asked(cursor: LarsCursor) -> LarsLiteral:
         cursor.expect("(")
         inner = _asked(cursor)
         if inner.modality != NOW:
-            cursor.stop("one thing is asked of an atom", "`diamond(p(X))`, `box(p(X))` or `@(T, p(X))`")
+            cursor.stop("an atom takes one operator", "`diamond(p(X))`, `box(p(X))` or `@(T, p(X))`")
         cursor.expect(")", "`diamond(p(X))`")
         if inner.negated:
             modality = EVERY if modality == SOME else SOME
@@ -190,7 +190,7 @@ def _windowed(cursor: LarsCursor) -> LarsLiteral:
     window: Window
     if ahead is not None and ahead.text != "0":
         span = cursor.place(ahead.start, ahead.end)
-        cursor.stop("a window reaches ahead", f"what comes later is not known; {hint}", span)
+        cursor.stop("a window reaches ahead", f"later atoms are not known yet; {hint}", span)
     if timed:
         ticks = before_now(cursor, whole_ticks(cursor, size, hint), size)
         window = TimeWindow(ticks, 1 if step is None else whole_ticks(cursor, step, hint))
@@ -202,7 +202,7 @@ def _windowed(cursor: LarsCursor) -> LarsLiteral:
             cursor.stop("a window of tuples has no step", TUPLE_WIN, cursor.place(step.start, step.end))
     asked = cursor.token
     if cursor.sees(*WINDOWS):
-        cursor.stop("a window in a window", "give what the inner one says a rule of its own")
+        cursor.stop("a window in a window", "write a rule of its own for the inner one")
     if asked.text not in ASKED and cursor.peek().text == "(" and (meant := nearest(asked.text, ASKED, SURE)):
         cursor.stop(f"unknown `{asked.text}`", f"did you mean `{meant}`?", cursor.place(asked.start, asked.end))
     found = _asked(cursor)
@@ -213,7 +213,7 @@ def _windowed(cursor: LarsCursor) -> LarsLiteral:
     if isinstance(window, TimeWindow) and window.step == 1:
         return found  # each such window holds the present tick
     where = cursor.span(asked)
-    cursor.stop("what is asked of the window is missing", f"`diamond(..)`, `box(..)` or `@(T, ..)`: {hint}", where)
+    cursor.stop("the operator of the window is missing", f"`diamond(..)`, `box(..)` or `@(T, ..)`: {hint}", where)
 
 
 def _number(cursor: LarsCursor, hint: str) -> LarsToken:

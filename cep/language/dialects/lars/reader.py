@@ -184,7 +184,7 @@ _BEHIND_ATOMS = ("at", "in", "always")
 
 def _head(cursor: LarsCursor) -> tuple[LarsAtom, Expression | None]:
     if cursor.sees("not"):
-        cursor.stop("a head is not negated", f"what must not be is a rule without a head: `:- a, b.`; {RULE}")
+        cursor.stop("a head is not negated", f"a constraint is a rule without a head: `:- a, b.`; {RULE}")
     first, after = cursor.token, cursor.peek()
     two_words = first.kind in ("name", "variable") and after.kind == "name" and after.text not in _BEHIND_ATOMS
     if two_words and (word := nearest(first.text, ("event", "fact", "prefix"), SURE)):
@@ -222,7 +222,7 @@ def element(cursor: LarsCursor) -> BodyLiteral:
     first = cursor.token
     negated = cursor.accept("not")
     if cursor.sees("not"):
-        cursor.stop("`not` twice", "two of them say what none says")
+        cursor.stop("`not` twice", "leave out both: they cancel")
     if cursor.token.kind == "graph":
         return _graph(cursor, first, negated)
     if cursor.token.kind == "name" and not _compared(cursor):
@@ -272,7 +272,7 @@ def _literal(cursor: LarsCursor, first: LarsToken, negated: bool) -> LarsLiteral
     elif inside or modality == EVERY:
         cursor.fail("a window", WINDOW)
     if modality != NOW and cursor.sees("at", "always", "in", "["):
-        cursor.fail("`,` or `.`", f"one thing is asked of an atom: {PLACES}")
+        cursor.fail("`,` or `.`", f"an atom takes one operator: {PLACES}")
     return LarsLiteral(found, modality, at, asked, negated, cursor.span(first))
 
 

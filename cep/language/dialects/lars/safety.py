@@ -148,7 +148,7 @@ class _RuleChecker:
             for each in variables_of(literal.at):
                 if each is literal.at and (each.name == "_" or not literal.negated):
                     continue
-                why = "`not` asks about known ticks" if each is literal.at else "it is calculated with here"
+                why = "`not` asks about known ticks" if each is literal.at else "arithmetic does not bind it"
                 self.use(each, f"{why}: {BINDS.format(each.name)}")
         if isinstance(window, TupleWindow):
             self.tuple_window(atom, window)
@@ -161,7 +161,7 @@ class _RuleChecker:
     def tuple_window(self, atom: LarsAtom, window: TupleWindow) -> None:
         if atom.predicate in self.derived:
             hint = f"a window of time, `{atom.predicate} [10]`; or the window in the rules of `{atom.predicate}`"
-            message = f"`{atom.predicate}` is derived, and a window of tuples holds what comes in"
+            message = f"`{atom.predicate}` is derived, and a window of tuples holds input only"
             self.error(message, window.span, hint, "window")
         if window.atoms < 1:
             self.error("a window of tuples has at least one atom", window.span, "`[1 #]`", "window")
@@ -253,14 +253,14 @@ def _misfits(program: LarsProgram, source: Source) -> Iterator[CepError]:
         if literal is None and name in derived and (name in declared or name in given):
             complained.add(name)
             what = "an event that comes in" if name in declared else "a fact"
-            hint = f"what is derived has a name of its own: `{name}_derived`, or the declaration is one too many"
+            hint = f"a derived atom has a name of its own: `{name}_derived`, or remove the declaration"
             yield CepError(f"`{name}` is declared as {what}, and derived here", source, atom.span, hint, "predicate")
         elif literal is not None and name in derived and name in facts and literal.window is not None:
             hint = f"facts of a name of their own, and a rule: `{name} :- {name}_always.`"
             message = f"`{name}` is derived and given by facts, which are in no window"
             yield CepError(message, source, literal.span, hint, "predicate")
         elif literal is not None and declared and name not in known:
-            hint = did_you_mean(name, known) or f"what comes in is declared: `event {name}(...).`"
+            hint = did_you_mean(name, known) or f"declare input events: `event {name}(...).`"
             yield CepError(f"unknown predicate `{name}`", source, atom.span, hint, "predicate")
 
 

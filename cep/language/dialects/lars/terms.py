@@ -79,7 +79,7 @@ def operand(cursor: LarsCursor) -> Expression:
     token = cursor.token
     if cursor.accept("("):
         inner = expression(cursor)
-        cursor.expect(")", "parentheses hold what is calculated; conditions are separated by `,`")
+        cursor.expect(")", "parentheses are for arithmetic; conditions are separated by `,`")
         return inner
     if token.kind not in VALUES:
         hint = f"a value is a variable, `X`, a symbol, `red`, a number or a string; {CAPITALS}"
