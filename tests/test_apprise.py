@@ -168,7 +168,7 @@ def test_messages_of_a_service() -> None:
         (one,) = named(f"ntfy://127.0.0.1:{port}/topic", options="#private=yes")
         delivery = AppriseMessages(one, ORIGIN)
         delivery.give(filled([FIRST, WHOLE[1]]).after(0))
-        assert found.taken[0]["title"].startswith("2 alerts: ") and FIRST.id in found.taken[0]["message"]
+        assert "; 1 more: Firing (" in found.taken[0]["title"] and FIRST.id in found.taken[0]["message"]
 
 
 @pytest.mark.parametrize("answer", [302, 401, 429, 500])
@@ -210,4 +210,4 @@ def test_random_titles_reach_a_service_as_they_are() -> None:
         for _ in range(5):
             title = "".join(chance.choice("aé<>&*_`~[]()!#:{}\\\"'|@ ") for _ in range(30)).strip() + "."
             delivery.give(filled([replace(FIRST, title=title, text=title)]).after(0))
-            assert found.taken[-1]["message"].startswith(f"{title}\n\n"), title
+            assert found.taken[-1]["message"].startswith(f"Firing ({FIRST.severity}): {title}\n\n"), title

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from cep.core.errors import CepError
-from connectors.alerts.lifecycle import AlertChange
+from connectors.alerts.lifecycle import AlertChange, AlertState
 from connectors.alerts.outbox import Outbox
 from connectors.feeds import mail
 from connectors.feeds.document import Publisher
+from connectors.feeds.groups import Groups, by_alert
 from connectors.feeds.mail import Mail, message
 from connectors.feeds.sender import DeliveryRefused, ServerError, Unreachable
 from connectors.feeds.senders import sending, targets
@@ -69,7 +70,7 @@ def test_a_message_has_what_the_alert_says() -> None:
     )  # fmt: skip
     found = made([change], came=1_700_000_000_000_000)
     assert found["From"] == "Weather Service <alerts@example.org>" and found["To"] == "team@example.org"
-    assert found["Subject"] == "Blizzard at kewr" and found["Auto-Submitted"] == "auto-generated"
+    assert found["Subject"] == "Firing (Severe): Blizzard at kewr" and found["Auto-Submitted"] == "auto-generated"
     assert found["Message-ID"] == f"<{change.id}@example.org>" and found["X-Semcep-Changes"] == change.id
     assert found.as_bytes() == made([change], came=1_700_000_000_000_000).as_bytes(), "nothing is left to chance"
     assert found["Date"] == "Tue, 14 Nov 2023 22:13:20 +0000"
@@ -80,7 +81,9 @@ def test_a_message_has_what_the_alert_says() -> None:
         assert text in plain and text in html, text
     assert f'<a href="{link}">' in html and "<script" not in html
     assert "Stay inside." not in texts(made([replace(change, state="resolved")]))[0]
-    assert made([change], replace(ORIGIN, status="Exercise"))["Subject"] == "Exercise: Blizzard at kewr"
+    assert (
+        made([change], replace(ORIGIN, status="Exercise"))["Subject"] == "Exercise: Firing (Severe): Blizzard at kewr"
+    )
 
 
 def test_the_messages_of_an_alert_are_a_thread() -> None:
@@ -101,7 +104,7 @@ def test_a_group_is_one_message() -> None:
     others = [change for change in WHOLE if change.alert != FIRST.alert and change.state == "firing"][:2]
     assert len({change.alert for change in others}) == 2
     found = made([FIRST, *others])
-    assert found["Subject"].startswith("3 alerts: ") and found["Message-ID"] == f"<{FIRST.id}@example.org>"
+    assert "; 2 more: " in found["Subject"] and found["Message-ID"] == f"<{FIRST.id}@example.org>"
     assert found["X-Semcep-Changes"].split() == [FIRST.id, *(change.id for change in others)]
     plain, html = texts(found)
     assert all(change.id in plain and change.id in html for change in (FIRST, *others))
@@ -111,9 +114,64 @@ def test_a_group_is_one_message() -> None:
     assert made(LIFE)["Subject"] == f"Resolved: {LIFE[-1].title}", "of one alert how it is by then"
 
 
+def test_a_subject_begins_with_the_gravest_alert_that_is_open() -> None:
+    """Neither the end of another alert nor a longer list hides that one has become graver, or is new."""
+
+    def one(alert: str, revision: int, severity: str, state: AlertState, **more: Any) -> AlertChange:
+        title = f"Low pressure at {alert}"
+        return replace(
+            FIRST, alert=alert, revision=revision, severity=severity, state=state, title=title, sent=0, **more
+        )
+
+    kept, over = one("north", 3, "Moderate", "kept"), one("west", 4, "Extreme", "resolved")
+    new, graver = one("south", 0, "Moderate", "firing"), one("east", 2, "Severe", "escalated")
+    subjects = [made(changes)["Subject"] for changes in ([kept, over, new], [over, new, graver, kept])]
+    assert subjects[0] == (
+        "Firing (Moderate): Low pressure at south; "
+        "2 more: Kept (Moderate): Low pressure at north; Resolved: Low pressure at west"
+    )
+    assert subjects[1].startswith("Escalated to Severe: Low pressure at east; 3 more: Firing (Moderate): ")
+    plain, html = texts(made([over, new, graver]))
+    for text in (plain, html):
+        assert text.index("at east") < text.index("at south") < text.index("at west"), "as in the subject"
+    more = one("east", 3, "Severe", "updated", action="commented", by="ann", comment="on my way")
+    assert made([graver, more])["Subject"] == "Escalated to Severe: Low pressure at east", "a comment hides nothing"
+    mine = replace(more, action="acknowledged", acknowledged="ann")
+    assert made([graver, mine])["Subject"] == "Acknowledged (Severe): Low pressure at east"
+    heard = replace(new, revision=5, sent=5, state="firing", action="unsilenced", by="semcep")
+    assert made([heard])["Subject"] == "Firing (Moderate): Low pressure at south", "nobody has heard of it before"
+
+
+def test_the_date_is_when_the_group_was_put_together() -> None:
+    """A server that was killed while it sent a message sends the same bytes again."""
+    outbox = filled(LIFE[:2])
+    mails = []
+    for now in (1_700_000_000_000_000, 1_700_000_900_000_000):  # the second time after a kill
+        groups = Groups(outbox, "team", by_alert, lambda number: False, lambda change: True)
+        batch = groups.batch(FIRST.slot, outbox.after(0), now)
+        mails.append(message(batch, "team@example.org", ORIGIN, outbox))
+    assert mails[0]["Date"] == "Tue, 14 Nov 2023 22:13:20 +0000"
+    assert mails[0].as_bytes() == mails[1].as_bytes()
+
+
+def test_a_label_that_is_of_the_key_is_said_once() -> None:
+    change = replace(FIRST, key={"site": "north"}, values={"site": "north"}, labels={"site": "north", "team": "water"})
+    plain, html = texts(made([change]))
+    assert plain.count("site: ") == 1 and html.count(">site<") == 1 and "team: water" in plain
+
+
+def test_since_is_when_the_condition_began() -> None:
+    """As on the page and in `cep alerts`; when it fired is said besides."""
+    plain, _ = texts(made([replace(FIRST, start=0, end=600_000_000, fired=300_000_000)]))
+    assert "Since: 1970-01-01 00:00:00 UTC\nFired: 1970-01-01 00:05:00 UTC\n" in plain
+
+
 def test_a_reminder_is_another_message_of_its_thread() -> None:
     found = made([FIRST], reminder=2)
-    assert found["Message-ID"] == f"<{FIRST.id}.2@example.org>" and found["Subject"] == f"Reminder: {FIRST.title}"
+    assert (
+        found["Message-ID"] == f"<{FIRST.id}.2@example.org>"
+        and found["Subject"] == f"Reminder ({FIRST.severity}): {FIRST.title}"
+    )
     assert found["In-Reply-To"] == f"<{FIRST.id}@example.org>"
 
 
@@ -129,7 +187,10 @@ def test_what_people_do_is_told() -> None:
     )
     found = made([done])
     plain, html = texts(found)
-    assert found["Subject"] == f"Acknowledged: {FIRST.title}" and found["References"] == f"<{FIRST.id}@example.org>"
+    assert (
+        found["Subject"] == f"Acknowledged ({FIRST.severity}): {FIRST.title}"
+        and found["References"] == f"<{FIRST.id}@example.org>"
+    )
     for text in ("anna: I drive there", "Acknowledged by", "Assigned to", "ben"):
         assert text in plain and text in html
 

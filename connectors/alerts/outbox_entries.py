@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from connectors.alerts.lifecycle import AlertChange
 
@@ -11,12 +11,14 @@ from connectors.alerts.lifecycle import AlertChange
 class OutboxEntry:
     """A change with its number, from 1 in the order in which they came; numbers may have gaps. `came`: when it was
     added, by the clock of the machine, microseconds of Unix time; None: before that was noted. `reminder`: the how
-    manyth time since then receivers are reminded of it, 0: it is new to them."""
+    manyth time since then receivers are reminded of it, 0: it is new to them. `composed`: when the group was put
+    together in which one receiver is sent it, the same when that is repeated; None: it is not sent in a group."""
 
     number: int
     change: AlertChange
     came: int | None = None
     reminder: int = 0
+    composed: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ again, and a group waits no longer than it would have.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.outbox import Outbox
@@ -83,7 +83,7 @@ class Groups:
             self._sent[key], self._batches[key] = now, numbers
             self._over.discard(key)
         numbers = self._batches[key]
-        return [entry for entry in waiting if entry.number in numbers]
+        return [replace(entry, composed=self._sent[key]) for entry in waiting if entry.number in numbers]
 
     def done(self, key: str, entries: Sequence[OutboxEntry]) -> None:
         """The receiver has these, or has refused them for good."""

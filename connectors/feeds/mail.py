@@ -162,7 +162,8 @@ def message(entries: Sequence[OutboxEntry], to: str, origin: Publisher, outbox: 
     made["To"] = Address(addr_spec=to)
     made["Subject"] = subject(entries, origin)
     first = entries[0]
-    made["Date"] = format_datetime(at(first.change.time if first.came is None else first.came))
+    times = (first.composed, first.came, first.change.time)
+    made["Date"] = format_datetime(at(next(each for each in times if each is not None)))
     made["Message-ID"] = _id(first.change.id, domain, first.reminder)
     threads, latest = _threads(entries, domain)
     if threads:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from cep.rules.alert import SEVERITIES
 from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import OutboxEntry
@@ -12,6 +13,7 @@ from connectors.alerts.text import at, clean, value_text
 from connectors.feeds.document import Publisher
 
 _SUBJECT = 180  # characters
+_ASIDES = ("updated", "commented", "assigned")
 
 
 def news(change: AlertChange, outbox: Outbox) -> bool:
@@ -23,35 +25,65 @@ def news(change: AlertChange, outbox: Outbox) -> bool:
 
 
 def subject(entries: Sequence[OutboxEntry], origin: Publisher) -> str:
-    """One line; of several alerts how many, and their titles."""
+    """One line that begins with the gravest alert that is open: its state and severity, and its title."""
     status = "" if origin.status == "Actual" else f"{origin.status}: "
-    headings = list(dict.fromkeys(_heading(entry) for entry in entries))
-    number = len({entry.change.alert for entry in entries})
-    text = headings[0] if number == 1 and len(headings) == 1 else f"{number} alerts: {'; '.join(headings)}"
-    if number == 1 and len(headings) > 1:
-        text = _heading(entries[-1])
-    return clean(status + text, _SUBJECT)
+    first, *others = (_heading(_turn(own)) for own in _by_alert(entries))
+    more = f"; {len(others)} more: {'; '.join(dict.fromkeys(others))}" if others else ""
+    return clean(status + first + more, _SUBJECT)
 
 
 def plain(entries: Sequence[OutboxEntry], origin: Publisher) -> str:
-    """The changes one after another, with a line between them."""
-    return f"\n\n{'-' * 40}\n\n".join(_plain(entry, origin) for entry in entries) + "\n"
+    """The alerts as in the subject, each with its changes one after another, and a line between them."""
+    line = f"\n\n{'-' * 40}\n\n"
+    return line.join(_plain(entry, origin) for own in _by_alert(entries) for entry in own) + "\n"
 
 
 def html(entries: Sequence[OutboxEntry], origin: Publisher) -> str:
     """The same as a document of HTML without styles, scripts and pictures from elsewhere."""
     return (
         '<!DOCTYPE html><html><head><meta charset="utf-8"></head><body>'
-        + "<hr>".join(_html(entry, origin) for entry in entries)
+        + "<hr>".join(_html(entry, origin) for own in _by_alert(entries) for entry in own)
         + "</body></html>\n"
     )
 
 
+def _by_alert(entries: Sequence[OutboxEntry]) -> list[list[OutboxEntry]]:
+    """The changes of each alert: of the gravest one that is open first, and at the end of those that are over."""
+    alerts: dict[str, list[OutboxEntry]] = {}
+    for entry in entries:
+        alerts.setdefault(entry.change.alert, []).append(entry)
+
+    def order(own: Sequence[OutboxEntry]) -> tuple[bool, int, bool]:
+        turn = _turn(own)
+        return (
+            turn.change.over,
+            SEVERITIES.index(turn.change.severity),
+            _word(turn.change) not in ("escalated", "firing"),
+        )
+
+    return sorted(alerts.values(), key=order)
+
+
+def _turn(own: Sequence[OutboxEntry]) -> OutboxEntry:
+    """The change by which an alert is called: the last one, unless it only says more of what came before it."""
+    if own[-1].change.over:
+        return own[-1]
+    return next((entry for entry in reversed(own) if _word(entry.change) not in _ASIDES), own[-1])
+
+
+def _word(change: AlertChange) -> str:
+    """The word for a change: the first one that receivers are sent says that the alert fires."""
+    return "firing" if change.sent == change.revision and not change.over else change.word
+
+
 def _heading(entry: OutboxEntry) -> str:
     change = entry.change
-    if entry.reminder:
-        return f"Reminder: {change.title}"
-    return change.title if change.word == "firing" else f"{change.word.capitalize()}: {change.title}"
+    if change.over:
+        return f"{change.word.capitalize()}: {change.title}"
+    word = _word(change)
+    if word == "escalated" and not entry.reminder:
+        return f"Escalated to {change.severity}: {change.title}"
+    return f"{'Reminder' if entry.reminder else word.capitalize()} ({change.severity}): {change.title}"
 
 
 def _paragraphs(change: AlertChange) -> list[str]:
@@ -65,15 +97,16 @@ def _fields(entry: OutboxEntry, origin: Publisher) -> list[tuple[str, str]]:
     change = entry.change
     more = [text for text in (change.certainty, change.urgency) if text != "Unknown"]
     fields = [
-        ("State", change.word),
+        ("State", _word(change)),
         ("Severity", change.severity + (f" ({', '.join(more)})" if more else "")),
         ("Since", _time(change.start)),
+        *([("Fired", _time(change.fired))] if change.fired is not None and change.fired > change.start else []),
         ("Over" if change.over else "Latest", _time(change.time if change.over else change.end)),
     ]
     done = [("Acknowledged by", change.acknowledged), ("Assigned to", change.assignee), ("Verdict", change.verdict)]
     fields += [(name, text) for name, text in done if text]
     fields += [(name, value_text(value)) for name, value in (change.key | change.values).items()]  # type: ignore[operator]
-    fields += [(name, text) for name, text in change.labels.items()]
+    fields += [field for field in change.labels.items() if field not in fields]
     return [*fields, ("Change", change.id)]
 
 
