@@ -70,7 +70,7 @@ def test_silences_are_made_listed_and_ended(terminal: Terminal) -> None:
     assert "Flood at a" in terminal.says("silence", "site=a", "--preview")
     times = ["--from", "2026-11-30T01:00Z", "--until", "2026-11-30T06:00"]
     made = terminal.says("silence", "site=a", 'team=~"w.*"', *times, "-m", "new pump")
-    assert made.endswith("\nuntil 11-30 06:00 UTC; it matches 1 open alert")
+    assert made.endswith("\nuntil 11-30 06:00 UTC; it hides 1 open alert now")
     listed = terminal.says("silences")
     assert "pending" in listed and 'site="a",team=~"w.*" new' in listed.replace("…", "")
     assert terminal.says("unsilence", made[:8]) == f"{made[:36]} has ended"

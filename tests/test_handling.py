@@ -6,14 +6,16 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
 from cep.core.errors import CepError
 from connectors.alerts.maintenance import MaintenanceCalendar
+from connectors.alerts.matchers import Matchers
 from connectors.feeds import atom, cap
-from tests.desk import BEGIN, BEN, ORIGIN, SECOND, WALL, Desk, at
+from tests.desk import ANN, BEGIN, BEN, ORIGIN, SECOND, WALL, Desk, at
 from tests.waiting import until
 
 
@@ -109,6 +111,59 @@ def test_silences_hide_and_what_still_fires_is_sent_when_they_end(desk: Desk) ->
     assert desk.told() == ["firing 0 Minor", "silenced 2 Minor", "escalated 10 Severe", "unsilenced 12 Severe"]
 
 
+def test_a_silence_that_begins_or_ends_is_a_change_also_if_another_comes_before_it_is_looked_at(desk: Desk) -> None:
+    desk.take((0, "a", 9), (2, "x", 4))
+    desk.ask("POST", "/silences", silence_of(60, "site=a", begin=5))
+    desk.now = BEGIN + 6 * SECOND
+    desk.take((12, "x", 4))
+    assert desk.told() == ["firing 0 Minor", "silenced 2 Minor", "escalated 10 Severe"]
+    desk.now = BEGIN + 66 * SECOND
+    desk.take((22, "x", 4))
+    assert desk.told()[3:] == ["unsilenced 12 Severe", "escalated 20 Extreme"]
+    assert desk.sent() == ["firing", "unsilenced", "escalated"]
+    desk.handling.tick()
+    revisions = [entry.change.revision for entry in desk.outbox.life(desk.alert())]
+    assert revisions == list(range(5))
+
+
+def test_an_alert_that_comes_under_a_silence_by_its_severity_is_silenced_first(desk: Desk) -> None:
+    desk.take((0, "a", 9), (2, "x", 4))
+    desk.ask("POST", "/silences", silence_of(60, "severity=Severe"))
+    desk.take((12, "x", 4), (22, "x", 4))
+    assert desk.told() == [
+        "firing 0 Minor", "silenced 2 Minor", "escalated 10 Severe", "escalated 20 Extreme", "unsilenced 20 Extreme",
+    ]  # fmt: skip
+    assert desk.sent() == ["firing", "unsilenced"], "they are sent how it is now, once"
+    before = desk.told()
+    desk.handling.tick()
+    desk.restart()
+    assert desk.told() == before
+
+
+def test_alerts_are_looked_at_when_something_changes(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked, matches = [0], Matchers.matches
+
+    def counted(self: Matchers, labels: Mapping[str, str]) -> bool:
+        looked[0] += 1
+        return matches(self, labels)
+
+    desk.take(*((number, f"s{number}", 9) for number in range(200)))
+    for number in range(20):
+        desk.ask("POST", "/silences", silence_of(60 + number, f"site=s{number}"))
+    monkeypatch.setattr(Matchers, "matches", counted)
+    for _ in range(50):
+        desk.handling.tick()
+    assert [each["hides"] for each in desk.ask("GET", "/silences")] == [1] * 20
+    assert looked == [0], "nothing has changed"
+    desk.now = BEGIN + 61 * SECOND
+    desk.handling.tick()
+    assert desk.told("s0")[-1].startswith("unsilenced") and looked == [0], "an end needs no look"
+    desk.ask("POST", "/silences", silence_of(200, "site=s100"))
+    assert looked == [199], "a new silence is held against each alert that fires"
+    desk.take((200, "new", 9))
+    assert looked[0] <= 200 + 201 * 20, "alerts that are new or escalate, against each silence"
+
+
 def test_one_that_fires_silenced_is_sent_first_when_the_silence_is_ended(desk: Desk) -> None:
     made = desk.ask("POST", "/silences", silence_of(60, 'alertname="flood"', begin=5))
     assert made["status"] == {"state": "pending"}
@@ -136,6 +191,25 @@ def test_a_silence_that_is_changed_keeps_its_id_unless_it_hides_others(desk: Des
     states = {each["id"]: each["status"]["state"] for each in desk.ask("GET", "/silences")}
     assert states == {first["id"]: "expired", other["id"]: "active"}
     desk.ask("POST", "/silences", silence_of(90, "site=b", id="nobody"), status=404)
+    edited = desk.ask("POST", "/silences", silence_of(99, "site=b", id=other["id"]), token=ANN)
+    assert (edited["createdBy"], edited["endsAt"]) == ("ben", at(99)), "who made it stays; the log says who changed it"
+    assert [each.person for each in desk.outbox.actions()][-1] == "ann"
+
+
+def test_a_silence_that_takes_the_place_of_another_is_stored_with_its_end(desk: Desk) -> None:
+    desk.take((0, "a", 9), (1, "x", 4))
+    first = desk.ask("POST", "/silences", silence_of(60, "site=a"))
+    act = desk.outbox.act
+    calls: list[Any] = []
+
+    def counted(*values: Any, **more: Any) -> None:
+        calls.append(more.get("silences"))
+        act(*values, **more)
+
+    desk.outbox.act = counted  # type: ignore[method-assign]
+    other = desk.ask("POST", "/silences", silence_of(60, "site=b", id=first["id"]))
+    assert [*calls[0]] == [first["id"], other["id"]], "one transaction has both"
+    assert [each.action for each in desk.outbox.actions()] == ["silence", "unsilence", "silence"]
 
 
 @pytest.mark.parametrize(
@@ -361,7 +435,7 @@ def test_a_silence_of_any_name_survives_a_start_and_one_that_cannot_be_read_does
     made = desk.ask("POST", "/silences", body)
     desk.restart()
     assert desk.ask("GET", "/silences")[0]["matchers"] == made["matchers"]
-    desk.outbox.act([], None, {"odd": '["{a=", 0, 1, "ann", "", 0]', "odder": "[]"})
+    desk.outbox.act([], silences={"odd": '["{a=", 0, 1, "ann", "", 0]', "odder": "[]"})
     desk.restart()
     assert [each["id"] for each in desk.ask("GET", "/silences")] == [made["id"]]
     told: list[str] = []

@@ -341,7 +341,7 @@ def silence(options: SilenceOptions) -> None:
         body["startsAt"] = begin.isoformat()
     found = options.to.ask("POST", "silences", body)
     hides = f"{found['hides']} open alert{'s' * (found['hides'] != 1)}"
-    text = f"{found['id']}\nuntil {_short(found['endsAt'])} UTC; it matches {hides}"
+    text = f"{found['id']}\nuntil {_short(found['endsAt'])} UTC; it hides {hides} now"
     say(_json(found) if options.json else text)
 
 

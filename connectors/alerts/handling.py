@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, get_args
@@ -17,12 +18,12 @@ from cep.core.errors import CepError
 from cep.core.suggest import did_you_mean
 from cep.core.time import BEGINNING
 from connectors.alerts.handling_tables import RecordedAction
-from connectors.alerts.labels import alert_labels
+from connectors.alerts.labels import LABELLED, alert_labels
 from connectors.alerts.lifecycle import Action, AlertChange, AlertState, Verdict
 from connectors.alerts.matchers import Matchers
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import Closed
-from connectors.alerts.silences import KEPT, LONGEST_COMMENT, Silence, hiding
+from connectors.alerts.silences import KEPT, LONGEST_COMMENT, Silence
 from connectors.alerts.text import JsonValue, clean, rfc3339
 
 VERDICTS: tuple[Verdict, ...] = tuple(each for each in get_args(Verdict) if each)
@@ -94,6 +95,8 @@ class Handling:
                 reason = error.message if isinstance(error, CepError) else str(error)
                 self._unread.append(f"the silence {id} cannot be read and hides nothing: {clean(reason)}")
         self._windows: Mapping[str, Silence] = {}
+        self._labels: dict[str, dict[str, str]] = {}
+        self._active: dict[str, Matchers] | None = None  # by which `silenced` of open alerts is; None: look at all
         self._bell, self._stopped = threading.Event(), False
 
     # --- by the clock ---
@@ -135,32 +138,45 @@ class Handling:
 
     def tick(self) -> int:
         """Tell of silences that have begun or ended; return when the next one does."""
+        windows = {} if self._calendar is None else self._calendar.windows(self.clock())  # outside of the lock: slow
         with self.lock:
-            now = self.clock()
-            if self._calendar is not None:
-                self._windows = self._calendar.windows(now)
-            for id, silence in list(self._silences.items()):
-                if silence.ends + KEPT < now:
-                    self.outbox.act([], None, {id: None})
+            self._windows, now = windows, self.clock()
+            over = [id for id, silence in self._silences.items() if silence.ends + KEPT < now]
+            if over:
+                self.outbox.act([], silences=dict.fromkeys(over))
+                for id in over:
                     del self._silences[id]
-            turned = [new for told in list(self._open.values()) if (new := self._turned(told, now)) is not None]
-            if turned:
-                self.outbox.act(turned)
-                self._adopt(turned)
+            self.look()
             times = [at for each in self._all.values() for at in (each.starts, each.ends) if at > now]
             return min(times, default=now + KEPT)
+
+    def look(self) -> None:
+        """Tell of silences that have begun or ended by the clock, before a round tells of other changes. Alerts are
+        looked at when a silence begins or ends, and only for that one; under `lock`."""
+        now = self.clock()
+        active = {id: each.matchers for id, each in self._all.items() if each.starts <= now < each.ends}
+        if active == self._active:
+            return
+        before, self._active = self._active, None  # all are looked at if this fails
+        begun = active if before is None else {id: m for id, m in active.items() if before.get(id) != m}
+        turned = []
+        for told in [*self._open.values()]:
+            same = [id for id in told.silenced if before is not None and id in active and id not in begun]
+            silenced = sorted([*same, *(id for id, each in begun.items() if each.matches(self._labels_of(told)))])
+            if silenced != told.silenced:
+                turned.append(self._turned(told, silenced))
+        if turned:
+            self.outbox.act(turned)
+            self._adopt(turned)
+        self._active = active
 
     @property
     def _all(self) -> Mapping[str, Silence]:
         return {**self._silences, **self._windows}
 
-    def _turned(self, told: AlertChange, now: int) -> AlertChange | None:
-        """The change of an open alert that silences now hide, or hide no more; None: nothing has changed."""
-        silences = self._all
-        silenced = hiding(silences, self.labels(told), now)
-        if silenced == told.silenced:
-            return None
-        first = silences.get((silenced or told.silenced)[0])
+    def _turned(self, told: AlertChange, silenced: list[str]) -> AlertChange:
+        """The change of an open alert that other silences hide now, or none."""
+        first = self._all.get((silenced or told.silenced)[0])
         by, comment = (MACHINE, "") if first is None else (first.author, first.comment)
         return self._next(told, "silenced" if silenced else "unsilenced", by, comment, silenced=silenced)
 
@@ -171,30 +187,61 @@ class Handling:
         with self.lock:
             self._adopter = adopter
             self._open = {change.alert: change for change in self.outbox.open_changes()}
+            self._labels.clear()
+            self._active = None
             self.watermark = max(self.watermark, watermark)
 
     def follow(self, changes: Sequence[AlertChange]) -> list[AlertChange]:
-        """The changes of a round as they are told: with who has each alert, and the silences that hide it."""
+        """The changes of a round as they are told: with who has each alert, and the silences that hide it. Where others
+        hide it than before, as those of another severity, that is a change of its own: before the one of the round if
+        it is hidden then, so that receivers are sent neither, else after it, so that they are sent how it is now."""
         found: list[AlertChange] = []
         told_now: dict[str, AlertChange] = {}
-        now, silences = self.clock(), self._all
+        more: Counter[str] = Counter()
         for change in changes:
-            before = None
-            if change.revision and not change.hidden:
-                before = told_now.get(change.alert) or self._last(change.alert)
-            silenced = [] if change.over or not silences else hiding(silences, self.labels(change), now)
-            sent = change.sent if before is None else before.sent
-            if before is None and sent is not None and (change.inhibited or silenced):
-                sent = None
-            if sent is None and not (change.over or change.inhibited or silenced):
-                sent = change.revision
-            told = replace(change, action="", by="", comment="", silenced=silenced, sent=sent)
-            if before is not None:
-                told = replace(told, acknowledged=before.acknowledged, assignee=before.assignee, verdict=before.verdict)
+            if change.hidden:
+                found.append(change)
+                continue
+            before = told_now.get(change.alert)
+            if before is None and change.revision:
+                before = self._last(change.alert)
+            goes_on = before is not None and before.state != "resolved" and change.state != "resolved"
+            silenced = self._silenced(change, before if goes_on else None)
+            if before is not None and goes_on and silenced and silenced != before.silenced:
+                found.append(before := self._turned(before, silenced))
+                self._remember(before)
+                more[change.alert] += 1
+            hiding = before.silenced if before is not None and goes_on else silenced
+            told = self._told(replace(change, revision=change.revision + more[change.alert]), before, hiding)
             self._remember(told)
-            told_now[told.alert] = told
             found.append(told)
+            if hiding and hiding != silenced:
+                found.append(told := self._turned(told, silenced))
+                self._remember(told)
+                more[change.alert] += 1
+            told_now[told.alert] = told
         return found
+
+    def _told(self, change: AlertChange, before: AlertChange | None, silenced: list[str]) -> AlertChange:
+        """A change of a round as it is told after the one `before`."""
+        sent = change.sent if before is None else before.sent
+        if before is None and sent is not None and (change.inhibited or silenced):
+            sent = None
+        if sent is None and not (change.over or change.inhibited or silenced):
+            sent = change.revision
+        told = replace(change, action="", by="", comment="", silenced=silenced, sent=sent)
+        if before is None:
+            return told
+        return replace(told, acknowledged=before.acknowledged, assignee=before.assignee, verdict=before.verdict)
+
+    def _silenced(self, change: AlertChange, before: AlertChange | None) -> list[str]:
+        """The ids of the silences that hide an alert, sorted; `before`: its last change, if it goes on from that."""
+        if change.state == "resolved":
+            return []
+        if before is not None and all(getattr(before, name) == getattr(change, name) for name in LABELLED):
+            return before.silenced
+        labels = self.labels(change)
+        return sorted(id for id, matchers in (self._active or {}).items() if matchers.matches(labels))
 
     def hold(self, changes: Sequence[AlertChange]) -> None:
         """Note that of open alerts other intervals hold now; nothing else of them has changed (`Outbox.add`)."""
@@ -222,8 +269,11 @@ class Handling:
     def _remember(self, told: AlertChange) -> None:
         if told.hidden:
             return
+        before = self._open.pop(told.alert, None)
+        if before is None or any(getattr(before, name) != getattr(told, name) for name in LABELLED):
+            self._labels.pop(told.alert, None)
         if told.state == "resolved":
-            self._open.pop(told.alert, None)
+            self._labels.pop(told.alert, None)
         else:
             self._open[told.alert] = told
 
@@ -340,21 +390,27 @@ class Handling:
     def hidden_by(self, matchers: Matchers) -> list[AlertChange]:
         """The open alerts that a silence with these matchers would hide."""
         with self.lock:
-            return [each for each in self._open.values() if matchers.matches(self.labels(each))]
+            return [each for each in self._open.values() if matchers.matches(self._labels_of(each))]
+
+    def hidden(self) -> Counter[str]:
+        """How many open alerts each silence hides now, by its id."""
+        with self.lock:
+            return Counter(id for each in self._open.values() for id in each.silenced)
 
     def add(self, new: Silence, by: str, instead: str = "") -> Silence:
         """Begin a silence, or change the one of the id `instead`: if other alerts match now, or it has ended, the new
         one gets an id of its own, as in Alertmanager."""
         with self.lock:
+            ended: list[tuple[Silence, str]] = []
             if instead:
                 old, now = self._own(instead), self.clock()
                 if old.state(now) != "expired":
                     if old.matchers == new.matchers:
-                        new = replace(new, id=old.id, starts=old.starts if old.state(now) == "active" else new.starts)
+                        starts = old.starts if old.state(now) == "active" else new.starts
+                        new = replace(new, id=old.id, starts=starts, author=old.author)
                     else:
-                        self._set(old.expired(now), by, "unsilence")
-            self._set(new, by, "silence")
-            self._begin_or_end()
+                        ended = [(old.expired(now), "unsilence")]
+            self._set(by, *ended, (new, "silence"))
             return new
 
     def _own(self, id: str) -> Silence:
@@ -373,22 +429,24 @@ class Handling:
             if found.state(now) == "expired":
                 raise Conflict("the silence has ended already")
             ended = found.expired(now)
-            self._set(ended, by, "unsilence")
-            self._begin_or_end()
+            self._set(by, (ended, "unsilence"))
             return ended
 
-    def _set(self, silence: Silence, by: str, action: str) -> None:
-        details: dict[str, JsonValue] = {
-            "matchers": str(silence.matchers), "startsAt": rfc3339(silence.starts), "endsAt": rfc3339(silence.ends),
-        }  # fmt: skip
-        if silence.comment:
-            details["comment"] = silence.comment
-        recorded = RecordedAction(self.clock(), self.watermark, by, action, None, silence.id, None, details)
-        self.outbox.act([], recorded, {silence.id: silence.dump()})
-        self._silences[silence.id] = silence
-
-    def _begin_or_end(self) -> None:
-        self.tick()
+    def _set(self, by: str, *silences: tuple[Silence, str]) -> None:
+        """Store silences as they are now, each with the action that made it so, all or none."""
+        recorded = []
+        for silence, action in silences:
+            details: dict[str, JsonValue] = {
+                "matchers": str(silence.matchers),
+                "startsAt": rfc3339(silence.starts),
+                "endsAt": rfc3339(silence.ends),
+            }
+            if silence.comment:
+                details["comment"] = silence.comment
+            recorded.append(RecordedAction(self.clock(), self.watermark, by, action, None, silence.id, None, details))
+        self.outbox.act([], *recorded, silences={silence.id: silence.dump() for silence, _ in silences})
+        self._silences |= {silence.id: silence for silence, _ in silences}
+        self.look()
         self._bell.set()
 
     # --- what is said of an alert ---
@@ -396,3 +454,10 @@ class Handling:
     def labels(self, change: AlertChange) -> dict[str, str]:
         """The labels by which silences choose an alert."""
         return alert_labels(change, self.program, self.status)
+
+    def _labels_of(self, told: AlertChange) -> Mapping[str, str]:
+        """The same of an open alert, kept as long as they stay."""
+        found = self._labels.get(told.alert)
+        if found is None:
+            found = self._labels[told.alert] = self.labels(told)
+        return found

@@ -8,6 +8,9 @@ from cep.rules.alert import CERTAINTY, URGENCY
 from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.text import value_text
 
+LABELLED = ("severity", "urgency", "certainty", "labels", "key")
+"""The fields of a change of an alert that its labels are made of, besides its name."""
+
 _NO_LABEL = re.compile(r"[^a-zA-Z0-9_]")
 
 

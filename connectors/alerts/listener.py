@@ -65,6 +65,7 @@ class AlertListener:
 
     def __call__(self, round: Round) -> None:
         with self.handling.lock:
+            self.handling.look()
             self._take(round)
         for name in self.lifecycle.unplaced.keys() - self._warned:
             self._warned.add(name)

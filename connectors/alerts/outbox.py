@@ -167,16 +167,16 @@ class Outbox:
     def act(
         self,
         changes: Sequence[AlertChange],
-        action: RecordedAction | None = None,
+        *actions: RecordedAction,
         silences: Mapping[str, str | None] = MappingProxyType({}),
     ) -> None:
-        """Append changes that people or silences made, with the action of one of them; and store silences as they are
+        """Append changes that people or silences made, with the actions that made them; and store silences as they are
         now, by id, None: it is not kept any more. All of it or nothing."""
 
         def besides() -> None:
             for id, body in silences.items():
                 handling_tables.keep_silence(self._base, id, body)
-            if action is not None:
+            for action in actions:
                 handling_tables.record(self._base, replace(action, change=first if changes else None))
 
         with self._lock:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 from uuid import uuid4
@@ -17,7 +16,7 @@ SilenceState = Literal["pending", "active", "expired"]
 KEPT = 120 * 3600 * 1_000_000
 """Microseconds for which a silence is listed after its end, as Alertmanager does."""
 
-LONGEST_COMMENT = 2_000
+LONGEST_COMMENT, LONGEST_AUTHOR = 2_000, 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,9 @@ def silence(
     if ends <= starts:
         message = f"silence: it ends at {rfc3339(ends)}, before it starts at {rfc3339(starts)}"
         raise CepError(message, hint="`endsAt` behind `startsAt`", code="silence")
-    return Silence(id or str(uuid4()), matchers, starts, ends, author, clean(comment, LONGEST_COMMENT), now)
+    return Silence(
+        id or str(uuid4()), matchers, starts, ends, clean(author, LONGEST_AUTHOR), clean(comment, LONGEST_COMMENT), now
+    )
 
 
 def matcher_documents(matchers: Matchers) -> list[dict[str, Any]]:
@@ -100,10 +101,3 @@ def matcher_documents(matchers: Matchers) -> list[dict[str, Any]]:
         }
         for each in matchers
     ]
-
-
-def hiding(silences: Mapping[str, Silence], labels: Mapping[str, str], now: int) -> list[str]:
-    """The ids of the silences that hide an alert with these labels at a time, sorted."""
-    return sorted(
-        each.id for each in silences.values() if each.starts <= now < each.ends and each.matchers.matches(labels)
-    )

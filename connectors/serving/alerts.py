@@ -289,7 +289,8 @@ def router(handling: Handling, origin: Publisher, local: bool = False) -> APIRou
     @made.get("/silences", responses=route_responses("application/json", json=_MANY(_SILENCE)))
     def silences() -> Response:
         """The silences and maintenance windows: active ones first, then those to come, then those that have ended."""
-        return answered([silence_view(each, handling) for each in handling.silences()])
+        found, hidden = handling.silences(), handling.hidden()
+        return answered([silence_view(each, handling, hidden) for each in found])
 
     @made.post("/silences", responses={**route_responses("application/json", json=_SILENCE), **REFUSALS})
     def silenced(new: NewSilence, person: Person = responder) -> Response:
@@ -298,7 +299,7 @@ def router(handling: Handling, origin: Publisher, local: bool = False) -> APIRou
         def add() -> Silence:
             return handling.add(new.made(person.name, handling.clock()), person.name, new.id or "")
 
-        return answered(silence_view(doing(add), handling))
+        return answered(silence_view(doing(add), handling, handling.hidden()))
 
     @made.post("/silences/preview", responses={**route_responses("application/json", json=_MANY(dict(_VIEW)))})
     def preview(asked: Matching) -> Response:
@@ -310,12 +311,12 @@ def router(handling: Handling, origin: Publisher, local: bool = False) -> APIRou
     @made.get("/silences/{id}", responses=route_responses("application/json", json=_SILENCE, _404="There is none."))
     def one_silence(id: str) -> Response:
         """One silence."""
-        return answered(silence_view(doing(lambda: handling.silence(id)), handling))
+        return answered(silence_view(doing(lambda: handling.silence(id)), handling, handling.hidden()))
 
     @made.delete("/silences/{id}", responses={**route_responses("application/json", json=_SILENCE), **REFUSALS})
     def unsilence(id: str, person: Person = responder) -> Response:
         """End a silence now."""
-        return answered(silence_view(doing(lambda: handling.expire(id, person.name)), handling))
+        return answered(silence_view(doing(lambda: handling.expire(id, person.name)), handling, handling.hidden()))
 
     @made.get("/feeds/actions", responses=route_responses("application/json", json=_MANY(_ONE)))
     def actions(
@@ -381,10 +382,10 @@ def _episode(entry: OutboxEntry) -> dict[str, Any]:
     }
 
 
-def silence_view(silence: Silence, handling: Handling) -> dict[str, Any]:
-    """A silence with the number of open alerts that match it."""
-    hides = len(handling.hidden_by(silence.matchers))
-    return {**silence.document(handling.clock()), "maintenance": silence.maintenance, "hides": hides}
+def silence_view(silence: Silence, handling: Handling, hidden: Mapping[str, int]) -> dict[str, Any]:
+    """A silence with the number of open alerts that it hides now."""
+    more = {"maintenance": silence.maintenance, "hides": hidden.get(silence.id, 0)}
+    return {**silence.document(handling.clock()), **more}
 
 
 def action_view(action: RecordedAction) -> dict[str, Any]:
