@@ -34,55 +34,42 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         yield made
 
 
-def _object(required: str, **properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": required.split()}
+API = yaml.safe_load((Path(__file__).parent / "alertmanager_openapi.yaml").read_text())
 
 
-def _list(items: Any, **more: Any) -> dict[str, Any]:
-    return {"type": "array", "items": items, **more}
-
-
-TEXT, FLAG, TIME = {"type": "string"}, {"type": "boolean"}, {"type": "string", "format": "date-time"}
-LABELS = {"type": "object", "additionalProperties": TEXT}
-RECEIVER = _object("name", name=TEXT)
-MATCHER = _object("name value isRegex", name=TEXT, value=TEXT, isRegex=FLAG, isEqual=FLAG)
-STATUS = _object(
-    "state silencedBy inhibitedBy",
-    state={"enum": ["unprocessed", "active", "suppressed"]}, silencedBy=_list(TEXT), inhibitedBy=_list(TEXT),
-)  # fmt: skip
-ALERT = _object(
-    "labels receivers fingerprint startsAt updatedAt endsAt annotations status",
-    labels=LABELS, annotations=LABELS, receivers=_list(RECEIVER), fingerprint=TEXT, startsAt=TIME, updatedAt=TIME,
-    endsAt=TIME, status=STATUS, generatorURL={"type": "string", "format": "uri"},
-)  # fmt: skip
-SILENCE = _object(
-    "id status updatedAt matchers startsAt endsAt createdBy comment",
-    id=TEXT, status=_object("state", state={"enum": ["expired", "active", "pending"]}), updatedAt=TIME,
-    matchers=_list(MATCHER, minItems=1), startsAt=TIME, endsAt=TIME, createdBy=TEXT, comment=TEXT,
-)  # fmt: skip
-GROUP = _object("labels receiver alerts", labels=LABELS, receiver=RECEIVER, alerts=_list(ALERT))
-BUILD = _object(
-    "version revision branch buildUser buildDate goVersion",
-    **dict.fromkeys(("version", "revision", "branch", "buildUser", "buildDate", "goVersion"), TEXT),
-)
-SERVER = _object(
-    "cluster versionInfo config uptime",
-    cluster=_object("status", status={"enum": ["ready", "settling", "disabled"]}, name=TEXT, peers=_list({})),
-    versionInfo=BUILD, config=_object("original", original=TEXT), uptime=TIME,
-)  # fmt: skip
+def schema(definition: str) -> dict[str, Any]:
+    """A definition of Alertmanager's own file."""
+    return {"$ref": f"#/definitions/{definition}", "definitions": API["definitions"]}
 
 
 def test_answers_are_as_its_schema_says(desk: Desk) -> None:
-    silence = desk.ask("POST", "/api/v2/silences", grafana_silence("site", "a"))
-    for path, schema in (
-        ("alerts", _list(ALERT)), ("alerts/groups", _list(GROUP)), ("silences", _list(SILENCE)), ("status", SERVER),
-        ("receivers", _list(RECEIVER)), (f"silence/{silence['silenceID']}", SILENCE),
+    made = desk.ask("POST", "/api/v2/silences", grafana_silence("site", "a"))
+    for path, definition in (
+        ("alerts", "gettableAlerts"), ("alerts/groups", "alertGroups"), ("silences", "gettableSilences"),
+        ("status", "alertmanagerStatus"), (f"silence/{made['silenceID']}", "gettableSilence"),
     ):  # fmt: skip
         found = desk.ask("GET", f"/api/v2/{path}", token=WALL)
-        jsonschema.validate(found, schema, format_checker=jsonschema.FormatChecker())
+        jsonschema.Draft4Validator(schema(definition), format_checker=jsonschema.FormatChecker()).validate(found)
         assert found
+    receivers = {"type": "array", "items": {"$ref": "#/definitions/receiver"}, "definitions": API["definitions"]}
+    jsonschema.Draft4Validator(receivers).validate(desk.ask("GET", "/api/v2/receivers"))
     config = yaml.safe_load(desk.ask("GET", "/api/v2/status")["config"]["original"])
     assert config["route"]["receiver"] in [each["name"] for each in config["receivers"]]
+
+
+def test_requests_have_its_paths_and_parameters(desk: Desk) -> None:
+    app = FastAPI()
+    app.include_router(alertmanager_api.router(desk.handling, ORIGIN))
+    ours = app.openapi()["paths"]
+    for path, methods in API["paths"].items():
+        for method, said in methods.items():
+            if not isinstance(said, dict) or (path, method) == ("/alerts", "post"):
+                continue
+            mine = ours["/api/v2" + path.replace("{silenceID}", "{id}")][method]
+            asked = [API["parameters"][each["$ref"].rsplit("/")[-1]] if "$ref" in each else each
+                     for each in said.get("parameters", [])]  # fmt: skip
+            names = {each["name"] for each in asked if each["in"] == "query"}
+            assert names <= {each["name"] for each in mine.get("parameters", [])}, (path, method)
 
 
 def grafana_silence(name: str, value: str, **more: object) -> dict[str, object]:
@@ -111,12 +98,19 @@ def test_grafanas_requests(desk: Desk) -> None:
     (group,) = desk.ask("GET", "/api/v2/alerts/groups")
     states = {each["labels"]["site"]: each["status"] for each in group["alerts"]}
     assert group["labels"] == {"alertname": "flood"} and group["receiver"] == {"name": "nobody"}
-    assert states["a"] == {"state": "suppressed", "silencedBy": [made], "inhibitedBy": []}
+    assert states["a"] == {"state": "suppressed", "silencedBy": [made], "inhibitedBy": [], "mutedBy": []}
     assert states["b"]["state"] == "active" and "c" not in states
+    assert len(desk.ask("GET", "/api/v2/alerts/groups?muted=false")) == 1, "one of the group is not"
+    assert desk.ask("GET", "/api/v2/alerts/groups?muted=false&filter=site=a") == []
+    assert desk.ask("GET", "/api/v2/alerts?receiver_matchers=owner=x") == []
+    assert len(desk.ask("GET", "/api/v2/receivers?receiver_matchers=owner!=x")) == 1
     edited = grafana_silence("site", "a", id=made, comment="longer", endsAt=at(9_000))
     assert desk.ask("POST", "/api/v2/silences", edited, token=ANN) == {"silenceID": made}
     again = desk.ask("POST", "/api/v2/silences", grafana_silence("site", "b", id=made))["silenceID"]
     assert desk.ask("GET", f"/api/v2/silence/{made}")["status"] == {"state": "expired"} and again != made
+    listed = {state: desk.ask("GET", f"/api/v2/silences?{state}=false") for state in ("active", "pending", "expired")}
+    ids = {state: {each["id"] for each in found} for state, found in listed.items()}
+    assert ids == {"active": {made}, "pending": {made, again}, "expired": {again}}
     assert desk.ask("DELETE", f"/api/v2/silence/{again}") == {}
     assert "has ended already" in desk.ask("DELETE", f"/api/v2/silence/{again}", status=500)
 
@@ -153,6 +147,7 @@ def test_an_inhibited_alert_names_what_inhibits_it(tmp_path: Path) -> None:
         found = {each["labels"]["alertname"]: each for each in desk.ask("GET", "/api/v2/alerts")}
         assert found["drought"]["status"] == {
             "state": "suppressed", "silencedBy": [], "inhibitedBy": [found["flood"]["fingerprint"]],
+            "mutedBy": [],
         }  # fmt: skip
 
 
@@ -205,7 +200,8 @@ def test_groups_are_those_of_routes(desk: Desk, tmp_path: Path) -> None:
     file = tmp_path / "routes.toml"
     file.write_text(
         '[receivers]\nsea = "mqtt://h/a"\nall = "mqtt://h/b"\n'
-        '[[routes]]\nreceiver = "sea"\nmatchers = ["site=a"]\ncontinue = true\ngroup_by = ["site"]\n'
+        '[[routes]]\nreceiver = "sea"\nmatchers = ["site=a", "severity=~\\"Min.*\\""]\ncontinue = true\n'
+        'group_by = ["site"]\n'
         '[[routes]]\nreceiver = "all"\n'
     )
     app = FastAPI()
@@ -216,3 +212,15 @@ def test_groups_are_those_of_routes(desk: Desk, tmp_path: Path) -> None:
     assert found == [("all", {}, 2), ("sea", {"site": "a"}, 1)]
     assert [each["labels"]["site"] for each in client.get("/api/v2/alerts?receiver=sea").json()] == ["a"]
     assert client.get("/api/v2/receivers").json() == [{"name": "sea"}, {"name": "all"}]
+    config = client.get("/api/v2/status").json()["config"]["original"]
+    assert yaml.safe_load(config)["route"]["routes"][0] == {
+        "receiver": "sea", "continue": True, "matchers": ['site="a"', 'severity=~"(?i:Min.*)"'], "group_by": ["site"],
+        "group_wait": "30000ms", "group_interval": "300000ms",
+    }  # fmt: skip
+    if AMTOOL is not None:
+        written = tmp_path / "config.yml"
+        written.write_text(config)
+        command = [AMTOOL, "config", "routes", "test", f"--config.file={written}"]
+        for labels, receivers in ((["site=a", "severity=minor"], "sea,all"), (["site=b"], "all")):
+            done = subprocess.run([*command, *labels], capture_output=True, text=True, timeout=60)
+            assert done.stdout.strip() == receivers, done

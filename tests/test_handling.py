@@ -244,6 +244,11 @@ def test_a_trusted_proxy_says_who_asks(desk: Desk) -> None:
 
     assert said("cat") == 200 and desk.outbox.actions()[-1].person == "cat"
     assert said("wall", BEN) == said("stranger") == 403, "the name says what one may, not the token"
+    assert said("c at") == said("cat#") == 403, "a name that is nearly that of somebody is nobody's"
+    several = desk.client.post(
+        path, json={"comment": "x"}, headers=[("X-Forwarded-User", "cat"), ("x-forwarded-user", "wall")]
+    )
+    assert several.status_code == 400 and "several X-Forwarded-User" in several.text
     others = TestClient(desk.client.app, client=("192.0.2.7", 1234))
     assert said("cat", client=others) == 401 and said("cat", BEN, others) == 200
     assert desk.outbox.actions()[-1].person == "ben"

@@ -11,11 +11,12 @@ import httpx
 import pytest
 from fastapi import APIRouter, Depends
 from prometheus_client import CollectorRegistry
+from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
 from cep.core.errors import CepError
 from connectors.serving.app import application
-from connectors.serving.guard import Limits
+from connectors.serving.guard import Guard, Limits, RememberPeer
 from connectors.serving.people import Person, Role, cookie_value, read_people, requires
 
 ANN, BEN, WALL = "a" * 16, "b" * 20, "c" * 64
@@ -129,3 +130,16 @@ def test_a_route_asks_for_a_role(tmp_path: Path) -> None:
 def test_without_tokens_nobody_has_a_role() -> None:
     client = asking(Limits(rate=0))
     assert said(client.post("/act")) == (403, "acting needs a server with tokens: `--token-file`")
+
+
+def test_a_proxy_names_exactly_who_is_in_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text(f"ann_smith editor -\njörg responder -\n{'x' * 64} editor -\n", encoding="utf-8")
+    file.chmod(0o600)
+    people = read_people(file)
+    assert people.by_name("ann_smith") == Person("ann_smith", Role.EDITOR)
+    assert people.by_name("ann smith") == Person("ann_smith", Role.VIEWER), "only what is shown is bent"
+    assert people.by_name("x" * 65).role is Role.VIEWER
+    guard = Guard(PlainTextResponse("in"), Limits(people, 0, proxies=frozenset(("testclient",))))
+    client = TestClient(RememberPeer(guard))
+    assert client.get("/", headers={"X-Forwarded-User": "jörg".encode()}).text == "in"

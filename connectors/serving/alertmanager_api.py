@@ -1,6 +1,6 @@
 """`/api/v2`: the API of Alertmanager, for amtool, Grafana, karma and others. Alerts come from rules, not from here.
 
-Schema: `api/v2/openapi.yaml` of Alertmanager 0.28.
+Schema: `api/v2/openapi.yaml` of Alertmanager 0.34; what it has had to have since 0.28 is there, too.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from cep.core.errors import CepError
 from cep.rules.alert import Inhibitor
 from connectors.alerts.handling import Conflict, Handling, Unknown
 from connectors.alerts.lifecycle import AlertChange
-from connectors.alerts.matchers import Matcher, Matchers
+from connectors.alerts.matchers import IGNORE_CASE, Matcher, Matchers
 from connectors.alerts.outbox_entries import OutboxEntry
 from connectors.alerts.silences import Silence
 from connectors.alerts.text import rfc3339
 from connectors.feeds.document import Publisher
-from connectors.feeds.routes import Routes
+from connectors.feeds.routes import EACH, Route, Routes
 from connectors.serving.alerts import NewSilence, doing
 from connectors.serving.openapi import TEXT, Responses, route_responses
 from connectors.serving.people import Person, Role, acting
@@ -83,10 +83,17 @@ def router(
         return found or [inhibitor.alert]
 
     def listed(
-        filters: list[str] | None, receiver: str | None, active: bool, silenced: bool, inhibited: bool
+        filters: list[str] | None,
+        receiver: str | None,
+        receiver_matchers: list[str] | None,
+        active: bool,
+        silenced: bool,
+        inhibited: bool,
     ) -> list[tuple[dict[str, Any], list[tuple[str, dict[str, str]]]]]:
         """Alerts that fire, each with the receivers that get it."""
         matchers = _parsed(filters)
+        if not _parsed(receiver_matchers).matches({}):  # receivers have no labels
+            return []
         chosen = _parsed([]) if receiver is None else _matching("receiver", receiver)
         entries = [each for each in outbox.live() if not each.change.over]
         firing = [each.change for each in entries]
@@ -111,39 +118,53 @@ def router(
     def alerts(
         filter: Filter = None,
         receiver: Annotated[str | None, Query(max_length=1_000)] = None,
+        receiver_matchers: Filter = None,
         active: Yes = True,
         silenced: Yes = True,
         inhibited: Yes = True,
         unprocessed: Yes = True,
     ) -> Response:
         """The alerts that fire."""
-        return JSONResponse([each for each, _ in listed(filter, receiver, active, silenced, inhibited)])
+        return JSONResponse(
+            [each for each, _ in listed(filter, receiver, receiver_matchers, active, silenced, inhibited)]
+        )
 
     @made.get("/alerts/groups", responses=alerts_of)
     def groups(
         filter: Filter = None,
         receiver: Annotated[str | None, Query(max_length=1_000)] = None,
+        receiver_matchers: Filter = None,
         active: Yes = True,
         silenced: Yes = True,
         inhibited: Yes = True,
+        muted: Yes = True,
     ) -> Response:
-        """The alerts that fire, by receiver and group."""
+        """The alerts that fire, by receiver and group; without `muted`, those groups in which one is not suppressed."""
         found: dict[tuple[str, str], dict[str, Any]] = {}
-        for alert, sent in listed(filter, receiver, active, silenced, inhibited):
+        for alert, sent in listed(filter, receiver, receiver_matchers, active, silenced, inhibited):
             for name, labels in sent:
-                group = {"labels": dict(labels), "receiver": {"name": name}, "alerts": []}
+                group = {"labels": dict(labels), "routeLabels": {}, "receiver": {"name": name}, "alerts": []}
                 found.setdefault((name, json.dumps(dict(labels), sort_keys=True)), group)["alerts"].append(alert)
-        return JSONResponse([found[each] for each in sorted(found)])
+        shown = [found[each] for each in sorted(found)]
+        return JSONResponse([each for each in shown if muted or not all(map(_suppressed, each["alerts"]))])
 
     @made.get("/silences", responses={**route_responses("application/json", json=_LIST), **_BAD})
-    def silences(filter: Filter = None, creator: Annotated[list[str] | None, Query(max_length=100)] = None) -> Response:
+    def silences(
+        filter: Filter = None,
+        creator: Annotated[list[str] | None, Query(max_length=100)] = None,
+        active: Yes = True,
+        pending: Yes = True,
+        expired: Yes = True,
+    ) -> Response:
         """The silences and maintenance windows."""
         matchers, now = _parsed(filter), handling.clock()
+        asked = {"active": active, "pending": pending, "expired": expired}
         found = [
-            each.document(now)
+            _silence(each, now)
             for each in handling.silences()
             if matchers.matches({one.name: one.value for one in each.matchers})
             and (not creator or each.author in creator)
+            and asked[each.state(now)]
         ]
         return JSONResponse(found)
 
@@ -181,7 +202,7 @@ def router(
     @made.get("/silence/{id}", responses=one)
     def one_silence(id: str) -> Response:
         """One silence."""
-        return JSONResponse(doing(lambda: handling.silence(id)).document(handling.clock()))
+        return JSONResponse(_silence(doing(lambda: handling.silence(id)), handling.clock()))
 
     @made.delete(
         "/silence/{id}",
@@ -202,19 +223,20 @@ def router(
         return JSONResponse({})
 
     @made.get("/receivers", responses=route_responses("application/json", json=_LIST))
-    def receivers() -> Response:
+    def receivers(receiver_matchers: Filter = None) -> Response:
         """The receivers of alerts."""
-        return JSONResponse([{"name": name} for name in names()])
+        chosen = _parsed(receiver_matchers).matches({})
+        return JSONResponse([{"name": name} for name in names() if chosen])
 
     @made.get("/status", responses=route_responses("application/json", json={"type": "object"}))
     def status() -> Response:
-        """The version of the server, and since when it runs. `config` names the receivers."""
+        """The version of the server, and since when it runs. `config` has the receivers and their routes."""
         build = dict.fromkeys(("revision", "buildUser", "buildDate", "goVersion"), "")
         return JSONResponse(
             {
                 "cluster": {"status": "disabled", "name": origin.title, "peers": []},
                 "versionInfo": {"version": _version(), "branch": "semcep", **build},
-                "config": {"original": _config(names())},
+                "config": {"original": _config(names(), routes)},
                 "uptime": rfc3339(begun),
             }
         )
@@ -247,7 +269,7 @@ def _alert(
         "endsAt": rfc3339(max(change.until, now + OPEN_FOR)),
         "updatedAt": rfc3339(change.time if entry.came is None else entry.came),
         "fingerprint": fingerprint(change),
-        "status": {"state": state, "silencedBy": list(change.silenced), "inhibitedBy": inhibited_by},
+        "status": {"state": state, "silencedBy": list(change.silenced), "inhibitedBy": inhibited_by, "mutedBy": []},
     }
     return found | ({"generatorURL": page} if (page := origin.page(change)) else {})
 
@@ -267,13 +289,41 @@ def _matching(name: str, pattern: str) -> Matchers:
         raise HTTPException(400, error.message) from None
 
 
-def _config(receivers: Sequence[str]) -> str:
-    """Every receiver gets everything, as a configuration of Alertmanager says it."""
-    first, *others = receivers
-    routes = [{"receiver": name, "continue": True} for name in others]
-    route = {"receiver": first, "group_by": ["alertname"], "routes": routes}
+def _suppressed(alert: Mapping[str, Any]) -> bool:
+    return bool(alert["status"]["state"] == "suppressed")
+
+
+def _silence(silence: Silence, now: int) -> dict[str, Any]:
+    return silence.document(now) | {"annotations": {}}
+
+
+def _config(receivers: Sequence[str], routes: Routes | None) -> str:
+    """Receivers and routes as a configuration of Alertmanager says it; without routes each receiver gets everything."""
+    if routes is None:
+        first, *others = receivers
+        below = [{"receiver": name, "continue": True} for name in others]
+        route = {"receiver": first, "group_by": ["alertname"], "routes": below}
+    else:  # what no route wants goes to nobody
+        receivers = [*receivers, NOBODY] if NOBODY not in receivers else receivers
+        route = {"receiver": NOBODY, "routes": [_route(each) for each in routes.routes]}
     lines = [f"route: {json.dumps(route)}", "receivers:", *(f"- name: {json.dumps(name)}" for name in receivers)]
     return "\n".join(lines) + "\n"
+
+
+def _route(route: Route) -> dict[str, Any]:
+    found: dict[str, Any] = {"receiver": route.receiver, "continue": route.goes_on}
+    if route.matchers:
+        found["matchers"] = [str(_exact(each)) for each in route.matchers]
+    found["group_by"] = [EACH] if route.group_by is None else [*route.group_by]
+    return found | {"group_wait": f"{route.wait // 1000}ms", "group_interval": f"{max(route.interval // 1000, 1)}ms"}
+
+
+def _exact(matcher: Matcher) -> Matcher:
+    """A matcher that minds capitals and matches the labels that this one does."""
+    if matcher.name not in IGNORE_CASE:
+        return matcher
+    value = f"(?i:{matcher.value})" if matcher.operator in ("=~", "!~") else matcher.value.lower()
+    return Matcher(matcher.name, matcher.operator, value)
 
 
 def _version() -> str:

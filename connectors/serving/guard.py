@@ -57,7 +57,7 @@ class Limits:
 
 
 class Guard:
-    """Refuses with 401, 408, 413, 421, 429 or 431.
+    """Refuses with 400, 401, 408, 413, 421, 429 or 431.
 
     The token comes as `Authorization: Bearer`. A browser brings a cookie, which `?access_token=` sets: a value made of
     the token, from which nobody learns it. From the page itself the token then goes out of the address. Routes ask
@@ -81,7 +81,11 @@ class Guard:
         free, endless = path in OPEN, path in STREAMS
         person = None
         if limits.people is not None:
-            user = headers.get(USER, "").strip() if peer_of(scope) in limits.proxies else ""
+            users = _users(headers) if peer_of(scope) in limits.proxies else []
+            if len(users) > 1:  # one may be of the client, whom the proxy did not take it from
+                await PlainTextResponse("there are several X-Forwarded-User headers\n", 400)(scope, receive, send)
+                return
+            user = users[0] if users else ""
             person = limits.people.by_name(user) if user else self._person(limits.people, headers, token_in_address)
         unknown = limits.people is not None and person is None
         refused = None
@@ -216,6 +220,11 @@ def _secure(scope: Scope) -> str:
     """Return the cookie attribute for browsers that came by HTTPS, here or to the proxy in front."""
     before = Headers(scope=scope).get("x-forwarded-proto", "").partition(",")[0].strip().lower()
     return "; Secure" if "https" in (scope["scheme"], before) else ""
+
+
+def _users(headers: Headers) -> list[str]:
+    """The names that a proxy gives, which are in UTF-8."""
+    return [each.encode("latin-1").decode("utf-8", "replace").strip() for each in headers.getlist(USER)]
 
 
 def _bearer(headers: Headers) -> str:

@@ -65,9 +65,8 @@ class People:
 
     def by_name(self, name: str) -> Person:
         """Return the person whom a trusted proxy names; one who is not in the file is a viewer."""
-        shown = _NO_NAME.sub("_", name)[:64]
-        found = [person for person in self._named if person.name == shown]
-        return found[0] if found else Person(shown, Role.VIEWER)
+        found = [person for person in self._named if person.name == name]
+        return found[0] if found else Person(_NO_NAME.sub("_", name)[:64], Role.VIEWER)
 
     def with_token(self, token: str) -> Person | None:
         """Return the person who has a token."""
