@@ -224,7 +224,7 @@ class Taken:
     def again(self, entry: OutboxEntry, now: AlertChange) -> None:
         self.changes.append(entry.change)
 
-    def rest(self, outbox: Outbox, sent: int) -> None:
+    def rest(self, outbox: Outbox, told: Callable[[], list[OutboxEntry]]) -> None:
         pass
 
     def close(self) -> None:

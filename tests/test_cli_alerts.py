@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -133,3 +135,28 @@ def test_a_viewer_and_a_stranger_are_told_what_they_need(terminal: Terminal, tmp
     assert "write your token alone" in terminal.refuses("list", "--token-file", str(tmp_path / "all"))
     (tmp_path / "mine").write_text(f"{BEN}\n")
     assert terminal.run("list", "--token-file", str(tmp_path / "mine"), token="").exit_code == 0
+
+
+@pytest.mark.parametrize("words", [["list"], ["silence", "site=a", "--for", "1h"]])
+def test_a_token_is_not_sent_to_another_server(terminal: Terminal, words: list[str]) -> None:
+    """A server that redirects, as one that was taken over might, gets nobody's token to go elsewhere."""
+    asked: list[str] = []
+
+    def take(request: BaseHTTPRequestHandler) -> None:
+        asked.append(f"{request.server.server_port} {request.headers['Authorization']}")  # type: ignore[attr-defined]
+        request.send_response(302)
+        request.send_header("Location", f"http://localhost:{other.server_port}/alerts")
+        request.end_headers()
+
+    handler = type("Handler", (BaseHTTPRequestHandler,), {"do_GET": take, "do_POST": take, "log_message": print})
+    with (
+        ThreadingHTTPServer(("127.0.0.1", 0), handler) as first,
+        ThreadingHTTPServer(("127.0.0.1", 0), handler) as other,
+    ):
+        for server in (first, other):
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+        said = terminal.refuses(*words, "--server", f"http://127.0.0.1:{first.server_port}")
+        for server in (first, other):
+            server.shutdown()
+    assert "it redirects elsewhere (302)" in said and f"http://localhost:{other.server_port}/alerts" in said
+    assert asked == [f"{first.server_port} Bearer {BEN}"]

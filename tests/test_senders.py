@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import resource
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,7 @@ def test_senders_stop_together() -> None:
             self.began.set()
             goes_on.wait(PATIENCE)
 
-        def rest(self, outbox: Outbox, sent: int) -> None:
+        def rest(self, outbox: Outbox, told: Callable[[], list[OutboxEntry]]) -> None:
             outbox.live()
 
         def close(self) -> None:
@@ -119,7 +119,7 @@ def test_a_receiver_that_is_still_at_it_when_all_is_closed(tmp_path: Path) -> No
             goes_on.wait(PATIENCE)
             given.extend(entry.number for entry in entries)
 
-        def rest(self, outbox: Outbox, sent: int) -> None:
+        def rest(self, outbox: Outbox, told: Callable[[], list[OutboxEntry]]) -> None:
             outbox.live()
 
         def close(self) -> None:
@@ -189,7 +189,7 @@ def test_a_disk_that_is_full_while_alerts_are_sent(tmp_path: Path) -> None:
         def again(self, entry: OutboxEntry, now: AlertChange) -> None:
             raise AssertionError("nobody has asked for it")
 
-        def rest(self, outbox: Outbox, sent: int) -> None:
+        def rest(self, outbox: Outbox, told: Callable[[], list[OutboxEntry]]) -> None:
             outbox.live()
 
         def close(self) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from textwrap import wrap
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from urllib.parse import quote, urlencode
 
 import typer
@@ -23,6 +23,9 @@ from cep.app.command_line import takes
 from cep.app.durations import duration, refuse
 from cep.app.terminal import say
 from cep.core.errors import CepError, reason_of
+
+if TYPE_CHECKING:
+    from urllib.request import HTTPRedirectHandler
 
 WIDTH = 80
 """Columns of a terminal that tables fit into."""
@@ -62,7 +65,7 @@ class Connection:
     def ask(self, method: str, path: str, body: object = None) -> Any:
         """The server's answer. CepError: it cannot be reached, or refuses."""
         from urllib.error import HTTPError, URLError
-        from urllib.request import Request, urlopen
+        from urllib.request import Request, build_opener
 
         address = (self.server or os.environ.get("CEP_SERVER") or "http://127.0.0.1:8000").rstrip("/")
         if not address.startswith(("http://", "https://")):
@@ -74,9 +77,14 @@ class Connection:
         if body is not None:
             data, headers["Content-Type"] = json.dumps(body).encode(), "application/json"
         try:
-            with urlopen(Request(f"{address}/{path}", data, headers, method=method), timeout=_SECONDS) as answer:
+            request = Request(f"{address}/{path}", data, headers, method=method)
+            with build_opener(_no_redirections()).open(request, timeout=_SECONDS) as answer:
                 return json.loads(answer.read(_LARGEST))
         except HTTPError as error:
+            if 300 <= error.code < 400:
+                place = _plain(error.headers["Location"])
+                said = f"`--server` with the address that it redirects to, if that is yours: {place}"
+                raise CepError(f"{address}: it redirects elsewhere ({error.code})", hint=said) from None
             text = error.read(10_000).decode("utf-8", "replace").strip()
             hint = "`--token-file FILE`, or the token in CEP_TOKEN" if error.code == 401 else None
             raise CepError(f"{address}: {_plain(text) or error.reason} ({error.code})", hint=hint) from None
@@ -118,6 +126,17 @@ class Connection:
         if not found:
             raise CepError(f"no silence has an id that begins with `{_plain(begin)}`", hint="`cep alerts silences`")
         return _one("silence", begin, found)
+
+
+def _no_redirections() -> HTTPRedirectHandler:
+    """Take a redirection for an error: another server is not to learn the token, and a POST would become a GET."""
+    from urllib.request import HTTPRedirectHandler
+
+    class Refusing(HTTPRedirectHandler):
+        def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> None:
+            return None
+
+    return Refusing()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -277,6 +277,14 @@ class Outbox:
         """The changes of an alert behind a number, in order; up to `most`, -1: all."""
         return self._entries("where alert = ? and number > ? order by number limit ?", alert, after, most)
 
+    def loud(self, alert: str, before: int) -> Iterator[OutboxEntry]:
+        """The changes of an alert before a revision that receivers are sent, the latest first."""
+        loud = "json_extract(body, '$.silenced') is null and json_extract(body, '$.inhibited') is null"
+        where = f"where alert = ? and revision < ? and {loud} order by revision desc limit 100"
+        while found := self._entries(where, alert, before):
+            yield from (entry for entry in found if not entry.change.quiet)
+            before = found[-1].change.revision
+
     def standing(self, change: AlertChange) -> AlertChange:
         """Return the current change of a change's key that receivers are sent: of its open alert, else the last of its
         own."""
@@ -358,8 +366,19 @@ class Outbox:
         """The entries beyond its cursor that a receiver has: numbers from and to, both included."""
         return [(low, high) for low, high in json.loads(self._meta(f"ahead {name}") or "[]")]
 
-    def acknowledge(self, name: str, number: int, ahead: Sequence[tuple[int, int]] = ()) -> None:
-        """A receiver has the entries up to this one, and some beyond it. CepError: the disk takes no more."""
+    def unsent(self, name: str) -> dict[str, int]:
+        """By alert, the first revision that a receiver was not sent though it is behind it, and nothing since."""
+        return dict(json.loads(self._meta(f"unsent {name}") or "{}"))
+
+    def acknowledge(
+        self,
+        name: str,
+        number: int,
+        ahead: Sequence[tuple[int, int]] = (),
+        unsent: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        """A receiver has the entries up to this one, and some beyond it; `unsent`: except for some of these alerts. All
+        of it is noted, or nothing. CepError: the disk takes no more."""
         with self._lock, self._at_once():
             self._base.execute(
                 "update receivers set cursor = max(cursor, ?1), hash = hashed(name, max(cursor, ?1)) where name = ?2",
@@ -368,6 +387,9 @@ class Outbox:
             text = json.dumps(list(ahead))
             if text != (self._meta(f"ahead {name}") or "[]"):
                 self._set(f"ahead {name}", text)
+            text = json.dumps(dict(unsent))
+            if text != (self._meta(f"unsent {name}") or "{}"):
+                self._set(f"unsent {name}", text)
 
     def reject(self, name: str, number: int, reason: str) -> None:
         """A receiver will never take an entry: it is a dead letter. CepError: the disk takes no more."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from connectors.alerts.labels import alert_labels
@@ -30,7 +30,8 @@ class Alertmanager:
     """Every change is sent as it was, in order, one of each key in a POST: what is short fires too before it is
     resolved. After trouble and after a start, when some of them may have come already, each alert is sent as it is by
     then. An Alertmanager forgets what it is not sent for a while, and everything when it starts anew: so what is open
-    is sent again every `target.every` seconds, the first time at the start."""
+    is sent again every `target.every` seconds, the first time at the start; also what is silenced or inhibited here by
+    now, as it was before: else Alertmanager would end it."""
 
     most, lanes, states = 64, 1, True
 
@@ -66,15 +67,10 @@ class Alertmanager:
             path = self.target.path.rstrip("/") + PATH
             self.http.post(path, body, {"Content-Type": "application/json"})
 
-    def rest(self, outbox: Outbox, sent: int) -> None:
+    def rest(self, outbox: Outbox, told: Callable[[], list[OutboxEntry]]) -> None:
         if self._last_sent is None or time.monotonic() - self._last_sent >= self.target.every:
             now = time.time_ns() // 1000
-            live = [
-                entry
-                for entry in outbox.live()
-                if entry.number <= sent and not (entry.change.over or entry.change.quiet)
-            ]
-            self._send([entry.change for entry in live if not outbox.ended or lasts(entry) > now])
+            self._send([entry.change for entry in told() if not outbox.ended or lasts(entry) > now])
             self._last_sent = time.monotonic()
 
     def close(self) -> None:

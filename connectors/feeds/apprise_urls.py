@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -167,7 +167,7 @@ class AppriseMessages:
     def again(self, entry: OutboxEntry, now: AlertChange) -> None:
         self.give([entry])
 
-    def rest(self, outbox: Outbox, sent: int) -> None:
+    def rest(self, outbox: Outbox, told: Callable[[], list[OutboxEntry]]) -> None:
         """Nothing is sent again."""
 
     def close(self) -> None:

@@ -102,6 +102,13 @@ class Groups:
             del self._open[key]
             self._over.add(key)
 
+    def drop(self, key: str, entries: Sequence[OutboxEntry]) -> None:
+        """These are not sent after all."""
+        numbers = self._batches.get(key, [])
+        numbers[:] = [number for number in numbers if number not in {entry.number for entry in entries}]
+        if not numbers:
+            self._batches.pop(key, None)
+
     def settle(self) -> None:
         """Forget the groups that are over; the receiver's position is in the outbox. CepError: the disk takes no
         more."""

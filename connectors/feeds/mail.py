@@ -7,7 +7,7 @@ import smtplib
 import socket
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from email.headerregistry import Address
 from email.message import EmailMessage
@@ -61,7 +61,7 @@ class Mail:
     def again(self, entry: OutboxEntry, now: AlertChange) -> None:
         self.give([entry])
 
-    def rest(self, outbox: Outbox, sent: int) -> None:
+    def rest(self, outbox: Outbox, told: Callable[[], list[OutboxEntry]]) -> None:
         if time.monotonic() - self._used > _IDLE:
             self.close()
 

@@ -6,8 +6,9 @@ import heapq
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Protocol
 
@@ -70,8 +71,8 @@ class Delivery(Protocol):
     def again(self, entry: OutboxEntry, now: AlertChange) -> None:
         """An entry of before, on demand; `now`: what holds of its key by now."""
 
-    def rest(self, outbox: Outbox, sent: int) -> None:
-        """Called every half second; `sent`: the receiver has all entries up to this number."""
+    def rest(self, outbox: Outbox, told: Callable[[], list[OutboxEntry]]) -> None:
+        """Called every half second; `told` returns the open alerts as the receiver was told of them last."""
 
     def close(self) -> None: ...
 
@@ -87,13 +88,31 @@ class _Trouble:
     alone: int = 0
 
 
+@dataclass(slots=True)
+class _Waiting:
+    """The entries of an alert that are queued: under which key, how many; those before the number `hushed` are not sent
+    after all."""
+
+    key: str
+    count: int = 0
+    hushed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Reminder:
+    """`due`: by the clock; `number`: the how manyth it is since the receiver heard of the alert."""
+
+    due: int
+    number: int
+
+
 class Sender:
     """A thread: `start` begins it; after `halt` or `stop` it finishes what is under way.
 
     Entries wait in a queue for each key; of each the first are given, if none of it are under way. A receiver that does
     not answer is tried with one of them, then after twice the time, until it does. One that refuses an entry gets those
-    of other keys meanwhile. `wants`: the changes that are for this receiver. `group_of`: people are told of them in
-    these groups, whose keys take the place of the delivery's.
+    of other keys meanwhile. `wants`: the changes that are for this receiver, `news`: those of them that it is told of.
+    `group_of`: people are told of them in these groups, whose keys take the place of the delivery's.
     """
 
     def __init__(
@@ -106,16 +125,17 @@ class Sender:
         start: bool = False,
         wants: Callable[[AlertChange], bool] = lambda change: True,
         group_of: GroupOf | None = None,
+        news: Callable[[AlertChange], bool] = lambda change: True,
     ) -> None:
-        self.outbox, self.name, self.delivery, self._wants = outbox, name, delivery, wants
+        self.outbox, self.name, self.delivery, self._wants, self._news = outbox, name, delivery, wants, news
         cursor, ahead = outbox.receiver(name, start), outbox.ahead(name)
         self.position = Position(cursor, ahead)
         self._groups: Groups | None = None
+
+        def has(entry_number: int) -> bool:
+            return entry_number <= cursor or any(low <= entry_number <= high for low, high in ahead)
+
         if group_of is not None:
-
-            def has(entry_number: int) -> bool:
-                return entry_number <= cursor or any(low <= entry_number <= high for low, high in ahead)
-
             self._groups = Groups(outbox, name, group_of, has, wants)
         self._counts = outbox.counts.setdefault(name, ReceiverCounts())
         self._read, self._held = self.position.cursor, 0
@@ -125,15 +145,16 @@ class Sender:
         self._later: list[tuple[float, str]] = []  # keys that wait, until when
         self._troubles: dict[str, _Trouble] = {}
         self._begun = self._taken = 0  # steps; the last one that has gone well
-        self._told = self._failing = False
+        self._reported = self._failing = False
         self._behind = True  # entries that are queued may have come already: before this start, or before a failure
         self._pause, self._resume = 0.0, 0.0
         self._looked = -_LOOK
         self._resting = self._repeating = False
-        self._reminders: dict[str, tuple[int, OutboxEntry]] = {}  # by alert, when it is due by the clock
-        for entry in [] if delivery.states else outbox.live():
-            if entry.number <= self._read and entry.came is not None and wants(entry.change):
-                self._await_reminder(entry, entry.came)
+        self._waiting: dict[str, _Waiting] = {}  # by alert
+        self._doubtful: set[str] = set()  # keys of queues in which may be what is not sent after all
+        self._unsent = outbox.unsent(name)  # by alert, the first revision that was dropped since it was told
+        self._reminders: dict[str, _Reminder] = {}  # by alert
+        self._await_reminders(has)
         self._bell, self._stopping = threading.Event(), threading.Event()
         self._lanes = Lanes(delivery.lanes, f"feed {name}", self._bell)
         self._thread = threading.Thread(target=self._run, name=f"feed {name}", daemon=True)
@@ -185,7 +206,9 @@ class Sender:
         """Write how far the receiver is, while it is given more."""
         position = self.position
         if position.changed:
-            noted = self._note(lambda: self.outbox.acknowledge(self.name, position.cursor, position.ahead()))
+            noted = self._note(
+                lambda: self.outbox.acknowledge(self.name, position.cursor, position.ahead(), self._unsent)
+            )
             position.changed = not noted
             if noted and self._groups is not None:
                 self._note(self._groups.settle)
@@ -202,14 +225,20 @@ class Sender:
             entries = self.outbox.after(self._read, min(500, _HELD - self._held))
             for entry in entries:
                 self._read = entry.number
+                change = entry.change
+                if change.quiet:
+                    self._hush(entry)
                 if not self.position.take(entry.number):
                     continue
-                change = entry.change
-                unwanted = (change.remark and self.delivery.states) or not self._wants(change)
-                if change.quiet or unwanted:
+                if change.quiet or not self._wanted(change):
                     self.position.done(entry.number)
                     continue
                 self._queue(entry)
+                waiting = self._waiting[change.alert]
+                reminder = self._reminders.get(change.alert)
+                late = waiting.count > 1 and reminder is not None and reminder.due <= _now()
+                if late or (change.over and change.alert in self._unsent):
+                    self._doubtful.add(waiting.key)
             if self._behind and self.delivery.states and not self._lanes.busy:
                 self._leave_out()
             if not entries:
@@ -222,10 +251,103 @@ class Sender:
         for key, queue in self._queues.items():
             last = {entry.change.slot: entry.number for entry in queue}
             self._queues[key] = deque(entry for entry in queue if entry.number == last[entry.change.slot])
-            for entry in queue:
-                if entry.number < last[entry.change.slot]:
-                    self.position.done(entry.number)
-                    self._held -= 1
+            self._drop([entry for entry in queue if entry.number < last[entry.change.slot]])
+
+    def _wanted(self, change: AlertChange) -> bool:
+        return not (change.remark and self.delivery.states) and self._wants(change) and self._news(change)
+
+    def _drop(self, entries: Sequence[OutboxEntry]) -> None:
+        """Leave out entries that were taken out of their queue."""
+        for entry in entries:
+            if entry.change.over:
+                self._unsent.pop(entry.change.alert, None)
+            elif not entry.reminder:
+                self._unsent.setdefault(entry.change.alert, entry.change.revision)
+        self._gone(entries)
+
+    def _gone(self, entries: Sequence[OutboxEntry]) -> None:
+        """Entries are in no queue any more."""
+        for entry in entries:
+            self.position.done(entry.number)
+            waiting = self._waiting[entry.change.alert]
+            waiting.count -= 1
+            if not waiting.count:
+                del self._waiting[entry.change.alert]
+        self._held -= len(entries)
+
+    def _sift(self, key: str) -> bool:
+        """Take out of a queue what is not sent after all: changes of alerts that were silenced or inhibited while they
+        waited, the end of one that the receiver knows nothing of, and reminders of what has changed since. Return True
+        if that changes the queue."""
+        queue = self._queues[key]
+        if self.outbox.last > self._read:  # so much waits that not all was read
+            for entry in islice(queue, self.delivery.most):
+                latest = self.outbox.revision(entry.change.alert)
+                if latest is not None and latest.number > self._read and latest.change.quiet:
+                    self._hush(latest)
+        if key not in self._doubtful:
+            return False
+        unsent, told = dict(self._unsent), set[str]()
+        last = {entry.change.alert: entry.number for entry in queue}
+        kept, dropped = deque[OutboxEntry](), []
+        for entry in queue:
+            change = entry.change
+            if entry.reminder and entry.number < last[change.alert]:
+                dropped.append(entry)
+            elif entry.number < self._waiting[change.alert].hushed:
+                unsent.setdefault(change.alert, change.revision)
+                dropped.append(entry)
+            elif (
+                change.over
+                and change.alert in unsent
+                and change.alert not in told
+                and self._last_told(change, unsent[change.alert]) is None
+            ):
+                dropped.append(entry)
+            else:
+                told.add(change.alert)
+                kept.append(entry)
+        self._doubtful.discard(key)
+        if not dropped:
+            return False
+        if kept and kept[0] is queue[0]:
+            self._queues[key] = kept
+        else:
+            self._troubles.pop(key, None)
+            del self._queues[key]
+            if kept:
+                self._queues[key] = kept
+        self._drop(dropped)
+        if self._groups is not None:
+            self._groups.drop(key, dropped)
+        return True
+
+    def _hush(self, entry: OutboxEntry) -> None:
+        """A change of an alert is not sent, since it is silenced or inhibited: nor is what waits of it."""
+        waiting = self._waiting.get(entry.change.alert)
+        if waiting is not None:
+            waiting.hushed = entry.number
+            self._doubtful.add(waiting.key)
+
+    def _last_told(
+        self, change: AlertChange, before: int, has: Callable[[int], bool] = lambda number: True
+    ) -> OutboxEntry | None:
+        """The last change of an alert before a revision that the receiver was sent; `has`: which numbers it has."""
+        for entry in self.outbox.loud(change.alert, before):
+            if has(entry.number) and self._wanted(entry.change):
+                return entry
+        return None
+
+    def _told_of(self, sent: int, unsent: Mapping[str, int]) -> list[OutboxEntry]:
+        """The open alerts as the receiver was told of them last, if it has all entries up to `sent`, except for those
+        from a revision on that `unsent` has by alert."""
+        found: list[OutboxEntry] = []
+        for latest in self.outbox.live():
+            change = latest.change
+            if latest.number <= sent and not change.over and self._wants(change):
+                told = self._last_told(change, unsent.get(change.alert, change.revision + 1))
+                found += [] if told is None else [told]
+        return found
 
     def _give(self) -> None:
         """Begin what there is a lane for; while the receiver is in trouble one step, when it is time to try again."""
@@ -240,6 +362,11 @@ class Sender:
             self._look(now)
         while self._ready and self._free():
             key = self._ready[0]
+            if self._sift(key):
+                self._ready.popleft()
+                if key in self._queues:
+                    self._line_up(key)
+                continue
             trouble = self._troubles.get(key)
             entries = list(islice(self._queues[key], self.delivery.most))
             if self._groups is not None:
@@ -265,34 +392,47 @@ class Sender:
             self._repeat(letter)
         if not self._resting and self._free():
             self._resting = True
-            sent = self.position.cursor
-            self._begin(lambda: self.delivery.rest(self.outbox, sent), self._rested)
+            told = partial(self._told_of, self.position.cursor, dict(self._unsent))
+            self._begin(lambda: self.delivery.rest(self.outbox, told), self._rested)
 
-    def _await_reminder(self, entry: OutboxEntry, heard: int) -> None:
-        """The receiver has heard of an alert: it is reminded a while after that, if it hears nothing more."""
-        change = entry.change
-        if not change.repeat or change.over or change.quiet or change.acknowledged or self.delivery.states:
+    def _await_reminders(self, has: Callable[[int], bool]) -> None:
+        """Go on with the reminders of open alerts after a start; `has`: which entries the receiver has."""
+        for latest in [] if self.delivery.states else self.outbox.live():
+            change = latest.change
+            if not change.repeat or not self._wants(change):
+                continue
+            told = self._last_told(change, self._unsent.get(change.alert, change.revision + 1), has)
+            if told is not None and told.came is not None:
+                self._heard(change, told.came)
+
+    def _heard(self, change: AlertChange, when: int, number: int = 0) -> None:
+        """The receiver heard of an alert at a time: it is reminded a while after that, if it hears nothing more.
+        `number`: the how manyth reminder that was."""
+        if not change.repeat or change.over or self.delivery.states:
             self._reminders.pop(change.alert, None)
             return
-        passed = max(0, _now() - heard) // change.repeat
-        again = replace(entry, reminder=entry.reminder + passed + 1)
-        self._reminders[change.alert] = heard + (passed + 1) * change.repeat, again
+        passed = max(0, _now() - when) // change.repeat + 1
+        self._reminders[change.alert] = _Reminder(when + passed * change.repeat, number + passed)
 
     def _remind(self) -> None:
-        """Queue the alerts again that the receiver is to be reminded of, each behind what waits of its key."""
+        """Queue open alerts again of which the receiver is to be reminded, as they are now."""
         now = _now()
-        for alert, (due, entry) in list(self._reminders.items()):
-            if due > now or self.outbox.ended:
+        for alert, reminder in list(self._reminders.items()):
+            if reminder.due > now or alert in self._waiting or self.outbox.ended:
                 continue
-            del self._reminders[alert]
             latest = self.outbox.revision(alert)
-            if latest is not None and latest.number == entry.number:
-                self._queue(replace(entry, came=now))
+            if latest is None or latest.change.over or not latest.change.repeat or not self._wants(latest.change):
+                del self._reminders[alert]
+            elif latest.change.quiet or latest.change.acknowledged:
+                self._heard(latest.change, reminder.due, reminder.number)  # perhaps the next time
+            elif latest.number <= self._read:
+                self._queue(replace(latest, came=now, reminder=reminder.number))
 
     def _queue(self, entry: OutboxEntry) -> None:
         key = self.delivery.key(entry) if self._groups is None else self._groups.key(entry.change)
         new = key not in self._queues
         self._queues.setdefault(key, deque()).append(entry)
+        self._waiting.setdefault(entry.change.alert, _Waiting(key)).count += 1
         self._held += 1
         if new:
             self._line_up(key)
@@ -372,10 +512,10 @@ class Sender:
         """Something was not taken; `known`: it was not taken before either. The first failure in a row is reported."""
         self._counts.failures += 1
         self._counts.failing = True
-        if not self._told and not known:
+        if not self._reported and not known:
             reason = str(error) or type(error).__name__
             self._report(self.name, f"{reason}; trying again", reason=reason)
-            self._told = True
+            self._reported = True
         self._behind = True
         if isinstance(error, Unreachable):
             now = time.monotonic()
@@ -389,18 +529,18 @@ class Sender:
         self._taken = max(self._taken, number)
         self._failing = self._behind = False
         self._pause = self._resume = 0.0
-        if self._told:
+        if self._reported:
             self._report(self.name, "answers again")
-        self._told = False
+        self._reported = False
 
     def _finish(self, key: str, count: int) -> None:
         """The first entries of a key are done."""
         queue = self._queues[key]
         entries = [queue.popleft() for _ in range(count)]
         for entry in entries:
-            self.position.done(entry.number)
-            self._await_reminder(entry, _now())
-        self._held -= count
+            self._unsent.pop(entry.change.alert, None)
+            self._heard(entry.change, _now(), entry.reminder)
+        self._gone(entries)
         if self._groups is not None:
             self._groups.done(key, entries)
         trouble = self._troubles.pop(key, None)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 
 from cep.core.errors import CepError
@@ -85,8 +86,8 @@ def _sender(target: Target, outbox: Outbox, origin: Publisher, report: ReportTro
     people = target.kind in PEOPLE
     own = None if routes is None or target.receiver is None else routes.of(target.receiver, origin)
 
-    def wants(change: AlertChange) -> bool:
-        return (own is None or own.wants(change)) and (not people or news(change, outbox))
+    def everything(change: AlertChange) -> bool:
+        return True
 
     return Sender(
         outbox,
@@ -95,8 +96,9 @@ def _sender(target: Target, outbox: Outbox, origin: Publisher, report: ReportTro
         report,
         attempts=target.attempts,
         start=target.start,
-        wants=wants,
+        wants=everything if own is None else own.wants,
         group_of=None if not people else by_alert if own is None else own.group,
+        news=partial(news, outbox=outbox) if people else everything,
     )
 
 

@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from urllib.parse import quote
 
 from connectors.alerts.lifecycle import AlertChange
@@ -68,7 +68,7 @@ class Webhook:
             raise Unreachable(f"{name} may not send: no `WebHook-Allowed-Origin` that names it")
         self._allowed = True
 
-    def rest(self, outbox: Outbox, sent: int) -> None:
+    def rest(self, outbox: Outbox, told: Callable[[], list[OutboxEntry]]) -> None:
         """Nothing is sent again."""
 
     def close(self) -> None:
