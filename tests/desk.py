@@ -73,7 +73,7 @@ class Desk:
         self.service.listen(AlertListener(self.engine, self.outbox, handling=self.handling))
         inhibitors = {each.name: each.inhibitor for each in self.engine.alerts}
         routers = [
-            alerts.router(self.handling, ORIGIN),
+            alerts.router(self.handling, ORIGIN, people=self.people),
             alertmanager_api.router(self.handling, ORIGIN, None, inhibitors),
             feeds.router(self.outbox, ORIGIN, Stream(self.outbox), False),
         ]

@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cep.command import app
+from tests import desk as desks
 from tests.desk import BEN, WALL, Desk
 
 
@@ -38,8 +39,15 @@ class Terminal:
         return done.stderr
 
 
+MORE = """ALERT deep ON level(site: S, cm: L) WHERE L > 50 TITLE "Deep at {S}" INSTRUCTION "Stay inside."
+  FOR 1 h KEYED BY S.
+ALERT any_flood ON level(site: S, cm: L) WHERE L > 50 TITLE "Floods" FOR 1 h.
+"""
+
+
 @pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[Terminal]:
+def terminal(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
+    monkeypatch.setattr(desks, "PROGRAM", desks.PROGRAM + getattr(request, "param", ""))
     desk = Desk(tmp_path)
     with closing(desk.outbox):
         desk.take((0, "a", 9), (1, "b", 9), (2, "c", 9), (3, "c", 0), (4, "x", 4))
@@ -55,28 +63,90 @@ def test_an_alert_is_worked_on_from_a_terminal(terminal: Terminal) -> None:
         f"{desk.alert('b')[:8]}  Minor     firing  01-01 00:00  -    Flood at b",
         f"{short}  Minor     firing  01-01 00:00  -    Flood at a",
     ]
-    assert terminal.says("ack", short, "-m", "on my way") == f"{short} Flood at a: is acknowledged by ben"
-    assert terminal.says("assign", short, "ann") == f"{short} Flood at a: is assigned to ann"
-    assert terminal.says("comment", short, "a \x1b[31mboat").endswith("has a comment more")
-    assert terminal.says("close", short, "true").endswith("is closed: true")
+    assert terminal.says("ack", short, "-m", "on my way") == f"{short} Flood at a: acknowledged by ben"
+    assert terminal.says("assign", short, "ann") == f"{short} Flood at a: assigned to ann"
+    assert terminal.says("comment", short, "a \x1b[31mboat").endswith("Flood at a: comment added")
+    assert terminal.says("list").splitlines()[2] == (
+        f"{short}  Minor     acknowledged  01-01 00:00  ben, for ann  Flood at a"
+    )
+    assert terminal.says("close", short, "true").endswith("closed as true")
+    assert terminal.says("list").splitlines()[2].endswith("ben, for ann  [true] Flood at a")
     shown = terminal.says("show", short)
     assert "acknowledged by ben: on my way" in shown and "assigned to ann by ben" in shown
     assert "closed as true by ben" in shown and "\x1b" not in shown
-    assert terminal.says("ack", short, "--undo").endswith("is given back")
+    assert "  state         acknowledged, Minor" in shown.splitlines(), "the same word as in the list and on the page"
+    assert terminal.says("ack", short, "--undo").endswith("no longer acknowledged")
     assert [each["alert"] for each in json.loads(terminal.says("list", "--assignee", "ann", "--json"))] == [alert]
     assert len(terminal.says("list", "--all").splitlines()) == 4
-    assert terminal.says("list", "--name", "drought") == "there are no such alerts"
+    assert terminal.says("list", "--assignee", "cat") == "no alert matches"
+    assert terminal.says("list", "--matcher", "site=nowhere", "--all") == "no alert matches"
+    terminal.desk.take((30, "a", 0), (31, "b", 0), (32, "x", 4))
+    assert terminal.says("list") == "no alerts are open"
+
+
+def test_the_most_severe_alerts_come_first_and_a_cut_is_said(terminal: Terminal) -> None:
+    desk = terminal.desk
+    desk.take((12, "d", 9), (13, "x", 4))  # the first ones have escalated by then
+    done = terminal.run("list", "--limit", "2")
+    assert [line.split()[1] for line in done.stdout.splitlines()] == ["severity", "Severe", "Severe"]
+    assert [line.split()[-1] for line in done.stdout.splitlines()] == ["what", "b", "a"], "the newest of them first"
+    assert done.stderr.splitlines() == ["2 of 3 shown; `--limit N` shows more"]
+    assert not terminal.run("list").stderr
+
+
+@pytest.mark.parametrize("terminal", [MORE], indirect=True)
+def test_one_alert_is_shown_with_all_that_it_says(terminal: Terminal) -> None:
+    terminal.desk.take((5, "d", 100), (6, "x", 4))
+    (deep,) = json.loads(terminal.says("list", "--name", "deep", "--json"))
+    shown = terminal.says("show", deep["alert"][:8]).splitlines()
+    for line in ("since         1970-01-01 00:00:05 UTC", "key           site=d", "instruction   Stay inside."):
+        assert f"  {line}" in shown, shown
+    assert "  values        cm=100" in shown and "01-01 00:00:05  firing, Unknown" in shown
 
 
 def test_silences_are_made_listed_and_ended(terminal: Terminal) -> None:
     assert "Flood at a" in terminal.says("silence", "site=a", "--preview")
     times = ["--from", "2026-11-30T01:00Z", "--until", "2026-11-30T06:00"]
     made = terminal.says("silence", "site=a", 'team=~"w.*"', *times, "-m", "new pump")
-    assert made.endswith("\nuntil 11-30 06:00 UTC; it hides 1 open alert now")
+    assert made.endswith("\nuntil 11-30 06:00 UTC; it begins at 11-30 01:00 UTC")
     listed = terminal.says("silences")
     assert "pending" in listed and 'site="a",team=~"w.*" new' in listed.replace("…", "")
     assert terminal.says("unsilence", made[:8]) == f"{made[:36]} has ended"
     assert terminal.says("silences") == "nothing is silenced" and "expired" in terminal.says("silences", "--all")
+
+
+def test_a_silence_of_a_label_that_there_is_not_is_warned_of(terminal: Terminal) -> None:
+    done = terminal.run("silence", "sit=a", "--until", "2099-01-01")
+    assert done.exit_code == 0
+    assert done.stderr == "warning: no alert of the program has the label `sit`; did you mean `site`?\n"
+    done = terminal.run("silence", "site=a", "--until", "2099-01-01")
+    assert done.stdout.endswith("; it hides 1 open alert now\n") and not done.stderr
+
+
+def test_what_people_do_later_does_not_move_the_end_of_a_label(terminal: Terminal) -> None:
+    """An open alert lasts, as a label, until event time was where it was when it was first closed."""
+    desk = terminal.desk
+    terminal.says("close", desk.alert(), "true")
+    before = terminal.says("verdicts")
+    assert before.splitlines()[1:] == ["1970-01-01T00:00:00Z,1970-01-01T00:00:03.999999Z,a,flood"]
+    desk.take((8, "x", 4))
+    terminal.says("comment", desk.alert(), "still high")
+    terminal.says("close", desk.alert(), "true", "-m", "sure")
+    assert terminal.says("verdicts") == before
+
+
+@pytest.mark.parametrize("terminal", [MORE], indirect=True)
+def test_labels_of_alerts_with_different_keys_in_one_file_are_warned_of(terminal: Terminal) -> None:
+    terminal.says("close", terminal.desk.alert(), "true")
+    assert not terminal.run("verdicts").stderr
+    terminal.says("close", terminal.desk.alert("b"), "true")
+    assert not terminal.run("verdicts").stderr
+    terminal.desk.take((5, "deep", 100), (6, "x", 4))
+    (deep,) = [each["alert"] for each in terminal.desk.ask("GET", "/alerts?name=any_flood")]
+    terminal.says("close", deep, "true")
+    done = terminal.run("verdicts")
+    assert "an empty cell stands for every key" in done.stderr and "`--name any_flood`, `--name flood`" in done.stderr
+    assert not terminal.run("verdicts", "--name", "flood").stderr
 
 
 def test_verdicts_are_labels_of_a_backtest(terminal: Terminal, tmp_path: Path) -> None:
@@ -107,16 +177,22 @@ def test_verdicts_are_labels_of_a_backtest(terminal: Terminal, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["close", "ALERT", "ture"], "`ture` is none; did you mean `true`?"),
+        (["close", "ALERT", "ture"], "`ture` is not a verdict\nhint: did you mean `true`?"),
         (["ack", "zzz"], "no alert has an id that begins with `zzz`"),
-        (["silence", "site=a"], "a silence has an end"),
+        (["silence", "site=a"], "a silence needs one end"),
         (["silence", "--for", "2h"], "MATCHER is missing"),
-        (["silence", "site=a", "--for", "soon"], "`soon` is no duration"),
+        (["silence", "site=a", "--for", "soon"], "`soon` is not a duration"),
         (["silence", "site=a", "--until", "soon"], "`soon` is not a valid time"),
         (["silence", 'site=~".*"', "--until", "2099-01-01"], "hide every alert"),
-        (["silence", "site=a", "--until", "2001-01-01"], "which is past"),
+        (["silence", "site=a", "--until", "2001-01-01"], "--until: the silence ends in the past"),
+        (["silence", "site=a", "--from", "2098-01-01", "--until", "2097-01-01"], "ends not after --from 2098-01-01"),
+        (["comment", "ALERT", " "], "TEXT is empty"),
+        (["assign", "ALERT", "bne"], "did you mean `ben`?"),
+        (["list", "--severity", "Sever"], "did you mean `Severe`?"),
+        (["list", "--name", "flod"], "did you mean `flood`?"),
+        (["silence", "sit=a", "--preview"], "did you mean `site`?"),
         (["unsilence", "zzz"], "no silence has an id that begins with `zzz`"),
-        (["list", "--state", "open"], "input should be"),
+        (["list", "--state", "fireing"], "`fireing` is not a state\nhint: did you mean `firing`?"),
         (["list", "--server", "host"], "this is not an address of the web"),
         (["list", "--server", "http://127.0.0.1:9"], "connection refused"),
         (["list", "--token-file", "none"], "no such file"),

@@ -49,7 +49,7 @@ def test_a_state_that_is_a_link_to_itself() -> None:
         (["--input", "ice=events.jsonl"], "ice"),
         (["--input", "events.jsonl", "--only", "ice"], "no rule derives an event `ice`"),
         (["--input", "events.jsonl", "--only", "fir"], "hint: did you mean `fire`?"),
-        (["--input", "events.jsonl", "--lateness", "soon"], "--lateness: `soon` is no duration"),
+        (["--input", "events.jsonl", "--lateness", "soon"], "--lateness: `soon` is not a duration"),
         (["--input", "events.jsonl", "--lateness", "10 minutes"], "hint: write `10min`"),
         (["--input", "events.jsonl", "--policy", "newest"], "newest"),
         (["--input", "events.jsonl", "--facts", "links.csv"], "expected `name=file`, found `links.csv`"),
@@ -74,7 +74,7 @@ def test_a_state_that_is_a_link_to_itself() -> None:
         ),
         (["--input", "events.jsonl", "--batch", "0"], "--batch"),
         (["--input", "events.jsonl", "--idle", "2 s"], "--idle: files are never silent"),
-        (["--input", "-", "--idle", "soon"], "--idle: `soon` is no duration"),
+        (["--input", "-", "--idle", "soon"], "--idle: `soon` is not a duration"),
         (["--input", "events.jsonl", "--speed", "9"], "--speed"),
     ],
 )

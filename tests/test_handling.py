@@ -111,6 +111,56 @@ def test_silences_hide_and_what_still_fires_is_sent_when_they_end(desk: Desk) ->
     assert desk.told() == ["firing 0 Minor", "silenced 2 Minor", "escalated 10 Severe", "unsilenced 12 Severe"]
 
 
+def test_whoever_ends_a_silence_has_ended_it_and_the_clock_is_nobody(desk: Desk) -> None:
+    desk.take((0, "a", 9), (1, "b", 9), (2, "x", 4))
+    first = desk.ask("POST", "/silences", silence_of(60, "site=a"))
+    desk.ask("POST", "/silences", silence_of(60, "site=b"))
+    desk.ask("DELETE", f"/silences/{first['id']}", token=ANN)
+    desk.now = BEGIN + 61 * SECOND
+    desk.handling.tick()
+    changes = [entry.change for entry in desk.outbox.after(0) if entry.change.action == "unsilenced"]
+    assert [(each.by, each.comment) for each in changes] == [("ann", ""), ("semcep", "the silence is over")]
+
+
+def test_what_no_alert_of_the_program_has_is_said(desk: Desk) -> None:
+    desk.take((0, "a", 9), (1, "x", 4))
+    for query, message in (
+        ("severity=Sever", "no alert has the severity `Sever`; did you mean `Severe`?"),
+        ("name=flod", "the program has no ALERT `flod`; did you mean `flood`?"),
+        ("matcher=sit%3Dnorth", "no alert of the program has the label `sit`; did you mean `site`?"),
+        ("severty=Severe", "the parameter `severty` is not known; did you mean `severity`?"),
+        ("state=fireing", "state: `fireing` is not one of `pending`, `firing`, `kept`, `resolved`, `withdrawn`"),
+        ("limit=many", "limit: `many` is not a whole number"),
+        ("limit=0", "limit: `0` is less than 1"),
+        ("since=soon", "since: `soon` is not a valid time"),
+    ):
+        assert message in desk.ask("GET", f"/alerts?{query}", status=422), query
+    assert len(desk.ask("GET", "/alerts?severity=minor&name=flood&matcher=team%3Dwater")) == 1
+    made = desk.ask("POST", "/silences", silence_of(60, "sit=a"))
+    assert made["warnings"] == ["no alert of the program has the label `sit`; did you mean `site`?"]
+    assert desk.ask("POST", "/silences", silence_of(60, "site=a"))["warnings"] == []
+
+
+def test_alerts_are_assigned_to_people_of_the_file(desk: Desk) -> None:
+    desk.take((0, "a", 9), (1, "x", 4))
+    path = f"/alerts/{desk.alert()}/assign"
+    assert "nobody called `bne` in the file of tokens; did you mean `ben`?" in desk.ask(
+        "POST", path, {"to": "bne"}, status=422
+    )
+    assert desk.ask("POST", path, {"to": " ben "})["assignee"] == "ben"
+    assert desk.ask("POST", path, {"to": None})["assignee"] == ""
+
+
+def test_a_body_that_does_not_say_that_it_is_json(desk: Desk) -> None:
+    desk.take((0, "a", 9), (1, "x", 4))
+    path, headers = f"/alerts/{desk.alert()}/close", {"Authorization": f"Bearer {BEN}"}
+    said = desk.client.post(path, content='{"verdict": "true"}', headers=headers)
+    assert said.status_code == 422
+    assert said.text == "the body is not read as JSON; the request needs the header `Content-Type: application/json`\n"
+    assert desk.ask("POST", path, [1], status=422) == "body: `[1]` is not an object\n"
+    assert desk.ask("POST", path, {"verdict": "true", "by": "me"}, status=422) == "`by` is not known here\n"
+
+
 def test_a_silence_that_begins_or_ends_is_a_change_also_if_another_comes_before_it_is_looked_at(desk: Desk) -> None:
     desk.take((0, "a", 9), (2, "x", 4))
     desk.ask("POST", "/silences", silence_of(60, "site=a", begin=5))
@@ -257,7 +307,7 @@ def test_a_trusted_proxy_says_who_asks(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("path", "body", "status", "text"),
     [
-        ("/alerts/{}/close", {"verdict": "ture"}, 422, "`ture` is none; did you mean `true`?"),
+        ("/alerts/{}/close", {"verdict": "ture"}, 422, "`ture` is not a verdict; did you mean `true`?"),
         ("/alerts/{}/close", {"verdict": "maybe"}, 422, "it is one of true, false, duplicate, test"),
         ("/alerts/{}/close", {}, 422, "verdict: this parameter is missing"),
         ("/alerts/{}/comment", {"comment": " "}, 422, "there is no text"),

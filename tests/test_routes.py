@@ -168,12 +168,20 @@ def test_groups_are_for_people(tmp_path: Path) -> None:
         targets(["mqtt://broker.example.org/north"], read(tmp_path))
 
 
+def test_a_wrong_address_is_said_with_the_file_and_the_receiver(tmp_path: Path) -> None:
+    routes = read(tmp_path, FILE.replace("example.org/north", "example.org/north#form=start"))
+    with pytest.raises(CepError) as caught:
+        targets([], routes)
+    assert caught.value.message.startswith(f"--routes {tmp_path / 'routes.toml'}, receiver `north`: mqtt://broker")
+    assert "`form=start` is no option" in caught.value.message and "--feed" not in caught.value.message
+
+
 def test_where_each_alert_goes(tmp_path: Path) -> None:
     alerts = Engine.from_text(PROGRAM, alerts=True).alerts
     routes = read(tmp_path)
     assert lines(routes, alerts, ORIGIN, say_duration) == [
         "flood: Moderate, Severe after 30 min",
-        '  north  if site=~"north.*"  [all together; wait 30 s, then every 5 min]',
+        '  north  if site=~"north.*"',
         "  water  otherwise  [alertname, site; wait 10 s, then every 1 min 30 s]",
         "  on-call  from Severe on  [each alert; wait 0 s, then every 5 min]",
         "masts: Minor",

@@ -99,7 +99,7 @@ def test_what_has_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             )
         assert refused("/why-not?event=hot", 422) == "at: this parameter is missing\n"
         assert refused("/why-not", 422).splitlines() == [f"{n}: this parameter is missing" for n in ("event", "at")]
-        assert refused("/why/x?most=<b>", 422).startswith("most: `<b>`: input should be a valid integer")
+        assert refused("/why/x?most=<b>", 422).startswith("most: `<b>` is not a whole number")
         assert refused("/nowhere", 404) == "there is nothing at /nowhere\n"
         assert client.post("/why-not").text == "/why-not takes GET, HEAD, OPTIONS only\n"
 

@@ -21,8 +21,10 @@ from cep.app import completions
 from cep.app.cli_help import Commands, Sectioned
 from cep.app.command_line import takes
 from cep.app.durations import duration, refuse
-from cep.app.terminal import say
+from cep.app.terminal import complain, say
 from cep.core.errors import CepError, reason_of
+from cep.core.suggest import did_you_mean
+from cep.rules.alert import SEVERITIES
 
 if TYPE_CHECKING:
     from urllib.request import HTTPRedirectHandler
@@ -33,6 +35,7 @@ WIDTH = 80
 _SECONDS = 30.0  # that a server may take to answer
 _LARGEST = 1 << 26
 _FIRST = 8  # characters of an id that are shown
+_MOST = 10_000  # alerts that a server lists at once
 _STATES = ("pending", "firing", "kept", "resolved", "withdrawn")
 _VERDICTS = ("true", "false", "duplicate", "test")
 
@@ -154,7 +157,7 @@ class ListOptions:
     name: Annotated[tuple[str, ...], Option(metavar="NAME", help="The name of an ALERT. Repeatable.")] = ()
     matcher: Matchers = ()
     assignee: Annotated[str | None, Option(metavar="NAME", help="Assigned to this person.")] = None
-    limit: Annotated[int, Option(metavar="N", min=1, max=10_000, help="At most so many.")] = 100
+    limit: Annotated[int, Option(metavar="N", min=1, max=_MOST, help="At most so many.")] = 100
     json: Json = False
 
 
@@ -258,19 +261,31 @@ class VerdictsOptions:
 
 @takes(ListOptions)
 def list_(options: ListOptions) -> None:
-    """List alerts, the one that changed last first.
+    """List alerts: the most severe first, and of these the newest.
 
     \b
       cep alerts list --severity Severe
       cep alerts list --all --matcher site=north --json
     """
+    for word in options.state:
+        _one_of("state", word, _STATES)
+    for word in options.severity:
+        _one_of("severity", word.title(), SEVERITIES)
     fields: list[tuple[str, str]] = [("state", each) for each in options.state or (_STATES if options.all else ())]
     fields += [("severity", each) for each in options.severity] + [("name", each) for each in options.name]
-    fields += [("matcher", each) for each in options.matcher] + [("limit", str(options.limit))]
+    fields += [("matcher", each) for each in options.matcher]
     if options.assignee is not None:
         fields.append(("assignee", options.assignee))
-    found = options.to.ask("GET", f"alerts?{urlencode(fields)}")
-    say(_json(found) if options.json else _alerts(found))
+    every = options.to.ask("GET", f"alerts?{urlencode([*fields, ('limit', str(_MOST))])}")
+    every.sort(key=lambda each: each["number"], reverse=True)
+    every.sort(key=lambda each: each["start"], reverse=True)
+    every.sort(key=lambda each: SEVERITIES.index(each["severity"]))
+    found = every[: options.limit]
+    nothing = "no alert matches" if fields else "no alerts are open"
+    say(_json(found) if options.json else _alerts(found, nothing))
+    if len(found) < len(every):
+        more = " or more" if len(every) == _MOST else ""
+        complain(f"{len(found):,} of {len(every):,}{more} shown; `--limit N` shows more")
 
 
 @takes(ShowOptions)
@@ -297,7 +312,7 @@ def ack(options: AckOptions) -> None:
             found = options.to.ask("DELETE", path)
         else:
             found = options.to.ask("POST", path, {"comment": options.comment})
-        _said(found, "is given back" if options.undo else f"is acknowledged by {_plain(found['acknowledged'])}")
+        _said(found, "no longer acknowledged" if options.undo else f"acknowledged by {_plain(found['acknowledged'])}")
 
 
 @takes(AssignOptions)
@@ -310,7 +325,7 @@ def assign(options: AssignOptions) -> None:
     to = None if options.person == "-" else options.person
     body = {"to": to, "comment": options.comment}
     found = options.to.ask("POST", f"alerts/{quote(options.to.alert(options.alert))}/assign", body)
-    _said(found, f"is assigned to {_plain(found['assignee']) or 'nobody'}")
+    _said(found, f"assigned to {_plain(found['assignee']) or 'nobody'}")
 
 
 @takes(CommentOptions)
@@ -320,8 +335,10 @@ def comment(options: CommentOptions) -> None:
     \b
       cep alerts comment 89e505a4 "pump 2 runs again"
     """
+    if not options.text.strip():
+        raise refuse("TEXT is empty", '`cep alerts comment 89e505a4 "pump 2 runs again"`')
     path = f"alerts/{quote(options.to.alert(options.alert))}/comment"
-    _said(options.to.ask("POST", path, {"comment": options.text}), "has a comment more")
+    _said(options.to.ask("POST", path, {"comment": options.text}), "comment added")
 
 
 @takes(CloseOptions)
@@ -331,9 +348,10 @@ def close(options: CloseOptions) -> None:
     \b
       cep alerts close 89e505a4 false -m "a boat"
     """
+    _one_of("verdict", options.verdict, _VERDICTS)
     body = {"verdict": options.verdict, "comment": options.comment}
     found = options.to.ask("POST", f"alerts/{quote(options.to.alert(options.alert))}/close", body)
-    _said(found, f"is closed: {found['verdict']}")
+    _said(found, f"closed as {found['verdict']}")
 
 
 @takes(SilenceOptions)
@@ -345,23 +363,33 @@ def silence(options: SilenceOptions) -> None:
       cep alerts silence site=north --preview
     """
     if options.preview:
-        found = options.to.ask("POST", "silences/preview", {"matchers": [*options.matchers]})
-        say(_json(found) if options.json else _alerts(found))
+        fields = [("matcher", each) for each in options.matchers] + [("limit", str(_MOST))]
+        found = options.to.ask("GET", f"alerts?{urlencode(fields)}")
+        say(_json(found) if options.json else _alerts(found, "no open alert matches"))
         return
     if (options.span is None) == (options.until is None):
-        raise refuse("a silence has an end", "`--for 2h`, or `--until 2026-12-01T06:00Z`")
+        raise refuse("a silence needs one end", "`--for 2h`, or `--until 2026-12-01T06:00Z`")
     begin = None if options.begin is None else _time(options.begin, "--from")
     if options.until is not None:
         end = _time(options.until, "--until")
     else:
         end = (begin or datetime.now(UTC)) + timedelta(microseconds=duration(options.span or "", "--for"))
+    for time, option in ((begin, "--from"), (datetime.now(UTC), "now")):
+        if time is not None and end <= time:
+            past = "in the past" if option == "now" else f"not after {option} {options.begin}"
+            raise refuse(f"{'--for' if options.until is None else '--until'}: the silence ends {past}", "a later end")
     body = {"matchers": [*options.matchers], "endsAt": end.isoformat(), "comment": options.comment}
     if begin is not None:
         body["startsAt"] = begin.isoformat()
     found = options.to.ask("POST", "silences", body)
     hides = f"{found['hides']} open alert{'s' * (found['hides'] != 1)}"
-    text = f"{found['id']}\nuntil {_short(found['endsAt'])} UTC; it hides {hides} now"
+    effect = f"it hides {hides} now"
+    if found["status"]["state"] == "pending":
+        effect = f"it begins at {_short(found['startsAt'])} UTC"
+    text = f"{found['id']}\nuntil {_short(found['endsAt'])} UTC; {effect}"
     say(_json(found) if options.json else text)
+    for warning in found.get("warnings", []):
+        complain(f"warning: {_plain(warning)}")
 
 
 @takes(SilencesOptions)
@@ -423,10 +451,16 @@ def verdicts(options: VerdictsOptions) -> None:
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(["start", "end", *keys, "alert", *(["verdict"] if options.all else [])])
     for each in found:
-        end = each["over"] or max(each["end"], each["time"])
+        end = each["over"] or max(each["end"], each["closed"])
         cells = ["" if each["key"].get(name) is None else each["key"][name] for name in keys]
         rows.writerow([each["start"], end, *cells, each["name"], *([each["verdict"]] if options.all else [])])
     say(text.getvalue().rstrip("\n"))
+    if len({tuple(each["key"]) for each in found}) > 1:
+        names = sorted({each["name"] for each in found})
+        complain(
+            "warning: these alerts have different keys, and an empty cell stands for every key: write a file for each "
+            f"alert, with {', '.join(f'`--name {_plain(name)}`' for name in names)}"
+        )
 
 
 for _command, _name in (
@@ -444,6 +478,13 @@ def _one(what: str, begin: str, found: Sequence[str]) -> str:
         hint = "more characters of: " + ", ".join(each[: len(begin) + 4] for each in found[:5])
         raise CepError(f"{len(found)} {what}s have an id that begins with `{_plain(begin)}`", hint=hint)
     return found[0]
+
+
+def _one_of(what: str, word: str, words: Sequence[str]) -> None:
+    """CepError: a word is not one of these."""
+    if word not in words:
+        hint = did_you_mean(word, words) or f"it is one of {', '.join(words)}"
+        raise refuse(f"`{_plain(word)}` is not a {what}", hint)
 
 
 def _time(text: str, option: str) -> datetime:
@@ -468,6 +509,14 @@ def _short(time: str) -> str:
     return f"{time[5:10]} {time[11:16]}"
 
 
+def _moment(time: str) -> str:
+    return f"{time[:10]} {time[11:19]} UTC"
+
+
+def _second(time: str) -> str:
+    return f"{time[5:10]} {time[11:19]}"
+
+
 def _matchers(found: Iterable[dict[str, Any]]) -> str:
     signs = {(True, False): "=", (True, True): "=~", (False, False): "!=", (False, True): "!~"}
     return ",".join(f'{each["name"]}{signs[each["isEqual"], each["isRegex"]]}"{each["value"]}"' for each in found)
@@ -477,13 +526,28 @@ def _said(alert: dict[str, Any], what: str) -> None:
     say(f"{alert['alert'][:_FIRST]} {_plain(alert['title'])}: {what}")
 
 
-def _alerts(found: Sequence[dict[str, Any]]) -> str:
+def _state(alert: dict[str, Any]) -> str:
+    """How an alert is, in the words of the page."""
+    for word, holds in (("inhibited", alert["inhibited"]), ("silenced", alert["silenced"]), ("acknowledged", True)):
+        if alert["state"] in ("firing", "kept") and holds and (word != "acknowledged" or alert["acknowledged"]):
+            return word
+    return str(alert["state"])
+
+
+def _who(alert: dict[str, Any]) -> str:
+    """The person who has acknowledged an alert, and the one whom it is for, if that is another."""
+    words = [alert["acknowledged"]] if alert["acknowledged"] else []
+    if alert["assignee"] and alert["assignee"] != alert["acknowledged"]:
+        words.append(f"for {alert['assignee']}")
+    return ", ".join(words) or "-"
+
+
+def _alerts(found: Sequence[dict[str, Any]], nothing: str) -> str:
     rows = []
     for each in found:
-        state = "silenced" if each["silenced"] else "inhibited" if each["inhibited"] else each["state"]
-        who = each["assignee"] or each["acknowledged"] or "-"
-        rows.append((each["alert"][:_FIRST], each["severity"], state, _short(each["since"]), who, each["title"]))
-    return _table(("id", "severity", "state", "since UTC", "who", "what"), rows, "there are no such alerts")
+        what = f"[{each['verdict']}] {each['title']}" if each["verdict"] else each["title"]
+        rows.append((each["alert"][:_FIRST], each["severity"], _state(each), _short(each["start"]), _who(each), what))
+    return _table(("id", "severity", "state", "since UTC", "who", "what"), rows, nothing)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[object]], nothing: str) -> str:
@@ -491,8 +555,8 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[object]], nothing: str) 
     if not rows:
         return nothing
     texts = [[_plain(each) for each in row] for row in rows]
-    widths = [min(12, max(len(row[at]) for row in (head, *texts))) for at in range(len(head) - 1)]
-    last = max(20, WIDTH - sum(widths) - 2 * len(widths))
+    widths = [min(14, max(len(row[at]) for row in (head, *texts))) for at in range(len(head) - 1)]
+    last = max(16, WIDTH - sum(widths) - 2 * len(widths))
 
     def line(row: Sequence[str]) -> str:
         cells = [_cut(text, width).ljust(width) for text, width in zip(row, widths)]
@@ -506,11 +570,15 @@ def _cut(text: str, width: int) -> str:
 
 
 def _shown(alert: dict[str, Any]) -> str:
-    state = alert["state"] + (", silenced" if alert["silenced"] else "") + (", inhibited" if alert["inhibited"] else "")
-    labels = ", ".join(f"{name}={value}" for name, value in alert["labels"].items())
+    over = alert["state"] in ("resolved", "withdrawn")
+    values = {name: value for name, value in alert["values"].items() if name not in alert["key"]}
     facts = [
-        ("alert", alert["alert"]), ("state", f"{state}, {alert['severity']}"), ("since", alert["since"]),
-        ("text", alert["text"]), ("labels", labels), ("acknowledged", alert["acknowledged"]),
+        ("alert", alert["alert"]), ("state", f"{_state(alert)}, {alert['severity']}"),
+        ("since", _moment(alert["start"])),
+        ("fired", _moment(alert["fired"]) if alert["fired"] and alert["fired"] > alert["start"] else ""),
+        ("over", _moment(alert["time"]) if over and not alert["action"] else ""), ("text", alert["text"]),
+        ("instruction", alert["instruction"]), ("key", _named(alert["key"])), ("values", _named(values)),
+        ("labels", _named(alert["labels"])), ("acknowledged", alert["acknowledged"]),
         ("assigned to", alert["assignee"]), ("verdict", alert["verdict"]), ("runbook", alert["runbook"]),
         ("page", alert["link"]),
     ]  # fmt: skip
@@ -525,14 +593,18 @@ def _shown(alert: dict[str, Any]) -> str:
         if each["action"]:
             more = {"assigned": f" to {each['assignee'] or 'nobody'}", "closed": f" as {each['verdict']}"}
             what = f"{each['action']}{more.get(each['action'], '')} by {each['by']}{said}"
-            rows.append((_short(each["when"] or each["time"]), what))
+            rows.append((_second(each["when"] or each["time"]), what))
         else:
-            rows.append((_short(each["time"]), f"{each['state']}, {each['severity']}"))
+            rows.append((_second(each["time"]), f"{each['state']}, {each['severity']}"))
     lines.append(_table(("time UTC", "what happened"), rows, "nothing"))
     if alert["episodes"]:
         before = [
             (each["alert"][:_FIRST], each["state"], _short(each["start"]), each["verdict"] or "-", each["title"])
             for each in alert["episodes"]
         ]
-        lines += ["", _table(("also", "state", "start UTC", "verdict", "what"), before, "")]
+        lines += ["", _table(("also", "state", "since UTC", "verdict", "what"), before, "")]
     return "\n".join(lines)
+
+
+def _named(values: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={'unknown' if value is None else value}" for name, value in values.items())

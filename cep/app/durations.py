@@ -32,7 +32,7 @@ def duration(text: str, option: str) -> int:
         raise refuse(f"{option}: `{text}`: {error.message}", error.hint) from None
     except ValueError:  # several points in one number
         pass
-    raise refuse(f"{option}: `{text}` is no duration", _with_known_unit(written) or DURATION)
+    raise refuse(f"{option}: `{text}` is not a duration", _with_known_unit(written) or DURATION)
 
 
 def _with_known_unit(written: str) -> str | None:

@@ -213,7 +213,7 @@ class ServerParts:
             sparql.router(store, query_options, log),
             subscribe.router(subscriptions, query_options),
             feeds.router(self.outbox, self.origin, stream, alone),
-            alerts.router(self.handling, self.origin, alone),
+            alerts.router(self.handling, self.origin, alone, self.people),
             alertmanager_api.router(
                 self.handling,
                 self.origin,

@@ -17,6 +17,7 @@ from typing import Any, Protocol, get_args
 from cep.core.errors import CepError
 from cep.core.suggest import did_you_mean
 from cep.core.time import BEGINNING
+from cep.rules.alert import Alert
 from connectors.alerts.handling_tables import RecordedAction
 from connectors.alerts.labels import LABELLED, alert_labels
 from connectors.alerts.lifecycle import Action, AlertChange, AlertState, Verdict
@@ -28,7 +29,9 @@ from connectors.alerts.text import JsonValue, clean, rfc3339
 
 VERDICTS: tuple[Verdict, ...] = tuple(each for each in get_args(Verdict) if each)
 MACHINE = "semcep"
-"""The name under which the server itself acts, as when a maintenance window begins."""
+"""The name under which the server itself acts, as when a maintenance window begins or a silence ends by the clock."""
+
+RAN_OUT = "the silence is over"
 
 _LONGEST_NAME = 64
 _LOOK = 1.0  # seconds after which the calendar and the clock are looked at again
@@ -43,7 +46,10 @@ class Conflict(Exception):
 
 
 class Adopter(Protocol):
-    """Goes on from a change that was told between two rounds."""
+    """Goes on from a change that was told between two rounds. `alerts`: the ALERT statements of the program."""
+
+    @property
+    def alerts(self) -> Sequence[Alert]: ...
 
     def adopt(self, change: AlertChange) -> None: ...
 
@@ -150,9 +156,10 @@ class Handling:
             times = [at for each in self._all.values() for at in (each.starts, each.ends) if at > now]
             return min(times, default=now + KEPT)
 
-    def look(self) -> None:
-        """Tell of silences that have begun or ended by the clock, before a round tells of other changes. Alerts are
-        looked at when a silence begins or ends, and only for that one; under `lock`."""
+    def look(self, by: str = "") -> None:
+        """Tell of silences that have begun or ended, before a round tells of other changes: by the clock, or since the
+        person `by` ended them. Alerts are looked at when a silence begins or ends, and only for that one; under
+        `lock`."""
         now = self.clock()
         active = {id: each.matchers for id, each in self._all.items() if each.starts <= now < each.ends}
         if active == self._active:
@@ -164,7 +171,7 @@ class Handling:
             same = [id for id in told.silenced if before is not None and id in active and id not in begun]
             silenced = sorted([*same, *(id for id, each in begun.items() if each.matches(self._labels_of(told)))])
             if silenced != told.silenced:
-                turned.append(self._turned(told, silenced))
+                turned.append(self._turned(told, silenced, by, "" if by else RAN_OUT))
         if turned:
             self.outbox.act(turned)
             self._adopt(turned)
@@ -174,11 +181,19 @@ class Handling:
     def _all(self) -> Mapping[str, Silence]:
         return {**self._silences, **self._windows}
 
-    def _turned(self, told: AlertChange, silenced: list[str]) -> AlertChange:
-        """The change of an open alert that other silences hide now, or none."""
-        first = self._all.get((silenced or told.silenced)[0])
-        by, comment = (MACHINE, "") if first is None else (first.author, first.comment)
-        return self._next(told, "silenced" if silenced else "unsilenced", by, comment, silenced=silenced)
+    def _turned(self, told: AlertChange, silenced: list[str], by: str = "", comment: str = "") -> AlertChange:
+        """The change of an open alert that other silences hide now, or none: by the author of the first of these, or by
+        whoever ended it."""
+        if not silenced:
+            return self._next(told, "unsilenced", by or MACHINE, comment, silenced=[])
+        first = self._all.get(silenced[0])
+        author, said = (MACHINE, "") if first is None else (first.author, first.comment)
+        return self._next(told, "silenced", author, said, silenced=silenced)
+
+    @property
+    def alerts(self) -> Sequence[Alert]:
+        """The ALERT statements of the program whose alerts these are; none before it is known."""
+        return () if self._adopter is None else self._adopter.alerts
 
     # --- in a round ---
 
@@ -317,7 +332,7 @@ class Handling:
         given = next((each for each in VERDICTS if each == verdict), None)
         if given is None:
             hint = did_you_mean(verdict, VERDICTS) or f"it is one of {', '.join(VERDICTS)}"
-            raise CepError(f"verdict: `{clean(verdict, 40)}` is none", hint=hint, code="action")
+            raise CepError(f"`{clean(verdict, 40)}` is not a verdict", hint=hint, code="action")
         with self.lock:
             told = self._known(alert)
             acknowledged = told.acknowledged or ("" if told.state == "resolved" else by)
@@ -446,7 +461,7 @@ class Handling:
             recorded.append(RecordedAction(self.clock(), self.watermark, by, action, None, silence.id, None, details))
         self.outbox.act([], *recorded, silences={silence.id: silence.dump() for silence, _ in silences})
         self._silences |= {silence.id: silence for silence, _ in silences}
-        self.look()
+        self.look(by)
         self._bell.set()
 
     # --- what is said of an alert ---

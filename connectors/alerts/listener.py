@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from cep.core.time import BEGINNING
 from cep.engine import Engine
+from cep.rules.alert import Alert
 from connectors.alerts.handling import Handling
 from connectors.alerts.inhibition import Inhibition
 from connectors.alerts.lifecycle import AlertChange, AlertLifecycle, alert_fingerprints
@@ -54,6 +56,11 @@ class AlertListener:
         self.engine = engine
         self._reached = BEGINNING
         self._warned: set[str] = set()
+
+    @property
+    def alerts(self) -> Sequence[Alert]:
+        """The ALERT statements of the program."""
+        return self.lifecycle.alerts
 
     def adopt(self, change: AlertChange) -> None:
         """Go on from a change that was told between two rounds."""

@@ -64,6 +64,7 @@ class Routes:
 
     receivers: Mapping[str, tuple[str, ...]]
     routes: tuple[Route, ...]
+    file: Path = Path()
 
     @classmethod
     def read(cls, file: Path) -> Routes:
@@ -86,7 +87,7 @@ class Routes:
         for name in receivers.keys() - {route.receiver for route in routes}:
             hint = f'a route without matchers gets the rest: `[[routes]]` with `receiver = "{name}"`'
             raise _wrong(f"{where}: no route leads to the receiver `{name}`", hint)
-        return cls(receivers, routes)
+        return cls(receivers, routes, file)
 
     def reached(self, labels: Mapping[str, str]) -> Iterator[Route]:
         """The routes of an alert with these labels."""
@@ -96,19 +97,24 @@ class Routes:
                 if not route.goes_on:
                     return
 
+    def for_people(self, receiver: str) -> bool:
+        """Return True if a receiver gets messages in groups, which others do not."""
+        return any(text.startswith(("smtp", "apprise")) for text in self.receivers[receiver])
+
     def of(self, receiver: str, origin: Publisher) -> ReceiverRoutes:
         """The routes that lead to one receiver."""
         return ReceiverRoutes(self, receiver, origin)
 
     def check_names(self, alerts: Sequence[Alert], origin: Publisher) -> None:
         """CepError: a route asks for a label that no alert of the program has."""
-        known = {name for alert in alerts for name in possible_labels(alert, alert.severity, origin)} | {*_USUAL}
+        known = known_labels(alerts, origin)
         for number, route in enumerate(self.routes, 1):
             asked = [matcher.name for matcher in route.matchers]
             for name in (*asked, *(route.group_by or ())):
                 if alerts and name not in known:
                     hint = did_you_mean(name, sorted(known)) or f"there are {', '.join(sorted(known))}"
-                    raise _wrong(f"--routes: route {number}: no alert of the program has the label `{name}`", hint)
+                    where = f"--routes {self.file}, route {number}"
+                    raise _wrong(f"{where}: no alert of the program has the label `{name}`", hint)
 
 
 class ReceiverRoutes:
@@ -150,6 +156,11 @@ class _Labelled:
 def _identity(change: AlertChange) -> tuple[_Labelled, tuple[str, ...]]:
     severities = change.severities[: change.escalated + 1] or [change.severity]
     return _Labelled(change, change.alert), tuple(severities)
+
+
+def known_labels(alerts: Iterable[Alert], origin: Publisher) -> set[str]:
+    """The names of all labels that alerts of a program can have."""
+    return {name for alert in alerts for name in possible_labels(alert, alert.severity, origin)} | {*_USUAL}
 
 
 def possible_labels(alert: Alert, severity: str, origin: Publisher) -> dict[str, str | None]:
@@ -260,7 +271,8 @@ def lines(routes: Routes, alerts: Iterable[Alert], origin: Publisher, write: Cal
                 if (route.receiver, condition) not in told and (route.receiver, "") not in told:
                     told.add((route.receiver, condition))
                     when = "" if not number else f"from {severity} on"
-                    row = "  ".join(each for each in (route.receiver, when, condition, _groups(route, write)) if each)
+                    groups = _groups(route, write) if routes.for_people(route.receiver) else ""
+                    row = "  ".join(each for each in (route.receiver, when, condition, groups) if each)
                     found.append(f"  {row}")
         if not told:
             lost.append(alert.name)

@@ -36,10 +36,16 @@ def targets(feeds: Sequence[str], routes: Routes | None = None) -> list[Target]:
     found = [one for text in feeds for one in _targets(text)]
     for receiver, texts in () if routes is None else routes.receivers.items():
         assert routes is not None, "it has receivers"
-        own = [replace(one, receiver=receiver) for text in texts for one in _targets(text)]
+        try:
+            own = [replace(one, receiver=receiver) for text in texts for one in _targets(text)]
+        except CepError as error:
+            where = f"--routes {routes.file}, receiver `{receiver}`"
+            message = f"{where}: {error.message.removeprefix('--feed').lstrip(': ')}"
+            raise CepError(message, hint=error.hint, code="routes") from None
         if any(r.grouped for r in routes.routes if r.receiver == receiver) and not any(t.kind in PEOPLE for t in own):
             hint = "leave out `group_by`, `group_wait` and `group_interval`: each change is sent when it comes"
-            message = f"--routes: receiver `{receiver}`: groups are for mail and Apprise, not for `{own[0].kind}`"
+            where = f"--routes {routes.file}, receiver `{receiver}`"
+            message = f"{where}: groups are for mail and Apprise, not for `{own[0].kind}`"
             raise CepError(message, hint=hint, code="routes")
         found += own
     names = [one.name for one in found]

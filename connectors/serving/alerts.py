@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -11,16 +11,20 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse
 
 from cep.core.errors import CepError
+from cep.core.suggest import did_you_mean
+from cep.rules.alert import SEVERITIES
 from connectors.alerts.handling import Conflict, Handling, Unknown
 from connectors.alerts.handling_tables import RecordedAction
 from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.matchers import LONGEST, Matcher, Matchers
 from connectors.alerts.outbox_entries import OutboxEntry
 from connectors.alerts.silences import LONGEST_COMMENT, Silence, silence
-from connectors.alerts.text import rfc3339
+from connectors.alerts.text import clean, rfc3339
 from connectors.feeds.document import SCHEMA, Publisher, document
+from connectors.feeds.routes import known_labels
 from connectors.serving.openapi import TEXT, Responses, route_responses
-from connectors.serving.people import Person, Role, acting
+from connectors.serving.people import People, Person, Role, acting
+from connectors.serving.request_errors import refuse_unknown_parameters
 
 State = Literal["pending", "firing", "kept", "resolved", "withdrawn"]
 EPISODES = 20
@@ -35,7 +39,6 @@ _VIEW: Mapping[str, Any] = {
         **SCHEMA["properties"],
         "number": {"type": "integer", "minimum": 1},
         "state": {"type": "string", "enum": ["pending", "firing", "kept", "resolved", "withdrawn"]},
-        "since": {"type": "string", "format": "date-time"},
         "labels": {"type": "object", "additionalProperties": {"type": "string"}},
         "link": {"type": "string"},
     },
@@ -65,6 +68,7 @@ _SILENCE = {
         "matchers": {"type": "array", "items": _MATCHER},
         "maintenance": {"type": "boolean"},
         "hides": {"type": "integer", "minimum": 0},
+        "warnings": {"type": "array", "items": {"type": "string"}},
     },
 }
 _MANY: Callable[[Any], dict[str, Any]] = lambda one: {"type": "array", "items": one}  # noqa: E731
@@ -160,9 +164,12 @@ def doing(what: Callable[[], Any]) -> Any:
         raise HTTPException(422, error.message + (f"; {error.hint}" if error.hint else "")) from None
 
 
-def router(handling: Handling, origin: Publisher, local: bool = False) -> APIRouter:
-    """`local`: the server has no tokens, and only this machine reaches it: whoever asks is a responder."""
-    made = APIRouter(tags=["alerts"], default_response_class=Response)
+def router(handling: Handling, origin: Publisher, local: bool = False, people: People | None = None) -> APIRouter:
+    """`local`: the server has no tokens, and only this machine reaches it: whoever asks is a responder. `people`:
+    those who may be assigned alerts, None: anybody."""
+    made = APIRouter(
+        tags=["alerts"], default_response_class=Response, dependencies=[Depends(refuse_unknown_parameters)]
+    )
     outbox = handling.outbox
     none = "There is no such alert."
     responder = Depends(acting(Role.RESPONDER, "handling alerts", local))
@@ -173,10 +180,12 @@ def router(handling: Handling, origin: Publisher, local: bool = False) -> APIRou
     def answered(found: object, status: int = 200) -> Response:
         return JSONResponse(found, status, headers=_SAFE)
 
-    def over_at(alert: str) -> str | None:
-        """When an alert was over; None: it is not."""
-        ends = [each.change.time for each in outbox.life(alert) if each.change.word in ("resolved", "withdrawn")]
-        return rfc3339(ends[-1]) if ends else None
+    def ends(alert: str) -> dict[str, str | None]:
+        """When an alert was over, None: it is not; and where event time was when it was first closed."""
+        life = [each.change for each in outbox.life(alert)]
+        over = [each.time for each in life if each.word in ("resolved", "withdrawn")]
+        closed = [each.time for each in life if each.action == "closed"]
+        return {"over": rfc3339(over[-1]) if over else None, "closed": rfc3339(closed[0]) if closed else None}
 
     def done(change: AlertChange) -> Response:
         entry = outbox.revision(change.alert)
@@ -200,6 +209,9 @@ def router(handling: Handling, origin: Publisher, local: bool = False) -> APIRou
     ) -> Response:
         """Alerts as they are now, each once, the one that changed last first."""
         matchers = doing(lambda: Matchers.parse_all(matcher or ()))
+        unknown = [*_not_severities(severity or ()), *_not_alerts(name or (), handling), *doubts(matchers, handling)]
+        if unknown:
+            raise HTTPException(422, "\n".join(unknown))
         states, least = state or ["pending", "firing", "kept"], _ticks(since)
         severities = {each.lower() for each in severity or ()}
         words = (text or "").lower()
@@ -239,7 +251,7 @@ def router(handling: Handling, origin: Publisher, local: bool = False) -> APIRou
         found = []
         for entry in _newest(handling, before, True):
             if entry.change.verdict:
-                found.append(view(entry) | {"over": over_at(entry.change.alert)})
+                found.append(view(entry) | ends(entry.change.alert))
                 if len(found) == limit:
                     break
         return answered(found)
@@ -274,6 +286,10 @@ def router(handling: Handling, origin: Publisher, local: bool = False) -> APIRou
     @made.post("/alerts/{alert}/assign", responses=answers)
     def assign(alert: str, said: Assigned, person: Person = responder) -> Response:
         """Say who is to see to an alert; `null`: nobody."""
+        name = (said.to or "").strip()
+        if name and people is not None and name not in people.names:
+            hint = did_you_mean(name, people.names) or f"there are {', '.join(people.names[:20])}"
+            raise HTTPException(422, f"there is nobody called `{clean(name, 40)}` in the file of tokens; {hint}")
         return done(doing(lambda: handling.assign(alert, person.name, said.to or "", said.comment)))
 
     @made.post("/alerts/{alert}/comment", responses=answers)
@@ -299,7 +315,9 @@ def router(handling: Handling, origin: Publisher, local: bool = False) -> APIRou
         def add() -> Silence:
             return handling.add(new.made(person.name, handling.clock()), person.name, new.id or "")
 
-        return answered(silence_view(doing(add), handling, handling.hidden()))
+        new_silence: Silence = doing(add)
+        warnings = doubts(new_silence.matchers, handling)
+        return answered(silence_view(new_silence, handling, handling.hidden()) | {"warnings": warnings})
 
     @made.post("/silences/preview", responses={**route_responses("application/json", json=_MANY(dict(_VIEW)))})
     def preview(asked: Matching) -> Response:
@@ -329,6 +347,39 @@ def router(handling: Handling, origin: Publisher, local: bool = False) -> APIRou
     return made
 
 
+def _not_severities(words: Sequence[str]) -> Iterator[str]:
+    """Say which severities that are asked for do not exist."""
+    for word in words:
+        if word.title() not in SEVERITIES:
+            hint = did_you_mean(word, SEVERITIES) or f"it is one of {', '.join(SEVERITIES)}"
+            yield f"no alert has the severity `{clean(word, 40)}`; {hint}"
+
+
+def _not_alerts(names: Sequence[str], handling: Handling) -> Iterator[str]:
+    """Say which names of alerts that are asked for neither the program has, nor any alert before."""
+    known = [alert.name for alert in handling.alerts if not alert.hidden]
+    for name in names:
+        if known and name not in known and not any(each.change.name == name for each in _newest(handling, None, True)):
+            hint = did_you_mean(name, known) or f"there are {', '.join(known[:20])}"
+            yield f"the program has no ALERT `{clean(name, 40)}`; {hint}"
+
+
+def doubts(matchers: Matchers, handling: Handling) -> list[str]:
+    """Reasons why matchers can hardly match: a severity that does not exist, a label that no alert of the program and
+    no open one has."""
+    found = [matchers.doubt] if matchers.doubt else []
+    if not handling.alerts:
+        return found
+    known = known_labels(handling.alerts, Publisher(handling.program, status=handling.status))
+    if rest := [each.name for each in matchers if each.name not in known]:
+        known |= {name for change in handling.hidden_by(Matchers()) for name in handling.labels(change)}
+        for name in rest:
+            if name not in known:
+                hint = did_you_mean(name, sorted(known)) or f"there are {', '.join(sorted(known)[:20])}"
+                found.append(f"no alert of the program has the label `{clean(name, 40)}`; {hint}")
+    return found
+
+
 def _newest(handling: Handling, before: int | None, over: bool) -> Iterator[OutboxEntry]:
     """The last change of each alert, the newest first; `over`: also of those that are."""
     if not over:
@@ -355,7 +406,6 @@ def alert_view(entry: OutboxEntry, handling: Handling, origin: Publisher) -> dic
         **document(change, origin.status),
         "number": entry.number,
         "state": standing(change),
-        "since": rfc3339(change.since if change.fired is None else change.fired),
         "labels": handling.labels(change),
         "link": origin.page(change),
     }

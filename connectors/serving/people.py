@@ -63,6 +63,11 @@ class People:
             (person, token.encode(), cookie_value(token).encode()) for person, token in tokens.items() if token
         ]
 
+    @property
+    def names(self) -> list[str]:
+        """The names of all, in the order of the file."""
+        return [person.name for person in self._named]
+
     def by_name(self, name: str) -> Person:
         """Return the person whom a trusted proxy names; one who is not in the file is a viewer."""
         found = [person for person in self._named if person.name == name]

@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 
+from cep.core.suggest import did_you_mean
 from connectors.alerts.text import clean
 from connectors.serving.methods import RouteMethods
 
@@ -23,7 +24,11 @@ def in_sentences(app: FastAPI, paths: RouteMethods) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def wrong(request: Request, error: RequestValidationError) -> Response:
-        return PlainTextResponse("".join(f"{line}\n" for line in parameter_errors(error.errors())), 422)
+        errors = error.errors()
+        lines = parameter_errors(errors)
+        if any(each["loc"] == ("body",) for each in errors) and not _says_json(request):
+            lines = ["the body is not read as JSON; the request needs the header `Content-Type: application/json`"]
+        return PlainTextResponse("".join(f"{line}\n" for line in lines), 422)
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
@@ -38,6 +43,21 @@ def in_sentences(app: FastAPI, paths: RouteMethods) -> None:
         return PlainTextResponse(f"{sentence}\n", error.status_code, more)
 
 
+def _says_json(request: Request) -> bool:
+    """Return True if a request says that its body is JSON."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return kind == "application/json" or kind.endswith("+json")
+
+
+def refuse_unknown_parameters(request: Request) -> None:
+    """Raise HTTPException (422) if the address has a parameter that its route does not know, which would be ignored."""
+    known = [each.alias for each in request.scope["route"].dependant.query_params]
+    for name in request.query_params:
+        if name not in known:
+            hint = did_you_mean(name, known) or (f"there are {', '.join(known)}" if known else "there are none here")
+            raise HTTPException(422, f"the parameter `{clean(name, 80)}` is not known; {hint}")
+
+
 def parameter_errors(errors: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a line for each error, with its parameter: `at: this parameter is missing`."""
     lines = []
@@ -49,6 +69,40 @@ def parameter_errors(errors: Sequence[Mapping[str, Any]]) -> list[str]:
             continue
         if error["type"] == "missing":
             lines.append(f"{name}: this parameter is missing")
+        elif error["type"] == "extra_forbidden":
+            lines.append(f"`{name}` is not known here")
         else:
-            lines.append(f"{name}: `{clean(str(error.get('input')), 80)}`: {message[:1].lower()}{message[1:]}")
-    return lines
+            lines.append(f"{name}: `{clean(str(error.get('input')), 80)}` {_reason(error)}")
+    return list(dict.fromkeys(lines))
+
+
+_REASONS = {
+    "literal_error": "is not one of {expected}",
+    "enum": "is not one of {expected}",
+    "int": "is not a whole number",
+    "float": "is not a number",
+    "decimal": "is not a number",
+    "bool": "is not `true` or `false`",
+    "datetime": "is not a valid time, such as `2026-12-01T06:00:00Z`",
+    "string_type": "is not a text",
+    "string_too_long": "has more than {max_length} characters",
+    "string_too_short": "has fewer than {min_length} characters",
+    "too_long": "has more than {max_length} items",
+    "greater_than_equal": "is less than {ge}",
+    "greater_than": "is not more than {gt}",
+    "less_than_equal": "is more than {le}",
+    "less_than": "is not less than {lt}",
+    "list": "is not a list",
+    "model": "is not an object",
+    "dict": "is not an object",
+}
+"""The reasons of the library that checks parameters, by the type of the error or its first word."""
+
+
+def _reason(error: Mapping[str, Any]) -> str:
+    kind, values = error["type"], dict(error.get("ctx", {}))
+    if "expected" in values:
+        values["expected"] = str(values["expected"]).replace("'", "`").replace(" or ", ", ")
+    said = _REASONS.get(kind) or _REASONS.get(kind.partition("_")[0])
+    message = str(error["msg"])
+    return said.format(**values) if said else f"is not valid: {message[:1].lower()}{message[1:]}"
