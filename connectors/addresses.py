@@ -19,14 +19,19 @@ PORTS: Mapping[str, int | None] = {
     "kafkas": 9093,
     "tcp": None,
     "rate": None,
+    "sensorthings+mqtt": 1883,
+    "sensorthings+mqtts": 8883,
+    "sensorthings+http": 80,
+    "sensorthings+https": 443,
 }
-"""The kinds of live inputs and the ports that are usual; the `s` stands for TLS."""
+"""The schemes of live inputs and the ports that are usual; the `s` at the end stands for TLS."""
 
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "mqtt": ("client", "qos", "version", "retained", "quiet", "limit", "format", "ca", "cert", "key"),
     "kafka": ("from", "until", "group", "gone", "limit", "format", "through", "ca", "cert", "key", "sasl"),
     "tcp": ("until", "quiet", "limit", "format"),
     "rate": ("start", "keys", "until", "limit"),
+    "sensorthings": ("by", "from", "until", "every", "page", "filter", "expand", "private", "ca", "cert", "key"),
 }
 OUTPUTS: Mapping[str, tuple[str, ...]] = {
     "mqtt": ("retain", "qos", "version", "ca", "cert", "key"),
@@ -38,7 +43,10 @@ EXAMPLES: Mapping[str, str] = {
     "kafka": "kafka://localhost:9092/readings",
     "tcp": "tcp://localhost:9999",
     "rate": "rate://1000",
+    "sensorthings": "sensorthings+https://example.org/FROST-Server/v1.1",
 }
+_FORMAT = "sensorthings"
+_THINGS = "sensorthings+"
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.DOTALL)
 _REST = re.compile(r"(?:([^@/?]*)@)?([^/?]*)(?:/([^?]*))?(?:\?(.*))?", re.DOTALL)
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\s\[\]]+)(?::(\d{1,5}))?")
@@ -97,11 +105,15 @@ def address(text: str, known: Mapping[str, tuple[str, ...]] = OPTIONS) -> Addres
     match = _SCHEME.fullmatch(text)
     assert match is not None, "an address has a scheme"
     scheme, rest = match.groups()
-    tls, kind = scheme in ("mqtts", "kafkas"), scheme.removesuffix("s")
-    if scheme not in PORTS or kind not in known:
-        there = ", ".join(f"{name}://" for name in PORTS if name.removesuffix("s") in known)
+    tls, kind = scheme.endswith("s"), _kind(scheme)
+    things = scheme.startswith(_THINGS)
+    if scheme not in PORTS or kind not in known or (things and known is not OPTIONS):
+        schemes = [name for name in PORTS if known is OPTIONS or not name.startswith(_THINGS)]
+        there = ", ".join(f"{name}://" for name in schemes if _kind(name) in known)
         what = "input" if known is OPTIONS else "output"
         there += "".join(f", {each}://" for each in STORED)
+        if scheme in ("http", "https") and known is OPTIONS:
+            there += f"; observations of a SensorThings service are `{_THINGS}{scheme}://`"
         hint = f"there are {there}{near_scheme(scheme, tuple(PORTS))}"
         raise CepError(f"{bare(text)}: `{scheme}://` is no kind of {what}", hint=hint, code=what)
     match = _REST.fullmatch(rest)
@@ -110,17 +122,26 @@ def address(text: str, known: Mapping[str, tuple[str, ...]] = OPTIONS) -> Addres
     if "@" in places or ("@" in path + options and not _HOST.fullmatch(places.split(",")[-1])):
         hint = "in a user or a password `@` is written %40, `/` %2F, `?` %3F"
         raise CepError(f"{scheme}://...: it is not clear where the host begins", hint=hint, code="input")
+    if things:
+        path = _observations(f"{scheme}://{places}", path, "v1.1" if kind == "mqtt" else None)
     shown = f"{scheme}://{places}" + (f"/{path}" if path else "")
+    if kind == "sensorthings" and ":" in login:
+        hint = "SEMCEP_SENSORTHINGS_USER and SEMCEP_SENSORTHINGS_PASSWORD in the environment"
+        raise CepError(f"{shown}: a password does not belong here, where others may read it", hint=hint, code="input")
     hosts = tuple(_host(shown, place, PORTS[scheme], kind) for place in places.split(","))
     user, colon, password = login.partition(":")
     named = f"SEMCEP_{kind.upper()}_"
+    found = _options(shown, kind, options, known[kind])
+    if things and found.setdefault("format", _FORMAT) != _FORMAT:
+        hint = f"leave `format` out, or write `{kind}://`"
+        raise CepError(f"{shown}: the messages are of format {_FORMAT}", hint=hint, code="input")
     return Address(
         shown,
         kind,
         tls,
         hosts,
         unquote(path),
-        _options(shown, kind, options, known[kind]),
+        found,
         unquote(user) if user else os.environ.get(named + "USER"),
         unquote(password) if colon else os.environ.get(named + "PASSWORD"),
     )
@@ -129,6 +150,26 @@ def address(text: str, known: Mapping[str, tuple[str, ...]] = OPTIONS) -> Addres
 def bare(text: str) -> str:
     """An input as it may be printed: an address without its secrets, anything else as it is."""
     return re.sub(r"://[^/?]*@", "://", text.partition("?")[0]) if "://" in text else text
+
+
+def _kind(scheme: str) -> str:
+    """The kind of address that a scheme stands for; what is no scheme stands for itself without an `s`."""
+    kind = scheme.removesuffix("s")
+    return {"sensorthings+mqtt": "mqtt", "sensorthings+http": "sensorthings"}.get(kind, kind)
+
+
+def _observations(shown: str, path: str, usual: str | None) -> str:
+    """Return the path of observations, if a path names a service, an entity that has some, or them. CepError: it names
+    none of these."""
+    path = path.strip("/") or usual or ""
+    last = path.rpartition("/")[2]
+    if last == "Observations":
+        return path
+    if re.fullmatch(r"v\d+\.\d+", last) or re.fullmatch(r"(Multi)?Datastreams\([^()]+\)", unquote(last)):
+        return f"{path}/Observations"
+    what = f"`{path}` names no observations" if path else "no path of a service"
+    hint = f"e.g. `{shown}/{usual or 'FROST-Server/v1.1'}`, or `.../v1.1/Datastreams(7)/Observations`"
+    raise CepError(f"{shown}: {what}", hint=hint, code="input")
 
 
 def _host(shown: str, place: str, usual: int | None, kind: str) -> tuple[str, int]:

@@ -35,7 +35,8 @@ Inputs = Annotated[
         metavar="SOURCE",
         autocompletion=completions.record_files,
         help="A file, a directory, a pattern, `-` for standard input, an address: `s3://bucket/key`, "
-        "`mqtt://host/topic`, `kafka://host/topic`, `tcp://host:port`; `name=file` says which event a file holds. "
+        "`mqtt://host/topic`, `kafka://host/topic`, `tcp://host:port`, `sensorthings+https://host/FROST-Server/v1.1`; "
+        "`name=file` says which event a file holds. "
         "Repeatable. Files are taken together, sorted by time.",
     ),
 ]

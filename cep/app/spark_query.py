@@ -163,6 +163,9 @@ class JobInputs:
             raise refuse("--migrate: what Spark's own connector reads cannot be carried over", "start anew")
         for place, one in every.items():
             assert one.address is not None, "a live input has an address"
+            if one.address.kind == "sensorthings":
+                hint = "run it in one process, or let the service send: `sensorthings+mqtt://host`"
+                raise refuse(f"{one.path}: a service that is polled is not read on Spark", hint)
             if request.mirror is not None and one.address.kind in ("mqtt", "tcp"):
                 message = f"{one.path}: what comes would be acknowledged before it is in {request.mirror.places[STATE]}"
                 raise refuse(message, "a folder as --checkpoint, or a topic of Kafka")

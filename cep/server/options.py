@@ -147,7 +147,7 @@ class ServerOptions:
     @property
     def local(self) -> bool:
         """True if only this machine reaches it."""
-        from connectors.ip import here
+        from cep.core.ip import here
 
         return here(self.host)
 
@@ -155,7 +155,7 @@ class ServerOptions:
     def hosts(self) -> frozenset[str]:
         """The host names that requests may carry, if only this machine reaches the server: a page of another site
         cannot use one of them. Empty: any."""
-        from connectors.ip import canonical_host
+        from cep.core.ip import canonical_host
 
         if not self.local and not self.allow_host:
             return frozenset()
@@ -164,7 +164,7 @@ class ServerOptions:
     @property
     def proxies(self) -> frozenset[str]:
         """The addresses of trusted proxies. CepError: one is not an address, or there are no roles."""
-        from connectors.ip import inner
+        from cep.core.ip import inner
 
         if self.trusted_proxy and self.token_file is None:
             hint = "`--token-file FILE` says who may do what; a line `ann responder -` is for a person without a token"

@@ -42,7 +42,7 @@ class RunState(Protocol):
 def acknowledged(one: Input) -> bool:
     """Return True if a source never ends, and forgets or skips the messages that this run has taken."""
     address = one.address
-    if address is None or address.kind not in ("mqtt", "kafka"):
+    if address is None or address.kind not in ("mqtt", "kafka", "sensorthings"):
         return False
     return address.kind == "mqtt" or address.options.get("until") != "now" or "group" in address.options
 
@@ -87,6 +87,19 @@ def opened_source(address: Address, place: Mapping[int, int], lasting: bool = Fa
                     raise
                 return Reconnecting(error, lambda behind: ConnectionSource(address, True, numbers))
             return Reconnecting(lines, lambda behind: ConnectionSource(address, True, numbers)) if lasts else lines
+        case "sensorthings":
+            from connectors.brokers.sensorthings import Observations
+
+            bounded = address.options.get("until") == "now"
+            try:
+                service = Observations.open(address, place)
+            except SourceLost as error:
+                if bounded or not lasting:
+                    raise
+                return Reconnecting(error, lambda behind: Observations.open(address, behind), place)
+            if bounded:
+                return service
+            return Reconnecting(service, lambda behind: Observations.open(address, behind), service.place)
         case kind:
             assert kind == "rate", "there are these"
             from connectors.brokers.rate import Rate

@@ -8,15 +8,14 @@ import re
 import socket
 from base64 import b64decode
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from cep.core.errors import CepError, reason_of
+from cep.core.ip import inner, known_linked, linked
 from connectors.feeds.sender import ATTEMPTS
-from connectors.ip import inner
 
 PORTS: Mapping[str, int] = {
     "cloudevents+https": 443,
@@ -229,30 +228,10 @@ def known_private(host: str) -> bool:
         return bool(re.fullmatch(r"[0-9.]+|0x[0-9a-f.x]+", name))  # other ways of writing an address
 
 
-def known_linked(host: str) -> bool:
-    """Return True if a host is written as an address of this link, or of metadata; `2852039166` is one."""
-    name = host.rstrip(".")
-    with suppress(OSError, ValueError):
-        name = socket.inet_ntoa(socket.inet_aton(name))
-    try:
-        return linked(name)
-    except ValueError:
-        return False
-
-
 def public(address: str) -> bool:
     """Return True if an IP address is public. ValueError: the text is not an IP address."""
     found = inner(address)
     return found.is_global and not found.is_multicast and not any(found in network for network in _NOBODYS)
-
-
-def linked(address: str) -> bool:
-    """Return True if an IP address is link-local, 169.254.0.0/16 or fe80::/10, or one at which a cloud has metadata.
-    ValueError: it is no IP address."""
-    whole = inner(address)
-    last = ipaddress.IPv4Address(int(whole) & 0xFFFFFFFF)
-    every = (whole, last) if any(whole in network for network in _TRANSLATED) else (whole,)
-    return any(one.is_link_local or one in _METADATA for one in every)
 
 
 def reachable(target: Target) -> list[str]:
@@ -266,18 +245,6 @@ def reachable(target: Target) -> list[str]:
             raise OSError(f"{address} is an address of this link alone, or of a cloud's metadata")
     return addresses
 
-
-_METADATA = frozenset(
-    map(
-        ipaddress.ip_address,
-        ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254"),
-    )
-)
-"""Addresses of metadata and credentials in clouds besides 169.254.0.0/16: Alibaba, Azure, Oracle, Amazon (machines and
-pods) and Google."""
-
-_TRANSLATED = (ipaddress.IPv6Network("::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
-"""Networks whose last 32 bits may be an address of IPv4, too: of old (RFC 4291), and of local NAT64 (RFC 8215)."""
 
 _NOBODYS: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = (
     ipaddress.IPv4Network("192.0.0.0/24"),

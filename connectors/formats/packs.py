@@ -105,7 +105,7 @@ class PackReader:
         """Add the records of the document that begins at a place, to the rows; where it ends. `last`: nothing may
         follow."""
         try:
-            values, spans, end = _elements(text, at, self._resolver.pages)
+            values, spans, end = elements(text, at, self._resolver.pages)
             if last and (rest := _past_blanks(text, end)) < len(text):
                 raise Unreadable("json", f"bad JSON at character {rest - at + 1}: extra data")
             texts: dict[int, str] = {}
@@ -217,7 +217,7 @@ def documents(text: str, pages: str | None) -> Iterator[list[Any] | None]:
     at = _past_blanks(text, 0)
     while at < len(text):
         try:
-            values, spans, end = _elements(text, at, pages)
+            values, spans, end = elements(text, at, pages)
             yield values if pages is None else _unpacked(values, spans)[0]
         except Unreadable:
             yield None
@@ -277,7 +277,7 @@ def _is_document(line: bytes) -> bool:
         return False
 
 
-def _elements(text: str, at: int, pages: str | None) -> tuple[list[Any], list[tuple[int, int]], int]:
+def elements(text: str, at: int, pages: str | None) -> tuple[list[Any], list[tuple[int, int]], int]:
     """The elements of a document that begins at a place: those of its list, or of the list at the key `pages` of its
     object, or itself; where each stands; where the document ends. Unreadable: it is no JSON."""
     scan = _scan if pages is None else _plain

@@ -14,7 +14,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from connectors.ip import canonical_host, inner
+from cep.core.ip import canonical_host, inner
 from connectors.serving.people import People, Person, cookie_value
 
 COOKIE = "semcep"

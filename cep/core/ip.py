@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
+from contextlib import suppress
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -12,6 +14,18 @@ Python knows of are left out."""
 
 _ISATAP = (0x00005EFE, 0x02005EFE)
 """Prefixes of the IPv4 address in ISATAP addresses (RFC 5214), in any network."""
+
+_METADATA = frozenset(
+    map(
+        ipaddress.ip_address,
+        ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254"),
+    )
+)
+"""Addresses of metadata and credentials in clouds besides 169.254.0.0/16: Alibaba, Azure, Oracle, Amazon (machines and
+pods) and Google."""
+
+_TRANSLATED = (ipaddress.IPv6Network("::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
+"""Networks whose last 32 bits may be an address of IPv4, too: of old (RFC 4291), and of local NAT64 (RFC 8215)."""
 
 
 def inner(text: str) -> IpAddress:
@@ -43,3 +57,23 @@ def here(text: str) -> bool:
         return name == "localhost" or inner(name).is_loopback
     except ValueError:
         return False
+
+
+def known_linked(host: str) -> bool:
+    """Return True if a host is written as an address of this link, or of metadata; `2852039166` is one."""
+    name = host.rstrip(".")
+    with suppress(OSError, ValueError):
+        name = socket.inet_ntoa(socket.inet_aton(name))
+    try:
+        return linked(name)
+    except ValueError:
+        return False
+
+
+def linked(address: str) -> bool:
+    """Return True if an IP address is link-local, 169.254.0.0/16 or fe80::/10, or one at which a cloud has metadata.
+    ValueError: it is no IP address."""
+    whole = inner(address)
+    last = ipaddress.IPv4Address(int(whole) & 0xFFFFFFFF)
+    every = (whole, last) if any(whole in network for network in _TRANSLATED) else (whole,)
+    return any(one.is_link_local or one in _METADATA for one in every)

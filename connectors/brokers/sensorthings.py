@@ -1,0 +1,356 @@
+"""A SensorThings service as an input: its observations are asked for page by page, and again at intervals.
+
+The position is the order in which they are asked for. By `id`, which a database counts up as observations are entered,
+none is missed that comes with an old time. Transactions that run side by side may end in another order than they took
+their ids, so the last ids are asked for again, and those that are known are dropped. By time, those of the last time
+are asked for again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+from collections import deque
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from cep.core.errors import CepError
+from cep.core.http_reader import HttpFailure, JsonReader, Server
+from connectors.addresses import Address
+from connectors.brokers.messages import Messages
+from connectors.brokers.sources import SourceLost
+from connectors.formats.packs import elements
+from connectors.records.times import iso, of_iso
+from connectors.records.values import Unreadable
+
+ORDERS = ("id", "resultTime", "phenomenonTime")
+LOGIN = "SEMCEP_SENSORTHINGS"
+"""The names of environment variables for a login begin with this."""
+
+AGAIN = 256
+"""How many ids are asked for again: so many may be taken by transactions that end in another order."""
+
+_LAST, _COUNT, _FLOOR, _ORDER = 0, -1, -2, -3  # of a place; from 1 on: which of the last are known
+_PAGES = 2  # that wait to be polled
+_ID = "@iot.id"
+_NEXT = re.compile(r'"@iot\.nextLink"\s*:\s*("(?:[^"\\]|\\.)*")')
+_VALUE = "(),'/:$"
+_SAFE = "%$&=()',/:;+!*@?~"
+
+Item = tuple[bytes, int, dict[int, int]]
+"""An observation: its text, its number, and what it changes of the place."""
+
+
+class ById:
+    """A position by ids that are numbers, the last few of which are asked for again."""
+
+    def __init__(self, place: Mapping[int, int]) -> None:
+        self.place = dict(place)
+        self.begin_cycle()
+
+    @property
+    def filter(self) -> str | None:
+        """The condition on observations that may be new; None: all may."""
+        return None if self._low is None else f"id gt {self._low}"
+
+    def begin_cycle(self) -> None:
+        """Ask for the last ones again."""
+        last = self.place.get(_LAST)
+        self._low = None if last is None else max(last - AGAIN, self.place.get(_FLOOR, last - AGAIN))
+        self._before = self._low
+
+    def take(self, row: dict[str, Any]) -> dict[int, int] | None:
+        """Take an observation, and return what that changes of the place; None: it is known. ValueError: the service
+        does not do what it was asked for, or this order does not suit it."""
+        number = _number(row)
+        if self._low is not None and number <= self._low:
+            raise ValueError(f"the service does not follow `$filter={self.filter}`: it sends {number}")
+        if self._before is not None and number <= self._before:
+            raise ValueError(f"the service does not follow `$orderby=id asc`: {number} comes after {self._before}")
+        self._before = number
+        last = self.place.get(_LAST, number - 1)
+        slot = 1 + number % AGAIN
+        if number <= last and self.place.get(slot) == number:
+            return None
+        changed = {_LAST: max(last, number), slot: number}
+        self.place |= changed
+        return changed
+
+    def go_on(self) -> None:
+        """Ask for what follows the last one."""
+        self._low = self._before
+
+    def skip(self, rows: list[dict[str, Any]]) -> None:
+        """Pass over all that are there; `rows`: the last ones, the very last first."""
+        if rows:
+            number = _number(rows[0])
+            self.place |= {_LAST: number, _FLOOR: number}
+            self.begin_cycle()
+
+
+class ByTime:
+    """A position by a time, whose observations are asked for again; methods are those of `ById`."""
+
+    def __init__(self, place: Mapping[int, int], key: str) -> None:
+        self.place, self._key = dict(place), key
+        self._known = {self.place[slot] for slot in range(1, self.place.get(_COUNT, 0) + 1)}
+
+    @property
+    def filter(self) -> str | None:
+        last = self.place.get(_LAST)
+        return None if last is None else f"{self._key} ge {iso(last)}"
+
+    def begin_cycle(self) -> None:
+        """The last time is known."""
+
+    def take(self, row: dict[str, Any]) -> dict[int, int] | None:
+        time, mark = self._time(row), _mark(row)
+        last = self.place.get(_LAST)
+        if last is not None and time < last:
+            asked = f"`$filter={self._key} ge …` and `$orderby={self._key} asc`"
+            raise ValueError(f"the service does not follow {asked}: {iso(time)} comes after {iso(last)}")
+        if time != last:
+            self._known.clear()
+        if mark in self._known:
+            return None
+        self._known.add(mark)
+        changed = {_LAST: time, _COUNT: len(self._known), len(self._known): mark}
+        self.place |= changed
+        return changed
+
+    def skip(self, rows: list[dict[str, Any]]) -> None:
+        latest = [row for row in rows if self._time(row) == self._time(rows[0])]
+        for row in latest:
+            self.take(row)
+
+    def _time(self, row: dict[str, Any]) -> int:
+        text = row.get(self._key)
+        if not isinstance(text, str):
+            other = "phenomenonTime" if self._key == "resultTime" else "resultTime"
+            raise ValueError(f"an observation has no `{self._key}`, try `?by={other}`")
+        if "/" in text:
+            raise ValueError(f"`{self._key}` is an interval, `{text}`, which gives no order; try `?by=resultTime`")
+        return of_iso(text)
+
+
+class Observations:
+    """The observations of a service, from a place on. `until=now`: those that are there when it begins."""
+
+    lost = None
+
+    def __init__(self, address: Address, place: Mapping[int, int]) -> None:
+        """CepError: an option is wrong."""
+        self._address = address
+        by = address.choice("by", ORDERS)
+        order = ORDERS.index(by)
+        if place.get(_ORDER, order) != order:
+            hint = f"`?by={ORDERS[place[_ORDER]]}`, or start anew with another folder"
+            raise address.refused(f"it was read by {ORDERS[place[_ORDER]]} so far", hint)
+        self._by = by
+        self._position: ById | ByTime = ById(place) if by == "id" else ByTime(place, by)
+        self._every = address.number("every", 5, 0.1)
+        self._top = int(address.number("page", 1000, 1))
+        self._bounded = address.choice("until", ("ever", "now")) == "now"
+        self._latest = address.choice("from", ("earliest", "latest")) == "latest" and not place
+        self._fixed = {_ORDER: order}
+        try:
+            self._reader = JsonReader(server(address))
+        except HttpFailure as failure:
+            raise address.refused(failure.reason, failure.hint) from None
+        self._there = threading.Condition()
+        self._waiting: deque[Item] = deque()
+        self._counted = 0
+        self._error: Exception | None = None
+        self._over = self._closed = False
+
+    @classmethod
+    def open(cls, address: Address, place: Mapping[int, int]) -> Observations:
+        """Open a source whose service has answered. CepError: it does not, or refuses."""
+        made = cls(address, place)
+        try:
+            made._start()
+        except BaseException:
+            made._reader.close()
+            raise
+        return made
+
+    @property
+    def place(self) -> Mapping[int, int]:
+        """The place of a source that was just opened."""
+        return self._opened
+
+    def poll(self, most: int, seconds: float) -> Messages | None:
+        with self._there:
+            self._there.wait_for(lambda: bool(self._waiting) or self._over or self._error is not None, seconds)
+            items = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+            self._there.notify_all()
+            if not items and self._error is not None:
+                raise self._error
+            if not items and self._over:
+                return None
+        place: dict[int, int] = {}
+        for _, _, changed in items:
+            place |= changed
+        numbers, payloads = [number for _, number, _ in items], [payload for payload, _, _ in items]
+        return Messages([self._address.text] * len(items), numbers, payloads, place | self._fixed if items else place)
+
+    def done(self) -> None:
+        """There is nothing to acknowledge."""
+
+    def kept(self) -> None:
+        """There is nothing to acknowledge."""
+
+    def close(self) -> None:
+        with self._there:
+            self._closed = True
+            self._there.notify_all()
+
+    def _start(self) -> None:
+        """Ask the first question, and go on in a thread. CepError: see `open`."""
+        try:
+            if self._latest:
+                rows, _, _ = self._page(self._query(None, f"{self._by} desc"))
+                self._take(self._position.skip, rows)
+                self._fixed |= {key: value for key, value in self._position.place.items() if key == _FLOOR}
+            self._opened = {**self._position.place, **self._fixed} if self._position.place else {}
+            self._position.begin_cycle()
+            first = self._following(self._query(self._position.filter, f"{self._by} asc"))
+        except HttpFailure as failure:
+            raise self._failed(failure, first=True) from None
+        threading.Thread(target=self._run, args=(first,), name="sensorthings", daemon=True).start()
+
+    def _run(self, query: str | None) -> None:
+        """Ask page after page, and again after a while, until this is closed."""
+        try:
+            while True:
+                while query is not None:
+                    with self._there:
+                        self._there.wait_for(lambda: self._closed or len(self._waiting) < _PAGES * self._top)
+                        if self._closed:
+                            return
+                    query = self._following(query)
+                with self._there:
+                    if self._bounded:
+                        self._over = True
+                        self._there.notify_all()
+                        return
+                    if self._there.wait_for(lambda: self._closed, self._every):
+                        return
+                self._position.begin_cycle()
+                query = self._query(self._position.filter, f"{self._by} asc")
+        except HttpFailure as failure:
+            self._fail(self._failed(failure, first=False))
+        except Exception as error:
+            self._fail(error)
+        finally:
+            self._reader.close()
+
+    def _following(self, query: str) -> str | None:
+        """Take a page, and return the question for the next one, None: it was the last."""
+        rows, texts, link = self._page(query)
+        items: list[Item] = []
+        for row, text in zip(rows, texts):
+            changed = self._take(self._position.take, row)
+            if changed is not None:
+                self._counted += 1
+                number = row[_ID] if isinstance(row.get(_ID), int) else self._counted
+                items.append((text.encode(), number, changed))
+        with self._there:
+            self._waiting += items
+            self._there.notify_all()
+        if link is None or not rows:
+            return None
+        if isinstance(self._position, ById):  # whatever is entered or deleted meanwhile, the next page begins there
+            self._position.go_on()
+            return self._query(self._position.filter, f"{self._by} asc")
+        following = quote(urlsplit(link).query, safe=_SAFE)
+        if following == query:
+            raise self._address.refused("`@iot.nextLink` leads to the same page again", "`?by=id` does not follow it")
+        return following
+
+    def _page(self, query: str) -> tuple[list[dict[str, Any]], list[str], str | None]:
+        """The observations of a page, the text of each, and the address of the next page. HttpFailure."""
+        text = self._reader.get(f"{quote('/' + self._address.path, safe=_SAFE)}?{query}")
+        at = len(text) - len(text.lstrip())
+        hint = "is this the path of a service of SensorThings, as `/FROST-Server/v1.1`?"
+        try:
+            if text[at : at + 1] != "{":
+                raise Unreadable("json", "it is no object")
+            values, spans, _ = elements(text, at, "value")
+            if (spans and spans[0][0] == at) or not all(isinstance(value, dict) for value in values):
+                raise Unreadable("json", "it has no list `value` of objects")
+        except Unreadable as reason:
+            start = " ".join(text[at : at + 60].split())
+            raise HttpFailure(f"the answer is no page of observations, {reason.reason}: `{start}`", hint) from None
+        around = text[: spans[0][0]] + text[spans[-1][1] :] if spans else text
+        link = _NEXT.search(around)
+        return values, [text[slice(*span)] for span in spans], None if link is None else str(json.loads(link[1]))
+
+    def _query(self, condition: str | None, order: str) -> str:
+        own = self._address.options.get("filter")
+        both = [f"({own})" if condition else own] if own else []
+        both += [condition] if condition else []
+        order += "" if self._by == "id" else ",id asc"
+        parts = {"filter": " and ".join(both), "orderby": order, "top": str(self._top), "expand": self._expanded()}
+        return "&".join(f"${name}={quote(value, safe=_VALUE)}" for name, value in parts.items() if value)
+
+    def _expanded(self) -> str:
+        """Return `$expand`: by default an observation comes with the id and name of its datastream."""
+        usual = "none" if "MultiDatastreams(" in self._address.path else "Datastream($select=id,name)"
+        found = self._address.options.get("expand", usual)
+        return "" if found == "none" else found
+
+    def _take(self, take: Any, row: Any) -> Any:
+        try:
+            return take(row)
+        except ValueError as error:
+            hint = "`by` is one of " + ", ".join(ORDERS)
+            raise self._address.refused(str(error), hint) from None
+
+    def _failed(self, failure: HttpFailure, first: bool) -> CepError:
+        """An error: what has answered before may do so again."""
+        if failure.passing or not first:
+            return SourceLost(f"{self._address.text}: {failure.reason}", hint=failure.hint, code="input")
+        return self._address.refused(failure.reason, failure.hint)
+
+    def _fail(self, error: Exception) -> None:
+        with self._there:
+            self._error = error
+            self._there.notify_all()
+
+
+def server(address: Address) -> Server:
+    """The server of an address."""
+    host, port = address.hosts[0]
+    options = address.options
+    return Server(
+        host,
+        port,
+        address.tls,
+        LOGIN,
+        address.user,
+        address.password,
+        os.environ.get(f"{LOGIN}_TOKEN"),
+        address.choice("private", ("no", "yes")) == "yes",
+        options.get("ca"),
+        options.get("cert"),
+        options.get("key"),
+    )
+
+
+def _number(row: dict[str, Any]) -> int:
+    number = row.get(_ID)
+    if not isinstance(number, int) or isinstance(number, bool) or not -(1 << 62) < number < 1 << 62:
+        raise ValueError(f"the ids are no numbers that count up: `{number}`; try `?by=resultTime`")
+    return number
+
+
+def _mark(row: dict[str, Any]) -> int:
+    """A number for an observation."""
+    if (name := row.get(_ID)) is None:
+        raise ValueError(f"an observation has no `{_ID}`")
+    return int.from_bytes(blake2b(str(name).encode(), digest_size=8).digest()) >> 1
