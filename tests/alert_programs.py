@@ -8,6 +8,7 @@ from random import Random
 from types import MappingProxyType
 from typing import Any
 
+from cep.events import Event
 from tests.reference_alerts import (
     Args,
     Change,
@@ -62,11 +63,36 @@ class AlertProgram:
         second: int,
         ended: bool = False,
         acknowledged: Held = MappingProxyType({}),
+        beyond: int = 0,
     ) -> list[Change]:
         """All that becomes of all alerts up to `until`, if these records came in order; `ended`: no more come, so that
-        all is known, up to the last of what follows from them."""
+        all is known, up to the last of what follows from them, and at least to `beyond`."""
+        events, every = self._follows(records, until, second, ended)
+        if ended:
+            until = max(beyond, self._reaches(every, until))
+        found = {
+            each.name: of_event(each, events, second, until, acknowledged)
+            if each.on in EVENTS
+            else of_fluent(each, every[each.on], until, acknowledged)
+            for each in self.statements
+        }
+        return inhibited(self.statements, found, every, until)
+
+    def reaches(self, records: Iterable[Reading], until: int, second: int) -> int:
+        """The last time of what follows from records of which the last is of `until`."""
+        return self._reaches(self._follows(records, until, second, True)[1], until)
+
+    def _reaches(self, every: Mapping[str, list[Interval]], until: int) -> int:
+        asked = {each.on for each in self.statements}
+        asked |= {each.inhibitor.on for each in self.statements if each.inhibitor is not None}
+        return max([until, *(end for name in asked for _, end, _ in every.get(name, ()) if end is not None)])
+
+    def _follows(
+        self, records: Iterable[Reading], until: int, second: int, ended: bool
+    ) -> tuple[list[Event], Mapping[str, list[Interval]]]:
+        """The events of patterns, and the intervals of fluents."""
         some = [one for one in records if one.time <= until]
-        last, until = until, until + 100 if ended else until
+        until = until + 100 if ended else until
         events = patterns(self.rules, some, second)
         held = {name: each.codes(some, until) for name, each in self.fluents.items()}
         blips = {(one.args[0], 2 * one.time) for one in some if one.type == "blip"}
@@ -78,19 +104,7 @@ class AlertProgram:
         for station, code in sorted(blips):
             near = held["near"].setdefault((station,), set())
             near |= set(range(code, min(code + 2 * self.back, 2 * until + 1) + 1))
-        every: Mapping[str, list[Interval]] = {name: intervals(codes, until) for name, codes in held.items()}
-        if ended:
-            asked = {each.on for each in self.statements}
-            asked |= {each.inhibitor.on for each in self.statements if each.inhibitor is not None}
-            ends = [end for name in asked for _, end, _ in every.get(name, ()) if end is not None]
-            until = max([last, *ends])
-        found = {
-            each.name: of_event(each, events, second, until, acknowledged)
-            if each.on in EVENTS
-            else of_fluent(each, every[each.on], until, acknowledged)
-            for each in self.statements
-        }
-        return inhibited(self.statements, found, every, until)
+        return events, {name: intervals(codes, until) for name, codes in held.items()}
 
 
 def alert_program(rng: Random, keyed: bool | None = None) -> AlertProgram:

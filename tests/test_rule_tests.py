@@ -101,6 +101,28 @@ def test_a_test_passes_or_says_what_is_wrong(checks: str, told: str) -> None:
     assert max(map(len, output.splitlines())) <= 80
 
 
+def test_an_alert_that_another_one_inhibits_is_inhibited() -> None:
+    text = """\
+event reading(fridge: string, temp: float) TIME time.
+hot(F, T) <- reading(F, T) WHERE T > 7.
+ALERT worse ON hot(F, T) WHERE T > 9 TITLE "{F}" FOR 20 min KEYED BY F.
+ALERT hot ON hot(F, T) TITLE "{F}" FOR 1 h KEYED BY F INHIBITED BY worse(f: F).
+"""
+    Path("fridge.cep").write_text(text)
+    write(
+        HEAD
+        + """\
+    until: 2024-05-01 08:59
+    alerts:
+      - {at: 2024-05-01 08:15, firing: [{hot: {f: milk}}], inhibited: []}
+      - {at: 2024-05-01 08:25, firing: [worse], inhibited: [{hot: {f: milk}}]}
+      - {at: 2024-05-01 08:45, firing: [hot], inhibited: [], resolved: [worse]}
+"""
+    )
+    result = cep("test")
+    assert (result.exit_code, result.output) == (0, "1 passed, 9 runs under laws gave the same\n")
+
+
 def test_at_least_allows_other_events() -> None:
     text = HEAD.replace("milk,9.5", "milk,9.5\n        2024-05-01 08:25,milk,9.9")
     for more, status in (("", 1), ("    at_least: true\n", 0)):

@@ -12,7 +12,7 @@ from cep.app.durations import refuse
 from cep.core.suggest import did_you_mean
 from cep.diff.matching import KINDS, Kind
 
-_LIMIT = re.compile(r"(?:(\w+)\s+)?(\w+)\s+([\d_]+)")
+_LIMIT = re.compile(r"(?:((?:alert\s+)?\w+)\s+)?(\w+)\s+([\d_]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,17 @@ class Limit:
 
 
 def read_limits(text: str, events: Sequence[str]) -> list[Limit]:
-    """Read `gone 0, appeared 10`, or `warming gone 0` of one event. CepError: it is no such list."""
+    """Read `gone 0, appeared 10`, `warming gone 0` of one event, or `alert hot gone 0` of one alert.
+
+    CepError: it is no such list.
+    """
     found: list[Limit] = []
     for part in text.split(","):
         match = _LIMIT.fullmatch(part.strip())
         if match is None:
             raise refuse(f"--allow: `{part.strip()}` is not a kind and a number", "`--allow 'gone 0, appeared 10'`")
         event, kind, number = match.groups()
+        event = None if event is None else " ".join(event.split())
         if kind not in KINDS:
             hint = did_you_mean(kind, KINDS) or f"the kinds are {', '.join(KINDS)}"
             raise refuse(f"--allow: `{kind}` is not a kind of difference", hint)

@@ -185,8 +185,7 @@ def diff(options: DiffOptions) -> int:
     changes = program_diff(old.program, new.program)
     comparison, found = None, []
     if options.records.inputs:
-        outputs = dict.fromkeys(rule.event for each in (new, old) for rule in each.program.rules.rules)
-        limits = [] if options.report.allow is None else read_limits(options.report.allow, list(outputs))
+        limits = [] if options.report.allow is None else read_limits(options.report.allow, _limited(new, old))
         announce_compiling()
         comparison = _compared(old, new, options)
         found = exceeded(limits, comparison.counts)
@@ -198,6 +197,18 @@ def diff(options: DiffOptions) -> int:
     else:
         say("\n".join((markdown if options.report.markdown else lines)(*told)).rstrip("\n"))
     return FOUND if found else 0
+
+
+def _limited(*programs: Compared) -> list[str]:
+    """Return the events that the programs derive, and their alerts."""
+    from cep.diff.alerts import alert_table
+
+    found: dict[str, None] = {}
+    for each in programs:
+        tables = {table for alert in each.program.alerts for table in alert.tables}
+        found |= dict.fromkeys(rule.event for rule in each.program.rules.rules if rule.event not in tables)
+        found |= dict.fromkeys(alert_table(alert.name) for alert in each.program.alerts if not alert.hidden)
+    return list(found)
 
 
 def _compared(old: Compared, new: Compared, options: DiffOptions) -> Comparison:

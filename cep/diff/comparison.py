@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from polars import DataFrame
 
 from cep.app.durations import refuse
 from cep.app.explained_run import ALWAYS, StoredRecords, is_corrected, knowing
 from cep.core.suggest import did_you_mean
+from cep.diff.alerts import RunAlerts, alert_schemas, compared_alert
 from cep.diff.matching import KINDS, ComparedEvent, Difference, Kind, compared_event, names_of
 from cep.diff.programs import Compared
 from cep.diff.reasons import Reasons
@@ -25,11 +27,13 @@ from connectors.why.text import Explainer
 
 @dataclass(frozen=True, slots=True)
 class DerivedRun:
-    """Results of a program over the records: rows by event, and counts of records. `first_dead`: the place and the
-    reason of the first dead letter."""
+    """Results of a program over the records: rows by event, fluent and table of alerts, and counts of records. `until`:
+    the latest end of a record or of an occurrence behind an alert; `first_dead`: the place and the reason of the first
+    dead letter."""
 
     rows: Mapping[str, Counter[Row]]
     stats: RunStats
+    until: int
     first_dead: str | None = None
 
 
@@ -51,24 +55,37 @@ class Comparison:
     ) -> None:
         self.old, self.new = old, new
         self.records, self.options, self._knowledge = records, options, knowledge
-        outputs = [Engine(each.program, options).outputs for each in (old, new)]
+        engines = [Engine(each.program, options) for each in (old, new)]
+        outputs = [engine.outputs for engine in engines]
         alerts = old.program.alerts, new.program.alerts
         self.events: dict[str, ComparedEvent] = {
             name: compared_event(name, outputs[0].get(name), outputs[1].get(name), *alerts, asked)
             for name in dict.fromkeys((*outputs[1], *outputs[0]))
         }
-        known = {name: None for own in outputs for schema in own.values() for name in names_of(schema)}
+        before, after = (alert_schemas(engine, each) for engine, each in zip(engines, alerts))
+        self.events |= {
+            name: compared_alert(name, before.get(name), after.get(name), asked)
+            for name in dict.fromkeys((*after, *before))
+        }
+        self.alert_names = before.keys() | after.keys()
+        known = {
+            name: None for own in (*outputs, before, after) for schema in own.values() for name in names_of(schema)
+        }
         for name in asked:
             if name not in known:
                 hint = did_you_mean(name, list(known)) or f"they have {', '.join(f'`{each}`' for each in known)}"
                 raise refuse(f"--key: no event that is derived has an attribute `{name}`", hint)
         self.runs = self._run(old), self._run(new)
+        until = max(run.until for run in self.runs)
+        self.alerts = [
+            RunAlerts(engine, each, run.rows, until) for engine, each, run in zip(engines, alerts, self.runs)
+        ]
 
     @cached_property
     def differences(self) -> list[Difference]:
         """All differences, event by event, in the order of time."""
         none: Counter[Row] = Counter()
-        rows = [run.rows for run in self.runs]
+        rows = [{**run.rows, **alerts.rows} for run, alerts in zip(self.runs, self.alerts)]
         return [
             each
             for name, event in self.events.items()
@@ -92,6 +109,21 @@ class Comparison:
                 own.append(each)
         return [each for own in found.values() for each in own]
 
+    def alert_reason(self, difference: Difference) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+        """Return what becomes of an alert that differs in both runs (`RunAlerts.behind`); None: the program has no
+        such alert."""
+        event = self.events[difference.event]
+        schema = event.old if difference.new is None else event.new
+        assert schema is not None, "a row has the attributes of its program"
+        sides = zip(self.alerts, (event.old, event.new), (difference.old, difference.new))
+        found = [
+            alerts.behind(event, schema, difference.row, False)
+            if row is None or own is None
+            else alerts.behind(event, own, row, True)
+            for alerts, own, row in sides
+        ]
+        return found[0], found[1]
+
     @cached_property
     def reasons(self) -> Reasons:
         """Return an explainer of the differences: both programs run again, with their memory kept."""
@@ -106,8 +138,10 @@ class Comparison:
 
         stats, first_dead = self.records.run(engine, take)
         found.hold(engine.held_now())
-        rows = {name: rows for name, rows in found.rows().items() if name in engine.outputs}
-        return DerivedRun(rows, stats, first_dead)
+        tables = {table for alert in compared.program.alerts for table in alert.tables}
+        rows = {name: rows for name, rows in found.rows().items() if name in tables or name in engine.outputs}
+        until = max([engine.latest, *(row[1] for name in tables for row in rows.get(name, ()))])
+        return DerivedRun(rows, stats, until, first_dead)
 
     def _explainer(self, compared: Compared) -> Explainer:
         remembering = replace(self.options, remember=ALWAYS, corrected=True, revise=None)

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cep.core.fluents import author_name
+from cep.core.schema import Schema
+from cep.diff.alerts import life_lines
 from cep.diff.comparison import Comparison
 from cep.diff.matching import KINDS, Difference, names_of
 from cep.diff.meaning import Place, ProgramDiff, RuleChange
@@ -120,6 +122,9 @@ def _records(stats: RunStats) -> str:
 
 
 def _difference(comparison: Comparison, difference: Difference) -> Iterator[str]:
+    if difference.event in comparison.alert_names:
+        yield from _alert_difference(comparison, difference)
+        return
     reasons = comparison.reasons
     reason = reasons.of(difference)
     sides = [(reasons.old, difference.old), (reasons.new, difference.new)]
@@ -130,6 +135,31 @@ def _difference(comparison: Comparison, difference: Difference) -> Iterator[str]
             yield from _wrapped(word, row_text(explainer, difference.event, row, not alike))
     yield from _side("old", reason.old, reason.new, difference, alike)
     yield from _side("new", reason.new, reason.old, difference, alike)
+
+
+def _alert_difference(comparison: Comparison, difference: Difference) -> Iterator[str]:
+    explainers = comparison.reasons.old, comparison.reasons.new
+    rows = difference.old, difference.new
+    words = ("moved: was ", "       is  ") if difference.kind == "moved" else (f"{difference.kind}: ",) * 2
+    event = comparison.events[difference.event]
+    for explainer, row, schema, word in zip(explainers, rows, (event.old, event.new), words):
+        if row is not None and schema is not None:
+            values = zip(schema.attributes, row[FIRST:])
+            told = ", ".join(f"{each.name}: {explainer.value_text((value, each.type))}" for each, value in values)
+            start, end = (None if each is None else time_text(each, explainer.times) for each in row[:2])
+            yield from _wrapped(word, f"{difference.event}({told}) from {start} {'on' if end is None else f'to {end}'}")
+    for side, explainer, reason in zip(("old", "new"), explainers, comparison.alert_reason(difference)):
+        if reason is None:
+            yield f"  {side}: it has no `{difference.event}`"
+        elif not reason["alerts"]:
+            yield f"  {side}: nothing begins it for this key then"
+        else:
+            yield f"  {side}: {'it fires' if reason['exists'] else 'nobody is notified'}"
+            for life in reason["alerts"]:
+                for line in life_lines(life.told(explainer.time)):
+                    yield from textwrap.wrap(
+                        line, WIDTH, initial_indent="    ", subsequent_indent="        ", break_on_hyphens=False
+                    )
 
 
 def _side(
@@ -240,6 +270,8 @@ def _json_place(place: Place | None) -> Any:
 
 def difference_json(comparison: Comparison, difference: Difference) -> dict[str, Any]:
     """Return a difference with its reasons, as JSON has them."""
+    if difference.event in comparison.alert_names:
+        return _alert_json(comparison, difference)
     reasons = comparison.reasons
     reason: Reason = reasons.of(difference)
     rows = [
@@ -255,11 +287,38 @@ def difference_json(comparison: Comparison, difference: Difference) -> dict[str,
     }
 
 
+def _alert_json(comparison: Comparison, difference: Difference) -> dict[str, Any]:
+    event = comparison.events[difference.event]
+    rows: list[Any] = []
+    reasons: list[Any] = []
+    sides = zip(
+        (comparison.reasons.old, comparison.reasons.new),
+        (event.old, event.new),
+        (difference.old, difference.new),
+        comparison.alert_reason(difference),
+    )
+    for explainer, schema, row, reason in sides:
+        rows.append(None if row is None or schema is None else _row_json(explainer, schema, row))
+        lives = None if reason is None else [life.told(explainer.time) for life in reason["alerts"]]
+        reasons.append(None if reason is None else {"exists": reason["exists"], "alerts": lives})
+    return {
+        "event": difference.event,
+        "kind": difference.kind,
+        "old": rows[0],
+        "new": rows[1],
+        "reasons": {"old": reasons[0], "new": reasons[1]},
+    }
+
+
 def row_json(explainer: Explainer, name: str, row: Row) -> dict[str, Any]:
     """Return an occurrence with the names of its attributes."""
     schema = explainer.engine.plan.schemas[name]
+    found = _row_json(explainer, schema, row)
+    return found if schema.fluent is None else found | {"bounds": row[-1]}
+
+
+def _row_json(explainer: Explainer, schema: Schema, row: Row) -> dict[str, Any]:
     start, end = (None if each is None else explainer.time(each) for each in row[:2])
     types = [each.type for each in schema.attributes]
     values = zip(names_of(schema), zip(row[FIRST:], types))
-    found = {"start": start, "end": end, **{each: explainer.json_value(typed) for each, typed in values}}
-    return found if schema.fluent is None else found | {"bounds": row[-1]}
+    return {"start": start, "end": end, **{each: explainer.json_value(typed) for each, typed in values}}

@@ -121,6 +121,8 @@ class InputRevisions:
         for name, table in derived.items():
             if (self.event is not None and name != self.event) or CHANGE not in table.columns:
                 continue
+            if name not in self.engine.outputs:  # the table of an alert
+                continue
             own = [each.name for each in self.engine.outputs[name].attributes]
             for row in table.iter_rows(named=True):
                 one = occurrence_of(name, own, row)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from cep.app.cli_options import DialectOptions, KnowledgeOptions
@@ -19,6 +18,7 @@ from cep.compile import CompiledProgram
 from cep.core.errors import CepError
 from cep.core.literals import read_instant
 from cep.core.time import BEGINNING
+from cep.diff.alerts import alert_changes
 from cep.diff.rows import DerivedRows, Row
 from cep.engine import Engine
 from cep.runtime.encode import RefusedRow
@@ -28,7 +28,7 @@ from cep.testing.records import Records, read_records
 from cep.testing.rule_files import RuleTest, RuleTestFile
 from cep.testing.yaml_tree import Value
 from cep.workers.partitioned_engine import dealt_engine
-from connectors.alerts.lifecycle import AlertChange, AlertLifecycle
+from connectors.alerts.lifecycle import AlertChange
 from connectors.records.batch import DeadLetter
 
 END = "end"
@@ -133,23 +133,11 @@ class Prepared:
 
     def alerts(self, outcome: Outcome, until: int) -> list[AlertChange]:
         """Return the changes of alerts up to a time."""
-        plan, alerts = self.program.plan, self.program.alerts
-        engine = self.engine()
-        schemas = {table: plan.schemas[table] for alert in alerts for table in alert.tables}
-        read = engine.inputs.keys() - engine.outputs.keys()
-        lifecycle = AlertLifecycle(alerts, schemas, read, engine.meanings())
-        tables = {name: _table(plan.schemas[name], outcome.rows[name]) for name in schemas if outcome.rows.get(name)}
-        return lifecycle.take(tables, until)
+        return alert_changes(self.engine(), self.program.alerts, outcome.rows, until)
 
 
 def _dead(row: RefusedRow) -> DeadLetter:
     return DeadLetter(None, row.row, f"{row.type}: {row.reason}", row.code, event=row.type)
-
-
-def _table(schema: Any, rows: Counter[Row]) -> pl.DataFrame:
-    names = ["start", "end", *(attribute.name for attribute in schema.attributes)]
-    columns = list(zip(*rows.elements()))
-    return pl.DataFrame({name: list(column) for name, column in zip(names, columns)}, strict=False)
 
 
 class Programs:

@@ -1,0 +1,176 @@
+"""The alerts that a run of a program comes to, as occurrences that can be compared: from firing to resolved."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import polars as pl
+
+from cep.core.fluents import HOLDS, FluentTable
+from cep.core.schema import Attribute, Schema
+from cep.diff.matching import ComparedEvent, names_of
+from cep.diff.rows import FIRST, Row
+from cep.engine import Engine
+from cep.rules.alert import Alert
+from connectors.alerts.inhibition import Inhibition
+from connectors.alerts.lifecycle import AlertChange, AlertLifecycle
+
+SEVERITY = "severity"
+_BOUNDS = "[]"
+_JSON = ("int", "float", "bool", "string", "iri")
+"""The types of attributes whose values in alerts are of the same type; the values of others are strings."""
+
+
+def alert_table(name: str) -> str:
+    """Return the name under which an alert is compared, which no event has."""
+    return f"alert {name}"
+
+
+def alert_changes(
+    engine: Engine, alerts: Sequence[Alert], rows: Mapping[str, Counter[Row]], until: int
+) -> list[AlertChange]:
+    """Return the changes of alerts up to a time, with those that begin and end inhibition.
+
+    `engine`: of their program; `rows`: all that it derived, with the tables of its alerts.
+    """
+    schemas = {table: engine.plan.schemas[table] for alert in alerts for table in alert.tables}
+    lifecycle = AlertLifecycle(alerts, schemas, engine.inputs.keys() - engine.outputs.keys(), engine.meanings())
+    tables = {name: _frame(schema, rows[name]) for name, schema in schemas.items() if rows.get(name)}
+    changes, inhibition = lifecycle.take(tables, until), Inhibition(alerts)
+    return inhibition.follow(changes) if inhibition else changes
+
+
+def _frame(schema: Schema, rows: Counter[Row]) -> pl.DataFrame:
+    names = ["start", "end", *names_of(schema)]
+    columns = list(zip(*rows.elements()))
+    return pl.DataFrame({name: list(column) for name, column in zip(names, columns)}, strict=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AlertLife:
+    """All changes of one alert, in order, and the occurrence that it is; None: nobody was notified of it."""
+
+    changes: tuple[AlertChange, ...]
+    row: Row | None
+
+    @property
+    def values(self) -> Row:
+        """Times, key and severity, in the places of a row."""
+        first, last = self.changes[0], self.changes[-1]
+        return first.time, last.time if last.state == "resolved" else None, *last.key.values(), last.severity, _BOUNDS
+
+    def overlaps(self, row: Row) -> bool:
+        """Return True if the alert is open at a time of a row."""
+        start, end = self.values[:FIRST]
+        return (row[1] is None or start <= row[1]) and (end is None or row[0] <= end)
+
+    def told(self, time: Callable[[int], Any]) -> list[dict[str, Any]]:
+        """Return the changes as JSON, updates in a row as one; `time`: writes a time."""
+        found = []
+        for _, group in groupby(self.changes, key=_told_apart):
+            same = list(group)
+            last = same[-1]
+            change = {"state": last.state, "time": time(last.time), "severity": last.severity}
+            change |= {"values": dict(last.values)} if last.state in ("pending", "firing", "updated") else {}
+            change |= {"inhibited": True} if last.inhibited and last.state != "resolved" else {}
+            change |= {"number": len(same)} if len(same) > 1 else {}
+            change |= {"fired": False} if last.state == "resolved" and last.fired is None else {}
+            found.append(change)
+        return found
+
+
+def _told_apart(change: AlertChange) -> tuple[int, bool]:
+    return -1 if change.state == "updated" else change.revision, change.inhibited
+
+
+class RunAlerts:
+    """The alerts of a run of a program. `until`: the time up to which they go on."""
+
+    def __init__(self, engine: Engine, alerts: Sequence[Alert], rows: Mapping[str, Counter[Row]], until: int) -> None:
+        self.schemas = alert_schemas(engine, alerts)
+        by_alert: dict[str, list[AlertChange]] = {}
+        for change in alert_changes(engine, alerts, rows, until) if alerts else ():
+            if not change.hidden:
+                by_alert.setdefault(change.alert, []).append(change)
+        self.lives: dict[str, list[AlertLife]] = {name: [] for name in self.schemas}
+        for changes in by_alert.values():
+            self.lives[alert_table(changes[0].name)].append(AlertLife(tuple(changes), _row(changes)))
+
+    def behind(self, event: ComparedEvent, schema: Schema, row: Row, own: bool) -> dict[str, Any] | None:
+        """Return what becomes of the alert that a row of a program with this schema is; None: there is no such alert
+        here. `own`: the row is of this run; else all that there is of its key at its time counts."""
+        mine = self.schemas.get(event.name)
+        if mine is None:
+            return None
+        lives = self.lives[event.name]
+        if own:
+            return {"exists": True, "alerts": [next(each for each in lives if each.row == row)]}
+        key, other = _key(event, mine), _key(event, schema)
+        meant = [row[place] for place in other]
+        near = [each for each in lives if [each.values[place] for place in key] == meant and each.overlaps(row)]
+        return {"exists": any(each.row is not None for each in near), "alerts": near}
+
+    @property
+    def rows(self) -> dict[str, Counter[Row]]:
+        """The alerts that somebody was notified of, by `alert_table`."""
+        return {name: Counter(each.row for each in lives if each.row is not None) for name, lives in self.lives.items()}
+
+
+def alert_schemas(engine: Engine, alerts: Sequence[Alert]) -> dict[str, Schema]:
+    """Return the attributes of alerts that people are notified of, by `alert_table`."""
+    return {alert_table(each.name): _schema(engine, each) for each in alerts if not each.hidden}
+
+
+def _schema(engine: Engine, alert: Alert) -> Schema:
+    """Return the attributes of an alert's occurrences: those of its key, by their names in its event, and the
+    severity."""
+    names = key_names(engine, alert)
+    types = {each.name: each.type for each in engine.plan.schemas[alert.table].attributes}
+    own = [Attribute(name, types[key] if types[key] in _JSON else "string") for name, key in zip(names, alert.keys)]
+    table = alert_table(alert.name)
+    severity = Attribute(SEVERITY if SEVERITY not in names else f"{SEVERITY}'", "string")
+    return Schema(table, (*own, severity), True, False, fluent=FluentTable(HOLDS, table, False))
+
+
+def key_names(engine: Engine, alert: Alert) -> list[str]:
+    """Return the names of an alert's key: those of its event's attributes if they are in it, else its variables."""
+    schema = engine.plan.schemas.get(alert.event)
+    names = {} if schema is None else dict(zip(alert.arguments, names_of(schema)))
+    found = [names.get(key, key) for key in alert.keys]
+    return found if len({*found}) == len(found) else list(alert.keys)
+
+
+def _row(changes: Sequence[AlertChange]) -> Row | None:
+    """Return an alert from the first change that people were notified of to its end, with the severity that it had
+    last; None: nobody was notified."""
+    told = [each for each in changes if each.fired is not None and not each.inhibited and each.state != "resolved"]
+    return (told[0].time, *AlertLife(tuple(changes), None).values[1:]) if told else None
+
+
+def _key(event: ComparedEvent, schema: Schema) -> list[int]:
+    return [FIRST + names_of(schema).index(name) for name in event.key]
+
+
+def life_lines(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the changes of an alert (`AlertLife.told`) as lines."""
+    for each in changes:
+        values = ", ".join(f"{name}: {value}" for name, value in each.get("values", {}).items())
+        more = [
+            *([f"{each['number']} times"] if "number" in each else ()),
+            *([each["severity"]] if each["state"] == "escalated" else ()),
+            *(["inhibited"] if "inhibited" in each and each["state"] != "inhibited" else ()),
+            *(["before it fired"] if "fired" in each else ()),
+            *([values] if values else ()),
+        ]
+        yield f"{each['state']:9} {each['time']}{'  ' if more else ''}{'; '.join(more)}"
+
+
+def compared_alert(name: str, old: Schema | None, new: Schema | None, asked: Sequence[str] = ()) -> ComparedEvent:
+    """Return an alert that is to be compared: those of one key may be the same one. `asked`: as `compared_event`."""
+    sides = [schema for schema in (new, old) if schema is not None]
+    known = [each for each in names_of(sides[0])[:-1] if all(each in names_of(schema)[:-1] for schema in sides)]
+    return ComparedEvent(name, old, new, tuple(each for each in known if each in asked) or tuple(known))
