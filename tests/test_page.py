@@ -222,14 +222,31 @@ def test_in_a_browser(tmp_path: Path) -> None:
         expect(page.locator("#derived")).to_have_text("2")
         if drawn:
             _until(page, "[...semcep.parts.map.areas.values()].flat().some((each) => each.getRadius() === 20000)")
-            colours = page.evaluate("[...semcep.parts.map.markers].map(([key, each]) => each.options.fillColor)")
+            markers = "[...semcep.parts.map.markers.values()]"
+            colours = page.evaluate(f"{markers}.map((each) => each.options.fillColor + each.options.color)")
             assert len(set(colours)) == 3  # silent, part of an event, alert
+            shapes = page.evaluate(f"{markers}.map((each) => each.options.glyph)")
+            assert sorted(shapes) == [-1, 0, 0]  # that of `warm` where it was, and in the disc of the alert
+
+            # what is searched and filtered thins out the map, and the list of the stations
+            for filtered, keys in (
+                ({"q": "36.5"}, ["vie"]), ({"q": "grz"}, ["grz"]), ({"type": "warm", "q": "img"}, [HOSTILE]),
+                ({"severity": "Severe"}, ["vie"]), ({"severity": "Extreme"}, []), ({"state": "firing"}, ["vie"]),
+                ({"only": "grz"}, ["grz"]),
+            ):  # fmt: skip
+                page.evaluate("(fields) => semcep.parts.lists.filters.change(fields)", filtered)
+                _until(page, f"String([...semcep.parts.map.markers.keys()]) === {json.dumps(','.join(keys))}")
+                page.evaluate("semcep.parts.lists.filters.clear()")
+                _until(page, "semcep.parts.map.markers.size === 3")
+            page.evaluate("semcep.parts.lists.filters.change({ q: 'lnz' })")
+            _until(page, "semcep.parts.map.markers.size === 0")
+            page.evaluate("semcep.parts.lists.filters.clear()")
 
         # by keyboard: from Events to Alerts, to the alert, why, and back
         page.get_by_role("tab", name="Events").focus()
         page.keyboard.press("ArrowLeft")
         expect(page.get_by_role("tab", name="Alerts")).to_be_focused()
-        for _ in range(4):  # past what is searched, saved and filtered
+        for _ in range(5):  # past what is searched, saved, silenced and filtered
             page.keyboard.press("Tab")
         page.keyboard.press("Enter")
         why = page.locator("#why")

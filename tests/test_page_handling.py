@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
 import pytest
 
+from connectors.alerts.maintenance import MaintenanceCalendar
 from connectors.serving.guard import Limits
 from connectors.serving.people import People, Person, Role
 from tests.axe import bars
@@ -72,12 +75,21 @@ def test_handling_in_a_browser(tmp_path: Path) -> None:
         # a silence: what it would hide is said before; then it hides, and is ended
         why.get_by_role("button", name="Silence").click()
         expect(why.locator("form")).to_contain_text("It hides 1 open alert now: Heat at vie")
-        why.get_by_label("station = vie").uncheck()
+        rows = why.locator(".matchers > div")
+        expect(rows).to_have_count(2)
+        rows.last.get_by_label("How").select_option("=~")
+        rows.last.get_by_label("Value").fill("v.e|g.*")
         expect(why.locator("form")).to_contain_text("It hides 2 open alerts now")
+        rows.last.get_by_label("Value").fill("(")
+        expect(why.locator("form")).to_contain_text("`(` is not a regular expression")
+        wrong.clear()  # the answer 422
+        rows.last.get_by_label("Value").fill("v.e")
         assert bars(page) == []
-        why.get_by_label("station = vie").check()
+        assert page.evaluate("document.documentElement.scrollWidth") == 390
         why.locator("form").get_by_role("button", name="Silence").click()
         expect(why.locator(".badge")).to_have_text("Severe, silenced")
+        expect(why.locator(".facts").first).to_contain_text("by ann until")
+        expect(why.locator(".facts").first).to_contain_text("in 60 min, hides 1 alert")
         assert [change["title"] for change in asked(one.url, "alerts?silenced=true")] == ["Heat at vie"]
         why.get_by_role("button", name="End the silence").click()
         expect(why.locator(".badge")).to_have_text("Severe, acknowledged")
@@ -94,9 +106,14 @@ def test_handling_in_a_browser(tmp_path: Path) -> None:
         why.get_by_role("button", name="Give back").click()
         expect(why.locator(".badge")).to_have_text("Severe, firing")
         why.get_by_role("button", name="Close", exact=True).last.click()
+        expect(why.get_by_label("What it was")).to_have_value("")
         why.get_by_label("What it was").select_option("false")
         why.locator("form").get_by_role("button", name="Close").click()
-        expect(why.locator(".facts").nth(1)).to_contain_text("closed asfalse")
+        expect(why.locator(".badge")).to_have_text("Severe, acknowledged, closed as false")
+        why.get_by_role("button", name="Close", exact=True).last.click()
+        expect(why.get_by_label("What it was")).to_have_value("false")
+        held = "acknowledged by ann, assigned to bob, closed as false"
+        expect(page.locator("#alerts li", has_text="Heat at vie")).to_contain_text(held)
         assert wrong == [] and page.evaluate("window.broken === undefined")
 
         # a viewer sees why there is nothing to be done
@@ -106,6 +123,106 @@ def test_handling_in_a_browser(tmp_path: Path) -> None:
         expect(why.locator(".handling")).to_contain_text("needs the role responder; vic is viewer")
         expect(why.get_by_role("button", name="Comment")).to_be_disabled()
         assert bars(page) == []
+
+
+CALENDAR = """BEGIN:VCALENDAR
+VERSION:2.0
+PRODID:-//t//t//EN
+BEGIN:VEVENT
+UID:pump
+DTSTAMP:20260101T000000Z
+DTSTART:%s
+DTEND:%s
+SUMMARY:new pump {station="lnz"}
+END:VEVENT
+END:VCALENDAR
+"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
+@pytest.mark.xdist_group("chromium")
+def test_the_list_of_silences(tmp_path: Path) -> None:
+    from playwright.sync_api import expect
+
+    stamps = [f"{datetime.now(UTC) + timedelta(days=days):%Y%m%dT%H%M%SZ}" for days in (1, 2)]
+    (tmp_path / "works.ics").write_text(CALENDAR % tuple(stamps))
+    with (
+        shown(tmp_path, NOWHERE, remember=3_600 * SECOND, knowledge="", limits=Limits(People(TOKENS), rate=0)) as one,
+        browser(390, "UTC") as (page, wrong),
+    ):
+        one.handling._calendar = MaintenanceCalendar(tmp_path / "works.ics")
+        one.push((0, "vie", 36), (1, "grz", 36), (2, "lnz", 36))
+        one.handling.tick()
+        page.goto(f"{one.url}/?access_token={'a' * 16}")
+        expect(page.locator("#alerts li")).to_have_count(3)
+        page.get_by_role("button", name="Silences").click()
+        why = page.locator("#why")
+        expect(page).to_have_url(re.compile("#silences=all"))
+        items = why.locator("li[data-silence]")
+        expect(items).to_have_count(1)
+        expect(items).to_contain_text("maintenance window")
+        expect(items).to_contain_text('station="lnz"')
+        expect(items).to_contain_text("begins in")
+        expect(items.get_by_role("button")).to_have_count(0)
+
+        # one from a time until another, with all operators
+        why.get_by_role("button", name="New silence").click()
+        form = why.locator("form")
+        form.get_by_label("Without this label").click()
+        expect(form).to_contain_text("without any, the silence would hide every alert")
+        form.get_by_role("button", name="Silence", exact=True).click()
+        expect(form.get_by_role("alert")).to_contain_text("Add a label")
+        for name, sign, value in (
+            ("alertname", "=", "hot"),
+            ("station", "!~", "l.*"),
+            ("station", "!=", "x"),
+            ("severity", "=~", "S.+"),
+        ):
+            form.get_by_role("button", name="Add a label").click()
+            row = form.locator(".matchers > div").last
+            row.get_by_label("Label", exact=True).fill(name)
+            row.get_by_label("How").select_option(sign)
+            row.get_by_label("Value").fill(value)
+        expect(form).to_contain_text("It hides 2 open alerts now: Heat at")
+        form.locator("select[name=span]").select_option("until …")
+        form.get_by_label("Until (UTC)").fill("2020-01-01T00:00")
+        form.get_by_role("button", name="Silence", exact=True).click()
+        expect(form.get_by_role("alert")).to_contain_text("which is past")
+        wrong.clear()  # the answers 422
+        begin = datetime.now(UTC) + timedelta(days=3)
+        form.get_by_label("From (UTC; empty: now)").fill(f"{begin:%Y-%m-%dT%H:%M}")
+        form.get_by_label("Until (UTC)").fill(f"{begin + timedelta(hours=5):%Y-%m-%dT%H:%M}")
+        form.get_by_label("Comment (optional)").fill(HOSTILE)
+        assert bars(page) == [] and page.evaluate("document.documentElement.scrollWidth") == 390
+        form.get_by_role("button", name="Silence", exact=True).click()
+        expect(items).to_have_count(2)
+        mine = items.filter(has_text="ann")
+        expect(mine).to_contain_text("to come")
+        expect(mine).to_contain_text(f"{begin:%Y-%m-%d %H:%M} – ")
+        expect(mine).to_contain_text(f"ann: {HOSTILE}")
+        (made,) = one.handling._silences.values()
+        assert str(made.matchers) == '{alertname="hot",station!~"l.*",station!="x",severity=~"S.+"}'
+        assert made.ends - made.starts == 5 * 3_600 * SECOND
+
+        # changed: it begins now; it says what it hides, and leads there; ended
+        mine.get_by_role("button", name="Change").click()
+        form.get_by_label("From (UTC; empty: now)").fill("")
+        form.get_by_role("button", name="Change").click()
+        expect(mine).to_contain_text("hides 2 open alerts: Heat at")
+        assert bars(page) == []
+        mine.get_by_role("button", name="Heat at vie").click()
+        expect(why.locator(".badge")).to_have_text("Severe, silenced")
+        why.get_by_role("button", name="the silence", exact=True).click()
+        expect(page).to_have_url(re.compile(f"#silences={made.id}"))
+        expect(items.first).to_contain_text("ann")
+        page.reload()
+        items.first.get_by_role("button", name="End").click()
+        expect(items.first).to_contain_text("ended just now")
+        assert wrong == [] and page.evaluate("window.broken === undefined")
+        page.context.clear_cookies()
+        page.goto(f"{one.url}/?access_token={'v' * 16}#silences=all")
+        expect(why.get_by_role("button", name="New silence")).to_be_disabled()
+        expect(why).to_contain_text("needs the role responder; vic is viewer")
 
 
 def asked(url: str, path: str) -> list[dict[str, str]]:

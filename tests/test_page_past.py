@@ -21,7 +21,7 @@ LATER = 9_000
 
 def test_alerts_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with shown(tmp_path, NOWHERE, knowledge="") as one, httpx.Client(base_url=one.url) as client:
-        assert alerts_at(one.outbox, EIGHT) == []
+        assert alerts_at(one.outbox, EIGHT) == ([], False)
         one.push((60, "vie", 36.5), (90, "grz", 33), (120, "grz", 35), (LATER, "lnz", 31))
 
         def told(second: int) -> list[tuple[str, str]]:
@@ -41,9 +41,12 @@ def test_alerts_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         times = {entry.change.time for entry in changes}
         for time in [time + by for time in times for by in (-1, 0, 1)]:
             last = {entry.change.alert: entry for entry in changes if entry.change.time <= time}
-            assert alerts_at(one.outbox, time) == sorted(last.values(), key=lambda entry: entry.number)
+            assert alerts_at(one.outbox, time) == (sorted(last.values(), key=lambda entry: entry.number), False)
         monkeypatch.setattr(past, "LOOKED_AT", 1)
-        assert len(alerts_at(one.outbox, EIGHT + 121 * SECOND)) == 1
+        entries, cut = alerts_at(one.outbox, EIGHT + 121 * SECOND)
+        assert len(entries) == 1 and cut
+        assert not alerts_at(one.outbox, EIGHT + 60 * SECOND)[1]
+        assert client.get("/api/past", params={"at": EIGHT + 121 * SECOND}).json()["cut"] == 10_000
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
@@ -79,6 +82,15 @@ def test_scrubbing_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         expect(page.locator("#alerts li")).to_have_count(1)
         expect(page.locator("#alerts li")).to_contain_text("firing")
         assert bars(page) == []
+
+        # where not all changes of alerts were looked at, it says so
+        expect(page.locator("#alerts-about")).to_be_hidden()
+        monkeypatch.setattr(past, "LOOKED_AT", 0)
+        page.reload()
+        expect(page.locator("#alerts-about")).to_have_text(
+            "only the last 10,000 changes before this time were looked at"
+        )
+        monkeypatch.setattr(past, "LOOKED_AT", 10_000)
 
         # what comes meanwhile is not of that time; a reload shows the same
         one.push((9_060, "vie", 35))

@@ -41,5 +41,15 @@ def test_what_is_withdrawn_is_struck_out_and_the_page_says_why(tmp_path: Path) -
         page.click("#tab-events")
         expect(page.locator("#events li.withdrawn")).to_have_count(1)
         expect(page.locator("#derived")).to_have_text("2, 1 withdrawn")
+
+        # as it was before: what was withdrawn since is there, and marked
+        page.goto(f"{one.url}/#tab=events&at=2024-05-01T08:11:40Z")
+        expect(page.locator("#past")).to_be_visible()
+        since = page.locator("#events li", has_text="withdrawn since")
+        expect(since).to_have_count(1)
+        expect(since).to_contain_text("station vie · temp 1048")
+        expect(page.locator("#events li")).to_have_count(2)
+        page.get_by_role("button", name="Back to now").click()
+        expect(since).to_have_count(0)
         assert not wrong
         browser.close()

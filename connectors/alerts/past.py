@@ -9,8 +9,9 @@ LOOKED_AT = 10_000
 """Changes before the time that are looked at; alerts that had none among them are left out."""
 
 
-def alerts_at(outbox: Outbox, time: int) -> list[OutboxEntry]:
-    """Return the last change of each alert at a time of events (microseconds), in order."""
+def alerts_at(outbox: Outbox, time: int) -> tuple[list[OutboxEntry], bool]:
+    """Return the last change of each alert at a time of events (microseconds), in order; and True if there are changes
+    before the time that were not looked at."""
     low, high = outbox.first, outbox.last + 1
     while low < high:  # changes come in the order of their times, or nearly so
         middle = (low + high) // 2
@@ -23,4 +24,4 @@ def alerts_at(outbox: Outbox, time: int) -> list[OutboxEntry]:
     for entry in outbox.between(low - LOOKED_AT, low + LOOKED_AT // 10):
         if entry.change.time <= time:
             last[entry.change.alert] = entry
-    return sorted(last.values(), key=lambda entry: entry.number)
+    return sorted(last.values(), key=lambda entry: entry.number), outbox.first < low - LOOKED_AT

@@ -11,13 +11,14 @@ from ipaddress import IPv4Address, ip_network
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cep.core.ip import canonical_host, inner
-from connectors.serving.people import People, Person, cookie_value
+from connectors.serving.login import CHALLENGE, COOKIE, log_in, login_cookie, login_form, wants_form
+from connectors.serving.people import People, Person
 
-COOKIE = "semcep"
 _ALWAYS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 OPEN = frozenset(("/health", "/ready"))
 """Paths that need no token and do not count for the rate limit."""
@@ -59,9 +60,9 @@ class Limits:
 class Guard:
     """Refuses with 400, 401, 408, 413, 421, 429 or 431.
 
-    The token comes as `Authorization: Bearer`. A browser brings a cookie, which `?access_token=` sets: a value made of
-    the token, from which nobody learns it. From the page itself the token then goes out of the address. Routes ask
-    `people.person_of` for the person who has the token.
+    The token comes as `Authorization: Bearer`. A browser brings a cookie, which the form at the page or
+    `?access_token=` sets: a value made of the token, from which nobody learns it. From the page itself the token then
+    goes out of the address. Routes ask `people.person_of` for the person who has the token.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
@@ -88,15 +89,19 @@ class Guard:
             user = users[0] if users else ""
             person = limits.people.by_name(user) if user else self._person(limits.people, headers, token_in_address)
         unknown = limits.people is not None and person is None
-        refused = None
+        form = limits.people is not None and path == "/" and scope["method"] == "POST"
+        refused: Response | None = None
         if limits.hosts and _host(headers.get("host", "")) not in limits.hosts:
             refused = PlainTextResponse("this is not the name of this server; `--allow-host` names others\n", 421)
         elif not free and limits.rate and not self._may(client):
             refused = PlainTextResponse("too many requests\n", 429, {"Retry-After": "1"})
-        elif not free and unknown and scope["method"] != "OPTIONS":
-            brought = _bearer(headers) or token_in_address or _cookie(headers)
-            reason = "the token is not known" if brought else "a token is needed"
-            refused = PlainTextResponse(f"{reason}\n", 401, {"WWW-Authenticate": 'Bearer realm="semcep"'})
+        elif not free and unknown and not form and scope["method"] != "OPTIONS":
+            if path == "/" and wants_form(scope):
+                refused = login_form("This token is not known here." if token_in_address else "")
+            else:
+                brought = _bearer(headers) or token_in_address or _cookie(headers)
+                reason = "the token is not known" if brought else "a token is needed"
+                refused = PlainTextResponse(f"{reason}\n", 401, CHALLENGE)
         elif _head(scope) > limits.head:
             refused = PlainTextResponse(too_long(limits.head), 431, {"Connection": "close"})
         elif _length(headers) > limits.body:
@@ -104,13 +109,14 @@ class Guard:
         elif endless and (most := self._streams(client)) and self._open[client] >= most:
             reason = f"this address has {most:,} streams open, and may not have more; `--streams` says how many\n"
             refused = PlainTextResponse(reason, 429, {"Retry-After": "30"})
+        if refused is None and form and limits.people is not None:
+            refused = await log_in(limits.people, Request(scope, receive), limits.seconds)
         if refused is not None:
             await refused(scope, receive, send)
             return
         cookie = None
         if limits.people is not None and token_in_address is not None and limits.people.with_token(token_in_address):
-            value = cookie_value(token_in_address)
-            cookie = f"{COOKIE}={value}; HttpOnly; SameSite=Strict; Path={root}/{_secure(scope)}"
+            cookie = login_cookie(token_in_address, scope)
         if cookie is not None and path == "/":  # the token is not to stay in the address
             await Response(None, 303, {"Location": "./", "Set-Cookie": cookie, **_ALWAYS})(scope, receive, send)
             return
@@ -214,12 +220,6 @@ def client_of(scope: Scope) -> str:
     if address.is_loopback:
         return _HERE
     return str(address if isinstance(address, IPv4Address) else ip_network((address, 64), strict=False))
-
-
-def _secure(scope: Scope) -> str:
-    """Return the cookie attribute for browsers that came by HTTPS, here or to the proxy in front."""
-    before = Headers(scope=scope).get("x-forwarded-proto", "").partition(",")[0].strip().lower()
-    return "; Secure" if "https" in (scope["scheme"], before) else ""
 
 
 def _users(headers: Headers) -> list[str]:

@@ -25,7 +25,7 @@ _ALL: Mapping[int, str] = {
     431: "The headers have more bytes than are taken.",
 }
 _GUARDED: Mapping[int, str] = {
-    401: "A token is needed: `Authorization: Bearer`, or the cookie that `?access_token=` sets.",
+    401: "A token is needed: `Authorization: Bearer`, or the cookie that the form at `/` sets, or `?access_token=`.",
     429: "Too many requests, or too many streams, of one client; `Retry-After` says when to ask again.",
 }
 _SEVERAL: Mapping[int, str] = {406: "`Accept` takes none of the media types that the answer can have."}

@@ -19,13 +19,14 @@ from fastapi import APIRouter, Header, HTTPException, Query, Request, Response
 from starlette.responses import JSONResponse, StreamingResponse
 
 from connectors.alerts.outbox import Outbox
-from connectors.alerts.past import alerts_at
+from connectors.alerts.past import LOOKED_AT, alerts_at
 from connectors.feeds.document import STATUSES, document
 from connectors.rdf.vocabulary import EventVocabulary
 from connectors.serving.conditional import matches_etag
+from connectors.serving.login import COOKIE, logout_cookie
 from connectors.serving.openapi import route_responses
 from connectors.serving.outline import outline
-from connectors.serving.people import LOCAL, Person, Role, person_of
+from connectors.serving.people import LOCAL, Person, Role, person_of, refuse_other_pages
 from connectors.serving.scene import Scene
 
 PAGE = Path(__file__).with_name("page")
@@ -106,8 +107,19 @@ def router(
             "alerts": outbox is not None,
             "rights": scene.gazette.rights,
             "person": _person(person_of(request), local),
+            "session": person_of(request) is not None and COOKIE in request.cookies,
         }
         return _json(described | features | {"status": status, "version": version})
+
+    @made.post(
+        "/logout", responses=route_responses("application/json", json=_OBJECT, _403="Another page sent the request.")
+    )
+    async def logout(request: Request) -> Response:
+        """Have the browser forget who uses it."""
+        refuse_other_pages(request)
+        answer = _json({"status": "logged out"})
+        answer.headers["Set-Cookie"] = logout_cookie(request.scope)
+        return answer
 
     @made.get("/api/state", responses=route_responses("application/json", json=_OBJECT))
     def state() -> Response:
@@ -135,9 +147,12 @@ def router(
 
     @made.get("/api/past", responses=route_responses("application/json", json=_OBJECT))
     def past(at: Annotated[int, Query(ge=-_FAR, le=_FAR)]) -> Response:
-        """The alerts as they were when the time of events had come to `at` (microseconds since 1970)."""
-        entries = [] if outbox is None else alerts_at(outbox, at)
-        return _json({"alerts": [document(entry.change, status) for entry in entries]})
+        """The alerts as they were when the time of events had come to `at` (microseconds since 1970), and the events
+        that were withdrawn since. `cut`: so many changes of alerts before it were looked at, and there are more."""
+        entries, more = ([], False) if outbox is None else alerts_at(outbox, at)
+        found: dict[str, Any] = {"alerts": [document(entry.change, status) for entry in entries]}
+        found |= {"withdrawn": scene.withdrawn_since(at), "cut": LOOKED_AT if more else None}
+        return _json(found)
 
     @made.get("/api/stream", responses=route_responses("text/event-stream"))
     async def stream(

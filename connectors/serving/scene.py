@@ -301,6 +301,18 @@ class Scene:
             events = [text for _, _, text in islice(reversed(self.events), most)]
             return self.number, events[::-1], [each.shown() for each in self.stations.values()]
 
+    def withdrawn_since(self, time: int) -> list[dict[str, Any]]:
+        """The events that had ended, or that went on, when the time of events had come so far, and that were
+        withdrawn later; the oldest withdrawal first."""
+        with self.lock:
+            texts = self.withdrawn.documents()
+        found = []
+        for each in map(json.loads, texts):
+            came = each["start"] if each["end"] is None or each.get("holds") else each["end"]
+            if (came is None or came <= time) and (each["withdrawn"] is None or each["withdrawn"] > time):
+                found.append(each)
+        return found
+
     def taken_back(self, number: int, reached: int) -> list[bytes]:
         """The events that were withdrawn behind a number, up to one that was reached then, the oldest first."""
         with self.lock:

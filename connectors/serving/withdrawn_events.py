@@ -71,6 +71,10 @@ class WithdrawnEvents:
         """The newest, the oldest of them first."""
         return [text for _, text in islice(reversed(self._newest), most)][::-1]
 
+    def documents(self) -> list[bytes]:
+        """Those of all events that were withdrawn and have not come again, the oldest withdrawal first."""
+        return [text for _, text in self._documents.values()]
+
     def document(self, id: str) -> dict[str, Any] | None:
         """That of an event that was withdrawn and has not come again."""
         found = self._documents.get(id)

@@ -28,4 +28,10 @@ function text(ticks) {
   return live ? passed > 0 ? `${lasting(passed)} ago` : `in ${lasting(-passed)}` : `${lasting(Math.abs(passed))} ${passed > 0 ? "earlier" : "later"}`;
 }
 
+// How far a time of the clock is from now, whatever time the input is of.
+export function fromNow(ticks) {
+  const passed = Date.now() * 1000 - ticks;
+  return Math.abs(passed) < 5e6 ? "just now" : passed > 0 ? `${lasting(passed)} ago` : `in ${lasting(-passed)}`;
+}
+
 export const age = (ticks) => el("span", { class: "age", "data-at": ticks }, text(ticks));

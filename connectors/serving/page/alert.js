@@ -1,17 +1,19 @@
 // The view of one alert: what, where, since when, how severe, who has it; what to do; the readings behind it; its episodes.
 
 import { ask, counted, el, facts, valued } from "./elements.js";
-import { age } from "./ages.js";
+import { age, fromNow } from "./ages.js";
 import { around, behind } from "./behind.js";
 import { Charts } from "./charts.js";
 import { Handling } from "./handling.js";
 import { moment } from "./times.js";
-import { isActive, stateOf } from "./store.js";
+import { isActive, stateOf, subjects } from "./store.js";
 
 // The alert as the server has it, with what people did and other alerts of its key; null: there is none.
 export async function whole(alert) {
   try {
-    return await (await ask(`alerts/${encodeURIComponent(alert)}`)).json();
+    const full = await (await ask(`alerts/${encodeURIComponent(alert)}`)).json();
+    full.silences = await Promise.all((full.silenced ?? []).map(async (id) => (await ask(`silences/${encodeURIComponent(id)}`)).json()));
+    return full;
   } catch (error) {
     if (error.message.startsWith("404 ")) return null;
     throw error;
@@ -20,8 +22,9 @@ export async function whole(alert) {
 
 export class AlertView {
   // `change`: its latest, `full`: as `whole` has it, `found`: its latest event, null where that is not held.
-  constructor(change, full, store, program, found, choose) {
-    Object.assign(this, { change, store, program, choose });
+  // `shows(change)`: shows it on the map.
+  constructor(change, full, store, program, found, choose, shows) {
+    Object.assign(this, { change, store, program, choose, shows });
     this.head = el("div", {});
     this.rest = el("div", {});
     this.below = el("div", {});
@@ -49,21 +52,23 @@ export class AlertView {
     const active = isActive(change), over = change.state === "resolved";
     const time = (text) => { const at = Date.parse(text) * 1000; return el("span", {}, moment(at), " · ", age(at)); };
     const labels = Object.entries(change.labels);
+    const placed = document.querySelector("main").dataset.map !== undefined && (change.place?.circle || change.place?.polygons || subjects(change).some((key) => this.store.stations.has(key)));
     this.head.replaceChildren(...[
       el("p", { class: "badge", "data-severity": change.severity, "data-state": stateOf(change) },
-        change.status === "Actual" ? null : el("i", { class: "practice" }, change.status), `${change.severity}, ${stateOf(change)}`),
+        change.status === "Actual" ? null : el("i", { class: "practice" }, change.status), `${change.severity}, ${stateOf(change)}${judgement(change)}`),
       change.note ? el("p", { class: "note" }, change.note)
         : change.withdrawn ? el("p", { class: "note" }, "Taken back because the program was changed. That is no all-clear: what it warned of may go on.") : null,
       change.text ? el("p", { class: "lead" }, change.text) : null,
       change.instruction && active ? el("p", { class: "instruction", "data-severity": change.severity }, change.instruction) : null,
-      facts([["since", time(change.start)], ["who has it", holders(change)]]),
+      facts([["since", time(change.start)], ["who has it", holders(change)], ...(full?.silences ?? []).map((each) => ["silenced", this.silence(each)])]),
     ].filter(Boolean));
     this.rest.replaceChildren(...[
       change.runbook ? el("p", { class: "runbook" }, el("a", { class: "button", href: change.runbook, rel: "noreferrer" }, "Runbook")) : null,
-      facts([["alert", change.name], ...Object.entries(change.key).map(([name, value]) => [name, placed(value, this.store)]), ...judged(change),
+      facts([["alert", change.name], ...Object.entries(change.key).map(([name, value]) => [name, stationed(value, this.store)]), ...judged(change),
         ["fired", change.fired === null ? "not yet" : time(change.fired)], ["latest", time(change.end)],
         [change.withdrawn ? "taken back at" : over ? "over at" : "until", time(over ? change.time : change.until)],
-        ...(change.verdict ? [["closed as", change.verdict]] : []), ["occurrences", counted(change.occurrences)], ...labels]),
+        ...(change.verdict ? [["closed as", change.verdict]] : []), ["occurrences", counted(change.occurrences)], ...labels.filter(([name, value]) => String(change.key[name]) !== value), ...spot(change)]),
+      placed ? el("p", { class: "actions" }, el("button", { type: "button", onclick: () => this.shows(change) }, "Show on the map")) : null,
     ].filter(Boolean));
     const actions = full?.actions ?? [], episodes = full?.episodes ?? [];
     this.below.replaceChildren(...[
@@ -73,6 +78,13 @@ export class AlertView {
       el("p", {}, ...(change.fired === null ? [] : [el("a", { href: `feeds/cap/${encodeURIComponent(change.alert)}` }, "as CAP"), " · "]),
         el("a", { href: `feeds/alerts/${encodeURIComponent(change.alert)}` }, "its life as JSON")),
     ]);
+  }
+
+  // A silence that hides it: by whom, until when, and how much else.
+  silence({ id, createdBy, endsAt, comment, maintenance, hides }) {
+    const until = Date.parse(endsAt) * 1000;
+    return el("span", {}, maintenance ? "maintenance" : `by ${createdBy}`, ` until ${moment(until)} · ${fromNow(until)}, hides ${counted(hides)} ${hides === 1 ? "alert" : "alerts"}${comment ? `: ${comment}` : ""} `,
+      el("button", { type: "button", class: "link", onclick: () => this.choose({ silences: id }) }, "the silence"));
   }
 
   episode(each) {
@@ -89,13 +101,19 @@ function done({ action, comment, assignee, verdict }) {
   return comment ? `${what}: ${comment}` : what;
 }
 
-const holders = ({ acknowledged, assignee }) => [acknowledged && `acknowledged by ${acknowledged}`, assignee && `assigned to ${assignee}`].filter(Boolean).join(", ") || "nobody";
+// The verdict on it, if there is one.
+export const judgement = ({ verdict }) => verdict ? `, closed as ${verdict}` : "";
+
+// Its place, where it is a circle.
+const spot = ({ place }) => place?.circle ? [["place", `${place.circle[0].toFixed(4)}, ${place.circle[1].toFixed(4)}${place.circle[2] > 0 ? `, ${counted(Math.round(place.circle[2]))} m around` : ""}`]] : [];
+
+export const holders = ({ acknowledged, assignee }) => [acknowledged && `acknowledged by ${acknowledged}`, assignee && `assigned to ${assignee}`].filter(Boolean).join(", ") || "nobody";
 
 // Charts of what is behind it, nothing where there are no numbers.
 export const charted = (specs, range) => specs.length ? el("section", { "aria-label": "The readings behind it" }, el("h3", {}, "The readings behind it"), new Charts(specs, range).box) : null;
 
 // A key with the name of the place that it is.
-function placed(value, store) {
+function stationed(value, store) {
   const station = store.stations.get(String(value));
   return station && station.name !== station.key ? `${station.key}, ${station.name}` : valued(value);
 }

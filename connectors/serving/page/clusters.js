@@ -30,6 +30,8 @@ export class Clusters {
 
   drop(key) {
     const cell = this.cellOf.get(key), keys = this.cells.get(cell);
+    if (!keys) return;
+    this.cellOf.delete(key);
     keys.delete(key);
     if (!keys.size) this.cells.delete(cell);
     this.changed.add(cell);

@@ -32,8 +32,12 @@ export const valued = (value) => value === null || value === undefined ? "unknow
 // Whether one part stands below the other, and what is chosen lies over all.
 export const narrow = () => matchMedia("(max-width: 900px)").matches;
 
+// Something is sent that changes what the server has.
+export const send = (address, method, body) => ask(address, { method, ...(body === undefined ? {} : { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } }) });
+
 export async function ask(address, options) {
   const answer = await fetch(address, options);
+  if (answer.status === 401) location.reload(); // the form to log in stands there
   if (!answer.ok) throw new Error(`${answer.status} ${(await answer.text()).slice(0, 2000)}`);
   return answer;
 }

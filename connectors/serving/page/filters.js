@@ -48,6 +48,18 @@ export class Filters {
       && (!this.words.length || this.has(event.said ??= `${event.type} ${Object.values(event.values).join(" ")}`.toLowerCase()));
   }
 
+  // Whether stations are left out: the legend alone leaves none out.
+  get thins() { return FIELDS.some((name) => name !== "within" && this[name]); }
+
+  // A station passes by itself, by an event about it or by an alert about it. `events`, `alerts`: those about it.
+  station(station, events, alerts) {
+    if (this.only !== null && this.only !== station.key) return false;
+    if (alerts.some((alert) => this.alert(alert))) return true;
+    if (this.severity || this.state) return false; // only alerts have these
+    if (events.some((event) => this.event(event))) return true;
+    return !this.type && this.has(`${station.key} ${station.name}`.toLowerCase());
+  }
+
   alert(alert) {
     return !this.hidden.has(ALERTS) && (!this.type || this.type === alert.event) && (this.only === null || subjects(alert).includes(this.only))
       && (!this.severity || this.severity === alert.severity) && (!this.state || this.state === stateOf(alert))

@@ -30,9 +30,9 @@ export function swatch(number) {
   return made;
 }
 
-// On a canvas, `size` pixels wide around a place.
-export function stamp(pen, number, x, y, size, scale) {
-  const name = `${number} ${size} ${scale}`;
+// On a canvas, `size` pixels wide around a place; `tint`: in another colour than its own.
+export function stamp(pen, number, x, y, size, scale, tint = colour(tone(number))) {
+  const name = `${number} ${size} ${scale} ${tint}`;
   let sprite = sprites.get(name);
   if (!sprite) {
     sprite = document.createElement("canvas");
@@ -40,7 +40,7 @@ export function stamp(pen, number, x, y, size, scale) {
     const own = sprite.getContext("2d");
     own.scale((size * scale) / 10, (size * scale) / 10);
     own.translate(10 / size, 10 / size);
-    own.fillStyle = colour(tone(number));
+    own.fillStyle = tint;
     own.fill(new Path2D(SHAPES[number % SHAPES.length]));
     sprites.set(name, sprite);
   }

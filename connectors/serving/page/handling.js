@@ -1,9 +1,9 @@
 // What people do with an alert: take it, assign it, comment, silence, close. Each is asked of the server, which says no where it must.
 
-import { ask, counted, el } from "./elements.js";
+import { el, send } from "./elements.js";
+import { silenceForm } from "./silences.js";
 
 const VERDICTS = [["true", "true: it was so"], ["false", "false: it was not so"], ["duplicate", "duplicate of another"], ["test", "only a test"]];
-const SPANS = [[3600, "an hour"], [7200, "2 hours"], [28800, "8 hours"], [86400, "a day"], [604800, "a week"]];
 
 // `full`: the alert as the server has it now; `done()`: called when something has changed.
 export class Handling {
@@ -20,10 +20,10 @@ export class Handling {
     const over = ["resolved", "withdrawn"].includes(full.state);
     const button = (text, act, attributes = {}) => el("button", { type: "button", disabled: Boolean(refused), onclick: act, ...attributes }, text);
     const own = full.acknowledged ? button("Give back", () => this.send("acknowledge", "DELETE")) : button("Acknowledge", () => this.send("acknowledge", "POST", {}), { class: "main" });
-    const silences = (full.silenced ?? []).map((id) => button("End the silence", () => this.unsilence(id)));
+    const silences = (full.silences ?? []).filter((each) => !each.maintenance).map(({ id }) => button("End the silence", () => this.unsilence(id)));
     this.box.replaceChildren(
       el("div", {}, over ? null : own, over ? null : button("Assign", () => this.open(this.assigning())), button("Comment", () => this.open(this.commenting())),
-        ...(over ? [] : silences.length ? silences : [button("Silence", () => this.open(this.silencing()))]), button("Close", () => this.open(this.closing()))),
+        ...(over ? [] : full.silenced?.length ? silences : [button("Silence", () => this.open(this.silencing()))]), button("Close", () => this.open(this.closing()))),
       ...(refused ? [el("p", { class: "hint" }, refused)] : []), this.said, ...(this.form ? [this.form] : []));
   }
 
@@ -62,39 +62,21 @@ export class Handling {
 
   closing() {
     return this.made("Close", [
-      el("label", {}, "What it was", el("select", { name: "verdict" }, ...VERDICTS.map(([value, text]) => el("option", { value }, text)))), remark(),
+      el("label", {}, "What it was", el("select", { name: "verdict", required: true }, el("option", { value: "" }, "choose"), ...VERDICTS.map(([value, text]) => el("option", { value, selected: value === this.full.verdict }, text)))), remark(),
     ], ({ verdict, comment }) => this.send("close", "POST", { verdict, comment }));
   }
 
-  // The labels that a silence matches; those of the name and the key are chosen at first.
+  // A silence, at first of the name and the key of the alert.
   silencing() {
     const keys = new Set(["alertname", ...Object.keys(this.full.key).map((name) => name.replace(/[^a-zA-Z0-9_]/g, "_"))]);
-    const hides = el("p", { class: "hint", "aria-live": "polite" });
-    const boxes = Object.entries(this.full.labels).map(([name, value]) => [name, value, el("input", { type: "checkbox", checked: keys.has(name), onchange: () => look() })]);
-    const matchers = () => boxes.filter(([, , box]) => box.checked).map(([name, value]) => ({ name, value, isRegex: false, isEqual: true }));
-    const look = async () => {
-      try {
-        const found = await (await post("silences/preview", "POST", { matchers: matchers() })).json();
-        const names = found.slice(0, 3).map((each) => each.title).join(", ");
-        hides.textContent = `It hides ${counted(found.length)} open ${found.length === 1 ? "alert" : "alerts"} now${found.length ? `: ${names}${found.length > 3 ? ", …" : ""}` : ""}`;
-      } catch (error) {
-        hides.textContent = error.message.replace(/^\d+ /, "");
-      }
-    };
-    const form = this.made("Silence", [
-      el("fieldset", {}, el("legend", {}, "Alerts with these labels"), ...boxes.map(([name, value, box]) => el("label", { class: "check" }, box, `${name} = ${value}`))), hides,
-      el("label", {}, "For", el("select", { name: "span" }, ...SPANS.map(([value, text]) => el("option", { value }, text)))), remark(),
-    ], async ({ span, comment }) => {
-      const endsAt = new Date(Date.now() + Number(span) * 1000).toISOString();
-      await this.asking(() => post("silences", "POST", { matchers: matchers(), endsAt, comment }));
-    });
-    look();
-    return form;
+    const labels = Object.entries(this.full.labels);
+    const matchers = labels.filter(([name]) => keys.has(name)).map(([name, value]) => ({ name, value, isRegex: false, isEqual: true }));
+    return silenceForm(new Map(labels.map(([name, value]) => [name, new Set([value])])), { matchers }, () => { this.shut(); this.done(); }, () => this.shut());
   }
 
-  unsilence(id) { return this.asking(() => post(`silences/${encodeURIComponent(id)}`, "DELETE")); }
+  unsilence(id) { return this.asking(() => send(`silences/${encodeURIComponent(id)}`, "DELETE")); }
 
-  send(what, method, body) { return this.asking(() => post(`alerts/${encodeURIComponent(this.full.alert)}/${what}`, method, body)); }
+  send(what, method, body) { return this.asking(() => send(`alerts/${encodeURIComponent(this.full.alert)}/${what}`, method, body)); }
 
   async asking(act) {
     try {
@@ -109,5 +91,3 @@ export class Handling {
 }
 
 const remark = (required = false) => el("label", {}, required ? "Comment" : "Comment (optional)", el("textarea", { name: "comment", rows: "2", maxlength: "2000", required }));
-
-const post = (address, method, body) => ask(address, { method, ...(body === undefined ? {} : { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } }) });

@@ -4,6 +4,7 @@ import { ask, by, counted, el, say, valued } from "./elements.js";
 import { interval, moment, written } from "./times.js";
 import { recoloured } from "./colours.js";
 import { age } from "./ages.js";
+import { judgement } from "./alert.js";
 import { swatch } from "./glyphs.js";
 import { save } from "./csv.js";
 import { VirtualList } from "./virtual.js";
@@ -68,8 +69,9 @@ export class Lists {
 
   how(alert) {
     const { ended = false, lost = [] } = this.store.numbers ?? {};
-    if (alert.state === "resolved") return alert.fired === null ? "over before it fired" : stateOf(alert);
-    return lost.length ? `${stateOf(alert)}, source lost` : ended ? `active until ${moment(Date.parse(alert.until) * 1000)}` : stateOf(alert);
+    if (alert.state === "resolved") return alert.fired === null ? "over before it fired" : stateOf(alert) + judgement(alert);
+    const held = [alert.acknowledged && stateOf(alert) === "acknowledged" ? `acknowledged by ${alert.acknowledged}` : stateOf(alert), alert.assignee && `assigned to ${alert.assignee}`].filter(Boolean).join(", ") + judgement(alert);
+    return lost.length ? `${held}, source lost` : ended ? `${held === "firing" ? "" : `${held}, `}active until ${moment(Date.parse(alert.until) * 1000)}` : held;
   }
 
   // Whether it is of the time that the timeline shows, where only that is wanted.
@@ -85,8 +87,9 @@ export class Lists {
     const alerts = all.filter((each) => this.filters.alert(each) && this.within(Date.parse(each.start) * 1000, Date.parse(each.state === "resolved" ? each.time : each.until) * 1000));
     say(by("open-alerts"), counted(all.filter(isActive).length));
     by("no-alerts").hidden = all.length > 0;
-    by("alerts-about").hidden = all.length === 0 || alerts.length === all.length;
-    say(by("alerts-about"), `${counted(alerts.length)} of ${counted(all.length)} alerts pass the filters`);
+    const about = [alerts.length === all.length ? "" : `${counted(alerts.length)} of ${counted(all.length)} alerts pass the filters`, this.store.cut?.alerts].filter(Boolean).join("; ");
+    by("alerts-about").hidden = !about;
+    say(by("alerts-about"), about);
     this.lists.alerts.put(alerts);
   }
 
@@ -120,7 +123,7 @@ export class Lists {
   event(event) {
     const gone = "withdrawn" in event;
     return el("li", gone ? { class: "withdrawn" } : {}, el("button", { type: "button", onclick: () => this.choose({ event: event.id }) },
-      el("span", { class: "top" }, swatch(this.kinds.get(event.type) ?? 0), el("b", {}, event.type), gone ? el("i", {}, "withdrawn") : null,
+      el("span", { class: "top" }, swatch(this.kinds.get(event.type) ?? 0), el("b", {}, event.type), gone ? el("i", {}, "withdrawn") : "since" in event ? el("i", {}, "withdrawn since") : null,
         el("time", {}, interval(event.start, event.end))),
       el("span", { class: "text" }, values(event))));
   }
@@ -128,20 +131,22 @@ export class Lists {
   drawStations() {
     const wanted = by("find").value.trim().toLowerCase();
     const alerted = this.alerted = this.store.about();
-    const only = this.filters.only;
-    const found = [...this.store.stations.values()].filter((station) => (only === null || station.key === only)
+    const about = this.store.bySubject();
+    const found = [...this.store.stations.values()].filter((station) => (!this.filters.thins || this.filters.station(station, this.store.keys.get(station.key) ?? [], about.get(station.key) ?? []))
       && (!wanted || station.key.toLowerCase().includes(wanted) || station.name.toLowerCase().includes(wanted)));
     const rank = (each) => alerted.has(each.key) ? 0 : each.state === "event" ? 1 : 2;
     found.sort((a, b) => rank(a) - rank(b) || (a.key < b.key ? -1 : 1));
     const missing = this.store.numbers?.unplaced ?? 0;
-    say(by("stations-about"), `${counted(found.length)} found${missing ? `; of ${counted(missing)} subjects it is not known where they are` : ""}`);
+    const unknown = missing === 1 ? "of 1 subject no place is known" : `of ${counted(missing)} subjects no place is known`;
+    say(by("stations-about"), !this.store.stations.size && missing ? `No place is known for any of the ${counted(missing)} subjects` : `${counted(found.length)} found${missing ? `; ${unknown}` : ""}`);
     this.lists.stations.put(found);
   }
 
   station(each) {
     const alert = this.alerted.get(each.key);
     return el("li", {}, el("button", { type: "button", onclick: () => this.choose({ station: each.key }) },
-      el("span", { class: "top" }, el("i", { class: `dot ${alert ? "alert" : each.state}` }), el("b", {}, each.key),
+      el("span", { class: "top" }, el("i", { class: `dot ${alert ? "alert" : each.state}`, "data-severity": alert?.severity }), el("b", {}, each.key),
+        !alert && each.state === "event" && this.kinds.has(each.event) ? swatch(this.kinds.get(each.event)) : null,
         el("span", {}, alert ? `${alert.severity} alert` : each.state === "event" ? `part of ${each.event}` : STATES[each.state])),
       each.name !== each.key ? el("span", { class: "text" }, each.name) : null));
   }

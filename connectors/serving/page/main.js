@@ -1,6 +1,6 @@
 // The page: what is known (store), who brings it (wire), and the parts that show it.
 
-import { ask, by, counted, el, say } from "./elements.js";
+import { ask, by, counted, el, say, send } from "./elements.js";
 import { choose as colours, dark, recoloured } from "./colours.js";
 import { Store } from "./store.js";
 import { Wire } from "./wire.js";
@@ -32,6 +32,7 @@ async function begin() {
   say(by("program"), program.name.split("/").at(-1));
   document.title = `${program.name.split("/").at(-1)} – semcep`;
   meant(program.status);
+  session(program);
   const store = new Store();
   const address = new Address();
   const filters = new Filters(address);
@@ -63,6 +64,8 @@ async function begin() {
   });
   searching.show("alerts");
   nothing(program, choose);
+  by("silences").hidden = !program.alerts;
+  by("silences").addEventListener("click", () => choose({ silences: "all" }));
   header(store);
   speak(store);
   linked(store, address, why, tabs);
@@ -93,21 +96,22 @@ function mapped(store, program, parts, make) {
   });
 }
 
-// What is chosen, in the address: `alert=`, `event=`, `station=`, or `no=` with `about=` and `when=`.
-const FIELDS = ["alert", "event", "station", "no", "about", "when"];
+// What is chosen, in the address: `alert=`, `event=`, `station=`, `silences=`, or `no=` with `about=` and `when=`.
+const FIELDS = ["alert", "event", "station", "silences", "no", "about", "when"];
 
 function chosen(address, what) {
-  const { alert, event, station, absence } = what ?? {};
-  const given = absence ? { no: absence.event ?? "", about: absence.key, when: !Number.isFinite(absence.at) ? null : new Date(absence.at / 1000).toISOString() } : { alert, event: alert ? null : event, station };
+  const { alert, event, station, silences, absence } = what ?? {};
+  const given = absence ? { no: absence.event ?? "", about: absence.key, when: !Number.isFinite(absence.at) ? null : new Date(absence.at / 1000).toISOString() } : { alert, event: alert ? null : event, station, silences };
   address.set(Object.fromEntries(FIELDS.map((name) => [name, given[name] ?? null])), true);
 }
 
 // What the address says was chosen, null: nothing.
 function wanted(address) {
-  const [alert, event, station, no, about, when] = FIELDS.map((name) => address.get(name));
+  const [alert, event, station, silences, no, about, when] = FIELDS.map((name) => address.get(name));
   if (alert) return { alert };
   if (event) return { event };
   if (station) return { station };
+  if (silences) return { silences };
   return no ? { absence: { event: no, key: about ?? "", ...(Date.parse(when) ? { at: Date.parse(when) * 1000 } : {}) } } : null;
 }
 
@@ -188,6 +192,14 @@ function connected() {
   const text = { lost: `source lost: ${now.lost}; trying again`, live: "live", waiting: "connecting", broken: "connection lost, trying again", asleep: "paused", past: "not now", ended: "the input has ended" }[state];
   by("connection").dataset.state = state;
   say(by("connection"), now.why ? `${now.why}; trying again` : text);
+}
+
+// Who has logged in here can log out.
+function session({ session: begun, person }) {
+  const button = by("leave");
+  button.hidden = !begun;
+  button.setAttribute("aria-label", `Log out ${person.name}`);
+  button.addEventListener("click", async () => { await send("logout", "POST"); location.reload(); });
 }
 
 // Alerts that are for practice are never to be taken for real ones.

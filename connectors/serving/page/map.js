@@ -3,7 +3,7 @@
 import { by, el } from "./elements.js";
 import { Clusters, LONE } from "./clusters.js";
 import { colour, recoloured, severity } from "./colours.js";
-import { tone } from "./glyphs.js";
+import { stamp, tone } from "./glyphs.js";
 import { GRAVE, isActive, subjects } from "./store.js";
 
 const NAMED = 60; // stations whose names are always shown
@@ -39,6 +39,7 @@ export class StationMap {
     }
     this.clusters = new Clusters((place) => this.map.project(place), (station) => this.alerted.has(station.key) && this.alerted.size <= NAMED);
     this.Numbered = numbered(L);
+    this.Shaped = shaped(L);
     this.renderers = Object.fromEntries(["base", "areas", "places", "dots"].map((pane) => [pane, L.canvas({ pane, padding: 0.2 })]));
     this.map.getPane("base").style.pointerEvents = "none";
     this.outlines();
@@ -89,15 +90,19 @@ export class StationMap {
   draw(changed) {
     if (changed.all || (this.store.stations.size > MANY) !== this.many) this.again();
     if (changed.alerts) {
+      const thinned = this.filters.thins ? [...this.about?.keys() ?? []] : [];
+      this.about = this.store.bySubject();
+      if (this.filters.thins) for (const key of [...thinned, ...this.about.keys()]) this.due.add(key);
       const before = this.alerted;
       this.alerted = this.store.about((alert) => this.filters.alert(alert));
       for (const key of new Set([...before.keys(), ...this.alerted.keys()])) {
-        if (before.get(key)?.severity !== this.alerted.get(key)?.severity) this.due.add(key);
+        if (before.get(key)?.severity !== this.alerted.get(key)?.severity || before.get(key)?.event !== this.alerted.get(key)?.event) this.due.add(key);
       }
       if (this.many && before.size > NAMED !== this.alerted.size > NAMED) for (const key of this.alerted.keys()) this.due.add(key);
       this.drawAreas();
     }
     for (const key of changed.moved) this.due.add(key);
+    if (this.filters.thins) for (const key of changed.touched ?? []) this.due.add(key);
     this.work();
     if (changed.stations && !this.fitted && this.store.stations.size) this.fit(false);
     if (changed.events) this.drawPlaces();
@@ -110,10 +115,16 @@ export class StationMap {
     for (const key of this.due) {
       this.due.delete(key);
       const station = this.store.stations.get(key);
-      if (station) this.clusters.put(station);
+      if (station && this.passes(station)) this.clusters.put(station);
+      else { this.clusters.drop(key); this.unmark(key); }
       if (--left === 0) { this.working ||= requestAnimationFrame(() => { this.working = 0; this.work(); }); break; }
     }
     for (const cell of this.clusters.taken()) this.drawCell(cell);
+    by("legend-clusters").hidden = !this.circles.size;
+  }
+
+  passes(station) {
+    return !this.filters.thins || this.filters.station(station, this.store.keys.get(station.key) ?? [], this.about?.get(station.key) ?? []);
   }
 
   empty() {
@@ -176,11 +187,17 @@ export class StationMap {
     const alert = this.alerted.get(station.key);
     const state = this.state(station);
     const holds = station.holds?.findLast((name) => !this.filters.hidden.has(name)); // a fluent, the latest of those that hold there
+    const glyph = this.kinds.get(alert ? alert.event : holds ?? (state === "event" ? station.event : "")) ?? -1;
+    if (!alert && glyph >= 0) { // a ring around the shape of the event or the fluent
+      return { radius: 8, color: holds ? colour(tone(glyph)) : colour("event"), weight: 2, fillColor: colour("panel"), fillOpacity: 1, opacity: 1, glyph, tint: colour(tone(glyph)) };
+    }
     return {
-      radius: { alert: 8, event: 6.5, quiet: 5, silent: 4.5 }[state],
+      glyph,
+      tint: colour("panel"),
+      radius: { alert: 9, event: 6.5, quiet: 5, silent: 4.5 }[state],
       color: state === "silent" ? colour("muted") : colour("panel"),
       weight: state === "silent" ? 1.5 : alert ? 2 : 1.25,
-      fillColor: alert ? severity(alert.severity) : holds ? colour(tone(this.kinds.get(holds))) : colour(state === "silent" ? "panel" : state),
+      fillColor: alert ? severity(alert.severity) : colour(state === "silent" ? "panel" : state),
       fillOpacity: 1,
       opacity: 1,
     };
@@ -193,12 +210,13 @@ export class StationMap {
     if (marker) {
       const at = marker.getLatLng();
       if (at.lat !== station.lat || at.lng !== station.long) marker.setLatLng([station.lat, station.long]);
-      if (marker.options.radius === style.radius && marker.options.fillColor === style.fillColor && marker.options.color === style.color) return;
+      if (marker.options.radius === style.radius && marker.options.fillColor === style.fillColor && marker.options.color === style.color && marker.options.glyph === style.glyph) return;
       marker.setStyle(style);
+      marker.setRadius(style.radius);
       if (style.fillColor !== colour("quiet")) marker.bringToFront();
       return;
     }
-    const made = window.L.circleMarker([station.lat, station.long], { ...style, pane: "dots", renderer: this.renderers.dots });
+    const made = new this.Shaped([station.lat, station.long], { ...style, pane: "dots", renderer: this.renderers.dots });
     made.on("click", () => this.choose({ station: key }));
     made.addTo(this.map);
     this.markers.set(key, made);
@@ -251,6 +269,7 @@ export class StationMap {
       this.areas.delete(id);
     }
     for (const [alert, looks] of wanted.values()) this.drawArea(alert, looks);
+    by("legend-areas").hidden = ![...this.areas.values()].some((layers) => layers.length);
   }
 
   drawArea(alert, looks) {
@@ -299,7 +318,7 @@ export class StationMap {
   }
 
   fit(animate = true) {
-    const stations = [...this.store.stations.values()];
+    const stations = [...this.store.stations.values()].filter((each) => this.passes(each));
     if (!stations.length) return;
     const bounds = window.L.latLngBounds(stations.map((each) => [each.lat, each.long]));
     for (const layers of this.areas.values()) for (const layer of layers) bounds.extend(layer.getBounds());
@@ -318,6 +337,15 @@ const numbered = (L) => L.CircleMarker.extend({
     pen.textAlign = "center";
     pen.textBaseline = "middle";
     pen.fillText(String(this.options.number), this._point.x, this._point.y + 0.5);
+  },
+});
+
+// A circle with the shape of an event in it.
+const shaped = (L) => L.CircleMarker.extend({
+  _updatePath() {
+    L.CircleMarker.prototype._updatePath.call(this);
+    if (!this._renderer._drawing || this._empty() || this.options.glyph < 0) return;
+    stamp(this._renderer._ctx, this.options.glyph, this._point.x, this._point.y, 9, 2, this.options.tint);
   },
 });
 

@@ -1,6 +1,6 @@
 // The page as it was at a time: its events from what the page holds, else from the store; its alerts from their changes.
 
-import { ask, by, el } from "./elements.js";
+import { ask, by, counted, el } from "./elements.js";
 import { age } from "./ages.js";
 import { moment, read } from "./times.js";
 
@@ -48,7 +48,7 @@ export class Past {
     const mine = ++this.asked;
     const { store } = this;
     if (at === null) {
-      this.at = this.now = store.until = null;
+      this.at = this.now = store.until = store.cut = null;
       this.draw();
       await this.wire.go();
       this.changed();
@@ -61,13 +61,18 @@ export class Past {
     }
     this.at = store.until = at;
     this.draw();
-    let [events, alerts, wrong] = [[], [], ""];
+    let [events, alerts, withdrawn, cut, wrong] = [[], [], [], null, ""];
+    this.more = [];
     try {
-      [events, { alerts }] = await Promise.all([this.events(at), ask(`api/past?at=${Math.round(at)}`).then((answer) => answer.json())]);
+      [events, { alerts, withdrawn, cut }] = await Promise.all([this.events(at), ask(`api/past?at=${Math.round(at)}`).then((answer) => answer.json())]);
     } catch (error) {
       wrong = error.message.replace(/^\d+ /, "");
     }
     if (mine !== this.asked) return; // another time was chosen meanwhile
+    const known = new Set(events.map((event) => event.id));
+    const since = withdrawn.filter((event) => !known.has(event.id)).map(({ withdrawn: when, ...event }) => ({ ...event, end: event.end !== null && event.end > at ? null : event.end, since: when }));
+    events = [...events, ...since].sort((a, b) => (a.end ?? at) - (b.end ?? at));
+    store.cut = { alerts: cut === null ? "" : `only the last ${counted(cut)} changes before this time were looked at`, events: this.more.join("; ") };
     const latest = new Map();
     for (const event of events) if (event.key !== null) latest.set(event.key, event);
     const stations = this.now.stations.map((station) => {
@@ -105,9 +110,11 @@ export class Past {
     for (const event of this.program.events.filter((each) => each.derived)) {
       const values = event.attributes.map((each, number) => `OPTIONAL { ?e <${each.iri}> ?v${number} }`);
       const query = `SELECT * WHERE { ?e a <${event.iri}> ; <${TIME}hasEnd>/<${TIME}inXSDDateTimeStamp> ?end ; <${TIME}hasBeginning>/<${TIME}inXSDDateTimeStamp> ?start . FILTER(?end >= ${stamp(from)} && ?end <= ${stamp(at)}) ${values.join(" ")} } ORDER BY DESC(?end) LIMIT ${MOST}`;
-      for (const row of await rows(query)) found.push(asEvent(row, event));
+      const answered = await rows(query);
+      if (answered.length === MOST) this.more.push(`of ${event.name} only the newest ${counted(MOST)} before this time`);
+      for (const row of answered) found.push(asEvent(row, event));
     }
-    return found.sort((a, b) => a.end - b.end).slice(-MOST);
+    return found.sort((a, b) => a.end - b.end);
   }
 
   draw() {

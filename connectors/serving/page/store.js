@@ -13,6 +13,7 @@ export class Store {
     this.frame = 0;
     this.drawn = -PACE;
     this.until = null; // a time that is past, where the page shows that
+    this.cut = null; // what is left out there: of alerts, of events
     this.clear();
   }
 
@@ -173,6 +174,13 @@ export class Store {
       this.changed = {};
       for (const listener of this.listeners) listener(changed);
     });
+  }
+
+  // All alerts by the subjects that they are about.
+  bySubject() {
+    const found = new Map();
+    for (const alert of this.alerts.values()) for (const key of subjects(alert)) found.set(key, [...found.get(key) ?? [], alert]);
+    return found;
   }
 
   // The open alerts about a subject, what is in the alert's key, of those that pass.

@@ -49,7 +49,7 @@ export function interval(start, end) {
 
 export function lasting(ticks) {
   const s = ticks / 1e6;
-  if (s < 120) return `${Number(s.toFixed(s < 10 ? 1 : 0))} s`;
+  if (s < 90) return `${Number(s.toFixed(s < 10 ? 1 : 0))} s`;
   if (s < 7200) return `${Math.round(s / 60)} min`;
   if (s < 172800) return `${Number((s / 3600).toFixed(1))} h`;
   return `${Number((s / 86400).toFixed(1))} d`;

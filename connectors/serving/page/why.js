@@ -10,6 +10,7 @@ import { code } from "./rules.js";
 import { swatch } from "./glyphs.js";
 import { latestRecords } from "./lists.js";
 import { tree, withdrawn } from "./tree.js";
+import { Silences } from "./silences.js";
 import { WhyNot } from "./whynot.js";
 
 const RECORDS = 200;
@@ -60,9 +61,9 @@ export class Why {
     else by("timeline").focus();
   }
 
-  // `what`: { event }, { alert }, { station } by their names; { absence: { event, key, at } } as far as it is known.
+  // `what`: { event }, { alert }, { station } by their names; { silences }: an id, or "all"; { absence: { event, key, at } } as far as it is known.
   async open(what) {
-    const { alert, station, absence } = what;
+    const { alert, station, absence, silences } = what;
     let { event } = what;
     const active = document.activeElement;
     if (by("why").hidden && active !== document.body) this.from = active;
@@ -79,10 +80,16 @@ export class Why {
         title = change?.title ?? "Unknown alert";
         if (!change) throw new Error(past ? `There was no alert ${alert} at this time.` : `There is no alert ${alert} here: it is older than what is kept, or of another program.`);
         const found = await this.held(change.last);
-        view = new AlertView(change, full, this.store, this.program, found, (what) => this.open(what));
+        view = new AlertView(change, full, this.store, this.program, found, (what) => this.open(what), (change) => this.look("map-part", () => this.places.alert(change)));
         parts.push(...view.parts);
         this.places.alert(change);
         event = change.last;
+      }
+      if (silences) {
+        title = "Silences";
+        view = new Silences(this.store, this.program.person, silences, (what) => this.open(what));
+        parts.push(view.box);
+        await view.load();
       }
       if (station !== undefined) {
         title = this.store.stations.get(station)?.name ?? station;
