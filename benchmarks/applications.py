@@ -286,7 +286,7 @@ def renamed(engine: Any, batch: Batch) -> Batch:
 
 
 def outcome(batches: list[Batch]) -> set[tuple[Any, ...]]:
-    """What was derived: type, start, end, bounds, arguments and value; that something is `true` is no value."""
+    """What was derived: type, start, end, bounds, arguments and value; that something is `true` is not a value."""
     rows: set[tuple[Any, ...]] = set()
     for batch in batches:
         for name, table in batch.items():

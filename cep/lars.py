@@ -88,7 +88,8 @@ def answers(
     if not isinstance(program, str):
         raise CepError(f"program: a text of rules is expected, not {_kind(program)}", code="option")
     if window not in ("n+1", "n"):
-        raise CepError(f"window: `{window}` is no way to count", hint='`window="n"`, or "n+1", as it is', code="option")
+        hint = '`window="n"`, or "n+1", as it is'
+        raise CepError(f"window: `{window}` is not a way to count", hint=hint, code="option")
     read = _read(Source(program, "<program>"), dialect, _microseconds(tick), window == "n")
     return _Run(read, program, _texts(facts or (), "facts"), _in_order(stream), first, last, models).answers()
 
@@ -158,7 +159,7 @@ def _microseconds(tick: str | timedelta) -> int:
     except (TypeError, ValueError):
         found = 0
     if found <= 0:
-        raise CepError(f"tick: `{tick}` is no duration of a tick", hint='`tick="1 s"`, `"100 ms"`', code="option")
+        raise CepError(f"tick: `{tick}` is not a duration of a tick", hint='`tick="1 s"`, `"100 ms"`', code="option")
     return found
 
 
@@ -214,7 +215,7 @@ class _Run:
             values = tuple(each for each in made.arguments if isinstance(each, Constant))
             if cursor.token.kind != "end" or len(values) < len(made.arguments):
                 raise CepError(
-                    f"`{text}` is no atom", hint="an atom of a stream is `alpha(3)` or `rtm50`", code="syntax"
+                    f"`{text}` is not an atom", hint="an atom of a stream is `alpha(3)` or `rtm50`", code="syntax"
                 )
             self.read_atoms[text] = found = (made.predicate, values)
         return found

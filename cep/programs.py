@@ -36,7 +36,7 @@ def program_text(program: Program) -> tuple[str | Mapping[str, str], str]:
         return program.read_text(encoding="utf-8"), str(program)
     if program.endswith(".cep") and "\n" not in program:
         hint = f'a file is named by its path: `detect(Path("{program}"), data)`'
-        raise CepError(f"`{program}` is no program, but the name of a file", hint=hint, code="input")
+        raise CepError(f"`{program}` is not a program, but the name of a file", hint=hint, code="input")
     return program, "<program>"
 
 
@@ -84,4 +84,4 @@ def ticks_of(given: Duration, option: str = "lateness") -> int:
         return of_duration(given) if isinstance(given, str) else given // timedelta(microseconds=1)
     except (TypeError, ValueError):
         hint = f'`{option}="5 min"`, or a `datetime.timedelta`'
-        raise CepError(f"{option}: `{given}` is no duration", hint=hint, code="input") from None
+        raise CepError(f"{option}: `{given}` is not a duration", hint=hint, code="input") from None

@@ -79,7 +79,7 @@ class Address:
         except ValueError:
             found = float("nan")
         if not found >= least:
-            raise self.refused(f"`{option}={text}` is no number from {least:g} on", f"`?{option}={usual:g}`")
+            raise self.refused(f"`{option}={text}` is not a number from {least:g} on", f"`?{option}={usual:g}`")
         return found
 
     def choice(self, option: str, choices: tuple[str, ...]) -> str:
@@ -115,7 +115,7 @@ def address(text: str, known: Mapping[str, tuple[str, ...]] = OPTIONS) -> Addres
         if scheme in ("http", "https") and known is OPTIONS:
             there += f"; observations of a SensorThings service are `{_THINGS}{scheme}://`"
         hint = f"there are {there}{near_scheme(scheme, tuple(PORTS))}"
-        raise CepError(f"{bare(text)}: `{scheme}://` is no kind of {what}", hint=hint, code=what)
+        raise CepError(f"{bare(text)}: `{scheme}://` is not a kind of {what}", hint=hint, code=what)
     match = _REST.fullmatch(rest)
     assert match is not None, "any text has these parts"
     login, places, path, options = (part or "" for part in match.groups())
@@ -175,7 +175,7 @@ def _observations(shown: str, path: str, usual: str | None) -> str:
 def _host(shown: str, place: str, usual: int | None, kind: str) -> tuple[str, int]:
     match = _HOST.fullmatch(place)
     if match is None or int(match[2] or 0) > 65535 or (kind == "tcp" and match[2] is None):
-        what = "no host" if not place else f"`{place}` is no host with its port"
+        what = "no host" if not place else f"`{place}` is not a host with its port"
         raise CepError(f"{shown}: {what}", hint=f"e.g. `{EXAMPLES[kind]}`", code="input")
     return match[1].strip("[]"), int(match[2] or usual or 0)
 
@@ -186,7 +186,7 @@ def _options(shown: str, kind: str, text: str, names: Sequence[str]) -> dict[str
         name, equals, value = part.partition("=")
         known = name in names or (kind == "kafka" and "." in name)  # `.`: a setting of librdkafka
         if not (equals and known and value):
-            what = f"`{name}` is no option" if not known else f"`{name}` has no value"
+            what = f"`{name}` is not an option" if not known else f"`{name}` has no value"
             hint = f"options are {', '.join(names)}"
             more = ", and the settings of librdkafka" if kind == "kafka" else ""
             raise CepError(f"{shown}: {what}", hint=hint + more, code="input")

@@ -129,7 +129,7 @@ class Geometries:
         wrong = (~(numbers.is_finite() & (numbers.abs() <= most))).fill_null(True)
         if wrong.any():
             row = int(wrong.arg_max() or 0)
-            what = f"`{texts[row]}` is no number"
+            what = f"`{texts[row]}` is not a number"
             if numbers[row] is not None:
                 what = f"a latitude lies between -90 and 90, and not at `{texts[row]}`"
             raise self._refused(int(pairs["thing"][row]), called, what, int(wrong.sum()))
@@ -150,7 +150,7 @@ class Geometries:
         wrong = ~inside.fill_null(False)
         if wrong.any():
             row = int(wrong.arg_max() or 0)
-            what = f"`{texts[row]}` is no latitude and longitude, as `40.69,-74.17`"
+            what = f"`{texts[row]}` is not a latitude and longitude, as `40.69,-74.17`"
             raise self._refused(int(pairs["thing"][row]), "wgs84:lat_long", what, int(wrong.sum()))
         return pairs.select("thing", numbers["lat"], numbers["long"])
 

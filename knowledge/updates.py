@@ -134,7 +134,7 @@ class Graphs:
             return read_time(text)
         except CepError:
             hint = "a time is written `2013-02-08T18:00:00Z`"
-            raise self._refused(f"`{text or quad.object}` is no time", hint, "time") from None
+            raise self._refused(f"`{text or quad.object}` is not a time", hint, "time") from None
 
     def _refused(self, reason: str, hint: str, code: str = "graph") -> CepError:
         return CepError(f"{self.file}: {reason}" if self.file else reason, hint=hint, code=code)

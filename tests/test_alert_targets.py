@@ -211,9 +211,9 @@ def test_a_broker_holds_what_is_open(tmp_path: Path) -> None:
 
 
 REFUSED_TARGETS = [
-    ("hooks.example.org", "`hooks.example.org` is no address"),
-    ("https://example.org/x", "`https://` is no kind of feed"),
-    ("cloudevents://example.org/x", "`cloudevents://` is no kind of feed"),
+    ("hooks.example.org", "`hooks.example.org` is not an address"),
+    ("https://example.org/x", "`https://` is not a kind of feed"),
+    ("cloudevents://example.org/x", "`cloudevents://` is not a kind of feed"),
     ("cloudevents+https:///x", "no host"),
     ("cloudevents+https://h:99999/x", "no host, or no port"),
     ("cloudevents+https://h/x\r\nHost: y", "spaces and control characters"),
@@ -259,9 +259,9 @@ REFUSED_TARGETS = [
     ("cloudevents+https://h/#from=yesterday", "`from=yesterday` is not known"),
     ("cloudevents+https://h/#attempts=0", "`attempts=0` is not a whole number from 1 to"),
     ("alertmanager+http://h/#every=1min", "`every=1min` is not a whole number from 1 to"),
-    ("cloudevents+https://h/#retries=3", "`retries=3` is no option"),
-    ("cloudevents+https://h/#origin=a%0d%0ab", "is no name of a host"),
-    ("mqtt://h/alerts#origin=a", "`origin=a` is no option"),
+    ("cloudevents+https://h/#retries=3", "`retries=3` is not an option"),
+    ("cloudevents+https://h/#origin=a%0d%0ab", "is not a name of a host"),
+    ("mqtt://h/alerts#origin=a", "`origin=a` is not an option"),
     ("mqtt://h/alerts/%23", "a topic that is written to"),
 ]
 

@@ -113,9 +113,9 @@ def test_urls_that_are_refused(url: str, message: str, hint: str, capfd: pytest.
 def test_places_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for feed, message in (
         (f"apprise+file://{tmp_path}/none", "no such file"),
-        ("apprise+env://URLS#parallel=3", "`parallel=3` is no option"),
-        ("slack://T1JJ3T3L2/A1BRTD4JD/secret", "`slack://` is no kind of feed"),
-        ("apprise://h", "`apprise://` is no kind of feed"),
+        ("apprise+env://URLS#parallel=3", "`parallel=3` is not an option"),
+        ("slack://T1JJ3T3L2/A1BRTD4JD/secret", "`slack://` is not a kind of feed"),
+        ("apprise://h", "`apprise://` is not a kind of feed"),
     ):
         monkeypatch.setenv("URLS", SLACK)
         with pytest.raises(CepError) as caught:

@@ -98,7 +98,7 @@ def test_changes_need_knowledge_times_and_graphs() -> None:
     for file, message in (
         ("timeless.nq", "timeless.nq: the graph <urn:g> has no time"),
         ("nowhere.nq", "nowhere.nq: <urn:a> <urn:b> <urn:c> is in no graph, so it has no time"),
-        ("wrong.nq", "wrong.nq: `yesterday` is no time"),
+        ("wrong.nq", "wrong.nq: `yesterday` is not a time"),
         ("backwards.nq", "backwards.nq: the graph <urn:1> ends when it begins or before"),
         ("weather.ttl", "weather.ttl holds no named graphs"),
     ):

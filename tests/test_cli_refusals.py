@@ -65,7 +65,7 @@ def test_a_state_that_is_a_link_to_itself() -> None:
         ),
         (
             ["--input", "events.jsonl", "--output-format", "xml"],
-            "--output-format: `xml` is no format\nhint: formats are ",
+            "--output-format: `xml` is not a format\nhint: formats are ",
         ),
         (["--input", "events.jsonl", "--output", "./events.jsonl"], "is an input as well"),
         (

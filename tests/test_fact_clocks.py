@@ -50,7 +50,7 @@ def test_times_of_day_of_frames() -> None:
     assert found(pl.Series([1234.0, 5.0]), "%H%M") == [12 * HOUR + 34 * HOUR // 60, 5 * HOUR // 60]
     assert found(pl.Series(["6.30"]), "%H.%M") == [6.5 * HOUR]
     for wrong in (pl.Series(["2401"]), pl.Series([1260]), pl.Series([12.5]), pl.Series(["x"])):
-        with pytest.raises(CepError, match="is no time") as caught:
+        with pytest.raises(CepError, match="is not a time") as caught:
             found(wrong, "%H%M")
         assert caught.value.hint == 'its FORMAT is said: `t: time FORMAT "%H%M"`'
 

@@ -35,7 +35,7 @@ MISTAKES = [
     ("at(P) = 3 ENDS AFTER 1 s.", "`place` of `at` is a string, this is an int"),
     ("on(P) BECOMES off AFTER 1 s.", "BECOMES gives the value that follows"),
     ("c(P) <- tick(P) WHERE (on(P) or P = x).", "the fluent `on` cannot stand among alternatives"),
-    ("c(P) <- tick(P) WHERE at(P) < home.", "the fluent `at` is no value and no function here"),
+    ("c(P) <- tick(P) WHERE at(P) < home.", "the fluent `at` is neither a value nor a function here"),
     ("c(P) <- tick(P) = 3.", "`tick` is an event, and only a fluent has a value"),
     ("c(P) <- BEGIN OF tick(P).", "`tick` is an event, and only a fluent has a value"),
     ("c(P) <- begin(on(P)) SEQ tick(P).", "when a fluent begins or ends is written `BEGIN OF on(...)`"),

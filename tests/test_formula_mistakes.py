@@ -63,7 +63,7 @@ MISTAKES = [
     ("off(P) WHILE on(P).", "`off` is an event: there is no fluent of that name", ""),
     ("initiate h(P) <- off(P). h(P) WHILE on(P).", "`h` is defined by WHILE", "WHILE g(X) OR h(X)"),
     ("h(P) ENDS AFTER 3 s. h(P) WHILE on(P).", "`h` is defined by WHILE", "WHILE g(X) OR h(X)"),
-    ("h(P) WHILE on(P) WHERE at(P) = home.", "the fluent `at` is no value and no function here", ""),
+    ("h(P) WHILE on(P) WHERE at(P) = home.", "the fluent `at` is neither a value nor a function here", ""),
     ("h(P) WHILE on(P) WHERE duration() > 3 s.", "a formula has no start and no end", "LASTING"),
     # variables without a value
     ("h(P) WHILE on(Q).", "`P` of the head is not bound by the formula", "WHERE X = .."),

@@ -84,7 +84,7 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "a file for the program": (
         "rules.cep",
         FRAME,
-        '`rules.cep` is no program, but the name of a file\nhint: a file is named by its path: `detect(Path("rul',
+        '`rules.cep` is not a program, but the name of a file\nhint: a file is named by its path: `detect(Path("rul',
     ),
     "a mistake in the program": ("f(X) <- e(X) SEQ .", FRAME, "<program>:1:18: expected"),
 }
@@ -106,7 +106,7 @@ def test_which_table_is_meant_is_told() -> None:
     with pytest.raises(CepError) as caught:
         found["e"]
     assert str(caught.value) == "the program derives no event `e`\nhint: derived events are c, d"
-    with pytest.raises(CepError, match="`soon` is no duration"):
+    with pytest.raises(CepError, match="`soon` is not a duration"):
         detect("c(X) <- a(X).", [], lateness="soon")
 
 

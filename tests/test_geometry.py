@@ -201,19 +201,19 @@ def test_where_things_are() -> None:
 @pytest.mark.parametrize(
     ("turtle", "message"),
     [
-        (':a wgs84:lat "north" ; wgs84:long 3 .', "wgs84:lat of <http://e/a>: `north` is no number"),
-        (":a wgs84:lat 3 ; wgs84:long :b .", "wgs84:long of <http://e/a>: `http://e/b` is no number"),
+        (':a wgs84:lat "north" ; wgs84:long 3 .', "wgs84:lat of <http://e/a>: `north` is not a number"),
+        (":a wgs84:lat 3 ; wgs84:long :b .", "wgs84:long of <http://e/a>: `http://e/b` is not a number"),
         (
             ":a wgs84:lat -90.5 ; wgs84:long 3 .",
             "wgs84:lat of <http://e/a>: a latitude lies between -90 and 90, and not",
         ),
         (":a wgs84:lat 3 ; wgs84:long 3 . :b wgs84:lat 99, 98 .", "wgs84:lat of <http://e/b>: a latitude lies between"),
         (':a wgs84:lat "NaN"^^xsd:double ; wgs84:long 3 .', "wgs84:lat of <http://e/a>: "),
-        (':a wgs84:lat_long "40.5 -73" .', "wgs84:lat_long of <http://e/a>: `40.5 -73` is no latitude and longitude"),
+        (':a wgs84:lat_long "40.5 -73" .', "of <http://e/a>: `40.5 -73` is not a latitude and longitude"),
         (':a wgs84:lat_long "-73,100,1", "100,3" .', "wgs84:lat_long of <http://e/a>: `"),
         (
             ':a <https://schema.org/latitude> "47° N" ; <https://schema.org/longitude> 8 .',
-            "schema:latitude of <http://e/a>: `47° N` is no number",
+            "schema:latitude of <http://e/a>: `47° N` is not a number",
         ),
         (':a geo:asWKT "POINT(3 4" .', "geo:asWKT of <http://e/a>: this is no WKT: "),
         (':a geo:asWKT "<http://x> POINT(3 4)" .', "geo:asWKT of <http://e/a>: <http://x> is no coordinate system"),

@@ -223,7 +223,7 @@ MISTAKES = [
     ("held(not on(P), T)", "`not` stands before `held`"),
     ("held(on(upper(P)), T)", "a fluent is asked with variables and constants"),
     ("(held(on(P), T) or N = 3)", "the fluent `on` cannot stand among alternatives"),
-    ("N = if(held(on(P), T), 1, 2)", "the fluent `on` is no value and no function here"),
+    ("N = if(held(on(P), T), 1, 2)", "the fluent `on` is neither a value nor a function here"),
     ("held(at(P) = X, Q), held(at(P) = Q, T), X = a", "`held` asks what holds at a time, and `Q` is a string"),
 ]
 

@@ -119,7 +119,7 @@ def test_influx_the_measurement_chooses_the_event(tmp_path: Path) -> None:
         ("home temp= 1", "bad line protocol at character 11: the field `temp` has no value"),
         ('home temp="a 1', "bad line protocol at character 11: the quote of the field `temp` is not closed"),
         ('home temp="a"b 1', "bad line protocol at character 14: something follows the closing quote"),
-        ("home temp=1 1.5", "bad line protocol at character 13: `1.5` is no timestamp"),
+        ("home temp=1 1.5", "bad line protocol at character 13: `1.5` is not a timestamp"),
         ("home temp=1,temp=2 1", "the key `temp` is there twice"),
         ("home,room=a,room=b temp=1 1", "the key `room` is there twice"),
         ("home,temp=2 temp=1 1", "`temp` stands for several things in this line: FROM"),

@@ -37,7 +37,7 @@ def test_a_unit_that_is_too_small_is_warned_of(tmp_path: Path, unit: str, time: 
 @pytest.mark.parametrize(("unit", "time", "meant"), [("s", NOW * 1000, "ms"), ("ms", NOW * 10**9, "ns")])
 def test_a_unit_that_is_too_large_is_named_by_the_dead_letter(tmp_path: Path, unit: str, time: int, meant: str) -> None:
     words = {"ms": "milliseconds", "ns": "nanoseconds"}[meant]
-    said = f"is no time of the years 1 to 9999; it looks like {words}"
+    said = f"is not a time of the years 1 to 9999; it looks like {words}"
     result = run(tmp_path, unit, time)
     assert said in result.stderr and f"`FORMAT epoch {meant}`" in result.stderr
     frame = pl.DataFrame({"t": [time], "x": [1]})

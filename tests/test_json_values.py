@@ -84,7 +84,7 @@ def test_elements_of_lists_have_numbers_from_0_on() -> None:
     assert values("event p(v: float? FROM a[0][1]) TIME t.", nested)[0] == [2.0]
     assert values("event p(v: float? FROM a[1].b[0]) TIME t.", nested)[0] == [3.0]
     for source in ("topic[0.5]", "a[1.5]"):
-        with pytest.raises(CepError, match="is no place of a value"):
+        with pytest.raises(CepError, match="is not a place of a value"):
             parse(f"event p(v: float FROM {source}).")
     assert parse('event p(v: float FROM "Flow [m3/s]").').statements
 
@@ -194,7 +194,7 @@ def test_an_interval_may_stand_in_one_text(tmp_path: Path) -> None:
         assert ((table["end"] - table["start"]) // 1_000_000).to_list() == [3600, 5, 300, 0], suffix
         assert [one.reason for one in batch.dead] == [
             "when: `PT5M/PT6M` has two lengths, and no time",
-            "when: `P1M` is no duration; months and years differ in length",
+            "when: `P1M` is not a duration; months and years differ in length",
             "no time: `when` is missing",
         ], suffix
 
@@ -256,4 +256,4 @@ def test_lengths_may_have_decimal_commas(text: str, micros: int) -> None:
     data = f'{{"when": "2024-05-01/{text}", "v": 1}}\n{{"when": "2024-05-01/P1,M", "v": 1}}\n'.encode()
     tables, dead, _ = LineReader(known, "q", True).read("f", data, 0, 1, 0)
     assert (tables["q"]["end"] - tables["q"]["start"]).to_list() == [micros]
-    assert dead[0].reason == "when: `P1,M` is no duration"
+    assert dead[0].reason == "when: `P1,M` is not a duration"

@@ -258,7 +258,7 @@ def test_what_several_files_of_lars_declare_is_declared_once() -> None:
     ("options", "told"),
     [
         ({"models": 0}, "no answer streams"),
-        ({"dialect": "larz"}, "`larz` is no dialect"),
+        ({"dialect": "larz"}, "`larz` is not a dialect"),
         ({"dialect": "/n"}, "no program of LARS"),
     ],
 )

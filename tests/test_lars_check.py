@@ -117,7 +117,7 @@ def test_the_clock_is_the_tick() -> None:
     Path("t.lars").write_text(TICKER)
     for option in ("--clock", "--tick"):
         assert "alpha(V) at T in [100]" in cep("convert", "t.lars", option, "100ms").stdout
-        assert "`10 sec` is no whole number of ticks of 1 min" in cep("check", "t.lars", option, "1min").stderr
+        assert "`10 sec` is not a whole number of ticks of 1 min" in cep("check", "t.lars", option, "1min").stderr
 
 
 def test_windows_of_n_ticks() -> None:
@@ -130,7 +130,7 @@ def test_windows_of_n_ticks() -> None:
     assert "always in [1]" in cep("convert", "rules.txt", "--dialect", "laser", "--window", "n").stdout
     Path("z.lars").write_text("a :- b in [0].\n")
     assert "z.lars:1:12: this window has no tick" in cep("check", "z.lars", "--window", "n").stderr
-    assert "--window: `m` is no way to count" in cep("check", "z.lars", "--window", "m").stderr
+    assert "--window: `m` is not a way to count" in cep("check", "z.lars", "--window", "m").stderr
     Path("own.cep").write_text("a(X) <- b(X).\n")
     assert "--window: this is no program of LARS" in cep("check", "own.cep", "--window", "n").stderr
     assert (
@@ -140,7 +140,7 @@ def test_windows_of_n_ticks() -> None:
 
 def test_other_programs_are_none_of_lars() -> None:
     assert lars_program("a(X) <- b(X).") is None
-    with pytest.raises(CepError, match="`lasr` is no dialect"):
+    with pytest.raises(CepError, match="`lasr` is not a dialect"):
         lars_program("", dialect="lasr")
     with pytest.raises(CepError, match="more than"):
         lars_program(" " * (1 << 23), "x.lars")

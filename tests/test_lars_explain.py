@@ -204,7 +204,7 @@ def test_an_atom_put_at_a_tick_is_asked_as_it_is_written() -> None:
 def test_a_question_about_a_tick_that_cannot_be() -> None:
     for asked, message in (
         ("s at 3", "there is no event or fluent `s at`"),
-        ("r(1) at 3 4", "`3 4` is no tick"),
+        ("r(1) at 3 4", "`3 4` is not a tick"),
         ("r(1, 2) at 3", "`r at` has 1 argument before its tick"),
         ("r(1, 2, 3) at 3", "`r at` has 2 arguments, here 3"),
     ):

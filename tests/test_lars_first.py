@@ -56,7 +56,7 @@ def test_an_earlier_atom_begins_the_stream_whatever_first_says() -> None:
         ({"stream": [(0, ["a", 7])]}, "stream, item 1: `7` is an int; atoms are texts"),
         ({"stream": [(2, ["a"]), (1, ["a"])]}, "stream: tick 1 of item 2 comes after tick 2"),
         ({"facts": "a"}, "facts: a list of atoms is expected, not a str"),
-        ({"tick": 3}, "tick: `3` is no duration of a tick"),
+        ({"tick": 3}, "tick: `3` is not a duration of a tick"),
         ({"first": "x"}, "first: `'x'` is not a whole number"),
         ({"last": 2.5}, "last: `2.5` is not a whole number"),
         ({"models": None}, "models: `None` is not a whole number"),
@@ -124,11 +124,11 @@ def test_both_notations_are_read() -> None:
     found = list(answers(laser, stream, last=3))
     assert found == list(answers(laser, stream, last=3, dialect="laser"))
     assert [sorted(model) for _, (model,) in found] == [["g(1)", "h(1)"], ["h(1)"], ["h(1)"], []]
-    with pytest.raises(CepError, match="is no value"):
+    with pytest.raises(CepError, match="is not a value"):
         list(answers(laser, stream, dialect="lars"))
     with pytest.raises(CepError, match="`rtec` is none of LARS"):
         list(answers("b :- a.", stream, dialect="rtec"))
-    with pytest.raises(CepError, match="tick: `soon` is no duration"):
+    with pytest.raises(CepError, match="tick: `soon` is not a duration"):
         list(answers("b :- a.", stream, tick="soon"))
     with pytest.raises(CepError) as raised:
         list(answers("h(X) :- time_win(2, 0, 1, p(X)", stream))

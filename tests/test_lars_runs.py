@@ -141,9 +141,9 @@ def test_rows_of_ticks_are_counted_beside_what_is_derived(tmp_path: Path, monkey
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--output-mode", "some"), "`some` is no mode"),
+        (("--output-mode", "some"), "`some` is not a mode"),
         (("--output-every", "5s"), "--output-every is for answers at ticks"),
-        (("--output-mode", "all", "--output-every", "1500ms"), "is no number of ticks"),
+        (("--output-mode", "all", "--output-every", "1500ms"), "is not a number of ticks"),
         (("--output-mode", "new", "--from", "2"), "--from and --until cut intervals"),
     ],
 )

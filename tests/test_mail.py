@@ -353,8 +353,8 @@ def test_further_occurrences_are_no_message() -> None:
         ("smtp://169.254.169.254/a@b.org", "is an address of the own network"),
         ("smtps://mail.example.org/a@b.org#tls=none", "`tls=none`: `smtps://` is encrypted"),
         ("smtp://mail.example.org/a@b.org#tls=maybe", "`tls=maybe` is not known"),
-        ("smtp://mail.example.org/a@b.org#parallel=3", "`parallel=3` is no option"),
-        ("mailto://a@b.org", "`mailto://` is no kind of feed"),
+        ("smtp://mail.example.org/a@b.org#parallel=3", "`parallel=3` is not an option"),
+        ("mailto://a@b.org", "`mailto://` is not a kind of feed"),
     ],
 )
 def test_addresses_that_are_refused(feed: str, message: str) -> None:

@@ -169,7 +169,7 @@ def test_ports(text: str, logged: tuple[str, int]) -> None:
 def test_ports_that_are_none_or_taken() -> None:
     for text in ("99999", "http", ":80", ""):
         result = run("--metrics", text)
-        assert (result.exit_code, result.stderr.splitlines()[0]) == (2, f"--metrics: `{text}` is no port")
+        assert (result.exit_code, result.stderr.splitlines()[0]) == (2, f"--metrics: `{text}` is not a port")
     with serving(Meter(()), "0") as url:
         port = url.split(":")[2].split("/")[0]
         result = run("--metrics", port)

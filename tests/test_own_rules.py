@@ -219,7 +219,7 @@ def test_rules_are_named_on_the_command_line(folder: Path) -> None:
     [
         ("no_such:Rules", "`no_such:Rules`: there is no module `no_such`\nhint: a module that is installed, or a file"),
         ("my_rules:Rule", "`my_rules:Rule`: my_rules has no class `Rule`\nhint: did you mean `Rules`?"),
-        ("my_rules:Nothing", "`my_rules:Nothing` is no rule set of owlrl\nhint: a subclass of `owlrl.Closure.Core`"),
+        ("my_rules:Nothing", "`my_rules:Nothing` is not a rule set of owlrl\nhint: a subclass of `owlrl.Closure.Core`"),
         ("broken_rules:Rules", "`broken_rules:Rules`: broken_rules imports `no_such_thing`, which is not there"),
         ("owlr", "no kind of reasoning: owlr\nhint: did you mean `owlrl`?"),
     ],

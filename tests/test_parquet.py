@@ -68,9 +68,9 @@ def test_parquet_times_are_exact_or_refused(tmp_path: Path) -> None:
     assert ends(pl.Series([7]).cast(pl.Datetime("ms"))) == [7000]
     assert ends(pl.Series([253402300800000]).cast(pl.Datetime("ms"))) == []
     assert reasons(pl.Series([253402300800000]).cast(pl.Datetime("ms")), tmp_path) == [
-        "time: is no time of the years 1 to 9999"
+        "time: is not a time of the years 1 to 9999"
     ]
-    milliseconds = "is no time of the years 1 to 9999: seconds since 1970 are expected, this looks like milliseconds"
+    milliseconds = "is not a time of the years 1 to 9999: seconds since 1970 are expected, this looks like milliseconds"
     milliseconds += "; they are declared `FORMAT epoch ms`"
     assert reasons(pl.Series([1714554000000, 5]), tmp_path) == [f"time: `1714554000000` {milliseconds}"]
     assert reasons(pl.Series([1714554000000.5]), tmp_path) == [f"time: `1714554000000.5` {milliseconds}"]

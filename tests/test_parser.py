@@ -313,7 +313,7 @@ HOSTILE = [
     ("e <- 1e-999999999999", "time is exact to the microsecond, this is finer"),
     ("p(" + "9" * 20_000, "this integer needs more than 64 bits"),
     ("p(-9223372036854775808).", "integers go from -9223372036854775807 to 9223372036854775807"),
-    ("p(9999-12-31T23:59:59-01:00).", "`9999-12-31T23:59:59-01:00` is no time of the calendar"),
+    ("p(9999-12-31T23:59:59-01:00).", "`9999-12-31T23:59:59-01:00` is not a time of the calendar"),
     ('p("' + "x" * 20_000, "this string is not closed"),
     ("e <- a\0.", "a NUL character is no text"),
     ("e <- a. # \ud800", "the code U+D800 is no character"),

@@ -79,8 +79,8 @@ http_requests_total{method="get",code="200"} NaN -1000
     [
         ('http_requests_total{method="get" 5', "this is no sample: a line is `metric{"),
         ("http_requests_total", "this is no sample"),
-        ('http_requests_total{method="get"} five 1', "the value `five` is no number"),
-        ('http_requests_total{method="get"} 5 soon', "`soon` is no timestamp"),
+        ('http_requests_total{method="get"} five 1', "the value `five` is not a number"),
+        ('http_requests_total{method="get"} 5 soon', "`soon` is not a timestamp"),
         ('http_requests_total{method="get",method="put"} 5 1', "the label `method` is there twice"),
         ("http_requests_total{method} 5 1", "the label `method` has no value"),
         ('http_requests_total{"method"} 5 1', "the label `method` has no value"),

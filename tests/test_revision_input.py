@@ -150,7 +150,7 @@ def test_no_attribute_is_inferred_of_changes() -> None:
     Path("in.jsonl").write_text("\n".join(json.dumps({"type": "reading"} | each) for each in lines))
     told = cep("infer", "in.jsonl").stdout
     assert "temp: float " in told and "% 1 to 2" in told and "change:" not in told
-    assert "`@change` is no attribute" in told
+    assert "`@change` is not an attribute" in told
 
 
 def test_a_key_of_no_attribute_and_a_cycle_that_begins_with_the_input() -> None:

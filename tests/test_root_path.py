@@ -69,7 +69,7 @@ def test_a_path_of_a_proxy(tmp_path: Path) -> None:
     for given, root in (("", ""), ("/", ""), ("/semcep/", "/semcep"), ("/a/b-c", "/a/b-c")):
         assert path_of.root(given) == root
     for wrong in ("semcep", "//evil.example", "/a/../b", "/a b", "http://here/a", '/"><script>'):
-        with pytest.raises(CepError, match="is no path"):
+        with pytest.raises(CepError, match="is not a path"):
             path_of.root(wrong)
 
 

@@ -352,7 +352,7 @@ def test_records_of_rtec(tmp_path: Path) -> None:
     assert met == [(24, 29, "(]"), (30, 31, "(]"), (39, None, "()")]
     reasons = dead.read_text()
     assert "the interval from 30 to 30 is empty" in reasons
-    assert "`x` is no number" in reasons
+    assert "`x` is not a number" in reasons
     assert "the program asks nothing of `flies`" in reasons
 
 

@@ -69,11 +69,11 @@ def test_events_go_to_topics_by_type(tmp_path: Path) -> None:
         ("kafka://127.0.0.1:1/derived?message.timeout.ms=100", "kafka://127.0.0.1:1/derived: no answer: "),
         ("kafka://127.0.0.1:1", "it names no topic"),
         ("kafka://127.0.0.1:1/derived?by=room", "`by=room`: no derived event has this attribute"),
-        ("kafka://127.0.0.1:1/derived?group=one", "`group` is no option"),
+        ("kafka://127.0.0.1:1/derived?group=one", "`group` is not an option"),
         ("kafka://127.0.0.1:1/of/{type}", "this is no topic"),
         ("mqtt://u:secret@127.0.0.1:1/derived", "mqtt://127.0.0.1:1/derived: no broker: connection refused"),
         ("mqtt://127.0.0.1:1/derived/#", "this is no topic"),
-        ("rate://10", "`rate://` is no kind of output"),
+        ("rate://10", "`rate://` is not a kind of output"),
     ],
 )
 def test_what_is_wrong_is_said(place: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:

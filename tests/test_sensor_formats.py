@@ -56,10 +56,10 @@ def test_standard_input_line_by_line() -> None:
     ("declaration", "message"),
     [
         ("event e(n: string) FORMAT sensml.", "unknown format `sensml`"),
-        ('event e(n: string) FORMAT influx(precision: "m").', "`m` is no precision"),
+        ('event e(n: string) FORMAT influx(precision: "m").', "`m` is not a precision"),
         ('event e(n: string) FORMAT influx(unit: "m").', "expected an option, found `unit`"),
         ('event e(n: string) FORMAT sensorthings(x: "m").', "sensorthings has no options"),
-        ('event e(n: string) FORMAT senml(now: "today").', "`today` is no time"),
+        ('event e(n: string) FORMAT senml(now: "today").', "`today` is not a time"),
         ('event e(n: string) FORMAT influx(measurement: "").', "a measurement has a name"),
         ("event e(n: string) FORMAT influx FORMAT senml.", "a second format of the records"),
     ],

@@ -139,7 +139,7 @@ def test_classes_and_intervals(tmp_path: Path) -> None:
     "declaration, message",
     [
         ("event reading(temp: float).", "reading: it is not said which property in RDF `temp` is"),
-        ("event reading(temp: float AS ex:t) TIME at.", "reading: `at` is no property in RDF"),
+        ("event reading(temp: float AS ex:t) TIME at.", "reading: `at` is not a property in RDF"),
         ("event reading(temp: float FROM ex:t/temp).", "expected an IRI"),
         ("event reading(temp: float FROM nix:t).", "unknown prefix `nix:`"),
     ],

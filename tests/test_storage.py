@@ -287,7 +287,7 @@ def test_knowledge_and_facts_at_addresses(bucket: Bucket) -> None:
         ),
         (["--input", "s3://bucket/days/*.csv"], "s3://bucket/days/*.csv: no file matches"),
         (["--input", "s3://bukket/a.jsonl"], "s3://bukket/a.jsonl: there is no bucket `bukket`"),
-        (["--input", "s4://bucket/a.jsonl"], "`s4://` is no kind of input"),
+        (["--input", "s4://bucket/a.jsonl"], "`s4://` is not a kind of input"),
         (["--input", "s4://bucket/a.jsonl"], "did you mean `s3://`?"),
         (
             ["--input", "events.jsonl", "--output", "s3://bukket/a.jsonl"],

@@ -128,12 +128,12 @@ def test_absence_between_two_and_a_time_point_are_told_likewise(nearest: Callabl
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ("warm(milk", "is no event"),
+        ("warm(milk", "is not an event"),
         ("worm(milk)", "there is no event `worm`"),
         ("warm(milk, 8, 9)", "`warm` has 2 arguments, here 3"),
         ("warm(milk, hot)", "`t` is of type float, `hot` is not"),
         ("warm(name: milk)", "`warm` has no attribute `name`"),
-        ("a(1) SEQ b(2)", "is no event"),
+        ("a(1) SEQ b(2)", "is not an event"),
     ],
 )
 def test_what_is_no_event_is_refused(asked: str, message: str) -> None:

@@ -132,7 +132,7 @@ def test_one_file_a_type_where_the_format_wants_it(tmp_path: Path) -> None:
         ("-", "csv", "csv cannot go to standard output"),
         (f"{tmp_path}/none/x.jsonl", None, "cannot write .*: No such file or directory"),
         (f"{tmp_path}/none/x.parquet", None, "cannot write .*: No such file"),
-        (f"{tmp_path}/x", "xml", "`xml` is no format"),
+        (f"{tmp_path}/x", "xml", "`xml` is not a format"),
     ):
         with pytest.raises(CepError, match=message):
             Writer(path, BOTH, format=format)

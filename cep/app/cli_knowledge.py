@@ -128,7 +128,7 @@ def query(options: KnowledgeQueryOptions) -> None:
     from knowledge.result_formats import FORMATS, text
 
     if options.format not in FORMATS:
-        message = f"--format: `{options.format}` is no format of a table"
+        message = f"--format: `{options.format}` is not a format of a table"
         raise CepError(message, hint=f"one of {', '.join(FORMATS)}", code="option")
     sparql, asked = options.sparql, options.asked
     known = _loaded(asked.knowledge, asked.reasoning)

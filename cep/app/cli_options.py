@@ -267,7 +267,8 @@ class DialectOptions:
     def dialect(self) -> str | None:
         """The dialect, with how its windows are counted. CepError: that is wrong."""
         if self.window not in (None, "n+1", "n"):
-            raise refuse(f"--window: `{self.window}` is no way to count", "`--window n`, or `--window n+1`, as it is")
+            hint = "`--window n`, or `--window n+1`, as it is"
+            raise refuse(f"--window: `{self.window}` is not a way to count", hint)
         return f"{self.named or ''}/n" if self.window == "n" else self.named
 
     @property

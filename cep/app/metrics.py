@@ -123,7 +123,7 @@ def host_and_port(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) > 65_535 or (colon and not host):
         hint = "a port, `--metrics 9464`, or where others may look too, `--metrics 0.0.0.0:9464`"
-        raise CepError(f"--metrics: `{text}` is no port", hint=hint, code="option")
+        raise CepError(f"--metrics: `{text}` is not a port", hint=hint, code="option")
     return host.strip("[]") or HERE, int(port)
 
 

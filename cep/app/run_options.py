@@ -272,7 +272,7 @@ class RunOptions:
         if mode is None:
             mode = CHANGES if self.sink.changes or (lars and not cut) else INTERVALS
         elif mode not in MODES:
-            raise refuse(f"--output-mode: `{mode}` is no mode", f"the modes are {', '.join(MODES)}")
+            raise refuse(f"--output-mode: `{mode}` is not a mode", f"the modes are {', '.join(MODES)}")
         elif self.sink.changes and mode != CHANGES:
             raise refuse(f"--changes, and --output-mode {mode}", "one of them")
         if self.sink.changes and cut:

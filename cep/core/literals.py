@@ -124,7 +124,7 @@ def read_time(text: str) -> int:
         if ticks not in CALENDAR:
             raise OverflowError
     except (ValueError, OverflowError):
-        raise _refuse(f"`{text}` is no time of the calendar", form) from None
+        raise _refuse(f"`{text}` is not a time of the calendar", form) from None
     return ticks
 
 
@@ -153,11 +153,11 @@ def read_clock(text: str) -> int:
     form = "a time of day is written `22:00`, or with seconds `06:30:15`"
     match = _CLOCK.fullmatch(text.strip())
     if match is None:
-        raise _refuse(f"`{text}` is no time of day", form)
+        raise _refuse(f"`{text}` is not a time of day", form)
     hour, minute, second = (int(part or 0) for part in match.groups()[:3])
     ticks = hour * UNITS["h"] + minute * UNITS["min"] + second * SECOND + int((match[4] or "").ljust(6, "0"))
     if minute > 59 or second > 59 or ticks > UNITS["d"]:
-        raise _refuse(f"`{text}` is no time of day", form)
+        raise _refuse(f"`{text}` is not a time of day", form)
     return ticks
 
 
@@ -219,8 +219,8 @@ def _unescape(match: re.Match[str]) -> str:
         if code in _ESCAPES:
             return _ESCAPES[code]
         hint = 'the escapes are `\\n` `\\r` `\\t` `\\b` `\\f` `\\"` `\\u00e9`; a backslash itself is `\\\\`'
-        raise _refuse(f"`\\{code}` is no escape", hint)
+        raise _refuse(f"`\\{code}` is not an escape", hint)
     point = int(code[1:], 16)
     if point > 0x10FFFF or 0xD800 <= point < 0xE000:
-        raise _refuse(f"`\\{code}` is no character")
+        raise _refuse(f"`\\{code}` is not a character")
     return chr(point)

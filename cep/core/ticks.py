@@ -24,7 +24,7 @@ def ticks(text: str, tick: int) -> int:
             raise CepError("nothing is divided by 0", code="syntax")
         found = Fraction(above) / Fraction(below or 1)
     else:
-        raise CepError(f"`{text}` is no number", hint="numbers are `3`, `1.5` or `3/2`", code="syntax")
+        raise CepError(f"`{text}` is not a number", hint="numbers are `3`, `1.5` or `3/2`", code="syntax")
     exact = found * tick
     if exact.denominator != 1:
         coarser = next((name for name, size in _COARSER if (found * size).denominator == 1), f"{found.denominator}s")

@@ -272,9 +272,9 @@ def of_pattern(text: str, pattern: str) -> tuple[int, bool]:
         try:
             of_week = _of_week(found)
         except (ValueError, OverflowError):
-            raise ValueError("is no time of the calendar") from None
+            raise ValueError("is not a time of the calendar") from None
         if of_week.year != int(found.get("Y", of_week.year)):
-            raise ValueError("is no time of the calendar")
+            raise ValueError("is not a time of the calendar")
         found = {name: text for name, text in found.items() if name not in "aAuw"}
     year = int(found["Y"]) if "Y" in found else _century(int(found["y"])) if "y" in found else 1
     year = year if of_week is None else of_week.year
@@ -289,7 +289,7 @@ def of_pattern(text: str, pattern: str) -> tuple[int, bool]:
     rest = int(digits[6:] or "0") * 2 - 10 ** len(digits[6:])  # against a half
     next_day = hour == 24
     if next_day and (int(found.get("M", "0")) or int(found.get("S", "0")) or micros or rest > 0):
-        raise ValueError("is no time of the day: 24:00 is its end")
+        raise ValueError("is not a time of the day: 24:00 is its end")
     day = int(found.get("d", "1")) if of_week is None else of_week.day
     try:
         days = int(found.get("j", "1")) - 1
@@ -299,7 +299,7 @@ def of_pattern(text: str, pattern: str) -> tuple[int, bool]:
             raise ValueError
         moment += timedelta(days=next_day)
     except (ValueError, OverflowError):
-        raise ValueError("is no time of the calendar") from None
+        raise ValueError("is not a time of the calendar") from None
     ticks = (moment.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) + micros
     if len(digits) > 6 and (rest > 0 or (rest == 0 and ticks % 2)):
         ticks += 1
@@ -312,5 +312,5 @@ def of_pattern(text: str, pattern: str) -> tuple[int, bool]:
     digits = offset[1:].replace(":", "").ljust(6, "0")
     seconds = int(digits[:2]) * 3_600 + int(digits[2:4]) * 60 + int(digits[4:])
     if seconds >= 24 * 3_600:
-        raise ValueError("is no time of the calendar")
+        raise ValueError("is not a time of the calendar")
     return ticks - (-1 if offset[0] == "-" else 1) * seconds * SECOND, True

@@ -324,7 +324,7 @@ class Fluents:
                     if isinstance(condition, Disjunction):
                         self.error(f"the fluent `{name}` cannot stand among alternatives", condition.span, hint)
                     else:
-                        self.error(f"the fluent `{name}` is no value and no function here", condition.span, hint)
+                        self.error(f"the fluent `{name}` is neither a value nor a function here", condition.span, hint)
 
     def given(
         self, pattern: Pattern, conditions: Sequence[Condition], within: int | None, span: Span

@@ -60,7 +60,8 @@ def asked_event(text: str, prefixes: Iterable[tuple[str, str]]) -> AskedEvent:
     except CepError:
         ticks = ()
     if len(ticks) != 1:
-        raise CepError(f"`{rest}` is no tick", hint=f"`{name}{arguments} at 3`, or `at` alone for any", code="option")
+        hint = f"`{name}{arguments} at 3`, or `at` alone for any"
+        raise CepError(f"`{rest}` is not a tick", hint=hint, code="option")
     return replace(atom, at=True, tick=ticks[0])
 
 
@@ -79,10 +80,10 @@ def _plain_event(text: str, prefixes: Iterable[tuple[str, str]]) -> AskedEvent:
             hint = f"its `)` is missing: `{text.strip()})`"
         elif better is not None:
             hint = to_type(better)
-        raise CepError(f"`{text}` is no event: {error.message}", hint=hint, code="option") from None
+        raise CepError(f"`{text}` is not an event: {error.message}", hint=hint, code="option") from None
     if not isinstance(statement, EventRule) or not isinstance(statement.body, EventPattern):
         hint = "one event: `warning(EWR, _)`, `warning(station: EWR)`, `warning`"
-        raise CepError(f"`{text}` is no event", hint=hint, code="option")
+        raise CepError(f"`{text}` is not an event", hint=hint, code="option")
     asked = statement.body
     return AskedEvent(name if capital else asked.name, asked.arguments, asked.names, asked.value)
 

@@ -59,7 +59,7 @@ def dialect_of(name: str, dialect: str | None = None) -> str | None:
     found = asked or next((found for suffix, found in SUFFIXES.items() if name.endswith(suffix)), None)
     if found is not None and found not in DIALECTS:
         hint = did_you_mean(found, DIALECTS) or f"the dialects are {', '.join(DIALECTS)}"
-        raise CepError(f"--dialect: `{found}` is no dialect", hint=hint, code="option")
+        raise CepError(f"--dialect: `{found}` is not a dialect", hint=hint, code="option")
     if counted and f"{found}/n" not in LARS:
         hint = "it says how windows of LARS are counted: files `.lars`, or `--dialect laser`"
         raise CepError("--window: this is no program of LARS", hint=hint, code="option")

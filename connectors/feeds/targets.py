@@ -272,7 +272,7 @@ def _unknown(scheme: str, text: str) -> CepError:
         known = f"mail goes by `smtp://` or `smtps://`: `{EXAMPLES['smtp']}`"
     if scheme == "apprise":
         known = "its URLs are in a file, `apprise+file:///etc/semcep/on-call`, or a variable, `apprise+env://ON_CALL`"
-    what = f"`{scheme}://` is no kind of feed" if scheme else f"`{text}` is no address"
+    what = f"`{scheme}://` is not a kind of feed" if scheme else f"`{text}` is not an address"
     return CepError(f"--feed: {what}", hint=known, code="option")
 
 
@@ -286,14 +286,14 @@ def _options(shown: str, kind: str, text: str) -> dict[str, str]:
         match = _OPTION.fullmatch(part)
         if match is None or match[1] not in OPTIONS[kind]:
             known = ", ".join(OPTIONS[kind])
-            raise _refused(shown, f"`{part}` is no option", f"options are {known}: `#from=start`")
+            raise _refused(shown, f"`{part}` is not an option", f"options are {known}: `#from=start`")
         found[match[1]] = match[2]
     return found
 
 
 def _origin(shown: str, name: str | None) -> str | None:
     if name is not None and not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?", name):
-        raise _refused(shown, f"`origin={name}` is no name of a host", "`#origin=alerts.example.org`")
+        raise _refused(shown, f"`origin={name}` is not a name of a host", "`#origin=alerts.example.org`")
     return name
 
 

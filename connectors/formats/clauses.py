@@ -188,7 +188,7 @@ class ClauseReader:
         if match is None:
             time = self._time(text)
             if time is None or not text[-1].isdigit():
-                raise Unreadable("time", f"`{text}` is no time: {FACT}")
+                raise Unreadable("time", f"`{text}` is not a time: {FACT}")
             return time, time, "[]"
         opening, low, high, closing = match.groups()
         start, end = self._time(low), self._time(high)
@@ -236,5 +236,5 @@ class ClauseReader:
     def _tick(self, text: str) -> int:
         time = self._time(text)
         if time is None:
-            raise Unreadable("time", f"`{text}` is no time")
+            raise Unreadable("time", f"`{text}` is not a time")
         return time

@@ -75,7 +75,7 @@ def read_point(line: bytes) -> LinePoint:
     rest = text[at:]
     time = rest.lstrip(" ")
     if rest and (rest == time or _TIME.fullmatch(time) is None):
-        raise _bad(f"`{shown(time)}` is no timestamp, a whole number behind a blank", text, len(text) - len(time))
+        raise _bad(f"`{shown(time)}` is not a timestamp, a whole number behind a blank", text, len(text) - len(time))
     return LinePoint(measurement, tags, fields, time or None, frozenset(twice))
 
 

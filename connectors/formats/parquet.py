@@ -293,7 +293,7 @@ def _column(file: str, column: pl.Series, attribute: Attribute, reasons: Reasons
             words = column.cast(pl.String).str.strip_chars(" \t").str.to_lowercase()
             found = pl.select(pl.when(words.is_in(TRUE_WORDS)).then(True).when(words.is_in(FALSE_WORDS)).then(False))
             answers = found.to_series()
-            refuse(answers.is_null() & column.is_not_null(), column, attribute, "is no boolean", reasons)
+            refuse(answers.is_null() & column.is_not_null(), column, attribute, "is not a boolean", reasons)
             return answers
         case "string" | "iri" | "any" if dtype == pl.String or isinstance(dtype, (pl.Categorical, pl.Enum)):
             texts = column.cast(pl.String)
@@ -338,5 +338,5 @@ def _whole(column: pl.Series, attribute: Attribute, reasons: Reasons) -> pl.Seri
         whole = column.cast(pl.Int64, strict=False)
         whole = without(whole, whole.cast(column.dtype, strict=False) != column)
     odd = whole.is_null() & column.is_not_null()
-    refuse(odd, column, attribute, "is no integer of 64 bits", reasons)
+    refuse(odd, column, attribute, "is not an integer of 64 bits", reasons)
     return whole

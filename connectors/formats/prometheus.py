@@ -121,7 +121,7 @@ def _point(line: str) -> str:
     elif _NONE.fullmatch(value):
         number = f"{NONE}=0"
     else:
-        raise ValueError(f"the value `{shown(value)}` is no number: a line is {_LINE}")
+        raise ValueError(f"the value `{shown(value)}` is not a number: a line is {_LINE}")
     return f"{_series(series.strip())}{number}{'' if time is None else ' ' + _micros(time)}"
 
 
@@ -177,7 +177,7 @@ def _micros(time: str) -> str:
     """A timestamp in microseconds: milliseconds, or seconds where it has a fraction or is small. ValueError: none."""
     match = _TIME.fullmatch(time)
     if match is None:
-        raise ValueError(f"`{shown(time)}` is no timestamp: a line is {_LINE}")
+        raise ValueError(f"`{shown(time)}` is not a timestamp: a line is {_LINE}")
     whole, fraction = int(match[2]), match[3]
     if fraction is None and whole >= _SECONDS:
         return f"{match[1]}{1000 * whole}"

@@ -181,7 +181,7 @@ class Packs:
             if not name:
                 raise Unreadable("senml", "the record has no name: `n`, or `bn` in a record before it")
             if _NAMED.fullmatch(name) is None:
-                reason = f"`{shown(name)}` is no name: letters, digits and `-:./_`, the first a letter or a digit"
+                reason = f"`{shown(name)}` is not a name: letters, digits and `-:./_`, the first a letter or a digit"
                 raise Unreadable("senml", reason)
             if len(self._names) > 100_000:
                 self._names.clear()
@@ -238,7 +238,7 @@ def _rebase(record: Mapping[str, Any], base: dict[str, Any]) -> None:
             continue
         if label == "bver":
             if type(value) is not int or value < 1:
-                raise Unreadable("senml", "the pack cannot be used: the version `bver` is no positive integer")
+                raise Unreadable("senml", "the pack cannot be used: the version `bver` is not a positive integer")
             if value > VERSION:
                 reason = f"it is of version {value} of SenML, and {VERSION} is the latest that is known"
                 raise Unreadable("senml", f"the pack cannot be used: {reason}")

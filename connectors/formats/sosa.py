@@ -58,7 +58,7 @@ class Documents:
         times = (schema.time,) if schema.start is None and schema.end is None else (schema.start, schema.end)
         self._times = [_path(time or f"<{SOSA}resultTime>") for time in times]
         if None in self._times:
-            message = f"{schema.name}: `{next(time for time in times if time)}` is no property in RDF"
+            message = f"{schema.name}: `{next(time for time in times if time)}` is not a property in RDF"
             raise CepError(message, hint="e.g. `TIME sosa:resultTime`, with `PREFIX sosa: <...>`", code="input")
         self._paths: list[PropertyPath] = [path for path in self._times if path is not None]
         own = [each for each in schema.attributes if each.name != CHANGE]

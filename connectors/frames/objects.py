@@ -52,7 +52,7 @@ def _plain(value: Any) -> Any:
         return None if not value.is_finite() else int(value) if value == int(value) else float(value)
     if type(value).__name__ == "NAType":  # of pandas
         return None
-    raise TypeError(f"a `{type(value).__name__}` is no value of a record")
+    raise TypeError(f"a `{type(value).__name__}` is not a value of a record")
 
 
 def _period(value: timedelta) -> str:

@@ -55,7 +55,7 @@ def samples(file: Path, limit: int, format: str | None = None) -> list[RecordSam
                 hint = f"formats are {KNOWN}; say which with `--format`"
                 raise CepError(f"{file}: the name does not say the format", hint=hint, code="input")
             if kind not in NAMES:
-                raise CepError(f"--format: `{kind}` is no format", hint=f"formats are {KNOWN}", code="input")
+                raise CepError(f"--format: `{kind}` is not a format", hint=f"formats are {KNOWN}", code="input")
             hint = "its records say all themselves"
             raise CepError(f"{file}: no declaration is inferred from {kind}", hint=hint, code="input")
         if kind == "parquet":

@@ -47,7 +47,7 @@ class RecordSample:
             path: [value for value, kept in zip(column, there) if kept] for path, column in self.columns.items()
         }
         self.count = sum(there)
-        self.remarks.append(f"`{CHANGE}` is no attribute: it says what is withdrawn, which `cep run --revise` reads")
+        self.remarks.append(f"`{CHANGE}` is not an attribute: it marks withdrawals, which `cep run --revise` reads")
 
     def add(self, values: Mapping[str, Any]) -> None:
         for each, value in values.items():

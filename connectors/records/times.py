@@ -21,7 +21,7 @@ LARGEST = 2**63 - 1  # and -LARGEST the smallest: -2**63 marks a missing value i
 FIRST = -62_135_596_800 * SECOND  # 0001-01-01T00:00:00Z
 LAST = 253_402_300_800 * SECOND - 1  # 9999-12-31T23:59:59.999999Z
 SPAN = 10**12  # seconds, a number that holds the years 1 to 9999
-OUTSIDE = "is no time of the years 1 to 9999"
+OUTSIDE = "is not a time of the years 1 to 9999"
 RECENT = 4_102_444_800  # the year 2100, in seconds
 LONG_AGO = 631_152_000  # 1990
 FIXED = 2**61
@@ -70,7 +70,7 @@ def decimal(text: str) -> Decimal:
     try:
         return Decimal(text)
     except InvalidOperation:
-        raise ValueError(f"`{shown(text)}` is no number of any use") from None
+        raise ValueError(f"`{shown(text)}` is not a number of any use") from None
 
 
 def power(shift: int) -> Decimal:
@@ -81,7 +81,7 @@ def power(shift: int) -> Decimal:
 def scaled(text: str, unit: int | Decimal = SECOND) -> int:
     """The microseconds of a decimal number of units. ValueError: no number, or beyond 64 bits."""
     if not is_number(text):
-        raise ValueError(f"`{shown(text)}` is no number")
+        raise ValueError(f"`{shown(text)}` is not a number")
     number = decimal(text)
     if number and number.adjusted() > 19:
         raise ValueError(f"`{shown(text)}` seconds are more than 64 bits of microseconds")
@@ -97,7 +97,7 @@ def scaled(text: str, unit: int | Decimal = SECOND) -> int:
 def since_epoch(text: str) -> int:
     """The microseconds of decimal seconds since 1970. ValueError: no number, or no time of the years 1 to 9999."""
     if not is_number(text):
-        raise ValueError(f"`{shown(text)}` is no number")
+        raise ValueError(f"`{shown(text)}` is not a number")
     number = decimal(text)
     if not -SPAN <= number <= SPAN or not FIRST <= (ticks := scaled(text)) <= FAR * SECOND:
         raise ValueError(f"`{shown(text)}` {beyond(number)}")
@@ -154,7 +154,7 @@ def of_text(text: str, format: TimeFormat | None, numbers: bool = True) -> int:
             raise ValueError(f"`{shown(text)}` is skipped by the clocks of {format.zone}")
         ticks = int(found[0])
     if not FIRST <= ticks <= LAST:
-        raise ValueError(f"`{shown(text)}` is no time of the calendar")
+        raise ValueError(f"`{shown(text)}` is not a time of the calendar")
     return ticks
 
 
@@ -245,10 +245,10 @@ def of_iso_clock(text: str) -> tuple[int, bool]:
         moment = datetime.fromisoformat(f"{day}T{minute or '00:00'}:{second or '00'}{zone}")
         ticks = (moment - _EPOCH) // timedelta(microseconds=1)
     except (ValueError, OverflowError):
-        raise ValueError(f"`{shown(text)}` is no time of the calendar") from None
+        raise ValueError(f"`{shown(text)}` is not a time of the calendar") from None
     ticks += micros
     if not FIRST <= ticks <= LAST:
-        raise ValueError(f"`{shown(text)}` is no time of the calendar")
+        raise ValueError(f"`{shown(text)}` is not a time of the calendar")
     return ticks, offset is not None
 
 
@@ -260,9 +260,9 @@ def of_duration(text: str) -> int:
         sign, *numbers = match.groups()
         parts = [(number.replace(",", "."), unit) for number, unit in zip(numbers, _PERIOD_UNITS) if number]
     else:
-        raise ValueError(f"`{shown(text)}` is no duration")
+        raise ValueError(f"`{shown(text)}` is not a duration")
     if any(not is_number(number) for number, _ in parts):
-        raise ValueError(f"`{shown(text)}` is no duration")
+        raise ValueError(f"`{shown(text)}` is not a duration")
     try:
         total = sum(scaled(number, unit) for number, unit in parts)
     except ValueError:

@@ -93,7 +93,7 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
     @made.get(
         "/events",
         response_class=StreamingResponse,
-        responses=route_responses("text/event-stream", _400="`Last-Event-ID` is no number."),
+        responses=route_responses("text/event-stream", _400="`Last-Event-ID` is not a number."),
     )
     async def events(
         after: Annotated[int | None, Query(ge=0, lt=2**62, description="Begin behind it; 0: with all.")] = None,

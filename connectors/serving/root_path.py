@@ -17,7 +17,7 @@ def root(text: str) -> str:
     path = text.rstrip("/")
     if not _PATH.fullmatch(path) or {"..", "."} & set(path.split("/")):
         hint = "a path with a slash before it, as a browser asks for it: `--root-path /semcep`"
-        raise CepError(f"--root-path: `{text[:80]}` is no path", hint=hint, code="option")
+        raise CepError(f"--root-path: `{text[:80]}` is not a path", hint=hint, code="option")
     return path
 
 

@@ -67,11 +67,11 @@ def table_name(text: str, option: str = "--output") -> TableName:
         name, equals, value = part.partition("=")
         if name not in OPTIONS:
             hint = did_you_mean(name, OPTIONS) or f"options are {', '.join(OPTIONS)}"
-            raise found.refused(f"`{name}` is no option", hint)
+            raise found.refused(f"`{name}` is not an option", hint)
         if not equals or not value:
             raise found.refused(f"`{name}` has no value", f"`?{name}=...`")
         options[name] = value
     compact = options.get("compact")
     if compact is not None and not (compact.isdecimal() and int(compact) > 1):
-        raise found.refused(f"`compact={compact}` is no number from 2 on", "from how many files on: `?compact=20`")
+        raise found.refused(f"`compact={compact}` is not a number from 2 on", "from how many files on: `?compact=20`")
     return TableName(kind, place, options.get("append"), None if compact is None else int(compact), option)

@@ -80,7 +80,7 @@ class Writer:
         self.format = format or ("jsonl" if path == "-" or directory or live(path) else _format(path))
         if self.format not in WRITTEN:
             hint = f"formats are {', '.join(OUTPUT_FORMATS)}"
-            raise CepError(f"--output-format: `{format}` is no format", hint=hint, code="output")
+            raise CepError(f"--output-format: `{format}` is not a format", hint=hint, code="output")
         if live(path) and self.format != "jsonl":
             raise CepError(f"--output: messages are lines of JSON, not {self.format}", code="output")
         self._single = self.format == "jsonl" and not directory

@@ -251,7 +251,7 @@ class _GrammarCheck:
                 if token.text[0].isupper()
                 else f'a name has a prefix, `ex:{token.text}`; a text stands in quotes, `"{token.text}"`'
             )
-            raise self.diagnostic(f"`{token.text}` is no term of SPARQL", hint)
+            raise self.diagnostic(f"`{token.text}` is not a term of SPARQL", hint)
         if token.text in ("+", "-"):
             self.at += 1
         elif token.kind == "mark":
@@ -274,7 +274,7 @@ class _GrammarCheck:
             )
         if token.kind == "iri" and ":" not in token.text:
             raise self.diagnostic(
-                f"`{token.text}` is no full IRI", "an IRI is written in full, `<http://...>`, or as `ex:name`"
+                f"`{token.text}` is not a full IRI", "an IRI is written in full, `<http://...>`, or as `ex:name`"
             )
 
     def diagnostic(self, message: str, hint: str | None = None) -> Diagnostic:

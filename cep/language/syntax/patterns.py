@@ -214,7 +214,7 @@ def _time_point(cursor: Cursor) -> ast.TimePoint:
     ticks = sign * cursor.read(read_ticks, token, token.text)
     if unit_after_number(cursor):
         hint = "a time point is a time, `2013-02-08T18:00:00Z`, or seconds since 1970-01-01 without a unit"
-        cursor.stop("a duration is no time point", hint, cursor.span(first))
+        cursor.stop("a duration is not a time point", hint, cursor.span(first))
     return ast.TimePoint(ticks, cursor.span(first))
 
 

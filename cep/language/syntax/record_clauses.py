@@ -269,7 +269,7 @@ def _refused(option: str, value: str) -> tuple[str, str] | None:
             except LookupError:
                 return f"unknown encoding `{value}`", "e.g. `latin1`, `cp1252`, `utf-16`"
         case "precision" if value not in UNITS:
-            return f"`{value}` is no precision", "timestamps are counts of `ns` (as without it), `us`, `ms` or `s`"
+            return f"`{value}` is not a precision", "timestamps are counts of `ns` (as without it), `us`, `ms` or `s`"
         case "measurement" if not value:
             return "a measurement has a name", f"e.g. {_EXAMPLES['influx']}"
         case "metric" if not value:
@@ -278,7 +278,7 @@ def _refused(option: str, value: str) -> tuple[str, str] | None:
             try:
                 read_time(value)
             except CepError:
-                return f"`{value}` is no time", f"ISO 8601, e.g. {_EXAMPLES['senml']}"
+                return f"`{value}` is not a time", f"ISO 8601, e.g. {_EXAMPLES['senml']}"
         case "thousands" if len(value) != 1 or value.isalnum() or value in '\r\n+-"':
             return "the mark of thousands is one character, no letter and no digit", (
                 'e.g. `FORMAT csv(thousands: ",")`, `FORMAT csv(separator: ";", decimal: ",", thousands: ".")`'
@@ -293,7 +293,7 @@ def _refused(option: str, value: str) -> tuple[str, str] | None:
             return f"the column `{twice}` is there twice", f"each has a name of its own: `{twice}`, `{twice}_2`"
         case "skip" | "units" if not (value.isascii() and value.isdigit() and len(value) < 6):
             what = "lines before the header" if option == "skip" else "rows between the header and the records"
-            return f"`{value}` is no number of {what}", f"e.g. `FORMAT csv({option}: 2)`"
+            return f"`{value}` is not a number of {what}", f"e.g. `FORMAT csv({option}: 2)`"
         case "separator" | "quote" if len(value) != 1 or not value.isascii() or value in "\r\n":
             return f"the {option} is one character of ASCII", "a tabulator is written `\\t`"
     return None
@@ -345,7 +345,7 @@ def _checked(cursor: Cursor, first: Token, text: str) -> str:
         hint = "an event for each element of one list can be made; take the inner one apart before"
         cursor.stop(message, hint, cursor.span(first))
     if first.kind != "string" and _FRACTION.search(text):
-        message = f"`{text}` is no place of a value"
+        message = f"`{text}` is not a place of a value"
         hint = "elements of lists and levels of MQTT topics count from 0: `values[0]`, `topic[0]`"
         cursor.stop(message, hint, cursor.span(first))
     return text

@@ -253,7 +253,7 @@ def close_arguments(cursor: Cursor, opening: Token, colon: str) -> None:
 
 
 def refuse_null(cursor: Cursor, token: Token) -> NoReturn:
-    cursor.stop(f"`{token.text}` is no value", messages.NULL, token.span)
+    cursor.stop(f"`{token.text}` is not a value", messages.NULL, token.span)
 
 
 def _refuse_word(cursor: Cursor, first: Token, read: Expression) -> None:

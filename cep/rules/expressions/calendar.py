@@ -172,4 +172,4 @@ def unknown_unit(name: str) -> tuple[str, str] | None:
         return None
     units = "the units are " + ", ".join(f'`"{each}"`' for each in BEGIN)
     hint = did_you_mean(name.lower(), list(BEGIN))
-    return f"`{name}` is no unit of the calendar", f"{hint} {units}" if hint else units
+    return f"`{name}` is not a unit of the calendar", f"{hint} {units}" if hint else units

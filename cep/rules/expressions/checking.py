@@ -149,7 +149,7 @@ class _Checker:
         """Check an expression that stands where a condition is expected."""
         if isinstance(expression, Call) and expression.function not in (*COMPARISONS, "or", "and", "not", *FUNCTIONS):
             raise self.error(
-                f"`{expression.function}` is no test that may stand here", expression.span,
+                f"`{expression.function}` is not a test that may stand here", expression.span,
                 "a static predicate stands in the WHERE itself: `(linked(X, Y), Z = 1 or not linked(X, Y), Z = 2)`",
             )  # fmt: skip
         typed = self.expression(expression)

@@ -100,7 +100,7 @@ def _template(template: str, arguments: tuple[Typed, ...]) -> Iterator[ArgumentM
             except ValueError:
                 yield (
                     0,
-                    f"`{{:{form}}}` is no way to write {'a number' if type in _SAMPLES else 'a text'}",
+                    f"`{{:{form}}}` is not a way to write {'a number' if type in _SAMPLES else 'a text'}",
                     hint,
                     "type",
                 )

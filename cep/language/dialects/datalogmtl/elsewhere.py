@@ -41,5 +41,5 @@ def instead(found: DatalogMtlToken, before: DatalogMtlToken) -> str | None:
         return _BETWEEN[found.text]
     for word in (found, before):
         if word.kind == "name" and (hint := _OPERATORS.get(word.text.lower())) is not None:
-            return f"`{word.text}` is no operator here: {hint}"
+            return f"`{word.text}` is not an operator here: {hint}"
     return None

@@ -254,6 +254,6 @@ def _calculation(cursor: LarsCursor, first: LarsToken) -> Comparison:
     cursor.expect(")", MATH)
     for each in (left, right):
         if isinstance(each, Constant) and each.type not in ("int", "float"):
-            cursor.stop(f"`{each.value}` is no number", MATH, each.span)
+            cursor.stop(f"`{each.value}` is not a number", MATH, each.span)
     function = FUNCTIONS.get(token.text) or quotient(left, right)
     return Comparison("=", result, Call(function, (left, right), cursor.span(first)), cursor.span(first))

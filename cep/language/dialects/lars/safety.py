@@ -169,7 +169,7 @@ class _RuleChecker:
         for name in window.by or ():
             if name not in names:
                 hint = did_you_mean(name, names) or f"`{atom.predicate}(X, Y) [5 #] by X`"
-                self.error(f"`{name}` is no argument of `{atom.predicate}` here", window.span, hint, "window")
+                self.error(f"`{name}` is not an argument of `{atom.predicate}` here", window.span, hint, "window")
 
     def comparison(self, comparison: Comparison) -> None:
         for side in (comparison.left, comparison.right):
@@ -185,7 +185,7 @@ class _RuleChecker:
             hint = "`a at 5`, or a time, `a at 2013-02-08T18:00:00Z`"
             if at.type == "string" and text.isidentifier():
                 hint = f"a variable begins with a capital letter: `{text[0].upper()}{text[1:]}`; {hint}"
-            self.error(f"`{text}` is no tick", at.span, hint, "type")
+            self.error(f"`{text}` is not a tick", at.span, hint, "type")
         elif isinstance(at.value, int) and abs(at.value) > self.farthest:
             self.error("this tick is beyond the end of time", at.span, f"the last tick is {self.farthest}", "type")
 

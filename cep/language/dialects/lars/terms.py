@@ -93,7 +93,7 @@ def operand(cursor: LarsCursor) -> Expression:
                         f"`{token.text[0].lower()}{token.text[1:]}(..)`")  # fmt: skip
         return Variable("_" if token.text == "_" else token.text, cursor.span(token))
     if token.kind == "name" and cursor.sees("("):
-        cursor.stop(f"`{token.text}(..)` is no value", FUNCTION, cursor.place(token.start, token.end))
+        cursor.stop(f"`{token.text}(..)` is not a value", FUNCTION, cursor.place(token.start, token.end))
     return constant(cursor, token)
 
 

@@ -106,7 +106,7 @@ def duration(cursor: LarsCursor, token: LarsToken) -> int:
     if exact % tick:
         wanted = write_duration(tick)
         hint = f"a multiple of it, or a finer tick: `--tick {_finer(exact, tick)}`"
-        cursor.stop(f"`{token.text} {unit.text}` is no whole number of ticks of {wanted}", hint, cursor.span(token))
+        cursor.stop(f"`{token.text} {unit.text}` is not a whole number of ticks of {wanted}", hint, cursor.span(token))
     return exact // tick
 
 
@@ -122,7 +122,7 @@ def whole_ticks(cursor: LarsCursor, token: LarsToken, hint: str = WINDOW) -> int
     """A whole number of ticks."""
     span = cursor.place(token.start, token.end)
     if not token.text.isdigit():
-        cursor.stop(f"`{token.text}` is no whole number of ticks", f"{hint}; a finer tick: `--tick 100ms`", span)
+        cursor.stop(f"`{token.text}` is not a whole number of ticks", f"{hint}; a finer tick: `--tick 100ms`", span)
     ticks = int(token.text) if len(token.text) < 20 else LARGEST
     refuse_too_long(cursor, ticks, span)
     return ticks

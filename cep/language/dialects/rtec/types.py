@@ -67,7 +67,7 @@ class Types:
             key = self.key(term, clause)
             if isinstance(term, Compound):
                 hint = "numbers and variables"
-                raise CepError(f"`{term.name}` is no number", self.source, term.span, hint, "type")
+                raise CepError(f"`{term.name}` is not a number", self.source, term.span, hint, "type")
             self.note(key, "reckoned", term.span)
             return key
         self.function(term)
@@ -130,7 +130,7 @@ class Types:
     def argument(self, name: str, at: int, term: Term) -> Expression:
         """An argument of a predicate, event or fluent."""
         if isinstance(term, Compound) and term.arguments:
-            raise CepError(f"`{term.name}(..)` is no value here", self.source, term.span,
+            raise CepError(f"`{term.name}(..)` is not a value here", self.source, term.span,
                            "a variable, and the arithmetic beside it: `X is ..`", "dialect")  # fmt: skip
         return self.expression(term, self.type(("argument", name, at)))
 
