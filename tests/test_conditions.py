@@ -213,7 +213,7 @@ def test_mistakes(text: str, code: str, messages: list[str]) -> None:
 
 def test_hints() -> None:
     assert mistakes("linkd(X, Y)", {"X": "string"})[0].hint == "did you mean `linked`?"
-    assert "`not` asks about known values" in (mistakes("not linked(X, Y)", {"X": "string"})[0].hint or "")
+    assert "`not` does not bind variables" in (mistakes("not linked(X, Y)", {"X": "string"})[0].hint or "")
     assert mistakes("contain(X, a)", {"X": "string"})[0].hint == "did you mean `contains`?"
 
 

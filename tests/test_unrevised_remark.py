@@ -12,8 +12,8 @@ from cep.app.pipeline import UNREVISED
 from cep.command import app
 from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
+from connectors.records import late_input
 from connectors.records.batch import Batch
-from connectors.records.records import late_input
 from connectors.service import Round, Service
 from tests.revised_consumers import PROGRAM, SECOND, table
 

@@ -32,6 +32,8 @@ READ: Mapping[str, str] = {
     "updates": "a file of changes of the knowledge",
     "shapes": "a file of shapes",
     "token_file": "the file of tokens",
+    "maintenance": "the calendar of maintenance windows",
+    "routes": "the file of routes",
     "shadow": "the shadow program",
     "sparql": "the query",
     "labels": "the file of labels",

@@ -264,7 +264,7 @@ def _listed(count: int, roots: Ints, names: Ints, texts: Mapping[int, Piece]) ->
     found: list[list[Piece]] = [[] for _ in range(count)]
     for root, name in zip(roots.tolist(), names.tolist(), strict=True):
         found[root].append(texts[name])
-    return [", ".join(dict.fromkeys(text for *_, text in sorted(each))) for each in found]
+    return [", ".join(text for *_, text in sorted(each)) for each in found]
 
 
 def _those(table: Table, names: Ints) -> Table:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter_ns
-from typing import cast
+from typing import TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -55,7 +55,7 @@ def slices(inputs: Mapping[str, Table], watermark: int) -> list[tuple[dict[str, 
     return made
 
 
-CarriedState = tuple[Mapping[str, pa.RecordBatch], Translation, Translation | None]
+CarriedState: TypeAlias = "tuple[Mapping[str, pa.RecordBatch], Translation, Translation | None]"
 """States of goals by name, and how their codes and, with lineage, their handles are called here; None: as there."""
 
 

@@ -181,7 +181,7 @@ def _plain(event: Any, name: str) -> str:
 
 
 def _texts(event: Any) -> list[str]:
-    """What stands in braces in an event's description, else in its title."""
+    """Return the text in braces of an event's description, or else of its title."""
     for name in ("DESCRIPTION", "SUMMARY"):
         if texts := [each[0] for each in _MATCHERS.finditer(_plain(event, name))]:
             return texts
