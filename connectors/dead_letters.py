@@ -108,4 +108,4 @@ def _record(text: str | None) -> str:
 
 
 def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")

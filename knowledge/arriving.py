@@ -76,7 +76,7 @@ class Arriving:
                 if default and begins is not None:
                     self.now = max(self.now, begins)
         except SyntaxError as error:
-            self._refuse(self._line, f"this is no N-Quads: {plain(error)}", "quad", line)
+            self._refuse(self._line, f"this is not N-Quads: {plain(error)}", "quad", line)
         except CepError as error:
             self._refuse(self._line, error.message, error.code, line)
         return made

@@ -59,7 +59,7 @@ class GrowingFile:
                         raise CepError("a triple stands as a term in another, which RDF 1.1 does not know", code="quad")
                     touched[self._graphs.take(quad, self._line)] = None
             except SyntaxError as error:
-                news.refused.append(self._refused(self._line, f"this is no N-Quads: {plain(error)}", "quad", line))
+                news.refused.append(self._refused(self._line, f"this is not N-Quads: {plain(error)}", "quad", line))
             except CepError as error:
                 news.refused.append(self._refused(self._line, error.message, error.code, line))
         for name in [*touched, *(self._graphs.known if last else ())]:

@@ -116,7 +116,7 @@ def _triple(text: str, prefixes: Mapping[str, str]) -> ox.Triple:
         column = max(1, error.offset or 1)
         reason = re.sub(r"^Parser error .*?: ", "", error.msg)
         raise CepError(
-            f"this is no triple: {reason[:1].lower()}{reason[1:]}",
+            f"this is not a triple: {reason[:1].lower()}{reason[1:]}",
             Source(body, "triple"),
             Span(1, min(column, len(body)), 1, min(column, len(body)) + 1),
             hint,

@@ -31,7 +31,7 @@ def text(knowledge: Knowledge, sparql: str, prefixes: Mapping[str, str], format:
     found = knowledge.found(sparql, prefixes, name)
     if not isinstance(found, ox.QuerySolutions):
         if format != "text":
-            message = f"the answer is no table, so there is no {format} of it"
+            message = f"the answer is not a table, so there is no {format} of it"
             raise CepError(message, hint="leave `--format` away", code="option")
         return ("yes" if found else "no") if isinstance(found, ox.QueryBoolean) else _turtle(found, prefixes)
     variables = [variable.value for variable in found.variables]

@@ -93,7 +93,7 @@ def _ticks(reader: Reader) -> int:
 def _value(argument: Any) -> Any:
     if isinstance(argument, Var):
         return None
-    assert isinstance(argument, Const), f"{argument} is no value"
+    assert isinstance(argument, Const), f"{argument} is not a value"
     return argument.value.n if isinstance(argument.value, Ticks) else argument.value
 
 

@@ -154,9 +154,9 @@ class ExpressionReader:
                 return either([(Comparison("<", left, low),), (Comparison(">", left, high),)])
             return (Comparison(">=", left, low), Comparison("<=", left, high))
         if isinstance(left, Call):
-            assert left.function not in (*"+-*/", "//", "mod", "neg", "**"), "a value is no condition"
+            assert left.function not in (*"+-*/", "//", "mod", "neg", "**"), "a value is not a condition"
             return (Predicate(left.function, left.arguments),)
-        assert isinstance(left, Const) and isinstance(left.value, str), "a value is no condition"
+        assert isinstance(left, Const) and isinstance(left.value, str), "a value is not a condition"
         return (Predicate(left.value, ()),)
 
     def arguments(self) -> tuple[Any, ...]:
@@ -200,7 +200,7 @@ class ExpressionReader:
             name = self.take()
             # Each `_` is its own.
             return Var(f"_#{self.at}" if name == "_" else name)
-        assert self.word() not in ("not", "or", "and", "in", "between"), "a keyword is no value"
+        assert self.word() not in ("not", "or", "and", "in", "between"), "a keyword is not a value"
         if self.peek() == "if" and self.peek(1) == "(":
             self.take()
             self.take("(")

@@ -298,7 +298,7 @@ ALERT a ON e(K, Lat, Long, Shape) TITLE "{K}" FOR 1 s KEYED BY K AT Lat, Long AR
 def test_what_can_never_be_a_place_is_a_mistake_and_what_happens_to_be_none_is_counted() -> None:
     statement = 'event e(k: int).\nALERT a ON e(K) TITLE "x" FOR 1 s '
     for clause, message, hint, column in (
-        ('AREA "POLYGON((1 2)"', "this is no WKT", "longitude, then latitude", 40),
+        ('AREA "POLYGON((1 2)"', "this is not WKT", "longitude, then latitude", 40),
         ('AREA "POLYGON((0 91, 1 91, 1 92, 0 91))"', "a latitude lies beyond 90 degrees", "other way round", 40),
         ('AREA "POINT(1 2)"', "an area has an inside", "RADIUS 40000", 40),
         ("AT 91, 200", "a latitude lies from -90 to 90 degrees", "latitude first", 38),

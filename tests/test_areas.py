@@ -142,17 +142,17 @@ def test_other_geometries() -> None:
 
 
 WRONG = """
-PLGON((0 0))                                       | this is no WKT: unknown type: 'PLGON'
-POLYGON((0 0, 1 0, 1 1, 0 0.5))                    | this is no WKT: points of LinearRing do not form a
+PLGON((0 0))                                       | this is not WKT: unknown type: 'PLGON'
+POLYGON((0 0, 1 0, 1 1, 0 0.5))                    | this is not WKT: points of LinearRing do not form a
 POLYGON((0 0, 1 1, 0 1, 1 0, 0 0))                 | the area is not well-formed: self-intersection at 0.5 0.5
 POINT(1e999 2)                                     | a coordinate is no number
 POINT(2 91)                                        | a latitude lies beyond 90 degrees
 POINT(800 1)                                       | a longitude lies beyond 720 degrees
-<http://example.org/crs> POINT(1 2)                | <http://example.org/crs> is no coordinate system that is known here
+<http://example.org/crs> POINT(1 2)| <http://example.org/crs> is not a coordinate system that is known here
 POLYGON((0 -1, 120 1, -120 1, 0 -1))               | a ring round the earth crosses the equator, so that
 POLYGON((-300 0, -100 0, 100 0, 300 0, 300 9, 100 9, -100 9, -300 9, -300 0))| the area goes round the earth
 POLYGON((170 0, -170 10, -170 0, 170 10, 170 0))   | the area is not well-formed: self-intersection at 180 5
-CIRCULARSTRING(0 0, 1 1, 2 0)                      | this is no WKT: nonlinear geometry
+CIRCULARSTRING(0 0, 1 1, 2 0)                      | this is not WKT: nonlinear geometry
 """
 
 

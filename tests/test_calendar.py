@@ -162,7 +162,7 @@ def test_in_rules() -> None:
         ("hour(S) = 1", "`hour` takes a time, not the string `S`", "`at: time`"),
         ("local_time(T) > 3 h", "`local_time` takes 2 arguments, not 1", "in a zone"),
         ('extract(S, "(a)", 2) = "x"', "there is no group 2: the regular expression has 1 group", "0 is all"),
-        ('extract(S, "(a") = "x"', "this is no regular expression", "like"),
+        ('extract(S, "(a") = "x"', "this is not a regular expression", "like"),
         ("extract(S, S) = S", "`extract` takes this argument as it is written", "pump"),
         ('split(S, "", 1) = "x"', "nothing separates the parts", "split(S"),
         ('split(S, ",", 0) = "x"', "parts are counted from 1", "-1"),

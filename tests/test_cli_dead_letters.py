@@ -181,7 +181,7 @@ def test_what_holds_nothing_is_told() -> None:
     Path("plain.csv.gz").write_text("time,room,temp\n1,attic,80\n")
     result = cep("run", "heat.cep", "--input", "plain.csv.gz")
     assert result.exit_code == 2
-    assert result.stderr == ("plain.csv.gz: this is no gzip file; without `.gz` in its name it is read as it is\n")
+    assert result.stderr == ("plain.csv.gz: this is not a gzip file; without `.gz` in its name it is read as it is\n")
 
 
 def test_a_hint_is_computed_once_and_a_refusal_keeps_no_frames(monkeypatch: pytest.MonkeyPatch) -> None:

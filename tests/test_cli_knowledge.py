@@ -156,7 +156,7 @@ def test_terms_are_printed_as_they_are() -> None:
     assert '"99999999999999999999"^^<http://www.w3.org/2001/XMLSchema#integer>' in cep(*ask, "--format", "tsv").stdout
     assert '"xml:lang": "en"' in cep(*ask, "--format", "json").stdout
     made = cep("knowledge", "query", "DESCRIBE ex:a", "-k", "odd.ttl", "--format", "csv")
-    assert made.exit_code == 2 and "the answer is no table" in made.stderr
+    assert made.exit_code == 2 and "the answer is not a table" in made.stderr
 
 
 def test_rows_have_an_order() -> None:
@@ -214,7 +214,7 @@ def test_explain_of_what_is_not_there() -> None:
     assert result.stderr.splitlines()[0] == "`ex:o2 a ex:Weather` is neither asserted nor inferred"
     garbled = cep("knowledge", "explain", "ex:o2 a", "-k", "weather.ttl")
     assert garbled.exit_code == 2
-    assert "this is no triple" in garbled.stderr
+    assert "this is not a triple" in garbled.stderr
 
 
 def test_check_holds_stations_against_their_shapes() -> None:
@@ -233,7 +233,7 @@ def test_malformed_knowledge_is_told_with_its_place() -> None:
     Path("broken.ttl").write_text("@prefix ex: <http://example.org/> .\nex:a ex:b ex:c\nex:d ex:e .\n")
     result = cep("run", "rules.cep", "--input", "events.jsonl", "--knowledge", "broken.ttl")
     assert result.exit_code == 2
-    assert result.stderr.startswith("broken.ttl:3:1: this is no Turtle")
+    assert result.stderr.startswith("broken.ttl:3:1: this is not Turtle")
     assert cep("check").exit_code == 2
     assert "no --knowledge" in cep("check", "rules.cep", "--reasoning", "rdfs").stderr
 

@@ -195,13 +195,13 @@ def test_single() -> None:
         ("linked(lower(Y), X)", "unsafe", ["`linked` needs a value for `Y`"]),
         ('contains(Y, "a")', "unsafe", ["`Y` is not bound"]),
         ("linkd(X, Y)", "unknown", ["unknown predicate `linkd`"]),
-        ("lower(X)", "type", ["`lower` gives a value, it is no condition"]),
+        ("lower(X)", "type", ["`lower` gives a value, it is not a condition"]),
         ("linked(X)", "arity", ["`linked` has 2 arguments, not 1"]),
         ("size(X, a)", "type", ["the second argument of `size` is a float, and this is a string"]),
         ("at(X, _)", "type", ["the first argument of `at` is an iri, and `X` is a string"]),
         ("Y = X + 1, Y > 2, lower(N) = a", "type",
          ["`+` does not work on the string `X` and the int `1`", "`lower` takes a string, not the int `N`"]),
-        ('matches(X, "(")', "type", ["this is no regular expression: unclosed group"]),
+        ('matches(X, "(")', "type", ["this is not a regular expression: unclosed group"]),
     ],
 )  # fmt: skip
 def test_mistakes(text: str, code: str, messages: list[str]) -> None:

@@ -266,7 +266,7 @@ def test_a_program_and_facts_from_files(tmp_path: Path) -> None:
     assert "`(7,6]` ends before it begins" in reasons
     assert "did you mean `Signal`?" in reasons or "`Signal`" in reasons
     assert "--tick" in reasons
-    assert "this is no fact" in reasons
+    assert "this is not a fact" in reasons
 
 
 def test_ends_of_facts_are_open_or_closed_as_written(tmp_path: Path) -> None:

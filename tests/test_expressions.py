@@ -107,7 +107,7 @@ def test_constants_are_folded(text: str, type: str, expected: str) -> None:
         ("min(F, S)", "`min` does not work on the string `S` beside a float", None),
         ("log(F, G, F)", "`log` takes 1 or 2 arguments, not 3", None),
         ("substring(S, F)", "`substring` takes an int, not the float `F`", "`int(F)` or `round(F)`"),
-        ('matches(S, "(a")', "this is no regular expression: unclosed group", "look-around"),
+        ('matches(S, "(a")', "this is not a regular expression: unclosed group", "look-around"),
         ("-S", "`-` takes a number, not the string `S`", None),
         ("Y + 1", "`Y` is not bound", "`Y = ...`"),
     ],

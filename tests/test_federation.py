@@ -40,7 +40,7 @@ HIDDEN = (
     "SELECT * { {}UNION{SERVICESILENT<URL>{ ?a ?b ?c }} }",
     "SELECT * { ?s <a:flag> trueSERVICE<URL>{ ?a ?b ?c } }",
     "SELECT * { ?s ?p ?o FILTER(1<2)SERVICE<URL>{?a ?b ?c}FILTER(2>1) }",
-    "PREFIX x:<http://a:> SELECT * { ?s <a:end> x:SERVICE<URL>{ ?a ?b ?c } }",  # http://a:SERVICE is no IRI
+    "PREFIX x:<http://a:> SELECT * { ?s <a:end> x:SERVICE<URL>{ ?a ?b ?c } }",  # http://a:SERVICE is not an IRI
 )
 FINE = (
     "PREFIX service: <http://x/service?a> SELECT ('SERVICE' AS ?service) { ?s service:service ?o } # service",

@@ -184,7 +184,7 @@ def test_compressed_and_damaged(tmp_path: Path) -> None:
     assert dead(batches) == [(len(found) + 1, "gzip")]
     assert [row[-1] for row in found] == list(range(len(found)))
     (tmp_path / "x.jsonl.gz").write_bytes(text)
-    assert "this is no gzip file; without `.gz` in its name it is read as it is" in refusal([str(path)], TICKS)
+    assert "this is not a gzip file; without `.gz` in its name it is read as it is" in refusal([str(path)], TICKS)
 
 
 @examples(60)

@@ -209,14 +209,17 @@ def test_where_things_are() -> None:
         ),
         (":a wgs84:lat 3 ; wgs84:long 3 . :b wgs84:lat 99, 98 .", "wgs84:lat of <http://e/b>: a latitude lies between"),
         (':a wgs84:lat "NaN"^^xsd:double ; wgs84:long 3 .', "wgs84:lat of <http://e/a>: "),
-        (':a wgs84:lat_long "40.5 -73" .', "of <http://e/a>: `40.5 -73` is not a latitude and longitude"),
+        (
+            ':a wgs84:lat_long "40.5 -73" .',
+            "wgs84:lat_long of <http://e/a>: `40.5 -73` is not a latitude and longitude",
+        ),
         (':a wgs84:lat_long "-73,100,1", "100,3" .', "wgs84:lat_long of <http://e/a>: `"),
         (
             ':a <https://schema.org/latitude> "47° N" ; <https://schema.org/longitude> 8 .',
             "schema:latitude of <http://e/a>: `47° N` is not a number",
         ),
-        (':a geo:asWKT "POINT(3 4" .', "geo:asWKT of <http://e/a>: this is no WKT: "),
-        (':a geo:asWKT "<http://x> POINT(3 4)" .', "geo:asWKT of <http://e/a>: <http://x> is no coordinate system"),
+        (':a geo:asWKT "POINT(3 4" .', "geo:asWKT of <http://e/a>: this is not WKT: "),
+        (':a geo:asWKT "<http://x> POINT(3 4)" .', "geo:asWKT of <http://e/a>: <http://x> is not a coordinate system"),
     ],
 )
 def test_what_cannot_be_read_is_told_with_its_thing(turtle: str, message: str) -> None:

@@ -228,7 +228,7 @@ def test_logs_of_zeek_name_their_columns_themselves(tmp_path: Path) -> None:
         ]
         assert not batch.dead
     (tmp_path / "x.log").write_text("a\tb\n")
-    with pytest.raises(CepError, match="this is no log of Zeek"):
+    with pytest.raises(CepError, match="this is not a log of Zeek"):
         list(read([str(tmp_path / "x.log")], schema(declaration)))
     (tmp_path / "y.log").write_text("")
     assert list(read([str(tmp_path / "y.log")], schema(declaration))) == []

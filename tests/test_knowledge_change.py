@@ -153,10 +153,10 @@ def test_a_change_that_is_no_rdf_changes_nothing() -> None:
     knowledge = Knowledge.of([])
     with pytest.raises(CepError) as refused:
         knowledge.change("<x:a> <x:p> 1 .\n<x:a> <x:p> oops .")
-    assert str(refused.value).startswith("what is added:2:13: this is no TriG: oops is not a valid RDF object")
+    assert str(refused.value).startswith("what is added:2:13: this is not TriG: oops is not a valid RDF object")
     with pytest.raises(CepError, match="what is removed:1:"):
         knowledge.change(remove='<x:a> <x:p> "x" <x:g> . oops')
-    with pytest.raises(CepError, match="this is no triple"):
+    with pytest.raises(CepError, match="this is not a triple"):
         knowledge.change([(1, 2, 3)])
     assert len(knowledge) == 0
 

@@ -103,37 +103,37 @@ def test_named_graphs_are_part_of_the_whole_and_asked_by_graph(tmp_path: Path) -
 WRONG = {
     "a.ttl": (
         "@prefix ex: <http://e/> .\nex:a ex:b ex:c ;\n   wt:d 5 .",
-        "a.ttl:3:4: this is no Turtle: the prefix wt: has not been declared\n       wt:d 5 .\n       ^^^^\n"
+        "a.ttl:3:4: this is not Turtle: the prefix wt: has not been declared\n       wt:d 5 .\n       ^^^^\n"
         "hint: declare it above: `@prefix wt: <http://...> .`",
     ),
-    "b.ttl": ('<a:b> <a:c> "x"\n<a:b> <a:d> 3 .', "b.ttl:2:1: this is no Turtle: a dot is expected at the end"),
-    "c.nt": ("<a:b> <a:c> <a:d> .\n<a:b> <a c> <a:d> .", "c.nt:2:7: this is no N-Triples: invalid IRI code point ' '"),
-    "d.nq": ('<a:b> <a:c> "x" <a:g> .\n<a:b> <a:c> "x', "d.nq:2:13: this is no N-Quads: unexpected end of file"),
+    "b.ttl": ('<a:b> <a:c> "x"\n<a:b> <a:d> 3 .', "b.ttl:2:1: this is not Turtle: a dot is expected at the end"),
+    "c.nt": ("<a:b> <a:c> <a:d> .\n<a:b> <a c> <a:d> .", "c.nt:2:7: this is not N-Triples: invalid IRI code point ' '"),
+    "d.nq": ('<a:b> <a:c> "x" <a:g> .\n<a:b> <a:c> "x', "d.nq:2:13: this is not N-Quads: unexpected end of file"),
     "relative.nt": (
         "<b> <a:c> 1 .",
-        "relative.nt:1:1: this is no N-Triples: no scheme found in an absolute IRI\n    <b> <a:c> 1 .\n    ^^^\n"
+        "relative.nt:1:1: this is not N-Triples: no scheme found in an absolute IRI\n    <b> <a:c> 1 .\n    ^^^\n"
         "hint: an IRI is written in full, `<http://...>`: there is no base to which it could be relative",
     ),
     "prefixed.nq": (
         "<a:b> ex:c <a:d> .",
-        "prefixed.nq:1:7: this is no N-Quads: the predicate of a triple must be an IRI\n    <a:b> ex:c <a:d> .\n"
+        "prefixed.nq:1:7: this is not N-Quads: the predicate of a triple must be an IRI\n    <a:b> ex:c <a:d> .\n"
         "          ^^^^\nhint: a predicate is an IRI in full, `<http://...>`; neither prefixes nor `a` are known here",
     ),
     "e.rdf": (
         "<rdf:RDF xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#'>\n<a></b>",
-        "e.rdf:2:6: this is no RDF",
+        "e.rdf:2:6: this is not RDF",
     ),
     "f.rdf": (
         "<rdf:RDF xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#'>\n"
         "<rdf:Description rdf:about='x y'/></rdf:RDF>",
-        "f.rdf:2:29: this is no RDF/XML: error while parsing IRI",
+        "f.rdf:2:29: this is not RDF/XML: error while parsing IRI",
     ),
     "g.jsonld": (
         '{"@id": "a:b",\n "a:c": [1, }',
-        "g.jsonld:2:13: this is no JSON-LD: unexpected closing curly bracket",
+        "g.jsonld:2:13: this is not JSON-LD: unexpected closing curly bracket",
     ),
-    "h.jsonld": ('{"@context": "http://schema.org/"}', "h.jsonld cannot be read: this is no JSON-LD: no LoadDocument"),
-    "i.ttl": (b'<a:b> <a:c> "\xff" .', "i.ttl:1:14: this is no Turtle: invalid UTF-8"),
+    "h.jsonld": ('{"@context": "http://schema.org/"}', "h.jsonld cannot be read: this is not JSON-LD: no LoadDocument"),
+    "i.ttl": (b'<a:b> <a:c> "\xff" .', "i.ttl:1:14: this is not Turtle: invalid UTF-8"),
     "j.ttl.gz": (b"not compressed", "j.ttl.gz cannot be read: not a gzipped file"),
     "k.ttl": ("<a:b> <a:c> <<( <a:b> <a:c> <a:d> )>> .", "k.ttl cannot be read: a triple stands as a term in another"),
 }

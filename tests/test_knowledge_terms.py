@@ -69,7 +69,7 @@ def test_columns_of_texts_are_terms_of_one_sort() -> None:
     assert dictionary.id_of(BNode("nothing")) == dictionary.id_of(Literal("x", lang="fr")) == NONE
     unknown = pl.Series(["<http://ex.org/b>", '"x"@en', None])
     assert dictionary.tokens(unknown, add=False).tolist() == [NONE, 9, NONE]
-    with pytest.raises(TypeError, match="is no RDF term"):
+    with pytest.raises(TypeError, match="is not an RDF term"):
         dictionary.id_of(3.5)
 
 

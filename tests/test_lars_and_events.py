@@ -259,7 +259,7 @@ def test_what_several_files_of_lars_declare_is_declared_once() -> None:
     [
         ({"models": 0}, "no answer streams"),
         ({"dialect": "larz"}, "`larz` is not a dialect"),
-        ({"dialect": "/n"}, "no program of LARS"),
+        ({"dialect": "/n"}, "not a program of LARS"),
     ],
 )
 def test_options_that_no_file_heeds_are_refused(options: dict[str, Any], told: str) -> None:

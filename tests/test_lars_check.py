@@ -132,9 +132,10 @@ def test_windows_of_n_ticks() -> None:
     assert "z.lars:1:12: this window has no tick" in cep("check", "z.lars", "--window", "n").stderr
     assert "--window: `m` is not a way to count" in cep("check", "z.lars", "--window", "m").stderr
     Path("own.cep").write_text("a(X) <- b(X).\n")
-    assert "--window: this is no program of LARS" in cep("check", "own.cep", "--window", "n").stderr
+    assert "--window: this is not a program of LARS" in cep("check", "own.cep", "--window", "n").stderr
     assert (
-        "--window: this is no program of LARS" in cep("check", "own.cep", "--dialect", "rtec", "--window", "n").stderr
+        "--window: this is not a program of LARS"
+        in cep("check", "own.cep", "--dialect", "rtec", "--window", "n").stderr
     )
 
 

@@ -218,7 +218,7 @@ def test_a_rate_is_the_same_whenever_it_is_read() -> None:
     [
         ("mqtt://127.0.0.1:1/rooms", "no broker: connection refused"),
         ("mqtt://u:secret@127.0.0.1:1", "it names no topic"),
-        ("mqtt://127.0.0.1:1/a/#/b", "this is no filter of topics"),
+        ("mqtt://127.0.0.1:1/a/#/b", "this is not a filter of topics"),
         ("mqtt://127.0.0.1:1/a?clent=roof", "`clent` is not an option"),
         ("mqtt://127.0.0.1:1/a?qos=3", "`qos=3` is not known"),
         ("mqtt://127.0.0.1:1/a?format=csv", "a message is no csv"),
@@ -227,7 +227,7 @@ def test_a_rate_is_the_same_whenever_it_is_read() -> None:
         ("kafka://127.0.0.1:1/t?security.protocol=none", "a setting is wrong: invalid value"),
         ("tcp://127.0.0.1:1", "no connection: connection refused"),
         ("tcp://127.0.0.1", "`127.0.0.1` is not a host with its port"),
-        ("rate://many", "it is no number of records a second"),
+        ("rate://many", "it is not a number of records a second"),
         ("mqtt+ws://u:secret@host/a", "`mqtt+ws://` is not a kind of input"),
         ("MQTT://u:secret@host/a", "no such file"),
         ("mqtt://u:p@secret@host/a", "it is not clear where the host begins"),

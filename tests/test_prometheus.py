@@ -77,8 +77,8 @@ http_requests_total{method="get",code="200"} NaN -1000
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ('http_requests_total{method="get" 5', "this is no sample: a line is `metric{"),
-        ("http_requests_total", "this is no sample"),
+        ('http_requests_total{method="get" 5', "this is not a sample: a line is `metric{"),
+        ("http_requests_total", "this is not a sample"),
         ('http_requests_total{method="get"} five 1', "the value `five` is not a number"),
         ('http_requests_total{method="get"} 5 soon', "`soon` is not a timestamp"),
         ('http_requests_total{method="get",method="put"} 5 1', "the label `method` is there twice"),

@@ -353,7 +353,7 @@ def test_compressed_files_that_are_damaged_or_none(tmp_path: Path) -> None:
     batches = list(read([f"r={tmp_path / 'half.jsonl.zst'}"], known))
     assert batches[-1].dead[-1].reason.startswith("the rest of the file cannot be decompressed")
     (tmp_path / "plain.jsonl.zst").write_text('{"x": 1, "ts": 1}\n')
-    with pytest.raises(CepError, match="this is no zstd file"):
+    with pytest.raises(CepError, match="this is not a zstd file"):
         list(read([f"r={tmp_path / 'plain.jsonl.zst'}"], known))
 
 

@@ -53,8 +53,8 @@ UNREADABLE = [
     ("time", '{"type": "p", "time": 1, "value": 1}', "`at` is missing"),
     ("time", '{"type": "p", "at": "NaN", "value": 1}', "`NaN` is not an ISO 8601 time"),
     ("time", '{"type": "p", "at": "12", "value": 1}', "`12` is not an ISO 8601 time"),
-    ("time", '{"type": "p", "at": true, "value": 1}', "a boolean is no time"),
-    ("time", '{"type": "p", "at": [1], "value": 1}', "a list is no time"),
+    ("time", '{"type": "p", "at": true, "value": 1}', "a boolean is not a time"),
+    ("time", '{"type": "p", "at": [1], "value": 1}', "a list is not a time"),
     ("time", '{"type": "p", "at": "2013-02-30", "value": 1}', "not a time of the calendar"),
     ("time", '{"type": "p", "at": "2013-02-08T24:01Z", "value": 1}', "not a time of the calendar"),
     ("time", '{"type": "p", "at": "0001-01-01T00:00+01:00", "value": 1}', "not a time of the calendar"),
@@ -67,7 +67,7 @@ UNREADABLE = [
     ("time", '{"type": "p", "at": 1714554000000, "value": 1}', "expected, this looks like milliseconds"),
     ("time", '{"type": "a", "start": 1, "end": 1714554000000000, "args": [1, 2]}', "looks like microseconds"),
     ("time", '{"type": "a", "start": 1714554000000000000, "end": 1, "args": [1, 2]}', "looks like nanoseconds"),
-    ("time", '{"type": "p", "at": 1e999999999999999999999, "value": 1}', "no number of any use"),
+    ("time", '{"type": "p", "at": 1e999999999999999999999, "value": 1}', "not a number of any use"),
     ("time", '{"type": "s", "from": 1, "v": 1}', "`to` is missing"),
     ("time", '{"type": "a", "end": 1, "args": [1, 2]}', "`start` is missing"),
     ("time", '{"type": "a", "time": 1, "start": 1, "end": 1, "args": [1, 2]}', "both give the time"),
@@ -104,7 +104,7 @@ UNREADABLE = [
     ("ill-typed", '{"type": "sensor", "time": 1, "id": 7}', "id: expected string, found a number"),
     ("ill-typed", '{"type": "sensor", "time": 1, "id": "\\ud800"}', "half a surrogate pair"),
     ("ill-typed", '{"type": "sensor", "time": 1, "id": "x", "wet": 2}', "wet: expected bool (`true` `false`, `yes`"),
-    ("ill-typed", '{"type": "sensor", "time": 1, "id": "x", "place": "a b"}', "place: `a b` is no IRI"),
+    ("ill-typed", '{"type": "sensor", "time": 1, "id": "x", "place": "a b"}', "place: `a b` is not an IRI"),
     ("ill-typed", '{"type": "sensor", "time": 1, "id": "x", "seen": "now"}', "seen: `now` is not an ISO 8601 time"),
     ("ill-typed", '{"type": "sensor", "time": 1, "id": "x", "seen": 1714554000000}', "this looks like milliseconds"),
     ("ill-typed", '{"type": "sensor", "time": 1, "id": "x", "lasting": "P1Y"}', "lasting: `P1Y` is not a duration"),
@@ -291,5 +291,5 @@ def test_durations() -> None:
     periods = {"PT3H": 10800_000000, "P1DT0.5S": 86400_500000, "-PT1M": -60_000000, "P1W": 604800_000000}
     assert {text: of_duration(text) for text in words | periods} == words | periods
     for text in ("", "P", "PT", "P1Y", "P1M", "1 week", "PT1.2.3S", "1e3 s"):
-        with pytest.raises(ValueError, match="no "):
+        with pytest.raises(ValueError, match=r"n(o|ot) "):
             of_duration(text)

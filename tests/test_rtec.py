@@ -289,7 +289,7 @@ def test_a_tick_is_as_long_as_is_said() -> None:
         ("initiatedAt(a(X)=true, T) :- happensAt(e(X T), T).", "1:44", "expected `,` or `)`"),
         ("initiatedAt(a(Y)=true, T) :- happensAt(e(X), T).", "1:15", "`Y` has no value"),
         ("initiatedAt(a(X)=true, T0, T, T1) :- happensAtIE(e(X), T).", "1:1", "what RTEC compiles"),
-        ("initiatedAt(a(X)=true, T) :- happensAt(e(X), T), T > 3.", "1:50", "the time of an event is no value"),
+        ("initiatedAt(a(X)=true, T) :- happensAt(e(X), T), T > 3.", "1:50", "the time of an event is not a value"),
         ("holdsFor(a(X)=true, I) :- holdsFor(b(X)=true, I1), union_all([I1,I2], I).", "1:66", "`I2` is not known"),
         ("holdsFor(a(X)=true, I) :- holdsFor(b(X)=true, I1).", "1:1", "nothing says what `I` is"),
         ("holdsFor(a(X)=true, I) :- holdsFor(b(X)=true, I1), I1 = [], union_all([I1], I).", "1:52", "before the end"),

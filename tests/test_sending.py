@@ -70,9 +70,9 @@ def test_events_go_to_topics_by_type(tmp_path: Path) -> None:
         ("kafka://127.0.0.1:1", "it names no topic"),
         ("kafka://127.0.0.1:1/derived?by=room", "`by=room`: no derived event has this attribute"),
         ("kafka://127.0.0.1:1/derived?group=one", "`group` is not an option"),
-        ("kafka://127.0.0.1:1/of/{type}", "this is no topic"),
+        ("kafka://127.0.0.1:1/of/{type}", "this is not a topic"),
         ("mqtt://u:secret@127.0.0.1:1/derived", "mqtt://127.0.0.1:1/derived: no broker: connection refused"),
-        ("mqtt://127.0.0.1:1/derived/#", "this is no topic"),
+        ("mqtt://127.0.0.1:1/derived/#", "this is not a topic"),
         ("rate://10", "`rate://` is not a kind of output"),
     ],
 )

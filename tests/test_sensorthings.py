@@ -86,7 +86,7 @@ def test_sensorthings_data_arrays(tmp_path: Path) -> None:
     ("observation", "times", "reason"),
     [
         ('{"result": 1, "resultTime": "2010-12-23T10:20:00Z"}', "", "no time: `phenomenonTime` is missing; `TIME resu"),
-        ('{"result": 1, "phenomenonTime": 5}', "", "phenomenonTime: a number is no time"),
+        ('{"result": 1, "phenomenonTime": 5}', "", "phenomenonTime: a number is not a time"),
         (
             '{"result": 1, "phenomenonTime": "2010-12-23T10:20:00Z/2010"}',
             "",

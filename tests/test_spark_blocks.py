@@ -114,7 +114,7 @@ paired(K) WHILE beat(K) AND ONCE[0, 2 s] ping(K, 7).
 def test_what_goes_on_by_itself_goes_to_the_latest_time_in_all_files(
     tmp_path: Path, buckets: int, changes: bool
 ) -> None:
-    """Also of keys whose bucket has seen nothing for long; what is refused is no time of the input."""
+    """Also of keys whose bucket has seen nothing for long; what is refused is not a time of the input."""
     for number in range(2):
         rows = [{"type": "ping", "t": 20 * number + n, "k": f"k{n}", "n": n + number} for n in range(5)]
         (tmp_path / f"{number}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

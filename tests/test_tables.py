@@ -156,7 +156,7 @@ def test_a_place_that_has_no_room_for_the_rows_is_refused_before_the_run() -> No
     deltalake.write_deltalake("typed", pa.table({"start": ["yesterday"]}))
     for output, said in (
         ("delta:notes.txt", "this is a file\nhint: a Delta table is a folder"),
-        ("delta:others", "the folder holds files, and is no Delta table"),
+        ("delta:others", "the folder holds files, and is not a Delta table"),
         ("delta:typed?append=a", "`start` is string in the table, and time here"),
     ):
         done = cep("run", "fire.cep", "--input", "events.jsonl", "--output", output)

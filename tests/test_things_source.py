@@ -196,7 +196,7 @@ def test_it_is_asked_again_and_lost_while_the_server_fails(things: ThingsServer)
     reasons = [text for text, gone in told if gone]
     assert [reason.split("; it is tried")[0] for reason in reasons] == [
         "the source is lost: the server answers 503 Service Unavailable: be right back",
-        "the source is lost: the answer is no page of observations, it is no object: `<html>hello`",
+        "the source is lost: the answer is not a page of observations, it is not an object: `<html>hello`",
         "the source is lost: the server answers 404 Not Found",
     ]
     assert [gone for _, gone in told] == [True, False] * 3
@@ -220,16 +220,16 @@ def test_who_asks_stands_in_the_environment(things: ThingsServer, monkeypatch: p
         ("sensorthings+http://h", "no path of a service", "FROST-Server/v1.1"),
         ("sensorthings+http://u:secret@h/v1.1", "a password does not belong here", "SEMCEP_SENSORTHINGS_PASSWORD"),
         ("sensorthings+http://h/v1.1?by=time", "`by=time` is not known", "id, resultTime, phenomenonTime"),
-        ("sensorthings+http://h/v1.1?every=0", "`every=0` is no number from 0.1 on", "every=5"),
-        ("sensorthings+http://h/v1.1?page=0", "`page=0` is no number from 1 on", "page=1000"),
-        ("sensorthings+http://h/v1.1?format=csv", "`format` is no option", "options are by"),
+        ("sensorthings+http://h/v1.1?every=0", "`every=0` is not a number from 0.1 on", "every=5"),
+        ("sensorthings+http://h/v1.1?page=0", "`page=0` is not a number from 1 on", "page=1000"),
+        ("sensorthings+http://h/v1.1?format=csv", "`format` is not an option", "options are by"),
         ("sensorthings+http://127.0.0.1:1/v1.1", "no answer: connection refused", "is the server running"),
         ("sensorthings+http://169.254.169.254/v1.1", "of a cloud's metadata", "`?private=yes` allows it"),
         ("sensorthings+http://2852039166/v1.1", "of a cloud's metadata", "`?private=yes` allows it"),
         ("sensorthings+https://127.0.0.1:1/v1.1?ca=none.pem", "TLS: no such file or directory", "name PEM files"),
         ("sensorthings+mqtt://h/v1.1/Things", "`v1.1/Things` names no observations", "v1.1/Datastreams(7)"),
         ("sensorthings+mqtt://h?format=csv", "the messages are of format sensorthings", "leave `format` out"),
-        ("http://h/FROST-Server/v1.1", "`http://` is no kind of input", "`sensorthings+http://`"),
+        ("http://h/FROST-Server/v1.1", "`http://` is not a kind of input", "`sensorthings+http://`"),
     ],
 )
 def test_a_wrong_address_is_refused(place: str, message: str, hint: str) -> None:
@@ -245,10 +245,14 @@ def test_a_wrong_address_is_refused(place: str, message: str, hint: str) -> None
         ((401, "text/plain", b"who?"), "the server answers 401 Unauthorized: who?", "SEMCEP_SENSORTHINGS_TOKEN"),
         ((302, "text/plain", b""), "it sends to http://169.254.169.254/latest", "redirections are not followed"),
         ((400, "text/plain", b"Failed\x1b[31m to parse"), "400 Bad Request: Failed [31m to parse", None),
-        ((200, "text/html", b"<html>"), "the answer is no page of observations, it is no object: `<html>`", "path"),
+        (
+            (200, "text/html", b"<html>"),
+            "the answer is not a page of observations, it is not an object: `<html>`",
+            "path",
+        ),
         ((200, "application/json", b'{"value": {}}'), "it has no list `value`", "path"),
         ((200, "application/json", b'{"value": [7]}'), "it has no list `value` of objects", "path"),
-        ((200, "application/json", b'{"value": [{}'), "the answer is no page of observations, bad JSON", "path"),
+        ((200, "application/json", b'{"value": [{}'), "the answer is not a page of observations, bad JSON", "path"),
         ((200, "application/json", b"\xff"), "the answer is not UTF-8", None),
         ((200, "application/json", b'{"value": [{"@iot.id": "a"}]}'), "the ids are no numbers", "`by` is one of"),
         ((200, "application/json", b'{"value": [{"result": 2}]}'), "the ids are no numbers", "`by` is one of"),

@@ -314,7 +314,7 @@ def test_a_path_that_no_record_has_is_told(tmp_path: Path, monkeypatch: pytest.M
     Path("p.cep").write_text("event e(x: int) TIME t WHEN deplyo EXISTS.\nf(X) <- e(X).\n")
     Path("r.jsonl").write_text('{"t": 1, "deploy": {"x": 1}}\n')
     text = run("run", "p.cep", "--input", "r.jsonl").stderr
-    assert "no record is `e`: the first that is no event has nothing at `deplyo`; there is `deploy`" in text
+    assert "no record is `e`: the first that is not an event has nothing at `deplyo`; there is `deploy`" in text
 
 
 @pytest.mark.parametrize(

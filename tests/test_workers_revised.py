@@ -121,7 +121,7 @@ def test_a_key_by_which_the_rules_do_not_go_runs_in_one_process() -> None:
     text = "event a(k: int, n: int) KEY n. x(K) <- a(K, _) SEQ a(K, _)."
     told: list[str] = []
     found = dealt_engine(compiled(text, "<program>", CompileOptions()), EngineOptions(), 2, told.append)
-    assert type(found) is Engine and "rules need records of `a` dealt by what is no part of the KEY" in told[0]
+    assert type(found) is Engine and "rules need records of `a` dealt by what is not part of the KEY" in told[0]
 
 
 def test_rules_without_memory_go_by_any_key() -> None:

@@ -269,7 +269,7 @@ class Pool:
             return self._iris[str(value)] if isinstance(value, Iri) else self._strings[value]
         if isinstance(value, bool | np.bool_):
             return self._bools[bool(value)]
-        assert isinstance(value, int | float | np.integer | np.floating), f"{value!r} is no value"
+        assert isinstance(value, int | float | np.integer | np.floating), f"{value!r} is not a value"
         return self._numbers[value if isinstance(value, int | float) else value.item()]
 
     def _by_kind(self, kind: int) -> _Codes:

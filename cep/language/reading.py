@@ -62,7 +62,7 @@ def dialect_of(name: str, dialect: str | None = None) -> str | None:
         raise CepError(f"--dialect: `{found}` is not a dialect", hint=hint, code="option")
     if counted and f"{found}/n" not in LARS:
         hint = "it says how windows of LARS are counted: files `.lars`, or `--dialect laser`"
-        raise CepError("--window: this is no program of LARS", hint=hint, code="option")
+        raise CepError("--window: this is not a program of LARS", hint=hint, code="option")
     return None if found is None else found + counted
 
 

@@ -134,14 +134,14 @@ class Pattern(WithProperties[PatternProperties]):
 
         `reader`: a `cep.explain.formulas.FormulaReader`; gives its extents.
         """
-        raise AssertionError("it is no formula")
+        raise AssertionError("it is not a formula")
 
     def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
         """Return what is missing of the formula at a time, a code of `cep.core.interval_sets`, for explanations.
 
         `gaps`: a `cep.explain.gaps.FormulaGaps`.
         """
-        raise AssertionError("it is no formula")
+        raise AssertionError("it is not a formula")
 
     def reaches(self, first: int, last: int) -> tuple[int, int]:
         """The times of its parts on which it depends as a formula at these times, codes of `cep.core.interval_sets`."""

@@ -200,5 +200,5 @@ def _local(path: str | Path, option: str) -> Path:
     name = local_path(str(path))
     if is_url(name) or "://" in name:
         hint = "a folder that is mounted on all machines, e.g. `/dbfs/...` or `/Volumes/...`"
-        raise CepError(f"{option}: {path} is no folder that workers share", hint=hint, code="option")
+        raise CepError(f"{option}: {path} is not a folder that workers share", hint=hint, code="option")
     return Path(name).absolute()

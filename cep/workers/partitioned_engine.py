@@ -77,7 +77,7 @@ def why_one_place(plan: Plan, options: EngineOptions) -> str | None:
         return "; ".join(dict.fromkeys(each.text for stage in stages for each in stage.reasons)) or "it has no rules"
     if not any(stage.keyed for stage in dealt_stages(plan, options)):
         keyed = [name for name in sorted(plan.inputs) if plan.schemas[name].key is not None]
-        return f"rules need records of {_listed(keyed)} dealt by what is no part of the KEY"
+        return f"rules need records of {_listed(keyed)} dealt by what is not part of the KEY"
     for name in sorted(plan.inputs) if not changing(plan, options) else ():
         if may_close(plan, name):
             return f"records of `{author_name(name)}` may close earlier ones"

@@ -76,7 +76,7 @@ class AlertListener:
             self._take(round)
         for name in self.lifecycle.unplaced.keys() - self._warned:
             self._warned.add(name)
-            self._warn(f"alert {name}: its area is no place on earth; it is sent without an area", alert=name)
+            self._warn(f"alert {name}: its area is not a place on earth; it is sent without an area", alert=name)
 
     def _take(self, round: Round) -> None:
         if not round.ended:

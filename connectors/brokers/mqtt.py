@@ -159,7 +159,7 @@ class Subscription:
             raise self.address.refused("it names no topic", f"e.g. `{self.address.text.rstrip('/')}/sensors/#`")
         if not _filter(self.address.path):
             hint = "`+` stands for one level, `#` for all that follow: `sensors/+/temp`, `sensors/#`"
-            raise self.address.refused("this is no filter of topics", hint)
+            raise self.address.refused("this is not a filter of topics", hint)
         options: dict[str, Any] = {} if self._new else {"clean_session": not self._persistent}
         version = MQTTProtocolVersion.MQTTv5 if self._new else MQTTProtocolVersion.MQTTv311
         made = paho.Client(CallbackAPIVersion.VERSION2, client_id=client, protocol=version, manual_ack=True, **options)

@@ -21,7 +21,7 @@ class Rate:
         except ValueError:
             self._each = 0
         if self._each < 1 or address.path:
-            raise address.refused("it is no number of records a second", "e.g. `rate://1000`")
+            raise address.refused("it is not a number of records a second", "e.g. `rate://1000`")
         given = address.options.get("start")
         try:
             self.start = start if given is None else of_iso(given)

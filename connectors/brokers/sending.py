@@ -90,7 +90,7 @@ def output_address(text: str, schemas: Mapping[str, Schema]) -> Address:
         raise _wrong(found, "it names no topic", f"e.g. `{found.text.rstrip('/')}/derived`")
     odd = _TYPE in found.path and found.kind == "kafka" and "/" in found.path
     if odd or any(letter in found.path.replace(_TYPE, "") for letter in "{}+#"):
-        raise _wrong(found, "this is no topic", "`{type}` stands for the name of the event: `derived/{type}`")
+        raise _wrong(found, "this is not a topic", "`{type}` stands for the name of the event: `derived/{type}`")
     by = found.options.get("by")
     names = {attribute.name for schema in schemas.values() for attribute in schema.attributes} | {"type"}
     if by is not None and by not in names:

@@ -279,13 +279,13 @@ class Observations:
         hint = "is this the path of a service of SensorThings, as `/FROST-Server/v1.1`?"
         try:
             if text[at : at + 1] != "{":
-                raise Unreadable("json", "it is no object")
+                raise Unreadable("json", "it is not an object")
             values, spans, _ = elements(text, at, "value")
             if (spans and spans[0][0] == at) or not all(isinstance(value, dict) for value in values):
                 raise Unreadable("json", "it has no list `value` of objects")
         except Unreadable as reason:
             start = " ".join(text[at : at + 60].split())
-            raise HttpFailure(f"the answer is no page of observations, {reason.reason}: `{start}`", hint) from None
+            raise HttpFailure(f"the answer is not a page of observations, {reason.reason}: `{start}`", hint) from None
         around = text[: spans[0][0]] + text[spans[-1][1] :] if spans else text
         link = _NEXT.search(around)
         return values, [text[slice(*span)] for span in spans], None if link is None else str(json.loads(link[1]))

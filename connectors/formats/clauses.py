@@ -171,7 +171,7 @@ class ClauseReader:
     def _fact(self, text: str) -> _Row:
         match = _FACT.fullmatch(text)
         if match is None:
-            raise Unreadable("row", f"this is no fact: {FACT}")
+            raise Unreadable("row", f"this is not a fact: {FACT}")
         name, inside, when = self._known(match[1]), match[2], match[3]
         texts: list[str] = []
         at = 0

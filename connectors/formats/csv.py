@@ -137,7 +137,7 @@ class _Beginning:
             self._look()
         if not names and self.rest.strip():
             hint = "Zeek names the columns in a line `#fields` before the records"
-            raise CepError(f"{file}: this is no log of Zeek", hint=hint, code="input")
+            raise CepError(f"{file}: this is not a log of Zeek", hint=hint, code="input")
         return names
 
     def _take(self) -> bytes:

@@ -57,7 +57,7 @@ class Format:
 
         CepError: records of this format cannot hold the event as it is declared.
         """
-        assert self.reader is not None, "it is no format of messages"
+        assert self.reader is not None, "it is not a format of messages"
         module, name = self.reader.split(":")
         reader = getattr(import_module(module), name)
         made: MessageReader

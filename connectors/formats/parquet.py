@@ -299,7 +299,7 @@ def _column(file: str, column: pl.Series, attribute: Attribute, reasons: Reasons
             texts = column.cast(pl.String)
             if attribute.type == "iri":
                 wrong = texts.str.contains(NOT_IRI.pattern) | (texts == "")
-                refuse(wrong, texts, attribute, "is no IRI", reasons)
+                refuse(wrong, texts, attribute, "is not an IRI", reasons)
             return texts
         case "any" if dtype == pl.Boolean:
             return column

@@ -114,7 +114,7 @@ def _point(line: str) -> str:
         return ""
     sample = _SAMPLE.fullmatch(line)
     if sample is None or not sample[1]:
-        raise ValueError(f"this is no sample: a line is {_LINE}")
+        raise ValueError(f"this is not a sample: a line is {_LINE}")
     series, value, time = sample.groups()
     if _NUMBER.fullmatch(value):
         number = f"{VALUE}={float(value)!r}" if value[0] in "+." or "e" in value.lower() else f"{VALUE}={value}"

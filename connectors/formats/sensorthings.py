@@ -128,7 +128,7 @@ class Pages:
         """Both ends of the time, as members of the object."""
         if not isinstance(time, str) or isinstance(time, Real):
             if time is not None:
-                raise Unreadable("time", f"{TIME}: {kind(time)} is no time")
+                raise Unreadable("time", f"{TIME}: {kind(time)} is not a time")
             other = "; `TIME resultTime` takes that one" if one.get("resultTime") else ""
             raise Unreadable("time", f"no time: `{TIME}` is missing{other}")
         start, slash, end = time.partition("/")

@@ -172,7 +172,7 @@ def _time(key: str, terms: Sequence[ObservedTerm]) -> str:
     if term is None:
         raise Unreadable("time", f"no time: the property of {key} is missing")
     if term.kind != "literal":
-        raise Unreadable("time", f"{key}: {_named(term)} is no time")
+        raise Unreadable("time", f"{key}: {_named(term)} is not a time")
     return term.text
 
 

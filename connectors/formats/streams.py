@@ -82,7 +82,7 @@ class ByteStream:
         if path.endswith((".gz", ".zst")) or begin.startswith(_GZIP) or begin == _ZSTD:
             zipped = path.endswith(".gz") or begin.startswith(_GZIP)
             if not zipped and self._descriptor is None and begin and begin != _ZSTD:
-                raise OSError("this is no zstd file; without `.zst` in its name it is read as it is")
+                raise OSError("this is not a zstd file; without `.zst` in its name it is read as it is")
             packed = self._file if self._descriptor is None else _Awaited(self._descriptor)
             self._unpack(packed, io.BufferedReader(packed, 1 << 20), zipped)
 
@@ -199,7 +199,7 @@ class ByteStream:
                 check_unpacked(self._read + size, self._packed.tell())
         except (EOFError, OSError, zlib.error, pa.ArrowException) as error:
             if isinstance(error, gzip.BadGzipFile) and not parts and not self._read:
-                raise OSError("this is no gzip file; without `.gz` in its name it is read as it is") from None
+                raise OSError("this is not a gzip file; without `.gz` in its name it is read as it is") from None
             self.damage = str(error).rstrip(".").lower()
         return b"".join(parts)
 

@@ -87,7 +87,7 @@ def inferred(sample: RecordSample, name: str) -> Inferred:
     for source in dict.fromkeys(times):
         words = ", ".join(json.dumps(word) for word in guesses[source].missing)
         if words:
-            made.remarks.append(f"of `{source}`, {words} is no time: such records become dead letters")
+            made.remarks.append(f"of `{source}`, {words} is not a time: such records become dead letters")
         elif note := guesses[source].note:
             made.remarks.append(f"of `{source}`, {note}")
         if absent := sample.columns[source].count(None):
@@ -95,7 +95,7 @@ def inferred(sample: RecordSample, name: str) -> Inferred:
             made.remarks.append(f"1 event has no `{source}`, and becomes a dead letter" if absent == 1 else some)
     made.remarks += [f"`{source}` is left out: {why}" for source, why in left_out.items()]
     if sample.unreadable:
-        some = "1 line is no record" if sample.unreadable == 1 else f"{sample.unreadable} lines are no records"
+        some = "1 line is not a record" if sample.unreadable == 1 else f"{sample.unreadable} lines are no records"
         made.remarks.append(some)
     made.remarks = list(map(shown, made.remarks))
     return made
@@ -105,7 +105,7 @@ def _binding(sample: RecordSample, title: str, own: bool) -> list[str]:
     """Return remarks about the records' `type`, if it is not a name of the program."""
     bind = f"bind the file: `--input {title}=FILE`"
     if sample.bound:
-        return [f"the `type` of the records is no event: {bind}"]
+        return [f"the `type` of the records is not an event: {bind}"]
     if own or sample.when is not None or sample.name in (None, title):
         return []
     return [f"the records say that their type is `{shown(str(sample.name))}`, the event is called `{title}`: {bind}"]

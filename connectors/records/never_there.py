@@ -81,7 +81,7 @@ class NeverThere:
                 where = None if source in found else elsewhere(found, Attribute(source, "any"))
                 if where is not None and not has(found, path(source)):
                     where = where.replace("write FROM", "write WHEN")
-                    yield f"no record is `{name}`: the first that is no event has nothing at `{source}`; {where}"
+                    yield f"no record is `{name}`: the first that is not an event has nothing at `{source}`; {where}"
 
 
 def remarks(lacking: Lacking, records: Mapping[str, int], sources: Mapping[str, Mapping[str, str]]) -> list[str]:

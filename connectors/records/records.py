@@ -432,7 +432,7 @@ def _type(found: Mapping[str, Any], schemas: Mapping[str, Schema], default: str 
 def _word(key: str, value: Any, pattern: str | None, fields: bool) -> str:
     """A part of a time that stands in two columns, and its part of the pattern. `fields`: texts are a table's."""
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise Unreadable("time", f"{key}: {kind(value)} is no time")
+        raise Unreadable("time", f"{key}: {kind(value)} is not a time")
     text = written_time(value, pattern)
     return padded(text, pattern) if fields and pattern is not None else text
 

@@ -71,7 +71,7 @@ def json_time(key: str, value: Any, format: TimeFormat | None) -> int:
 
 def _json_ticks(value: Any, format: TimeFormat | None) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, str)):
-        raise ValueError(f"{kind(value)} is no time")
+        raise ValueError(f"{kind(value)} is not a time")
     if (format is None or (format.pattern is None and format.unit is None)) and not isinstance(value, (int, Real)):
         return of_text(value, TimeFormat() if format is None else format, numbers=False)
     return of_text(written_time(value, None if format is None else format.pattern), format)
@@ -251,7 +251,7 @@ def _text(type: str, text: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        raise ValueError("half a surrogate pair is no character") from None
+        raise ValueError("half a surrogate pair is not a character") from None
     if type == "iri" and (not text or NOT_IRI.search(text)):
-        raise ValueError(f"`{shown(text)}` is no IRI")
+        raise ValueError(f"`{shown(text)}` is not an IRI")
     return text

@@ -98,11 +98,11 @@ def gunzip(data: bytes, most: int) -> bytes | PlainTextResponse:
         try:
             found += one.decompress(data, most + 1 - len(found))
         except zlib.error as error:
-            return PlainTextResponse(f"the body of the request is no gzip: {error}\n", 400)
+            return PlainTextResponse(f"the body of the request is not gzip data: {error}\n", 400)
         if len(found) > most:
             return PlainTextResponse(f"the request has more than {most:,} bytes when it is unpacked\n", 413)
         if not one.eof:
-            return PlainTextResponse("the body of the request is no whole gzip\n", 400)
+            return PlainTextResponse("the body of the request is not complete gzip data\n", 400)
         data = one.unused_data
     return found
 

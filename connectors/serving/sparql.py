@@ -221,7 +221,7 @@ def question_of(pairs: Sequence[tuple[str, str]], options: SparqlOptions) -> Que
     named = tuple(value for key, value in pairs if key == "named-graph-uri")
     for iri in (*default, *named):
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\]*", iri):
-            raise Malformed(400, f"`{iri[:80]}` is no IRI of a graph")
+            raise Malformed(400, f"`{iri[:80]}` is not an IRI of a graph")
     return Question(
         queries[0],
         default=default if default or named else None,

@@ -52,7 +52,9 @@ def table_at(name: TableName) -> DeltaTable | None:
         if not os.path.isdir(name.place):
             raise name.refused("this is a file", "a Delta table is a folder: `delta:folder`")
         if not os.path.isdir(os.path.join(name.place, "_delta_log")) and os.listdir(name.place):
-            raise name.refused("the folder holds files, and is no Delta table", "name one that is empty, or not there")
+            raise name.refused(
+                "the folder holds files, and is not a Delta table", "name one that is empty, or not there"
+            )
     return table(name)
 
 

@@ -118,4 +118,4 @@ def _content(path: Path) -> bytes:
     except UnpackedTooLarge as error:
         raise CepError(f"{path} cannot be read: {error}", code="places") from None
     except zipfile.BadZipFile:
-        raise CepError(f"{path}: this is no zip file, or not all of one", code="places") from None
+        raise CepError(f"{path}: this is not a zip file, or not all of one", code="places") from None

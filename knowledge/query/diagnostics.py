@@ -86,7 +86,7 @@ def _unexpected(found: Sequence[SparqlToken], at: int) -> Diagnostic:
     token = next((token for token in found if token.end > at), found[-1])
     words = {token.text.lower() for token in found if token.kind == "word"}
     hint = next((hint for word, hint in _RULES if word in words), None)
-    return Diagnostic(token.start, token.end, f"this is no SPARQL: `{token.text}` cannot stand here", hint)
+    return Diagnostic(token.start, token.end, f"this is not SPARQL: `{token.text}` cannot stand here", hint)
 
 
 class _GrammarCheck:

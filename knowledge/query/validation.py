@@ -141,7 +141,7 @@ def no_query(error: str, text: str, prefixes: Mapping[str, str], name: str) -> C
     source = Source(text, name)
     at = _offset(error, text)
     if at is None:
-        return CepError(f"this is no SPARQL: {error[:1].lower()}{error[1:]}", code="graph")
+        return CepError(f"this is not SPARQL: {error[:1].lower()}{error[1:]}", code="graph")
     diagnostic = first_query_error(text, dict(prefixes), at)
     whole = Graph(text, (), span=Span(1, 1, 1, 1))
     return CepError(

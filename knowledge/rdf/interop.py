@@ -47,7 +47,9 @@ def _quad(triple: Any, term: Callable[[Any], Any]) -> ox.Quad:
         return ox.Quad(term(s), term(p), term(o), term(graph[0]) if graph and graph[0] is not None else None)
     except (TypeError, ValueError) as error:
         hint = "a triple is an IRI or blank node, an IRI, and any term; a quad has the graph's name as well"
-        raise CepError(f"this is no triple: {triple!r} ({str(error).lower()})", hint=hint, code="knowledge") from None
+        raise CepError(
+            f"this is not a triple: {triple!r} ({str(error).lower()})", hint=hint, code="knowledge"
+        ) from None
 
 
 def _rows(source: Any) -> Iterable[Any]:
@@ -86,7 +88,7 @@ def of_rdflib(term: Any) -> Any:
         if term.language:
             return ox.Literal(str(term), language=term.language)
         return ox.Literal(str(term), datatype=None if term.datatype is None else ox.NamedNode(str(term.datatype)))
-    raise TypeError(f"{term!r} is no RDF term")
+    raise TypeError(f"{term!r} is not an RDF term")
 
 
 def to_rdflib(term: ox.NamedNode | ox.BlankNode | ox.Literal) -> Node:

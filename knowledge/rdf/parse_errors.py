@@ -48,7 +48,7 @@ def unreadable(error: SyntaxError, name: str, format: ox.RdfFormat, opened: Call
     line, column, end = error.lineno, error.offset or 1, error.end_offset
     if line is None and format == ox.RdfFormat.RDF_XML:
         line, column, reason = _ill_formed(opened, reason)
-    message = f"this is no {format.name}: {_lower(reason)}"
+    message = f"this is not {format.name}: {_lower(reason)}"
     if line is None:
         return CepError(f"{name} cannot be read: {message}", hint=hint, code="knowledge")
     stop = end if end is not None and error.end_lineno == line and end > column else column + 1

@@ -320,7 +320,7 @@ def sort_and_text(term: Any) -> tuple[Sort, str]:
         if term.language:
             return Sort(LITERAL, LANG_STRING, term.language.lower()), str(term)
         return Sort(LITERAL, str(term.datatype) if term.datatype is not None else XSD + "string"), str(term)
-    raise TypeError(f"{term!r} is no RDF term")
+    raise TypeError(f"{term!r} is not an RDF term")
 
 
 def _directed(literal: ox.Literal) -> str:

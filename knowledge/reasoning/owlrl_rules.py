@@ -42,7 +42,7 @@ def rule_set(named: str | type[Any]) -> type[Any]:
 
     found = _imported(named) if isinstance(named, str) else named
     if not (isinstance(found, type) and issubclass(found, Core)):
-        raise CepError(f"{_shown(named)} is no rule set of owlrl", hint=_HINT, code="knowledge")
+        raise CepError(f"{_shown(named)} is not a rule set of owlrl", hint=_HINT, code="knowledge")
     return found
 
 

@@ -170,12 +170,12 @@ def placed(source: Source, parameters: Parameters | None = None) -> Iterator[tup
 def _refuse_unreadable(source: Source) -> None:
     """Refuse characters that no text file holds: NUL, and halves of surrogate pairs."""
     text = source.text
-    at, message = text.find("\0"), "a NUL character is no text"
+    at, message = text.find("\0"), "a NUL character is not text"
     try:
         text.encode()
     except UnicodeEncodeError as error:
         if at < 0 or error.start < at:
-            at, message = error.start, f"the code U+{ord(text[error.start]):04X} is no character"
+            at, message = error.start, f"the code U+{ord(text[error.start]):04X} is not a character"
     if at >= 0:
         starts = line_starts(text)
         line = sum(1 for start in starts if start <= at)
@@ -258,7 +258,7 @@ def _refuse_other_words(cursor: Cursor) -> None:
             hint = f"leave it out: `{after.text} ...`"
         elif hint is None and cursor.peek(2).key == "(":
             words = ", ".join(f"`{word}`" for word in _FIRST_WORDS)
-            hint = f"{messages.EVENT_RULE}; what is no rule begins with {words}"
+            hint = f"{messages.EVENT_RULE}; what is not a rule begins with {words}"
         if hint is not None:
             cursor.stop(f"no statement begins with `{token.text}`", hint)
 

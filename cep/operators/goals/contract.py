@@ -333,7 +333,7 @@ DAMAGED = "damaged"
 def damaged() -> CepError:
     """Return the error for bytes that are not a snapshot, or not as they were written."""
     return CepError(
-        "this is no snapshot, or a damaged one", hint="bring it back from a copy, or begin anew", code=DAMAGED
+        "this is not a snapshot, or a damaged one", hint="bring it back from a copy, or begin anew", code=DAMAGED
     )
 
 

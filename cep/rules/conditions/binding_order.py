@@ -209,7 +209,7 @@ def _misnamed(condition: Condition, relations: Mapping[str, Arrangeable], source
     name, given = condition.name, len(condition.arguments)
     if name not in relations and name in FUNCTIONS:
         hint = f"compare it with something: `{name}(...) = ...`"
-        yield CepError(f"`{name}` gives a value, it is no condition", source, condition.span, hint, "type")
+        yield CepError(f"`{name}` gives a value, it is not a condition", source, condition.span, hint, "type")
     elif name not in relations:
         define = f"define it, `{name}(...) :- ...`, or give its facts: `{name}(1, 2).`, `--facts {name}=FILE`"
         hint = did_you_mean(name, sorted({*relations, *TESTS, *ASKED})) or define

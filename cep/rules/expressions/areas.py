@@ -56,11 +56,11 @@ def read_all(texts: Sequence[str]) -> tuple[Shapes, dict[int, WrongArea]]:
     for i, system in enumerate(systems):
         if system and not LONG_FIRST.fullmatch(system) and not LAT_FIRST.fullmatch(system):
             hint = "WGS84 is: CRS84, longitude first, which may be left out, or EPSG:4326, latitude first"
-            wrong[i] = WrongArea(f"<{system}> is no coordinate system that is known here", hint)
+            wrong[i] = WrongArea(f"<{system}> is not a coordinate system that is known here", hint)
     if lat_first:
         shapes[lat_first] = shapely.transform(shapes[lat_first], lambda points: points[:, ::-1])
     for i in np.flatnonzero(~np.isin(shapely.get_type_id(shapes), (-1, *_KINDS))).tolist():
-        wrong[i] = WrongArea(f"a {shapes[i].geom_type} is no area that is known here", _EXAMPLE)
+        wrong[i] = WrongArea(f"a {shapes[i].geom_type} is not an area that is known here", _EXAMPLE)
     points, owner = shapely.get_coordinates(shapes, return_index=True)
     _refuse_points(points, owner, wrong)
     shapes[list(wrong)] = None
@@ -84,7 +84,7 @@ def _parsed(texts: list[str]) -> tuple[Shapes, dict[int, WrongArea]]:
         except (shapely.errors.GEOSException, NotImplementedError) as error:  # the latter of curves, which it lacks
             if len(texts) == 1:
                 reason = str(error).removeprefix("ParseException: ").removeprefix("IllegalArgumentException: ")
-                return np.array([None]), {0: WrongArea(f"this is no WKT: {reason[:1].lower()}{reason[1:]}", _EXAMPLE)}
+                return np.array([None]), {0: WrongArea(f"this is not WKT: {reason[:1].lower()}{reason[1:]}", _EXAMPLE)}
         half = len(texts) // 2
         (left, wrong), (right, others) = _parsed(texts[:half]), _parsed(texts[half:])
     return np.concatenate([left, right]), wrong | {half + i: reason for i, reason in others.items()}

@@ -154,7 +154,9 @@ class _Checker:
             )  # fmt: skip
         typed = self.expression(expression)
         if typed.type != "bool":
-            raise self.error(f"{self.kind(expression, typed)} is no condition", expression.span, f"e.g. `{CONDITION}`")
+            raise self.error(
+                f"{self.kind(expression, typed)} is not a condition", expression.span, f"e.g. `{CONDITION}`"
+            )
         return typed
 
     def choice(self, call: Call) -> TypedCall:

@@ -69,7 +69,7 @@ def constant_mistakes(name: str, arguments: tuple[Typed, ...]) -> Iterator[Argum
 def _regex(name: str, pattern: str, group: object) -> Iterator[ArgumentMistake]:
     wrong = regex_error(pattern)
     if wrong is not None:
-        yield 1, f"this is no regular expression: {wrong}", _REGEX, "type"
+        yield 1, f"this is not a regular expression: {wrong}", _REGEX, "type"
     elif isinstance(group, int) and name == "extract":
         number = groups_of(pattern)
         if not 0 <= group <= number:

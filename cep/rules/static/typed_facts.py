@@ -186,7 +186,7 @@ class DeclaredFacts:
         wrong = ~missing if made is None else made.is_null() & ~missing
         if wrong.any():
             row = wrong.arg_max() or 0
-            message = f"`{attribute.name}` in row {row + 1} of {what} is no {attribute.type}: `{series[row]}`"
+            message = f"`{attribute.name}` in row {row + 1} of {what} is not a {attribute.type}: `{series[row]}`"
             hint = _WRITTEN.get(attribute.type)
             if attribute.type in ("int", "float") and "," in str(series[row]):
                 hint = 'decimal commas are declared: `FORMAT csv(separator: ";", decimal: ",")` behind the declaration'

@@ -371,7 +371,9 @@ def alive(schemas: Mapping[str, Schema], spec: str, format: str | None) -> list[
     for one in found:
         if one.address is not None and one.address.kind == "tcp" and one.format == "nquads":
             hint = "`format=jsonld` has an observation in a line"
-            raise one.address.refused("a line of N-Quads is no record, and on Spark lines are taken one by one", hint)
+            raise one.address.refused(
+                "a line of N-Quads is not a record, and on Spark lines are taken one by one", hint
+            )
     return found
 
 

@@ -57,7 +57,7 @@ def _kept(program: LarsProgram, source: Source) -> Iterator[Warning]:
         elif isinstance(window, TupleWindow) and window.by:
             values = " and ".join(f"`{by}`" for by in window.by)
             message = f"`{text}` never expires: the last {window.atoms} atoms of each {values} are kept for ever"
-            yield Warning(message, source, each.span, "this is no harm where there are few of them", "kept")
+            yield Warning(message, source, each.span, "this does no harm where there are few of them", "kept")
 
 
 def _windows(program: LarsProgram, source: Source) -> Iterator[Warning]:

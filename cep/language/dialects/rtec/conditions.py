@@ -69,7 +69,7 @@ class ConditionConverter:
             if clause.time is not None and each.name not in ("happensAt", "holdsAt", "\\+"):
                 time = term_variables(clause.time)
                 if set(time) & set(term_variables(each)):
-                    raise refused(self.source, "the time of an event is no value here", each.span,
+                    raise refused(self.source, "the time of an event is not a value here", each.span,
                                   "how long something holds is said by `fi` and `intDurGreater`")  # fmt: skip
             if each.name == "happensAt":
                 timed(self.source, each, clause.time)

@@ -230,7 +230,7 @@ class _Collecting:
     def condition(self, term: Term) -> None:
         """Take in a condition of a body. Raises CepError."""
         if not isinstance(term, Compound):
-            raise refused(self.source, "this is no condition", term.span)
+            raise refused(self.source, "this is not a condition", term.span)
         arguments = term.arguments
         match term.name, len(arguments):
             case "\\+", 1:

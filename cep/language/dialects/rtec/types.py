@@ -92,7 +92,9 @@ class Types:
         """A predicate, event or fluent is used with these arguments."""
         for at, each in enumerate(arguments):
             if isinstance(each, Many):
-                raise CepError("a list is no value here", self.source, each.span, "its members one by one", "dialect")
+                raise CepError(
+                    "a list is not a value here", self.source, each.span, "its members one by one", "dialect"
+                )
             self.same(("argument", name, at), self.key(each, clause))
 
     def type(self, key: Key) -> str:
@@ -125,7 +127,7 @@ class Types:
             case Compound():
                 inner = tuple(self.expression(each, type) for each in term.arguments)
                 return Call(self.function(term), inner, term.span)
-        raise CepError("a list is no value here", self.source, term.span, None, "dialect")
+        raise CepError("a list is not a value here", self.source, term.span, None, "dialect")
 
     def argument(self, name: str, at: int, term: Term) -> Expression:
         """An argument of a predicate, event or fluent."""
