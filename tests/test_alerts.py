@@ -323,7 +323,7 @@ def test_what_can_never_be_a_place_is_a_mistake_and_what_happens_to_be_none_is_c
     service.take(None, running.push(events))
     service.take(None, running.close())
     assert alerting.lifecycle.unplaced == {"a": 2}
-    assert [fields for _, fields in warned] == [{"alert": "a"}] and "no place on earth" in warned[0][0]
+    assert [fields for _, fields in warned] == [{"alert": "a"}] and "not a place on earth" in warned[0][0]
     assert len([entry for entry in outbox.after(0) if entry.change.state == "firing"]) == 4, (
         "they are reported all the same"
     )

@@ -302,7 +302,10 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
         """Say what an alert was: `true`, `false`, `duplicate` or `test`."""
         return done(doing(lambda: handling.close(alert, person.name, said.verdict, said.comment)))
 
-    @made.get("/silences", responses=route_responses("application/json", json=_MANY(_SILENCE)))
+    @made.get(
+        "/silences",
+        responses=route_responses("application/json", json=_MANY(_SILENCE), _422="A parameter that it does not have."),
+    )
     def silences() -> Response:
         """The silences and maintenance windows: active ones first, then those to come, then those that have ended."""
         found, hidden = handling.silences(), handling.hidden()
