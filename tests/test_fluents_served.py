@@ -85,9 +85,9 @@ def test_bars_go_on_to_the_present_and_stations_have_the_colour_of_what_holds(tm
         until(tab, f"{vie}.end === {EIGHT + 1200 * SECOND}")
         assert tab.evaluate(f"{vie}.open")
         if tab.evaluate("Boolean(semcep.parts.map)"):
-            styles = "['vie', 'grz'].map((key) => semcep.parts.map.style(semcep.store.stations.get(key)).fillColor)"
+            styles = "['vie', 'grz'].map((key) => semcep.parts.map.style(semcep.store.stations.get(key)))"
             holding, not_any_more = tab.evaluate(styles)
-            assert holding != not_any_more
+            assert (holding["color"], holding["glyph"]) != (not_any_more["color"], not_any_more["glyph"])
         one.push((1800, "vie", 2.0), (2400, "vie", 2.0))
         until(tab, f"!{vie}.open")
         assert tab.evaluate(f"{vie}.end") == EIGHT + 1800 * SECOND and not wrong

@@ -246,7 +246,7 @@ def test_what_cannot_be_carried() -> None:
     stage = Engine.from_text(old, explain=True, stage=1)
     with pytest.raises(CepError, match="of a stage with lineage goes with its own program"):
         Engine.from_text(old, explain=True, stage=1, before=PriorState(stage.snapshot()))
-    with pytest.raises(CepError, match="no snapshot, or a damaged one"):
+    with pytest.raises(CepError, match="not a snapshot, or a damaged one"):
         Engine.from_text(old, before=PriorState(b"nonsense"))
 
 

@@ -173,7 +173,7 @@ def test_a_wrong_address_is_said_with_the_file_and_the_receiver(tmp_path: Path) 
     with pytest.raises(CepError) as caught:
         targets([], routes)
     assert caught.value.message.startswith(f"--routes {tmp_path / 'routes.toml'}, receiver `north`: mqtt://broker")
-    assert "`form=start` is no option" in caught.value.message and "--feed" not in caught.value.message
+    assert "`form=start` is not an option" in caught.value.message and "--feed" not in caught.value.message
 
 
 def test_where_each_alert_goes(tmp_path: Path) -> None:

@@ -295,5 +295,5 @@ def test_a_partition_that_is_added_waits_for_the_next_run(tmp_path: Path) -> Non
 
 def test_lines_that_are_no_records_are_refused() -> None:
     schemas = Engine.from_text(PROGRAM).inputs
-    with pytest.raises(CepError, match="a line of N-Quads is no record"):
+    with pytest.raises(CepError, match="a line of N-Quads is not a record"):
         alive(schemas, "window=tcp://localhost:1?format=nquads", None)
