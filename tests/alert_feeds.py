@@ -30,7 +30,7 @@ def filled(changes: list[AlertChange]) -> Outbox:
 
 def client_of(outbox: Outbox) -> TestClient:
     app = FastAPI()
-    app.include_router(router(outbox, ORIGIN, Stream(outbox)))
+    app.include_router(router(outbox, ORIGIN, Stream(outbox, ORIGIN)))
     return TestClient(app)
 
 

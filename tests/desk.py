@@ -75,7 +75,7 @@ class Desk:
         routers = [
             alerts.router(self.handling, ORIGIN, people=self.people),
             alertmanager_api.router(self.handling, ORIGIN, None, inhibitors),
-            feeds.router(self.outbox, ORIGIN, Stream(self.outbox), False),
+            feeds.router(self.outbox, ORIGIN, Stream(self.outbox, ORIGIN), False),
         ]
         limits = Limits(self.people, 0, proxies=frozenset(("testclient",)))
         app = application(

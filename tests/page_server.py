@@ -125,7 +125,7 @@ class Shown:
 
     def start(self) -> None:
         self.scene.closed = False
-        self.stream = Stream(self.outbox, self.status)
+        self.stream = Stream(self.outbox, Publisher("heat.cep", status=self.status))
         origin = Publisher("heat.cep", status=self.status)
         routers = [
             page.router(self.scene, self.outbox, self.status, local=self.local),

@@ -60,7 +60,7 @@ def test_what_lasts_longer_than_the_input_is_not_resolved_by_its_end() -> None:
     ]
     assert outbox.ended and outbox.open == 2
     app = FastAPI()
-    app.include_router(router(outbox, Publisher("p.cep"), Stream(outbox)))
+    app.include_router(router(outbox, Publisher("p.cep"), Stream(outbox, Publisher("p.cep"))))
     client, last = TestClient(app), datetime(2024, 5, 1, 8, 20, tzinfo=UTC)
     open_now = client.get("/feeds/alerts").json()
     assert {one["state"] for one in open_now} == {"firing"}

@@ -20,7 +20,15 @@ from apprise import plugins
 from cep.core.errors import CepError
 from connectors.alerts.outbox import Outbox
 from connectors.feeds import apprise_urls
-from connectors.feeds.apprise_urls import HOSTED, SERVICES, AppriseMessages, apprise_targets
+from connectors.feeds.apprise_urls import (
+    CHATS,
+    HOSTED,
+    MARKDOWN,
+    PAGING,
+    SERVICES,
+    AppriseMessages,
+    apprise_targets,
+)
 from connectors.feeds.document import Publisher
 from connectors.feeds.sender import ServerError
 from connectors.feeds.senders import sending, targets
@@ -93,6 +101,8 @@ def test_urls_come_from_a_file(tmp_path: Path) -> None:
         ("mailto://u:secret@gmail.com", "`mailto://` is not among the schemes allowed", "smtp://"),
         ("dbus://secret", "`dbus://` is not among the schemes allowed", ""),
         ("syslog://secret", "`syslog://` is not among the schemes allowed", ""),
+        ("opsgenie://secret", "`opsgenie://` is not among the schemes allowed", "cloudevents+https://"),
+        ("spike://secret", "`spike://` is not among the schemes allowed", "cloudevents+https://"),
         ("slak://secret/secret", "`slak://` is not among the schemes allowed", "slack"),
         ("gotify://secret.example.org/token", "the host in a `gotify://` cannot be checked", "#private=yes"),
         ("ntfy://secret.example.org/topic", "the host in a `ntfy://` cannot be checked", "#private=yes"),
@@ -161,6 +171,128 @@ def test_a_message_for_slack_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
     text = json.dumps(body)
     assert url.startswith("https://hooks.slack.com/") and "<!channel>" not in text and "<https://evil" not in text
     assert "&lt;!channel&gt;" in text and f"https://x.org/cep/#alert={FIRST.alert}" in text and change.id in text
+
+
+KEY = "a" * 32
+URLS = {
+    "46elks": "46elks://user:pass@+15551234567/+15557654321",
+    "bulksms": "bulksms://id:secret@15551234567",
+    "clickatell": f"clickatell://{KEY}/15551234567",
+    "clicksend": "clicksend://user:key@15551234567",
+    "d7sms": "d7sms://token@15551234567",
+    "discord": f"discord://123456789012345678/{KEY}",
+    "firehydrant": f"firehydrant://{KEY}",
+    "flock": "flock://134b8gh0-eba0-4fa9-ab9c-257ced0e8221",
+    "gchat": "gchat://workspace/key/token",
+    "guilded": f"guilded://123456789012345678/{KEY}",
+    "ifttt": "ifttt://webhook/event",
+    "ilert": f"ilert://{KEY}",
+    "incidentio": "incidentio://source/token",
+    "line": "line://token/target",
+    "msgbird": f"msgbird://{KEY[:25]}/15551234567",
+    "nexmo": f"nexmo://{KEY[:8]}:{KEY[:16]}@15551234567",
+    "pagerduty": "pagerduty://integration@apikey",
+    "pagertree": "pagertree://int_aaaaaaaaaa",
+    "pbul": f"pbul://{KEY}",
+    "plivo": f"plivo://MA{KEY[:18]}@{KEY}{KEY[:8]}/15551234567",
+    "pover": f"pover://{KEY[:30]}@{KEY[:30]}",
+    "prowl": f"prowl://{KEY}{KEY[:8]}",
+    "pushed": "pushed://key/secret",
+    "pushy": "pushy://key/device",
+    "revolt": "revolt://token/channel",
+    "ryver": "ryver://apprise/ckhrjW8w672m6HG",
+    "seven": f"seven://{KEY[:25]}/15551234567",
+    "signl4": "signl4://secret",
+    "simplepush": "simplepush://aaaaaa",
+    "sinch": f"sinch://{KEY}:{KEY}@15551234567",
+    "slack": SLACK,
+    "splunk": "splunk://route@aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa",
+    "squadcast": f"squadcast://{KEY}",
+    "telnyx": "telnyx://key@15551234567",
+    "tgram": "tgram://123456789:ABCdefGHIjklMNOpqrSTUvwxYZ0/987654/",
+    "threema": "threema://*TESTIDX@secret/15551234567",
+    "twilio": f"twilio://AC{KEY}:{KEY}@15551234567",
+    "twist": "twist://password:user@example.com/#1:2",
+    "victorops": "victorops://route@aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa",
+    "voipms": "voipms://password:user@example.com/15551234567/15551234567",
+    "vonage": f"vonage://{KEY[:8]}:{KEY[:16]}@15551234567",
+    "webex": f"webex://{KEY}{KEY}{KEY[:16]}",
+    "whatsapp": "whatsapp://token@15551234567/15551234567",
+    "wxteams": f"wxteams://{KEY}{KEY}{KEY[:16]}",
+}
+"""A URL of each service, by its scheme; `elks` is another name, and `46elks` is none for our lines."""
+UNSEEN = frozenset(("46elks", "elks", "twist"))  # they ask the network for more before they send
+
+
+@contextmanager
+def posts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
+    """What would be sent: the fields of each body or query; every service says that it has taken it."""
+    found: list[dict[str, Any]] = []
+
+    def request(self: requests.Session, method: str, url: str, **options: Any) -> requests.Response:
+        body = options.get("data") or options.get("json") or options.get("params")
+        found.append(json.loads(body) if isinstance(body, (str, bytes)) else dict(body))
+        answer = requests.Response()
+        answer.status_code, answer._content = 200, b'{"id": "1", "success": true, "status": "success"}'
+        if "slack" in url:
+            answer._content = b"ok"
+        return answer
+
+    with monkeypatch.context() as patched:
+        patched.setattr(requests.Session, "request", request)
+        yield found
+
+
+def test_urls_of_all_services_are_tried() -> None:
+    assert (
+        {*URLS} | UNSEEN == SERVICES | UNSEEN and PAGING.keys() < URLS.keys() and (CHATS | MARKDOWN) < SERVICES | HOSTED
+    )
+
+
+@pytest.mark.parametrize("scheme", sorted(URLS.keys() - UNSEEN))
+def test_a_title_calls_nobody_and_hides_no_link(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In no service that knows mentions and links: Discord, Guilded and Ryver, whose texts Apprise does not escape, too."""
+    bad = "@everyone <@123> <@&45> <!channel> [click](https://evil.org) <https://evil.org|click> *b* `c`"
+    change = replace(FIRST, title=bad, text=f"{bad}.", labels={"team": bad}, key={"s": bad})
+    with posts(monkeypatch) as sent:
+        AppriseMessages(named(URLS[scheme])[0], ORIGIN).give(filled([change]).after(0))
+    text = json.dumps(sent, ensure_ascii=False, default=repr)
+    assert "everyone" in text and change.id in text
+    if scheme in CHATS:
+        assert "@everyone" not in text and "<@123>" not in text and "<!channel>" not in text and "<@&45>" not in text
+    if scheme in MARKDOWN:
+        assert "[click](" not in text and r"\\[click\\]\\(https://evil.org\\)" in text
+        assert f"https://x.org/cep/#alert={FIRST.alert}" in text, "our own link stays one"
+
+
+@pytest.mark.parametrize("scheme", sorted(PAGING))
+def test_a_paging_service_has_an_incident_for_each_alert(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each message has the alert as its key, the last one ends the incident, and remarks are none."""
+    outbox, ends = Outbox(None), ["resolve", "RESOLVE", "resolved", "CLOSED", "RECOVERY"]
+    (aim,) = named(URLS[scheme])
+    other = replace(FIRST, alert="b" * 32, slot="b")
+    said = replace(FIRST, revision=1, state="updated", action="commented", by="ann", comment="see you")
+    graver = replace(FIRST, revision=2, state="escalated")
+    over = replace(FIRST, revision=3, state="resolved")
+    with posts(monkeypatch) as sent, sending(outbox, [aim], ORIGIN, lambda *said, **more: None):
+        for changes in ([FIRST, other], [said, graver], [over]):
+            outbox.add(changes, {})
+            until(lambda: not outbox.statuses()[0].waiting, "all is sent", seconds=60)
+    texts = [json.dumps(each) for each in sent]
+    assert len(texts) == 4 and not any("see you" in text for text in texts)
+    mine = [FIRST.alert in text for text in texts]
+    assert mine == [True, False, True, True] or mine == [False, True, True, True]
+    assert [any(f'"{word}"' in text for word in ends) for text in texts] == [False, False, False, True]
+    keys = {value for each in sent for value in each.values() if value in (FIRST.alert, other.alert)}
+    assert keys == {FIRST.alert, other.alert}, "the key is a field of its own"
+
+
+def test_a_digest_for_a_paging_service_is_an_incident_for_each_alert(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = filled([FIRST, replace(FIRST, alert="b" * 32), replace(FIRST, revision=1, state="resolved")]).after(0)
+    with posts(monkeypatch) as sent:
+        AppriseMessages(named(URLS["pagerduty"])[0], ORIGIN).give(entries)
+    said = [(each["dedup_key"], each["event_action"]) for each in sent]
+    assert said == [(FIRST.alert, "resolve"), ("b" * 32, "trigger")]
 
 
 def test_messages_of_a_service() -> None:

@@ -27,6 +27,7 @@ from cep.engine import Engine
 from cep.runtime.buckets import KeyShares
 from connectors.alerts.outbox import Outbox
 from connectors.brokers.sources import Sources
+from connectors.feeds.document import Publisher
 from connectors.feeds.metrics import AlertMetrics, ProgramMetrics, SourceMetrics
 from connectors.feeds.sse import Stream
 from tests import spark_runs
@@ -124,7 +125,7 @@ def test_alerts_ask_for_what_a_run_tells() -> None:
         told = urllib.request.urlopen(url, timeout=60).read().decode()
     registry = CollectorRegistry()
     registry.register(ProgramMetrics(lambda: True))
-    registry.register(AlertMetrics(outbox := Outbox(None), Stream(outbox), {"a": 1}))
+    registry.register(AlertMetrics(outbox := Outbox(None), Stream(outbox, Publisher("p.cep")), {"a": 1}))
     registry.register(SourceMetrics(Sources()))
     told += generate_latest(registry).decode()
     kinds = {"counter": "_total", "summary": "_sum"}

@@ -15,14 +15,16 @@ import httpx
 import uvicorn
 from fastapi import FastAPI
 from lxml import etree
+from starlette.testclient import TestClient
 
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.text import clean
+from connectors.feeds import atom, cap
 from connectors.feeds.alertmanager import alertmanager_alert
 from connectors.feeds.document import SCHEMA as SCHEMA_OF_CHANGES
-from connectors.feeds.document import document
+from connectors.feeds.document import document, to_json
 from connectors.feeds.mqtt import topic_end
-from connectors.feeds.sse import Stream
+from connectors.feeds.sse import Stream, sse_message
 from connectors.feeds.webhooks import cloudevent
 from connectors.serving.feeds import router
 from tests.alert_feeds import CAP, ORIGIN, SCHEMA, WHOLE, client_of, filled
@@ -86,7 +88,7 @@ def test_open_alerts_and_a_life_are_read_in_parts() -> None:
 def test_an_archive_never_changes_while_it_is_there() -> None:
     """Also when an alert that came long ago stays open: it is still told of, but not as an archive of its own."""
     outbox = Outbox(None, keep=300)
-    client, stream, seen = client_of(outbox), Stream(outbox), {}
+    client, stream, seen = client_of(outbox), Stream(outbox, ORIGIN), {}
     firing, over = WHOLE[0], replace(WHOLE[0], revision=1, state="resolved")
     outbox.add([replace(firing, alert="f" * 32)], {})
     stayed = outbox.live()
@@ -138,7 +140,7 @@ def test_hostile_values_stay_values() -> None:
 
 @contextmanager
 def served(outbox: Outbox) -> Iterator[str]:
-    app, stream = FastAPI(), Stream(outbox)
+    app, stream = FastAPI(), Stream(outbox, ORIGIN)
     app.include_router(router(outbox, ORIGIN, stream))
     port = free_port()
     server = Started(uvicorn.Config(app, port=port, log_level="error", lifespan="off"))
@@ -210,3 +212,25 @@ def test_the_schema_of_a_change_is_that_of_its_document() -> None:
             types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
             assert type(received[name]) in {kinds[each] for each in types}, name
             assert received[name] in schema.get("enum", [received[name]])
+
+
+def test_each_feed_has_the_link_of_an_alert() -> None:
+    origin = replace(ORIGIN, address="https://x.org/cep/")
+    change = replace(WHOLE[0], runbook="https://r.org/flood")
+    (entry,) = (outbox := filled([change])).after(0)
+    link = f"https://x.org/cep/#alert={change.alert}"
+    assert cloudevent(change, origin)["data"]["link"] == link  # type: ignore[index]
+    assert json.loads(to_json(change, origin))["link"] == link
+    assert json.loads(sse_message(entry, origin).partition(b"data: ")[2])["link"] == link
+    app = FastAPI()
+    app.include_router(router(outbox, origin, Stream(outbox, origin)))
+    assert TestClient(app).get("/feeds/alerts").json()[0]["link"] == link
+    links = etree.fromstring(atom.newest_document(outbox, origin)).findall("{*}entry/{*}link")
+    assert [each.get("href") for each in links if each.get("type") == "text/html"] == [link]
+    for runbook in ("", change.runbook):
+        made = etree.fromstring(cap.to_xml(replace(entry, change=replace(change, runbook=runbook)), origin, []))
+        assert SCHEMA.validate(made), SCHEMA.error_log
+        assert made.findtext("{*}info/{*}web") == (runbook or link)
+        more = {each.findtext("{*}valueName"): each.findtext("{*}value") for each in made.iter("{*}parameter")}
+        assert more.get("page") == (link if runbook else None)
+    assert document(change)["link"] == "" and set(document(change)) == set(SCHEMA_OF_CHANGES["properties"])

@@ -154,7 +154,7 @@ def test_every_path_answers_head_and_options(page: Shown, fridges: Served) -> No
 
 def feed_of(outbox: Outbox) -> TestClient:
     app = FastAPI()
-    app.include_router(router(outbox, Publisher("storm.cep"), Stream(outbox)))
+    app.include_router(router(outbox, Publisher("storm.cep"), Stream(outbox, Publisher("storm.cep"))))
     return TestClient(app)
 
 

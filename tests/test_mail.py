@@ -15,10 +15,11 @@ import pytest
 from cep.core.errors import CepError
 from connectors.alerts.lifecycle import AlertChange, AlertState
 from connectors.alerts.outbox import Outbox
+from connectors.alerts.outbox_entries import OutboxEntry
 from connectors.feeds import mail
 from connectors.feeds.document import Publisher
 from connectors.feeds.groups import Groups, by_alert
-from connectors.feeds.mail import Mail, message
+from connectors.feeds.mail import Mail
 from connectors.feeds.sender import DeliveryRefused, ServerError, Unreachable
 from connectors.feeds.senders import sending, targets
 from connectors.feeds.targets import Target, target
@@ -53,7 +54,7 @@ def to(port: int, options: str = "tls=none", scheme: str = "smtp", user: str = "
 def made(changes: list[AlertChange], origin: Publisher = ORIGIN, **fields: Any) -> EmailMessage:
     outbox = filled(changes)
     entries = [replace(entry, **fields) for entry in outbox.after(0)]
-    return message(entries, "team@example.org", origin, outbox)
+    return Mail(to(25), origin, outbox).message(entries)
 
 
 def texts(found: EmailMessage) -> tuple[str, str]:
@@ -88,7 +89,7 @@ def test_a_message_has_what_the_alert_says() -> None:
 
 def test_the_messages_of_an_alert_are_a_thread() -> None:
     outbox = filled(LIFE)
-    mails = [message([entry], "team@example.org", ORIGIN, outbox) for entry in outbox.after(0)]
+    mails = [Mail(to(25), ORIGIN, outbox).message([entry]) for entry in outbox.after(0)]
     first = f"<{LIFE[0].id}@example.org>"
     assert [one["Message-ID"] for one in mails] == [f"<{change.id}@example.org>" for change in LIFE]
     assert (
@@ -97,7 +98,7 @@ def test_the_messages_of_an_alert_are_a_thread() -> None:
         == [first] * (len(LIFE) - 1)
     )
     assert mails[-1]["Subject"] == f"Resolved: {LIFE[-1].title}"
-    assert made([replace(LIFE[1], sent=1)])["References"] is None, "it is the first that receivers are sent"
+    assert made([LIFE[1]])["References"] is None, "it is the first that this mailbox is sent"
 
 
 def test_a_group_is_one_message() -> None:
@@ -109,8 +110,6 @@ def test_a_group_is_one_message() -> None:
     plain, html = texts(found)
     assert all(change.id in plain and change.id in html for change in (FIRST, *others))
     assert "In-Reply-To" not in found
-    both = made([replace(LIFE[1]), others[0]])
-    assert both["References"] == f"<{LIFE[0].id}@example.org>", "of the alert that was told of before"
     assert made(LIFE)["Subject"] == f"Resolved: {LIFE[-1].title}", "of one alert how it is by then"
 
 
@@ -149,7 +148,7 @@ def test_the_date_is_when_the_group_was_put_together() -> None:
     for now in (1_700_000_000_000_000, 1_700_000_900_000_000):  # the second time after a kill
         groups = Groups(outbox, "team", by_alert, lambda number: False, lambda change: True)
         batch = groups.batch(FIRST.slot, outbox.after(0), now)
-        mails.append(message(batch, "team@example.org", ORIGIN, outbox))
+        mails.append(Mail(to(25), ORIGIN, outbox).message(batch))
     assert mails[0]["Date"] == "Tue, 14 Nov 2023 22:13:20 +0000"
     assert mails[0].as_bytes() == mails[1].as_bytes()
 
@@ -166,12 +165,33 @@ def test_since_is_when_the_condition_began() -> None:
     assert "Since: 1970-01-01 00:00:00 UTC\nFired: 1970-01-01 00:05:00 UTC\n" in plain
 
 
+def test_references_are_to_messages_that_are_there() -> None:
+    """An alert that was first told of behind another one goes on in the thread of that message, also after a start."""
+    other = next(change for change in WHOLE if change.alert != FIRST.alert and change.state == "firing")
+    over = replace(other, revision=1, state="resolved")
+    outbox = filled([FIRST, other, replace(FIRST, revision=1), over])
+    first, second, again, end = outbox.after(0)
+
+    def ids(*entries: OutboxEntry) -> tuple[str, str | None]:
+        mail = Mail(to(25), ORIGIN, outbox)
+        assert mail.message(entries).as_bytes() == mail.message(entries).as_bytes(), "it may be sent twice"
+        found = mail.message(entries)
+        return found["Message-ID"], found["References"]
+
+    digest = f"<{FIRST.id}@example.org>"
+    assert ids(first, second) == (digest, None)
+    assert ids(end) == (f"<{over.id}@example.org>", digest) and ids(again)[1] == digest
+    assert ids(replace(second, reminder=2)) == (f"<{other.id}.2@example.org>", digest)
+    outbox.forget_threads(to(25).name, [other.alert])
+    assert ids(end, again) == (f"<{over.id}@example.org>", digest)
+
+
 def test_a_reminder_is_another_message_of_its_thread() -> None:
-    found = made([FIRST], reminder=2)
-    assert (
-        found["Message-ID"] == f"<{FIRST.id}.2@example.org>"
-        and found["Subject"] == f"Reminder ({FIRST.severity}): {FIRST.title}"
-    )
+    (entry,) = (outbox := filled([FIRST])).after(0)
+    mail = Mail(to(25), ORIGIN, outbox)
+    mail.message([entry])
+    found = mail.message([replace(entry, reminder=2)])
+    assert found["Message-ID"] == f"<{FIRST.id}.2@example.org>" and found["Subject"].startswith("Reminder")
     assert found["In-Reply-To"] == f"<{FIRST.id}@example.org>"
 
 
@@ -187,10 +207,7 @@ def test_what_people_do_is_told() -> None:
     )
     found = made([done])
     plain, html = texts(found)
-    assert (
-        found["Subject"] == f"Acknowledged ({FIRST.severity}): {FIRST.title}"
-        and found["References"] == f"<{FIRST.id}@example.org>"
-    )
+    assert found["Subject"] == f"Acknowledged ({FIRST.severity}): {FIRST.title}"
     for text in ("anna: I drive there", "Acknowledged by", "Assigned to", "ben"):
         assert text in plain and text in html
 

@@ -201,7 +201,7 @@ def test_what_is_refused_is_a_dead_letter(tmp_path: Path, monkeypatch: pytest.Mo
         assert not any(sender.name in text for text, _ in reported), "it is a field"
 
         app = FastAPI()
-        app.include_router(router(outbox, Publisher("p.cep"), stream := Stream(outbox)))
+        app.include_router(router(outbox, Publisher("p.cep"), stream := Stream(outbox, Publisher("p.cep"))))
         client = TestClient(app)
         (standing,) = client.get("/feeds/receivers").json()
         shown = client.get(f"/{standing['letters']}").json()

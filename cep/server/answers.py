@@ -191,7 +191,7 @@ class ServerParts:
             service, store, self.vocabulary, options.retention.keep_for, options.retention.readings,
             again=not program.live, keep_history=options.retention.keep_history,
         )  # fmt: skip
-        stream = Stream(self.outbox, options.alerts.status)
+        stream = Stream(self.outbox, self.origin)
         scene = Scene(service, Gazette.of(program.known))
         scene.begin(service.identified(engine.held_now()))
         meter = Meter(charts(engine.plan))

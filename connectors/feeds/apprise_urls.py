@@ -10,6 +10,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
 SERVICES = frozenset(
     (
         "46elks", "bulksms", "clickatell", "clicksend", "d7sms", "discord", "elks", "firehydrant", "flock", "gchat",
-        "guilded", "ifttt", "ilert", "incidentio", "line", "msgbird", "nexmo", "opsgenie", "pagerduty", "pagertree",
+        "guilded", "ifttt", "ilert", "incidentio", "line", "msgbird", "nexmo", "pagerduty", "pagertree",
         "pbul", "plivo", "pover", "prowl", "pushed", "pushy", "revolt", "ryver", "seven", "signl4", "simplepush",
-        "sinch", "slack", "spike", "splunk", "squadcast", "telnyx", "tgram", "threema", "twilio", "twist", "victorops",
+        "sinch", "slack", "splunk", "squadcast", "telnyx", "tgram", "threema", "twilio", "twist", "victorops",
         "voipms", "vonage", "webex", "whatsapp", "wxteams",
     )
 )  # fmt: skip
@@ -50,7 +51,35 @@ HOSTED = frozenset(
 )  # fmt: skip
 """Schemes whose URL names a host, which cannot be checked: Apprise looks it up anew."""
 
+PAGING: Mapping[str, str] = {
+    "firehydrant": "dedup",
+    "ilert": "dedup",
+    "incidentio": "dedup",
+    "pagerduty": "dedup",
+    "pagertree": "thirdparty",
+    "signl4": "external_id",
+    "splunk": "entity_id",
+    "squadcast": "dedup",
+    "victorops": "entity_id",
+}
+"""Services that have an incident for each key, and end it when they are told: by what name Apprise calls the key."""
+
+CHATS = frozenset(
+    (
+        "discord", "flock", "gchat", "guilded", "line", "matrix", "matrixs", "mmost", "mmosts", "ncloud", "nclouds",
+        "nctalk", "nctalks", "revolt", "rocket", "rockets", "ryver", "slack", "synology", "synologys", "tgram", "twist",
+        "webex", "workflow", "workflows", "wxteams", "xmpp", "xmpps", "zulip",
+    )
+)  # fmt: skip
+"""Services in which `@name` calls somebody."""
+
+MARKDOWN = frozenset(("discord", "guilded", "mmost", "mmosts", "ryver", "zulip"))
+"""Those that take any text for Markdown, for which Apprise does not escape it."""
+
+_NO_KEY = "Apprise gives its incidents no key, so each change would be another one: `--feed cloudevents+https://` does"
 OTHERS: Mapping[str, str] = {
+    "opsgenie": _NO_KEY,
+    "spike": _NO_KEY,
     "json": "a webhook gets CloudEvents: `--feed cloudevents+https://`",
     "xml": "a webhook gets CloudEvents: `--feed cloudevents+https://`",
     "form": "a webhook gets CloudEvents: `--feed cloudevents+https://`",
@@ -60,6 +89,8 @@ OTHERS: Mapping[str, str] = {
 }
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://")
+_MARKUP = re.compile(r"[\\`*_~|<>\[\]()#]")
+_MENTION = re.compile(r"@(?=[\w!&])")
 _STATUS = re.compile(r"error=(\d{3})\b")
 
 
@@ -140,32 +171,48 @@ def _public_ntfy(scheme: str, url: str) -> bool:
 
 class AppriseMessages:
     """Messages to one URL. Apprise says no more than that it failed, so what fails is sent again, and is given up only
-    when the service takes others."""
+    when the service takes others. A paging service is sent how each alert is, under the alert's id as its key."""
 
-    most, lanes, states = 100, 1, False
+    most, lanes = 100, 1
 
     def __init__(self, target: Target, origin: Publisher) -> None:
         self.target, self.origin = target, origin
-        self._apprise: Apprise | None = None
+        self.scheme = target.path.partition("://")[0].lower()
+        self.states = self.scheme in PAGING
+        self._only: Apprise | None = None
 
     def key(self, entry: OutboxEntry) -> str:
         return entry.change.slot
 
     def give(self, entries: Sequence[OutboxEntry]) -> None:
+        if not self.states:
+            self._send(entries, self._service())
+            return
+        last = {entry.change.alert: entry for entry in entries}
+        for alert, entry in last.items():
+            self._send([entry], self._service(alert))
+
+    def _send(self, entries: Sequence[OutboxEntry], service: Apprise) -> None:
         from apprise import NotifyFormat, NotifyType
 
         last = entries[-1].change
         kind = NotifyType.SUCCESS if last.over else NotifyType.WARNING
-        if not last.over and last.severity in ("Extreme", "Severe"):
+        if not last.over and (self.states or last.severity in ("Extreme", "Severe")):
             kind = NotifyType.FAILURE
-        title, body = subject(entries, self.origin), plain(entries, self.origin)
-        result = self._service().notify(body=body, title=title, notify_type=kind, body_format=NotifyFormat.TEXT)
+        title, body = self._safe(subject(entries, self.origin)), plain(entries, self.origin, self._safe)
+        result = service.notify(body=body, title=title, notify_type=kind, body_format=NotifyFormat.TEXT)
         if not result:
             status = next((found[1] for one in result.logs() if (found := _STATUS.search(one.message))), "")
             raise ServerError(f"the service has not taken it{f': {status}' if status else ''}")
 
+    def _safe(self, text: str) -> str:
+        """A text that the service shows as it is: it calls nobody, and links to nothing under another name."""
+        if self.scheme in MARKDOWN:
+            text = _MARKUP.sub(r"\\\g<0>", text)
+        return _MENTION.sub("@\u200b", text) if self.scheme in CHATS else text
+
     def again(self, entry: OutboxEntry, now: AlertChange) -> None:
-        self.give([entry])
+        self.give([replace(entry, change=now) if self.states else entry])
 
     def rest(self, outbox: Outbox, told: Callable[[], list[OutboxEntry]]) -> None:
         """Nothing is sent again."""
@@ -173,17 +220,26 @@ class AppriseMessages:
     def close(self) -> None:
         """There is nothing to close: Apprise connects for each message."""
 
-    def _service(self) -> Apprise:
+    def _service(self, key: str = "") -> Apprise:
+        """The service; `key`: of the incident that it is told of."""
         from apprise import Apprise, AppriseAsset, PersistentStoreMode
+        from apprise.plugins import url_to_dict
 
-        if self._apprise is None:
-            asset = AppriseAsset(
-                http_redirects=False,
-                interpret_emojis=False,
-                interpret_escapes=False,
-                secure_logging=True,
-                storage_mode=PersistentStoreMode.MEMORY,
-            )
-            self._apprise = Apprise(asset=asset)
-            self._apprise.add(self.target.path)
-        return self._apprise
+        if not key and self._only is not None:
+            return self._only
+        asset = AppriseAsset(
+            http_redirects=False,
+            interpret_emojis=False,
+            interpret_escapes=False,
+            secure_logging=True,
+            storage_mode=PersistentStoreMode.MEMORY,
+        )
+        found = Apprise(asset=asset)
+        options = url_to_dict(self.target.path)
+        assert options is not None, "it was checked"
+        if key:
+            options |= {PAGING[self.scheme]: key, "action": "map"}
+        found.add(options)
+        if not key:
+            self._only = found
+        return found

@@ -93,6 +93,8 @@ def _entry(root: ET.Element, entry: OutboxEntry, origin: Publisher) -> None:
     if not (change.quiet or change.remark):
         cap = {"rel": "alternate", "type": "application/cap+xml", "href": f"cap/{change.alert}/{change.revision}"}
         ET.SubElement(made, "link", cap)
+    if page := origin.page(change):
+        ET.SubElement(made, "link", {"rel": "alternate", "type": "text/html", "href": page})
     if change.runbook:
         ET.SubElement(made, "link", {"rel": "related", "title": "Runbook", "href": change.runbook})
     if change.text:

@@ -89,9 +89,11 @@ def _info(root: ET.Element, change: AlertChange, origin: Publisher, sent: int) -
     _text(info, "description", change.text or change.title)
     if change.instruction and not over:
         _text(info, "instruction", change.instruction)
-    if change.runbook:
-        _text(info, "web", change.runbook)
-    for name, value in (*change.values.items(), *change.labels.items(), ("occurrences", change.occurrences)):
+    page = origin.page(change)
+    if change.runbook or page:
+        _text(info, "web", change.runbook or page)
+    more = [("occurrences", change.occurrences), *([("page", page)] if change.runbook and page else [])]
+    for name, value in (*change.values.items(), *change.labels.items(), *more):
         parameter = ET.SubElement(info, "parameter")
         _text(parameter, "valueName", name)
         _text(parameter, "value", value_text(value))

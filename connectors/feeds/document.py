@@ -73,7 +73,7 @@ def own_name(base: str) -> str:
     return f"semcep@{_NO_SENDER.sub('-', host) or 'localhost'}"
 
 
-_TEXTS = "id alert name title text note instruction event first last severity urgency certainty category runbook"
+_TEXTS = "id alert name title text note instruction event first last severity urgency certainty category runbook link"
 _PEOPLE = "by comment acknowledged assignee"
 _TIMES = "time start end until"
 _OBJECTS = "key values place labels"
@@ -99,8 +99,8 @@ SCHEMA: Mapping[str, Any] = {
 """The JSON Schema of `document`."""
 
 
-def document(change: AlertChange, status: str = STATUSES[0]) -> dict[str, Any]:
-    """The change as JSON has it; times in RFC 3339."""
+def document(change: AlertChange, status: str = STATUSES[0], link: str = "") -> dict[str, Any]:
+    """The change as JSON has it; times in RFC 3339. `link`: the alert's address for people, empty if unknown."""
     return {
         "id": change.id,
         "alert": change.alert,
@@ -127,6 +127,7 @@ def document(change: AlertChange, status: str = STATUSES[0]) -> dict[str, Any]:
         "text": change.text,
         "instruction": change.instruction,
         "runbook": change.runbook,
+        "link": link,
         "labels": dict(change.labels),
         "start": rfc3339(change.start),
         "fired": None if change.fired is None else rfc3339(change.fired),
@@ -142,6 +143,6 @@ def document(change: AlertChange, status: str = STATUSES[0]) -> dict[str, Any]:
     }
 
 
-def to_json(change: AlertChange, status: str = STATUSES[0]) -> bytes:
+def to_json(change: AlertChange, origin: Publisher) -> bytes:
     """On one line, in ASCII."""
-    return json.dumps(document(change, status), separators=(",", ":")).encode()
+    return json.dumps(document(change, origin.status, origin.page(change)), separators=(",", ":")).encode()

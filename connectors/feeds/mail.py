@@ -34,8 +34,7 @@ _DOMAIN = re.compile(r"[A-Za-z0-9.-]+")
 
 class Mail:
     """Messages to one mailbox. A change has the Message-ID `<its id@domain>`, a message with several that of its first
-    one; whatever is sent again has the same. `References` name the first message of each alert in it, and the one
-    before.
+    one; whatever is sent again has the same. `References` name the first message of each alert in it.
 
     Answers from 400 on are for later, as is a server that cannot be reached. From 500 on they are final for a message
     that the server has seen; about a login or a mailbox they may be mended there.
@@ -56,7 +55,19 @@ class Mail:
         return entry.change.slot
 
     def give(self, entries: Sequence[OutboxEntry]) -> None:
-        self._send(message(entries, self.target.path, self.origin, self.outbox))
+        self._send(self.message(entries))
+        over = [entry.change.alert for entry in entries if entry.change.state == "resolved" and not entry.change.action]
+        if over:
+            self.outbox.forget_threads(self.target.name, over)
+
+    def message(self, entries: Sequence[OutboxEntry]) -> EmailMessage:
+        """The message of a group of changes; it is noted as the first one of alerts that were in none before. CepError:
+        the disk takes no more."""
+        first = entries[0]
+        id = _id(first.change.id, _domain(self.origin), first.reminder)
+        alerts = list(dict.fromkeys(entry.change.alert for entry in entries))
+        threads = self.outbox.threads(self.target.name, alerts, id)
+        return message(entries, self.target.path, self.origin, [each for each in threads if each != id])
 
     def again(self, entry: OutboxEntry, now: AlertChange) -> None:
         self.give([entry])
@@ -154,20 +165,18 @@ class _Checked(smtplib.SMTP):
         raise error
 
 
-def message(entries: Sequence[OutboxEntry], to: str, origin: Publisher, outbox: Outbox) -> EmailMessage:
-    """The message of a group of changes."""
+def message(entries: Sequence[OutboxEntry], to: str, origin: Publisher, threads: Sequence[str] = ()) -> EmailMessage:
+    """The message of a group of changes; `threads`: the first message of each alert in it that has one already."""
     made = EmailMessage(policy=_WIRE)
-    domain = _domain(origin)
     made["From"] = Address(clean(origin.speaker, 100), addr_spec=origin.sender)
     made["To"] = Address(addr_spec=to)
     made["Subject"] = subject(entries, origin)
     first = entries[0]
     times = (first.composed, first.came, first.change.time)
     made["Date"] = format_datetime(at(next(each for each in times if each is not None)))
-    made["Message-ID"] = _id(first.change.id, domain, first.reminder)
-    threads, latest = _threads(entries, domain)
+    made["Message-ID"] = _id(first.change.id, _domain(origin), first.reminder)
     if threads:
-        made["In-Reply-To"] = latest
+        made["In-Reply-To"] = threads[0]
         made["References"] = " ".join(threads)
     made["Auto-Submitted"] = "auto-generated"
     made["X-Semcep-Changes"] = " ".join(entry.change.id for entry in entries)
@@ -175,19 +184,6 @@ def message(entries: Sequence[OutboxEntry], to: str, origin: Publisher, outbox: 
     made.add_alternative(html(entries, origin), subtype="html", cte="quoted-printable")
     made.set_boundary(f"={first.change.id}=")  # no text has it: quoted-printable writes `=` otherwise
     return made
-
-
-def _threads(entries: Sequence[OutboxEntry], domain: str) -> tuple[list[str], str]:
-    """The first messages of the alerts that were told of before, and the one that this answers."""
-    own = {entry.change.id for entry in entries if not entry.reminder}
-    found: dict[str, None] = {}
-    for entry in entries:
-        change = entry.change
-        first = f"{change.alert}-{change.revision if change.sent is None else change.sent}"
-        if first not in own:
-            found[_id(first, domain)] = None
-    threads = list(found)
-    return threads, threads[0] if threads else ""
 
 
 def _id(change: str, domain: str, reminder: int = 0) -> str:

@@ -53,7 +53,7 @@ class Topics:
         for change in changes:
             topic = f"{self.target.path}/{topic_end(change)}"
             kept = retain and not (change.over and change.remark)  # another alert of the key may be open by now
-            sent.append(client.publish(topic, to_json(change, self.origin.status), qos=1, retain=kept))
+            sent.append(client.publish(topic, to_json(change, self.origin), qos=1, retain=kept))
             if kept and change.over:
                 sent.append(client.publish(topic, b"", qos=1, retain=True))
         try:

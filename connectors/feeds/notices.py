@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 
 from cep.rules.alert import SEVERITIES
@@ -32,10 +32,11 @@ def subject(entries: Sequence[OutboxEntry], origin: Publisher) -> str:
     return clean(status + first + more, _SUBJECT)
 
 
-def plain(entries: Sequence[OutboxEntry], origin: Publisher) -> str:
-    """The alerts as in the subject, each with its changes one after another, and a line between them."""
+def plain(entries: Sequence[OutboxEntry], origin: Publisher, safe: Callable[[str], str] = str) -> str:
+    """The alerts as in the subject, each with its changes one after another, and a line between them. `safe` escapes
+    texts for a service, except for addresses."""
     line = f"\n\n{'-' * 40}\n\n"
-    return line.join(_plain(entry, origin) for own in _by_alert(entries) for entry in own) + "\n"
+    return line.join(_plain(entry, origin, safe) for own in _by_alert(entries) for entry in own) + "\n"
 
 
 def html(entries: Sequence[OutboxEntry], origin: Publisher) -> str:
@@ -114,11 +115,11 @@ def _addresses(change: AlertChange, origin: Publisher) -> list[tuple[str, str]]:
     return [(name, text) for name, text in (("Runbook", change.runbook), ("Alert", origin.page(change))) if text]
 
 
-def _plain(entry: OutboxEntry, origin: Publisher) -> str:
+def _plain(entry: OutboxEntry, origin: Publisher, safe: Callable[[str], str]) -> str:
     change = entry.change
-    fields = [*_fields(entry, origin), *_addresses(change, origin)]
-    lines = [f"{name}: {text}" for name, text in fields]
-    return "\n\n".join([_heading(entry), *_paragraphs(change), "\n".join(lines)])
+    lines = [safe(f"{name}: {text}") for name, text in _fields(entry, origin)]
+    lines += [f"{name}: {text}" for name, text in _addresses(change, origin)]
+    return "\n\n".join([*map(safe, (_heading(entry), *_paragraphs(change))), "\n".join(lines)])
 
 
 def _html(entry: OutboxEntry, origin: Publisher) -> str:

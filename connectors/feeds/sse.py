@@ -12,7 +12,7 @@ from operator import itemgetter
 
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import OutboxEntry
-from connectors.feeds.document import STATUSES, to_json
+from connectors.feeds.document import Publisher, to_json
 
 PULSE = 15.0
 """Seconds of silence after which a comment is sent, so that nothing between takes the connection for dead."""
@@ -24,9 +24,8 @@ _MOST = 500  # that go out at once
 class Stream:
     """The newest entries, written once for all clients, which wait here for more."""
 
-    def __init__(self, outbox: Outbox, status: str = STATUSES[0]) -> None:
-        self.outbox = outbox
-        self.status = status
+    def __init__(self, outbox: Outbox, origin: Publisher) -> None:
+        self.outbox, self.origin = outbox, origin
         self.closed = False
         self.clients = 0
         self._lock = threading.Lock()
@@ -51,7 +50,7 @@ class Stream:
                 ready = self._ready(number)
                 if ready is None:
                     older = await asyncio.to_thread(self.outbox.after, number, _MOST)
-                    ready = [(entry.number, sse_message(entry, self.status)) for entry in older]
+                    ready = [(entry.number, sse_message(entry, self.origin)) for entry in older]
                 if ready:
                     number = ready[-1][0]
                     yield b"".join(text for _, text in ready)
@@ -88,7 +87,7 @@ class Stream:
         last = self.outbox.last
         few = self.clients and last - self._number <= _NEWEST
         found = self.outbox.between(self._number + 1, last) if few else []
-        added = [(entry.number, sse_message(entry, self.status)) for entry in found]
+        added = [(entry.number, sse_message(entry, self.origin)) for entry in found]
         with self._lock:
             if not few:  # new clients read the outbox
                 self._newest.clear()
@@ -104,7 +103,7 @@ class Stream:
                 loop.call_soon_threadsafe(bell.set)
 
 
-def sse_message(entry: OutboxEntry, status: str) -> bytes:
+def sse_message(entry: OutboxEntry, origin: Publisher) -> bytes:
     """An event with its number, its state as type, and the document on one line."""
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (
-        entry.number, entry.change.word.encode(), to_json(entry.change, status))  # fmt: skip
+        entry.number, entry.change.word.encode(), to_json(entry.change, origin))  # fmt: skip

@@ -97,5 +97,5 @@ def cloudevent(change: AlertChange, origin: Publisher) -> dict[str, object]:
         "status": origin.status.lower(),
         "time": rfc3339(change.time),
         "datacontenttype": "application/json",
-        "data": document(change, origin.status),
+        "data": document(change, origin.status, origin.page(change)),
     }

@@ -40,7 +40,6 @@ _VIEW: Mapping[str, Any] = {
         "number": {"type": "integer", "minimum": 1},
         "state": {"type": "string", "enum": ["pending", "firing", "kept", "resolved", "withdrawn"]},
         "labels": {"type": "object", "additionalProperties": {"type": "string"}},
-        "link": {"type": "string"},
     },
 }
 _FULL = {
@@ -406,17 +405,16 @@ def alert_view(entry: OutboxEntry, handling: Handling, origin: Publisher) -> dic
     """An alert as it is now; `labels` are all by which silences choose it."""
     change = entry.change
     return {
-        **document(change, origin.status),
+        **document(change, origin.status, origin.page(change)),
         "number": entry.number,
         "state": standing(change),
         "labels": handling.labels(change),
-        "link": origin.page(change),
     }
 
 
 def _numbered(entry: OutboxEntry, origin: Publisher) -> dict[str, Any]:
     when = None if entry.came is None else rfc3339(entry.came)
-    return {"number": entry.number, "when": when, **document(entry.change, origin.status)}
+    return {"number": entry.number, "when": when, **document(entry.change, origin.status, origin.page(entry.change))}
 
 
 def _episode(entry: OutboxEntry) -> dict[str, Any]:

@@ -170,7 +170,7 @@ def _listed(**more: Any) -> Responses:
 
 
 def _numbered(entry: OutboxEntry, origin: Publisher) -> dict[str, Any]:
-    return {"number": entry.number, **document(entry.change, origin.status)}
+    return {"number": entry.number, **document(entry.change, origin.status, origin.page(entry.change))}
 
 
 def _letter(letter: RefusedEntry, origin: Publisher) -> dict[str, Any]:
