@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from html import unescape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -153,7 +154,7 @@ def test_schemes_are_in_the_right_list() -> None:
 
 
 def test_a_message_for_slack_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an alert says calls nobody, and makes no link."""
+    """Its markup is escaped."""
     posts: list[tuple[str, dict[str, Any]]] = []
 
     def request(method: str, url: str, data: Any = None, **options: Any) -> requests.Response:
@@ -170,7 +171,7 @@ def test_a_message_for_slack_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
     ((url, body),) = posts
     text = json.dumps(body)
     assert url.startswith("https://hooks.slack.com/") and "<!channel>" not in text and "<https://evil" not in text
-    assert "&lt;!channel&gt;" in text and f"https://x.org/cep/#alert={FIRST.alert}" in text and change.id in text
+    assert r"&lt;\u200b!channel&gt;" in text and f"https://x.org/cep/#alert={FIRST.alert}" in text and change.id in text
 
 
 KEY = "a" * 32
@@ -231,7 +232,7 @@ def posts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
 
     def request(self: requests.Session, method: str, url: str, **options: Any) -> requests.Response:
         body = options.get("data") or options.get("json") or options.get("params")
-        found.append(json.loads(body) if isinstance(body, (str, bytes)) else dict(body))
+        found.append(json.loads(body) if isinstance(body, (str, bytes)) else dict(body or {}))
         answer = requests.Response()
         answer.status_code, answer._content = 200, b'{"id": "1", "success": true, "status": "success"}'
         if "slack" in url:
@@ -249,20 +250,47 @@ def test_urls_of_all_services_are_tried() -> None:
     )
 
 
-@pytest.mark.parametrize("scheme", sorted(URLS.keys() - UNSEEN))
-def test_a_title_calls_nobody_and_hides_no_link(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In no service that knows mentions and links: Discord, Guilded and Ryver, whose texts Apprise does not escape, too."""
-    bad = "@everyone <@123> <@&45> <!channel> [click](https://evil.org) <https://evil.org|click> *b* `c`"
-    change = replace(FIRST, title=bad, text=f"{bad}.", labels={"team": bad}, key={"s": bad})
+BAD = "@everyone <@123> <@&45> <!channel> <users/all> [click](https://evil.org) <https://evil.org|click> *b* `c`"
+CALLS = ("@everyone", "@123", "@&45", "<@", "<!", "<users/", "<https:")
+TITLED = replace(FIRST, title=BAD, text=f"{BAD}.", labels={"team": BAD}, key={"s": BAD})
+
+
+def texts(value: Any) -> Iterator[str]:
+    """All texts in the bodies that are sent."""
+    if isinstance(value, (str, bytes)):
+        yield value if isinstance(value, str) else value.decode()
+    elif isinstance(value, (dict, list)):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from texts(each)
+
+
+def said(scheme: str, monkeypatch: pytest.MonkeyPatch) -> str:
     with posts(monkeypatch) as sent:
-        AppriseMessages(named(URLS[scheme])[0], ORIGIN).give(filled([change]).after(0))
-    text = json.dumps(sent, ensure_ascii=False, default=repr)
-    assert "everyone" in text and change.id in text
-    if scheme in CHATS:
-        assert "@everyone" not in text and "<@123>" not in text and "<!channel>" not in text and "<@&45>" not in text
-    if scheme in MARKDOWN:
-        assert "[click](" not in text and r"\\[click\\]\\(https://evil.org\\)" in text
-        assert f"https://x.org/cep/#alert={FIRST.alert}" in text, "our own link stays one"
+        AppriseMessages(named(URLS[scheme])[0], ORIGIN).give(filled([TITLED]).after(0))
+    return "\n".join(texts(sent))
+
+
+@pytest.mark.parametrize("scheme", sorted(URLS.keys() - UNSEEN))
+def test_what_an_alert_says_reaches_each_service(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The title, and the id of the change, in whatever way the service or Apprise writes them."""
+    shown = unescape(said(scheme, monkeypatch).replace("\\", "")).replace("\u200b", "")
+    assert "@everyone" in shown and "[click](https://evil.org)" in shown and TITLED.id in shown
+    assert f"https://x.org/cep/#alert={TITLED.alert}" in shown
+
+
+@pytest.mark.parametrize("scheme", sorted((URLS.keys() - UNSEEN) & CHATS))
+def test_what_an_alert_says_calls_nobody(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every mention is broken, even if the service should take back what Apprise escapes."""
+    text = said(scheme, monkeypatch)
+    for shown in (text, unescape(text), text.replace("\\", "")):
+        assert not [call for call in CALLS if call in shown]
+
+
+@pytest.mark.parametrize("scheme", sorted((URLS.keys() - UNSEEN) & MARKDOWN))
+def test_what_an_alert_says_hides_no_link(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = said(scheme, monkeypatch)
+    assert "[click](" not in text and r"\[click\]\(https://evil.org\)" in text
+    assert f"https://x.org/cep/#alert={TITLED.alert}" in text, "our own link stays one"
 
 
 @pytest.mark.parametrize("scheme", sorted(PAGING))

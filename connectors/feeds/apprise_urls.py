@@ -71,7 +71,7 @@ CHATS = frozenset(
         "webex", "workflow", "workflows", "wxteams", "xmpp", "xmpps", "zulip",
     )
 )  # fmt: skip
-"""Services in which `@name` calls somebody."""
+"""Services in which `@name` or `<…>` calls somebody."""
 
 MARKDOWN = frozenset(("discord", "guilded", "mmost", "mmosts", "ryver", "zulip"))
 """Those that take any text for Markdown, for which Apprise does not escape it."""
@@ -90,7 +90,9 @@ OTHERS: Mapping[str, str] = {
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://")
 _MARKUP = re.compile(r"[\\`*_~|<>\[\]()#]")
-_MENTION = re.compile(r"@(?=[\w!&])")
+_MENTION = re.compile(
+    r"@(?=[\w!&])|<(?=[\w!@#])"
+)  # `@all`; of Slack and Google Chat `<!here>`, `<users/all>`, `<URL|text>`
 _STATUS = re.compile(r"error=(\d{3})\b")
 
 
@@ -209,7 +211,7 @@ class AppriseMessages:
         """A text that the service shows as it is: it calls nobody, and links to nothing under another name."""
         if self.scheme in MARKDOWN:
             text = _MARKUP.sub(r"\\\g<0>", text)
-        return _MENTION.sub("@\u200b", text) if self.scheme in CHATS else text
+        return _MENTION.sub("\\g<0>\u200b", text) if self.scheme in CHATS else text
 
     def again(self, entry: OutboxEntry, now: AlertChange) -> None:
         self.give([replace(entry, change=now) if self.states else entry])
@@ -235,7 +237,7 @@ class AppriseMessages:
             storage_mode=PersistentStoreMode.MEMORY,
         )
         found = Apprise(asset=asset)
-        options = url_to_dict(self.target.path)
+        options = url_to_dict(self.target.path)  # type: ignore[no-untyped-call]
         assert options is not None, "it was checked"
         if key:
             options |= {PAGING[self.scheme]: key, "action": "map"}

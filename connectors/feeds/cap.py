@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import OutboxEntry
-from connectors.alerts.text import at, value_text
+from connectors.alerts.text import JsonValue, at, value_text
 from connectors.feeds.document import Publisher
 
 TYPE = "application/cap+xml; charset=utf-8"
@@ -92,7 +92,8 @@ def _info(root: ET.Element, change: AlertChange, origin: Publisher, sent: int) -
     page = origin.page(change)
     if change.runbook or page:
         _text(info, "web", change.runbook or page)
-    more = [("occurrences", change.occurrences), *([("page", page)] if change.runbook and page else [])]
+    more: list[tuple[str, JsonValue]] = [("occurrences", change.occurrences)]
+    more += [("page", page)] if change.runbook and page else []
     for name, value in (*change.values.items(), *change.labels.items(), *more):
         parameter = ET.SubElement(info, "parameter")
         _text(parameter, "valueName", name)
