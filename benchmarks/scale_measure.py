@@ -100,7 +100,7 @@ def task_costs(shape: Shape, batches: int) -> TaskCosts:
     from cep.spark.source.reading import file_blocks, numbered
     from cep.spark.stage_task import StageTask, StageWork
     from cep.spark.state.bucket_states import BucketStates, state_name
-    from cep.spark.state.came import Came
+    from cep.spark.state.delta_log import Came
     from connectors.files import read_one
     from connectors.inputs import Input
 

@@ -22,7 +22,7 @@ from cep.spark.program import ProgramOptions, ShippedProgram
 from cep.spark.shuffle_blocks import from_outside
 from cep.spark.stage_task import StageTask, StageWork
 from cep.spark.state.bucket_states import BucketStates
-from cep.spark.state.came import Came
+from cep.spark.state.delta_log import Came
 from cep.workers.ways import Ways, net
 
 PROGRAM = """

@@ -19,8 +19,8 @@ from tempfile import TemporaryDirectory
 
 from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.outbox import Outbox
-from connectors.feeds.document import Publisher
-from connectors.feeds.senders import sending, targets
+from connectors.receivers.document import Publisher
+from connectors.receivers.senders import sending, targets
 
 ALERTS = 1000
 FIRST = AlertChange(

@@ -17,11 +17,11 @@ from cep.core.values import Pool
 from cep.language.dialects.etalis import lower
 from cep.language.dialects.lars.answer_set_statements import AnswerSetOptions
 from cep.language.files import joined
+from cep.language.link import Together
 from cep.language.reading import dialects_of, parameters_of, read, together
 from cep.language.static_predicates import declarations_of, predicates_of
 from cep.language.syntax.ast import EventRule, FluentRule, PolicyStatement, Prefix, SyntaxTree, WhileRule
 from cep.language.syntax.parser import parse
-from cep.language.together import Together
 from cep.plan.advice import arrowed
 from cep.plan.alerts import alerts_last
 from cep.plan.algebra import Rules

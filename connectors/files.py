@@ -17,10 +17,10 @@ from cep.core.signals import stops
 from cep.core.storage.failures import StorageError
 from cep.core.storage.urls import is_url
 from cep.core.suggest import astray
-from connectors.ahead import without_ahead
 from connectors.brokers.live import RunState, lasting_connection, listen
 from connectors.brokers.sources import Sources
 from connectors.brokers.tcp import connected
+from connectors.clock_skew import without_ahead
 from connectors.epochs import SmallUnits
 from connectors.formats.chunks import ChunkReaders
 from connectors.formats.csv import read_csv
@@ -31,11 +31,11 @@ from connectors.formats.parquet import open_parquet, read_parquet
 from connectors.formats.sosa import Documents, read_observations
 from connectors.formats.streams import LONGEST, ByteStream
 from connectors.inputs import Input, inputs, sure
+from connectors.open_files import is_being_written
 from connectors.records.batch import Batch, Block, DeadLetter
 from connectors.records.double_hours import FoldedTables
 from connectors.records.order import in_order
 from connectors.records.paths import level, source_of
-from connectors.unfinished import is_being_written
 
 CHUNK = 1 << 24
 """Bytes of text that are read at once."""

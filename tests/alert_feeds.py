@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 
 from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.outbox import Outbox
-from connectors.feeds.document import Publisher
-from connectors.feeds.sse import Stream
+from connectors.receivers.document import Publisher
+from connectors.receivers.sse import Stream
 from connectors.serving.feeds import router
 from tests.alert_server import expected
 

@@ -13,9 +13,9 @@ import polars as pl
 from cep.core.time import END_OF_TIME
 from connectors.alerts.lifecycle import AlertChange, AlertLifecycle, alert_fingerprints
 from connectors.alerts.outbox import Outbox
-from connectors.feeds.document import Publisher
-from connectors.feeds.routes import Routes
-from connectors.feeds.senders import sending, targets
+from connectors.receivers.document import Publisher
+from connectors.receivers.routes import Routes
+from connectors.receivers.senders import sending, targets
 from tests.test_alerts import TABLES, tables
 from tests.waiting import pause, until
 

@@ -20,8 +20,8 @@ from connectors.alerts.listener import AlertListener
 from connectors.alerts.maintenance import MaintenanceCalendar
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.text import rfc3339
-from connectors.feeds.document import Publisher
-from connectors.feeds.sse import Stream
+from connectors.receivers.document import Publisher
+from connectors.receivers.sse import Stream
 from connectors.records.batch import Batch
 from connectors.service import Service
 from connectors.serving import alertmanager_api, alerts, feeds

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import uvicorn
 
-from connectors.feeds.senders import sending, targets
+from connectors.receivers.senders import sending, targets
 from tests.desk import ORIGIN, Desk
 from tests.waiting import pause
 

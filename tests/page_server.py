@@ -20,11 +20,11 @@ from cep.runtime.run_stats import RunStats
 from connectors.alerts.handling import Handling
 from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
-from connectors.feeds.document import Publisher
-from connectors.feeds.sse import Stream
 from connectors.rdf.history import StoreListener
 from connectors.rdf.store_process import StoreProcess
 from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
+from connectors.receivers.document import Publisher
+from connectors.receivers.sse import Stream
 from connectors.records.batch import Batch
 from connectors.service import Service
 from connectors.serving import alerts as handled

@@ -22,10 +22,10 @@ from cep.engine import Engine
 from cep.runtime.report import Report
 from cep.runtime.run_stats import RunStats
 from cep.spark.driver.remarks import InputRemarks
-from connectors.ahead import DAY, place_of, without_ahead
 from connectors.ahead_limits import AHEAD, LIVE, AheadLimits
 from connectors.brokers.messages import Inbox, Messages
 from connectors.brokers.sources import Sources
+from connectors.clock_skew import DAY, place_of, without_ahead
 from connectors.dead_letters import DeadLetters
 from connectors.files import read, replay
 from connectors.inputs import inputs

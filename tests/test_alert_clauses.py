@@ -19,9 +19,9 @@ from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import OutboxEntry
-from connectors.feeds import alertmanager, atom, cap
-from connectors.feeds.document import Publisher, document
-from connectors.feeds.sender import Sender
+from connectors.receivers import alertmanager, atom, cap
+from connectors.receivers.document import Publisher, document
+from connectors.receivers.sender import Sender
 from connectors.records.batch import Batch
 from connectors.service import Service
 from tests.waiting import until

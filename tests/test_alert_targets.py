@@ -19,12 +19,12 @@ import pytest
 
 from cep.core.errors import CepError
 from connectors.alerts.outbox import Outbox
-from connectors.feeds.alertmanager import LASTS, Alertmanager, alertmanager_alert
-from connectors.feeds.http_post import HttpConnections
-from connectors.feeds.mqtt import Topics
-from connectors.feeds.sender import Unreachable
-from connectors.feeds.senders import sending, targets
-from connectors.feeds.targets import public, reachable, target
+from connectors.receivers.alertmanager import LASTS, Alertmanager, alertmanager_alert
+from connectors.receivers.http_post import HttpConnections
+from connectors.receivers.mqtt import Topics
+from connectors.receivers.sender import Unreachable
+from connectors.receivers.senders import sending, targets
+from connectors.receivers.targets import public, reachable, target
 from tests.alert_feeds import ORIGIN, WHOLE, filled
 from tests.brokers import answers, publish
 from tests.ports import free_port

@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from connectors.alerts.text import rfc3339
-from connectors.feeds.routes import Routes
+from connectors.receivers.routes import Routes
 from connectors.serving import alertmanager_api
 from tests.desk import ANN, BEN, ORIGIN, SECOND, WALL, Desk, at
 

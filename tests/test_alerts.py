@@ -23,9 +23,9 @@ from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.places import MOST, alert_place
 from connectors.alerts.text import LONGEST, clean, fill_template, json_value, rfc3339
-from connectors.feeds import alertmanager, atom, cap
-from connectors.feeds.document import Publisher, document, parse_sender
 from connectors.files import replay
+from connectors.receivers import alertmanager, atom, cap
+from connectors.receivers.document import Publisher, document, parse_sender
 from connectors.service import Service
 from demos.run import weather
 from knowledge.graph import Knowledge

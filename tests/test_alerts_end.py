@@ -13,8 +13,8 @@ from cep.runtime.run_stats import RunStats
 from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
-from connectors.feeds.document import Publisher
-from connectors.feeds.sse import Stream
+from connectors.receivers.document import Publisher
+from connectors.receivers.sse import Stream
 from connectors.records.batch import Batch
 from connectors.service import Service
 from connectors.serving.feeds import router

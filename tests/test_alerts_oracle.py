@@ -17,7 +17,7 @@ from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
 from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
-from connectors.feeds.document import document
+from connectors.receivers.document import document
 from connectors.records.batch import Batch
 from connectors.service import Service
 from tests.alert_programs import alert_program, batches, in_order

@@ -20,8 +20,8 @@ from apprise import plugins
 
 from cep.core.errors import CepError
 from connectors.alerts.outbox import Outbox
-from connectors.feeds import apprise_urls
-from connectors.feeds.apprise_urls import (
+from connectors.receivers import apprise_urls
+from connectors.receivers.apprise_urls import (
     CHATS,
     HOSTED,
     MARKDOWN,
@@ -30,9 +30,9 @@ from connectors.feeds.apprise_urls import (
     AppriseMessages,
     apprise_targets,
 )
-from connectors.feeds.document import Publisher
-from connectors.feeds.sender import ServerError
-from connectors.feeds.senders import sending, targets
+from connectors.receivers.document import Publisher
+from connectors.receivers.sender import ServerError
+from connectors.receivers.senders import sending, targets
 from tests.alert_feeds import WHOLE, filled
 from tests.waiting import Received, until
 

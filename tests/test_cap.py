@@ -14,8 +14,8 @@ from lxml import etree
 from cep.core.errors import CepError
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import OutboxEntry
-from connectors.feeds import atom, cap
-from connectors.feeds.document import Publisher, own_name, sender
+from connectors.receivers import atom, cap
+from connectors.receivers.document import Publisher, own_name, sender
 from tests.alert_feeds import CAP, ORIGIN, SCHEMA, WHOLE, client_of, filled
 
 

@@ -27,9 +27,9 @@ from cep.engine import Engine
 from cep.runtime.buckets import KeyShares
 from connectors.alerts.outbox import Outbox
 from connectors.brokers.sources import Sources
-from connectors.feeds.document import Publisher
-from connectors.feeds.metrics import AlertMetrics, ProgramMetrics, SourceMetrics
-from connectors.feeds.sse import Stream
+from connectors.receivers.document import Publisher
+from connectors.receivers.metrics import AlertMetrics, ProgramMetrics, SourceMetrics
+from connectors.receivers.sse import Stream
 from tests import spark_runs
 from tests.fake_kubernetes import kubernetes
 

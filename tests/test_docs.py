@@ -38,8 +38,8 @@ from cep.core.compilation import Compilation
 from cep.core.errors import CepError
 from cep.core.identity import identified
 from cep.core.literals import UNITS
+from cep.core.metric_operators import TEMPORAL, Place, words
 from cep.core.schema import Attribute, Schema
-from cep.core.temporal_operators import TEMPORAL, Place, words
 from cep.engine import Engine, detect
 from cep.events import Event
 from cep.language.syntax import parser

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from cep.core.errors import CepError
-from cep.core.intervals import RELATIONS
+from cep.core.interval_relations import RELATIONS
 from cep.engine import Engine
 from cep.events import Event
 from tests import reference

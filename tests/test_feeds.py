@@ -19,13 +19,13 @@ from starlette.testclient import TestClient
 
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.text import clean
-from connectors.feeds import atom, cap
-from connectors.feeds.alertmanager import alertmanager_alert
-from connectors.feeds.document import SCHEMA as SCHEMA_OF_CHANGES
-from connectors.feeds.document import document, to_json
-from connectors.feeds.mqtt import topic_end
-from connectors.feeds.sse import Stream, sse_message
-from connectors.feeds.webhooks import cloudevent
+from connectors.receivers import atom, cap
+from connectors.receivers.alertmanager import alertmanager_alert
+from connectors.receivers.document import SCHEMA as SCHEMA_OF_CHANGES
+from connectors.receivers.document import document, to_json
+from connectors.receivers.mqtt import topic_end
+from connectors.receivers.sse import Stream, sse_message
+from connectors.receivers.webhooks import cloudevent
 from connectors.serving.feeds import router
 from tests.alert_feeds import CAP, ORIGIN, SCHEMA, WHOLE, client_of, filled
 from tests.ports import free_port

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from cep.core.errors import CepError
 from connectors.alerts.maintenance import MaintenanceCalendar
 from connectors.alerts.matchers import Matchers
-from connectors.feeds import atom, cap
+from connectors.receivers import atom, cap
 from tests.desk import ANN, BEGIN, BEN, ORIGIN, SECOND, WALL, Desk, at
 from tests.waiting import until
 

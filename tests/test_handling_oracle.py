@@ -17,7 +17,7 @@ from connectors.alerts.matchers import Matchers
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import OutboxEntry
 from connectors.alerts.silences import silence
-from connectors.feeds.document import document
+from connectors.receivers.document import document
 from connectors.service import Service
 from tests.alert_programs import AlertProgram, alert_program, batches, in_order
 from tests.long import seeds

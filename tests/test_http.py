@@ -18,9 +18,9 @@ from starlette.testclient import TestClient
 from cep.core.errors import CepError
 from cep.core.ip import canonical_host, here
 from connectors.alerts.outbox import Outbox
-from connectors.feeds.document import Publisher
-from connectors.feeds.sse import Stream
-from connectors.feeds.targets import public, target
+from connectors.receivers.document import Publisher
+from connectors.receivers.sse import Stream
+from connectors.receivers.targets import public, target
 from connectors.serving.feeds import router
 from connectors.serving.guard import HEAD, _host, client_of
 from connectors.serving.negotiation import accepts, negotiated, takes_coding

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from cep.core.intervals import (
+from cep.core.interval_relations import (
     LEFT_INSTANT,
     RELATIONS,
     RIGHT_INSTANT,

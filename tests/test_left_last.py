@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cep.core.intervals import RELATIONS, A, B, C, D, IntervalRelation, before
+from cep.core.interval_relations import RELATIONS, A, B, C, D, IntervalRelation, before
 from cep.core.relation import FIRST, Table
 from cep.core.time import Frontier
 from cep.core.values import Pool

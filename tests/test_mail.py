@@ -16,13 +16,13 @@ from cep.core.errors import CepError
 from connectors.alerts.lifecycle import AlertChange, AlertState
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import OutboxEntry
-from connectors.feeds import mail
-from connectors.feeds.document import Publisher
-from connectors.feeds.groups import Groups, by_alert
-from connectors.feeds.mail import Mail
-from connectors.feeds.sender import DeliveryRefused, ServerError, Unreachable
-from connectors.feeds.senders import sending, targets
-from connectors.feeds.targets import Target, target
+from connectors.receivers import mail
+from connectors.receivers.document import Publisher
+from connectors.receivers.groups import Groups, by_alert
+from connectors.receivers.mail import Mail
+from connectors.receivers.sender import DeliveryRefused, ServerError, Unreachable
+from connectors.receivers.senders import sending, targets
+from connectors.receivers.targets import Target, target
 from tests.alert_feeds import WHOLE, filled
 from tests.alert_server import expected
 from tests.mail_server import Certificates, mail_server, tls_mail_server

@@ -12,8 +12,8 @@ import pytest
 from benchmarks import metric as benchmark
 from benchmarks.intervals import changes_of, intervals_of
 from cep.core.interval_sets import INFINITE, Intervals, Reach, coalesce, reach
+from cep.core.metric_operators import TEMPORAL
 from cep.core.stable_order import stable_order
-from cep.core.temporal_operators import TEMPORAL
 from cep.operators.goals.fluents.changes import Changes, by_code, no_changes
 from cep.operators.goals.fluents.temporal_kernels import BEFORE_ALL, TemporalEvaluation
 from tests.long import seeds

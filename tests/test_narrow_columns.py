@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.spark.shuffle_blocks import ShuffleBlock
-from cep.spark.state import came
-from cep.spark.state.came import Came, LogPlace
+from cep.spark.state import delta_log
+from cep.spark.state.delta_log import Came, LogPlace
 from connectors import arrow_bytes, narrow_columns
 from connectors.arrow_bytes import pack, unpack
 from tests.long import examples
@@ -100,7 +100,7 @@ def test_rows_of_instants_take_a_third_of_the_bytes() -> None:
 def test_a_log_of_the_form_before_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     table = pl.DataFrame({"start": range(2000), "end": range(2000)})
     rows = [ShuffleBlock(1, 0, "a", 3, "file", pack(table), 0)]
-    monkeypatch.setattr(came, "MARK", came.EARLIER)
+    monkeypatch.setattr(delta_log, "MARK", delta_log.EARLIER)
     written = Came(rows, 5).packed(LogPlace(1, 10**6), 2)
     assert written is not None
     assert LogPlace.of(written, len(written), 2) == LogPlace(1, 10**6, len(written))

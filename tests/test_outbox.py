@@ -20,11 +20,11 @@ from cep.core import checksum
 from cep.core.errors import CepError
 from connectors.alerts import outbox_tables
 from connectors.alerts.outbox import Outbox
-from connectors.feeds import http_post
-from connectors.feeds.document import Publisher, document
-from connectors.feeds.metrics import AlertMetrics
-from connectors.feeds.senders import sending, targets
-from connectors.feeds.sse import Stream
+from connectors.receivers import http_post
+from connectors.receivers.document import Publisher, document
+from connectors.receivers.metrics import AlertMetrics
+from connectors.receivers.senders import sending, targets
+from connectors.receivers.sse import Stream
 from connectors.serving.feeds import router
 from tests.alert_server import expected
 from tests.damage import cut, flipped

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cep.core import intervals
+from cep.core import interval_relations
 from cep.events import Event, Iri
 from tests import reference_tree as p
 from tests.cases_format import difference, read_event, sort_key, write_event
@@ -57,7 +57,7 @@ def test_two_ways_to_say_the_same(pair: tuple[str, str], events: list[Event]) ->
     assert derived(pair[0], events) == derived(pair[1], events)
 
 
-RELATIONS = [*intervals.RELATIONS, "SEQ[1, 3]"]
+RELATIONS = [*interval_relations.RELATIONS, "SEQ[1, 3]"]
 
 
 @pytest.mark.parametrize("relation", RELATIONS)

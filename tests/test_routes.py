@@ -17,10 +17,10 @@ from cep.core.literals import say_duration
 from cep.engine import Engine
 from connectors.alerts.lifecycle import AlertChange, AlertState
 from connectors.alerts.outbox import Outbox
-from connectors.feeds.document import Publisher
-from connectors.feeds.groups import Group, Groups
-from connectors.feeds.routes import Routes, lines, unreached
-from connectors.feeds.senders import sending, targets
+from connectors.receivers.document import Publisher
+from connectors.receivers.groups import Group, Groups
+from connectors.receivers.routes import Routes, lines, unreached
+from connectors.receivers.senders import sending, targets
 from tests.alert_feeds import WHOLE
 from tests.alert_server import expected
 from tests.long import seeds

@@ -15,11 +15,11 @@ import pytest
 from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import OutboxEntry
-from connectors.feeds import senders
-from connectors.feeds.document import Publisher
-from connectors.feeds.http_post import HttpConnections
-from connectors.feeds.sender import DeliveryRefused, Sender, ServerError, Unreachable
-from connectors.feeds.senders import sending, targets
+from connectors.receivers import senders
+from connectors.receivers.document import Publisher
+from connectors.receivers.http_post import HttpConnections
+from connectors.receivers.sender import DeliveryRefused, Sender, ServerError, Unreachable
+from connectors.receivers.senders import sending, targets
 from tests.alert_server import expected
 from tests.ports import free_port
 from tests.receiver import receiver

@@ -28,7 +28,7 @@ from cep.events import Event
 from connectors.addresses import address
 from connectors.alerts.lifecycle import AlertChange, AlertLifecycle
 from connectors.brokers.mqtt import Subscription
-from connectors.feeds.document import document
+from connectors.receivers.document import document
 from tests import brokers
 from tests.alert_feeds import by_key
 from tests.brokers import mosquitto, publish

@@ -23,7 +23,7 @@ import pytest
 from lxml import etree
 
 from cep.engine import Engine
-from connectors.feeds.document import document
+from connectors.receivers.document import document
 from tests import brokers
 from tests.alert_feeds import CAP, SCHEMA, by_key
 from tests.brokers import Cluster, mosquitto, publish

@@ -146,7 +146,7 @@ def test_every_counter_moves(tmp_path: Path, revise: bool) -> None:
 
 def names_told() -> set[str]:
     """All names under which something is told."""
-    code = "".join((HERE / place).read_text() for place in ("cep/app/metrics.py", "connectors/feeds/metrics.py"))
+    code = "".join((HERE / place).read_text() for place in ("cep/app/metrics.py", "connectors/receivers/metrics.py"))
     found = set()
     for kind, name in re.findall(r'(Gauge|Counter|Summary)MetricFamily\(\s*"(semcep_\w+)"', code):
         found |= {"Gauge": {name}, "Counter": {f"{name}_total"}, "Summary": {f"{name}_sum", f"{name}_count"}}[kind]

@@ -25,9 +25,9 @@ pytest.importorskip("obstore")
 
 from cep.command import app
 from cep.spark import slots
-from cep.spark.home import Files
 from cep.spark.shuffled_batch import Place, StageJob
 from cep.spark.slots import Slots
+from cep.spark.worker_dir import Files
 from tests import spark_runs
 from tests.object_store import reached
 from tests.spark_apart import ApartQuery, HeldPacks

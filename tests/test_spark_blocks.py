@@ -20,7 +20,7 @@ from cep.spark.shuffle_blocks import END
 from cep.spark.source.reading import file_blocks
 from cep.spark.stage_task import StageTask, StageWork
 from cep.spark.state.bucket_states import BucketStates
-from cep.spark.state.came import Came
+from cep.spark.state.delta_log import Came
 from connectors.inputs import inputs
 from connectors.writing.writers import json_lines
 

@@ -43,9 +43,9 @@ from cep.spark import stage_task
 from cep.spark.program import ProgramOptions, ShippedProgram
 from cep.spark.settling import logged, settle
 from cep.spark.shuffle_blocks import ShuffleBlock
-from cep.spark.state import came
+from cep.spark.state import delta_log
 from cep.spark.state.bucket_states import KEPT, BucketStates, batch_of, begin, log_place, remove_leftovers
-from cep.spark.state.came import ENTRIES, Came
+from cep.spark.state.delta_log import ENTRIES, Came
 from tests.spark_operators import Query, check, keyed_declarations, query
 
 _SPAN = re.compile(r"\b(\d+\.\d{6}) s\b")
@@ -167,10 +167,10 @@ def test_random_programs_whose_workers_are_lost(seed: int, tmp_path: Path, monke
     """And logs of any length, long beside small states."""
     rng = random.Random(f"log {seed}")
     monkeypatch.setattr(Query, "lost", 0.4)
-    monkeypatch.setattr(came, "ENTRIES", rng.choice((2, 5, 100)))
-    before = came.LogPlace.of
+    monkeypatch.setattr(delta_log, "ENTRIES", rng.choice((2, 5, 100)))
+    before = delta_log.LogPlace.of
     monkeypatch.setattr(
-        came.LogPlace, "of", lambda begins, size, version: before(begins, size if seed % 2 else 20 * size, version)
+        delta_log.LogPlace, "of", lambda begins, size, version: before(begins, size if seed % 2 else 20 * size, version)
     )
     made = rng.choice([program, recursion, contest, window, loop, *[keyed] * 8])(rng)
     text, keys = keyed_declarations(made.text, rng)
@@ -202,8 +202,8 @@ def test_random_fluents_and_changes_of_the_knowledge(
 ) -> None:
     rng = random.Random(f"other log {seed}")
     monkeypatch.setattr(Query, "lost", 0.5)
-    before = came.LogPlace.of
-    monkeypatch.setattr(came.LogPlace, "of", lambda begins, size, version: before(begins, 20 * size, version))
+    before = delta_log.LogPlace.of
+    monkeypatch.setattr(delta_log.LogPlace, "of", lambda begins, size, version: before(begins, 20 * size, version))
     length, buckets = rng.choice((0, 3, 10, 100)) * 1000, (1, 2, 7)[seed % 3]
     if rng.random() < 0.5:
         lagged = rng.random() < 0.3

@@ -36,7 +36,7 @@ MESSAGES = {
     "connectors/rdf/query_process.py": "the answer of a fork, through a pipe",
     "connectors/rdf/store_process.py": "messages to the process of the store, over a pair of sockets",
     "connectors/rdf/store_worker.py": "messages to the process that began it, over a pair of sockets",
-    "demos/beside.py": "messages to a process of the demo, through a pipe",
+    "demos/side_process.py": "messages to a process of the demo, through a pipe",
 }
 """The modules that may pickle, and what: messages between processes of one run."""
 

@@ -16,11 +16,11 @@ import pytest
 from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import OutboxEntry
-from connectors.feeds.document import Publisher
-from connectors.feeds.groups import Group
-from connectors.feeds.notices import news
-from connectors.feeds.sender import Sender, Unreachable
-from connectors.feeds.senders import sending, targets
+from connectors.receivers.document import Publisher
+from connectors.receivers.groups import Group
+from connectors.receivers.notices import news
+from connectors.receivers.sender import Sender, Unreachable
+from connectors.receivers.senders import sending, targets
 from tests.alert_feeds import WHOLE
 from tests.long import seeds
 from tests.mail_server import mail_server

@@ -20,12 +20,12 @@ from cep.engine import Engine
 from cep.runtime.encode import RefusedRow
 from cep.runtime.report import Report
 from cep.runtime.run_stats import RunStats
-from connectors.ahead import TimeJumps, place_of
+from connectors.clock_skew import TimeJumps, place_of
 from connectors.epochs import SmallUnits
 from connectors.records.batch import Batch, DeadLetter
 from connectors.records.double_hours import Doubtful
-from connectors.records.never_there import NeverThere
 from connectors.records.revised import says_changes
+from connectors.records.unused_attributes import NeverThere
 
 Piece = TypeVar("Piece")
 Take = Callable[[Batch | None, dict[str, pl.DataFrame]], None]

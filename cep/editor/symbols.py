@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from cep.core.temporal_operators import TEMPORAL
+from cep.core.metric_operators import TEMPORAL
 from cep.language.syntax.tokens import Token, line_starts, tokenise
 from cep.rules.expressions.aggregates import AGGREGATES
 from cep.rules.expressions.functions import FUNCTIONS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cep.core.temporal_operators import TEMPORAL
+from cep.core.metric_operators import TEMPORAL
 from cep.editor.symbols import BUILT_IN
 from cep.language.syntax import messages
 from cep.rules.expressions.aggregates import AGGREGATES, PARAMETERS, example

@@ -12,6 +12,7 @@ from cep.language.dialects.lars.ast import LarsProgram
 from cep.language.dialects.lars.printer import print_program as print_lars
 from cep.language.dialects.lars.programs import lars_tree, parsed_of, program_of
 from cep.language.files import apart, blended
+from cep.language.link import Together
 from cep.language.merging import FileTree, one_program
 from cep.language.spelled import spelled
 from cep.language.syntax import ast
@@ -21,7 +22,6 @@ from cep.language.syntax.parser import LONGEST as LONGEST
 from cep.language.syntax.parser import parse
 from cep.language.syntax.parser import too_long as too_long
 from cep.language.syntax.printer import print_program
-from cep.language.together import Together
 from cep.rules.parameters import Parameters
 
 SUFFIXES = {".dmtl": "datalogmtl", ".prolog": "rtec", ".rtec": "rtec", ".lars": "lars", ".laser": "laser"}

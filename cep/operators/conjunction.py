@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
-from cep.operators.either import Or
+from cep.operators.disjunction import Or
 from cep.operators.holding import KIND
 from cep.operators.where import decided
 from cep.plan.formula import AND, BETWEEN, Formula, Lowering, Names, OverSeveral, formula_variables, placed

@@ -135,7 +135,7 @@ class LastAtomsPattern(Pattern):
 
     def _arriving(self, builder: Binariser) -> int:
         """The node of all arrivals, of one event with its arguments."""
-        from cep.operators.either import Union
+        from cep.operators.disjunction import Union
 
         made: int | None = None
         for atom in self.arrivals:

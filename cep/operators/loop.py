@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cep.core.intervals import RELATIONS
+from cep.core.interval_relations import RELATIONS
 from cep.core.relation import Table, empty, rows
 from cep.core.time import Frontier
 from cep.operators import pair

@@ -1,6 +1,6 @@
 """Two occurrences make one: `L SEQ R` and the other relations of intervals, and `NOT(X).[L, R]`.
 
-What holds of a relation follows from its row in `cep.core.intervals`.
+What holds of a relation follows from its row in `cep.core.interval_relations`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
-from cep.core.intervals import LEFT_INSTANT, RIGHT_INSTANT, UNBOUNDED, IntervalRelation, relation_named
+from cep.core.interval_relations import LEFT_INSTANT, RIGHT_INSTANT, UNBOUNDED, IntervalRelation, relation_named
 from cep.core.suggest import did_you_mean
 from cep.operators.unless import GOING_ON
 from cep.operators.where import of_parts

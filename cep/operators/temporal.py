@@ -10,10 +10,10 @@ from cep.core.errors import NOWHERE, Span
 from cep.core.fluents import FOREVER
 from cep.core.interval_sets import INFINITE, Intervals, Reach, dilate, erode, lasting, reach, since, until
 from cep.core.literals import say_duration, write_duration
-from cep.core.temporal_operators import DILATE, ERODE, TEMPORAL, TemporalOperator
+from cep.core.metric_operators import DILATE, ERODE, TEMPORAL, TemporalOperator
 from cep.operators.closure import Closure
 from cep.operators.conjunction import And, ConjunctionPattern
-from cep.operators.either import Or
+from cep.operators.disjunction import Or
 from cep.operators.holding import KIND
 from cep.operators.where import decided
 from cep.plan.formula import (

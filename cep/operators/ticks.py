@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
 from cep.core.fluents import SINCE_EVER
-from cep.operators.either import Either
+from cep.operators.disjunction import Either
 from cep.operators.event import Atom
 from cep.operators.holding import KIND
 from cep.operators.supports import FormulaAtom

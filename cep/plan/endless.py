@@ -13,7 +13,7 @@ from enum import Enum
 
 from cep.core.components import components
 from cep.core.errors import CepError, Source, Warning
-from cep.core.intervals import FOLLOWS
+from cep.core.interval_relations import FOLLOWS
 from cep.plan.algebra import Head
 from cep.plan.binarise import Binarised
 from cep.plan.names import excerpt

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from cep.core.components import components
 from cep.core.errors import CepError, Source, Span
-from cep.core.intervals import FOLLOWS
+from cep.core.interval_relations import FOLLOWS
 from cep.plan.algebra import Head
 from cep.plan.node import Node
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cep.core.intervals import RELATIONS
-from cep.core.temporal_operators import TEMPORAL
+from cep.core.interval_relations import RELATIONS
+from cep.core.metric_operators import TEMPORAL
 
 OPERATORS = {
     **{name: f"joins two events: `{relation.example}`" for name, relation in RELATIONS.items()},

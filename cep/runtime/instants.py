@@ -17,7 +17,7 @@ import numpy as np
 
 from cep.core.errors import CepError
 from cep.core.hashtable import KeySet
-from cep.core.intervals import FOLLOWS
+from cep.core.interval_relations import FOLLOWS
 from cep.core.relation import ORDER, Table, concat, contiguous, rows
 from cep.core.signals import stops
 from cep.core.time import END_OF_TIME, Frontier

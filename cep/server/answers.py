@@ -36,13 +36,13 @@ from connectors.alerts.handling import Handling
 from connectors.alerts.listener import AlertListener
 from connectors.alerts.outbox import Outbox
 from connectors.brokers.sources import Sources
-from connectors.feeds import document
-from connectors.feeds.document import Publisher
-from connectors.feeds.metrics import AlertMetrics, ProgramMetrics, SourceMetrics
-from connectors.feeds.sse import Stream
 from connectors.rdf.history import StoreListener
 from connectors.rdf.store_process import StoreProcess, damaged, is_damage
 from connectors.rdf.vocabulary import EventVocabulary
+from connectors.receivers import document
+from connectors.receivers.document import Publisher
+from connectors.receivers.metrics import AlertMetrics, ProgramMetrics, SourceMetrics
+from connectors.receivers.sse import Stream
 from connectors.service import Relay, Round, Service
 from connectors.serving import alertmanager_api, alerts, feeds, ldes, page, programs, sparql, subscribe, why
 from connectors.serving import partial as waiting

@@ -30,8 +30,8 @@ from cep.core.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from connectors.alerts.maintenance import MaintenanceCalendar
-    from connectors.feeds.routes import Routes
-    from connectors.feeds.targets import Target
+    from connectors.receivers.routes import Routes
+    from connectors.receivers.targets import Target
     from connectors.serving.people import People
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -312,14 +312,14 @@ class AlertOptions:
     @property
     def receivers(self) -> list[Target]:
         """The receivers of alerts."""
-        from connectors.feeds.senders import targets
+        from connectors.receivers.senders import targets
 
         return targets(self.feed, self.routing)
 
     @property
     def routing(self) -> Routes | None:
         """The routes to them, None: each gets every alert. CepError: the file is not one of routes."""
-        from connectors.feeds.routes import Routes
+        from connectors.receivers.routes import Routes
 
         return None if self.routes is None else Routes.read(self.routes)
 
@@ -406,7 +406,7 @@ class ServeOptions:
     def check(self) -> None:
         """CepError: an option is wrong by itself, or does not go with another."""
         from cep.app.knowledge_updates import is_stream
-        from connectors.feeds import document
+        from connectors.receivers import document
 
         retention, alerts = self.retention, self.alerts
         _ = retention.keep_for, retention.remembered, alerts.receivers, self.source.revised

@@ -7,8 +7,8 @@ from cep.core.literals import say_duration
 from cep.runtime.options import EngineOptions
 from cep.server.options import ServeOptions
 from cep.server.program import program_source
-from connectors.feeds.document import Publisher
-from connectors.feeds.routes import lines, unreached
+from connectors.receivers.document import Publisher
+from connectors.receivers.routes import lines, unreached
 
 
 def check_routes(options: ServeOptions) -> int:

@@ -27,7 +27,7 @@ from cep.server.options import ServeOptions, ServerOptions
 from cep.server.program import open_program
 from cep.server.shadow import kept_texts
 from cep.server.watch import FileWatch
-from connectors.feeds.senders import sending
+from connectors.receivers.senders import sending
 from connectors.serving import header_timeout
 from connectors.serving.guard import HEAD, RememberPeer
 from connectors.serving.programs import ChangeRefused

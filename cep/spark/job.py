@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from cep.spark import handover
-from cep.spark.awake import keep_awake
 from cep.spark.disk import FILES, HANDED, OUTGOING, holder
 from cep.spark.given_batches import Each, GivenBatches
+from cep.spark.keepalive import keep_awake
 from cep.spark.key_lateness import KeyRule
 from cep.spark.micro_batch import MicroBatches
 from cep.spark.mirror import OUTPUT, Mirror, spark_address

@@ -5,9 +5,9 @@ which pack it is. It is put where there is none yet. So a micro-batch counts as 
 one manifest the later one ends. Files of the output and dead letters are in the pack, too, and get their own addresses
 once the manifest counts: the next run does so for one that was killed in between, and they are the same.
 
-A run begins with the files of the last manifest, in new folders. Where workers share no folder (`apart`), states are
-read and put by them (`cep.spark.home`), and have no files here: the manifest says where they are, and so it does of
-what tasks have put of the output and of dead letters.
+A run begins with the files of the last manifest, in new folders. Where workers share no folder (`apart`), they
+read and write the states themselves (`cep.spark.worker_dir`). Then no file is here: the manifest says where the states
+are, and where tasks have put output and dead letters.
 """
 
 from __future__ import annotations

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from zlib import crc32
 
 from cep.spark.handed_blocks import HandedBlock
-from cep.spark.home import Files, TaskFound, home_of
 from cep.spark.packs import Packs
 from cep.spark.shuffle_blocks import DEAD, REPORT
 from cep.spark.sink.file_sink import TaskFiles
 from cep.spark.state.batch_notes import BatchNote
 from cep.spark.state.bucket_states import state_name
 from cep.spark.tasks import BucketInput, PackedWork, QueryWork, TaskInput, is_for_world
+from cep.spark.worker_dir import Files, TaskFound, home_of
 
 if TYPE_CHECKING:
     from pyspark import Broadcast

@@ -41,7 +41,7 @@ from cep.spark.shuffle_blocks import (
 )
 from cep.spark.source.file_list import FILE_BITS
 from cep.spark.state.bucket_states import BucketStates
-from cep.spark.state.came import Came
+from cep.spark.state.delta_log import Came
 from cep.spark.state.migration import StartingPoint
 from cep.spark.stepped import Stepped
 from cep.spark.ways_task import KeptWays, forget_others

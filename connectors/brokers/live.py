@@ -13,9 +13,9 @@ from typing import Protocol
 from cep.core.schema import Schema
 from cep.core.signals import stops
 from connectors.addresses import Address
-from connectors.ahead import without_ahead
 from connectors.brokers.messages import Inbox
 from connectors.brokers.sources import LiveSource, Reconnecting, SourceLost, Sources
+from connectors.clock_skew import without_ahead
 from connectors.idle import IdleTimer
 from connectors.inputs import Input
 from connectors.records.batch import Batch
@@ -131,9 +131,9 @@ def listen(
     sources: Sources | None = None,
 ) -> Iterator[Batch]:
     """Batches of up to `most` messages, their records numbered from `first`. Records whose time is ahead of the clock
-    are dead letters (`connectors.ahead`). When nothing has come for `idle` seconds there is a batch of silence, and
-    again until something comes (`connectors.idle`); not while one of them is lost, which `sources` notes: then nobody
-    knows what did not come. What was polled is done when the next batch is asked for; with a `rest`, which knows
+    are dead letters (`connectors.clock_skew`). When nothing has come for `idle` seconds there is a batch of silence,
+    and again until something comes (`connectors.idle`); not while one of them is lost, which `sources` notes: then
+    nobody knows what did not come. What was polled is done when the next batch is asked for; with a `rest`, which knows
     whether it is, also when they are closed."""
     sources = sources or Sources()
     with ExitStack() as stack:

@@ -22,8 +22,8 @@ from connectors.alerts.matchers import IGNORE_CASE, Matcher, Matchers
 from connectors.alerts.outbox_entries import OutboxEntry
 from connectors.alerts.silences import Silence
 from connectors.alerts.text import rfc3339
-from connectors.feeds.document import Publisher
-from connectors.feeds.routes import EACH, Route, Routes
+from connectors.receivers.document import Publisher
+from connectors.receivers.routes import EACH, Route, Routes
 from connectors.serving.alerts import NewSilence, doing
 from connectors.serving.openapi import TEXT, Responses, route_responses
 from connectors.serving.people import Person, Role, acting

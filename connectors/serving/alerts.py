@@ -20,8 +20,8 @@ from connectors.alerts.matchers import LONGEST, Matcher, Matchers
 from connectors.alerts.outbox_entries import OutboxEntry
 from connectors.alerts.silences import LONGEST_COMMENT, Silence, silence
 from connectors.alerts.text import clean, rfc3339
-from connectors.feeds.document import SCHEMA, Publisher, document
-from connectors.feeds.routes import known_labels
+from connectors.receivers.document import SCHEMA, Publisher, document
+from connectors.receivers.routes import known_labels
 from connectors.serving.openapi import TEXT, Responses, route_responses
 from connectors.serving.people import People, Person, Role, acting
 from connectors.serving.request_errors import refuse_unknown_parameters

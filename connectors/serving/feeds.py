@@ -12,9 +12,9 @@ from fastapi.responses import StreamingResponse
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import OutboxEntry, RefusedEntry
 from connectors.alerts.text import rfc3339
-from connectors.feeds import atom, cap
-from connectors.feeds.document import SCHEMA, Publisher, document
-from connectors.feeds.sse import Stream
+from connectors.receivers import atom, cap
+from connectors.receivers.document import SCHEMA, Publisher, document
+from connectors.receivers.sse import Stream
 from connectors.serving.conditional import matches_etag
 from connectors.serving.openapi import TEXT, Responses, route_responses
 from connectors.serving.people import Person, Role, acting

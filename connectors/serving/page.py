@@ -20,8 +20,8 @@ from starlette.responses import JSONResponse, StreamingResponse
 
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.past import LOOKED_AT, alerts_at
-from connectors.feeds.document import STATUSES, document
 from connectors.rdf.vocabulary import EventVocabulary
+from connectors.receivers.document import STATUSES, document
 from connectors.serving.conditional import matches_etag
 from connectors.serving.login import COOKIE, logout_cookie
 from connectors.serving.openapi import route_responses

@@ -12,7 +12,6 @@ import polars as pl
 from rich.console import Console
 
 from connectors.writing.sinks import writing
-from demos.beside import Beside
 from demos.blizzard import OFFICIAL as OFFICIAL
 from demos.blizzard import PROGRAM as PROGRAM
 from demos.blizzard import readings, tables
@@ -21,6 +20,7 @@ from demos.blizzard.register import Register
 from demos.blizzard.storms import Storm, episodes, merge, settled
 from demos.printed import rendered
 from demos.run import RunResult, run, weather
+from demos.side_process import Beside
 
 NUMBERS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
 SUBTITLE = (

@@ -11,7 +11,6 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from demos.beside import Beside
 from demos.blizzard import LASTING, readings
 from demos.blizzard.demo import NUMBERS
 from demos.blizzard.register import Register
@@ -20,6 +19,7 @@ from demos.moments import clock, days, moment
 from demos.printed import illustrated
 from demos.printed import table as empty
 from demos.run import RunResult, run
+from demos.side_process import Beside
 
 SUBTITLE = (
     "The airports of New York, 2013, UTC. A storm is on from its first warning until for three hours no reading has\n"

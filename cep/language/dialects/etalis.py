@@ -24,7 +24,7 @@ from cep.language.schemas import Schemas, argument_count
 from cep.language.syntax import ast
 from cep.language.syntax.variables import pattern_variables
 from cep.operators.aggregate import Window
-from cep.operators.either import Either
+from cep.operators.disjunction import Either
 from cep.operators.event import Atom
 from cep.operators.pair import Pair
 from cep.operators.ticks import Point

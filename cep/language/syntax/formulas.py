@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from cep.core.temporal_operators import TEMPORAL, Place, words
+from cep.core.metric_operators import TEMPORAL, Place, words
 from cep.language.syntax import ast
 from cep.language.syntax.aggregates import group, result
 from cep.language.syntax.conditions import conditions
@@ -19,7 +19,7 @@ from cep.language.syntax.patterns import event
 from cep.language.syntax.terms import arguments, expression
 from cep.language.syntax.tokens import Token
 from cep.operators.conjunction import And
-from cep.operators.either import Or
+from cep.operators.disjunction import Or
 from cep.operators.grouping import AggregatedFormula
 from cep.operators.supports import FormulaAtom
 from cep.operators.temporal import LastingFormula, MetricFormula, MetricInterval

@@ -77,7 +77,7 @@ knows at an error only which tokens it could shift, where the author is to read 
     unary       = BEFORE [ within ] unary
                 | event [ "=" expression ] | "(" formula ")"
     within      = ( "[" | "(" ) duration "," ( duration | "inf" ) ( "]" | ")" )
-    OF_HEAD     = a temporal operator that a head carries (cep/core/temporal_operators.py)
+    OF_HEAD     = a temporal operator that a head carries (cep/core/metric_operators.py)
     BEFORE      = one that stands before a formula
     BETWEEN     = one that stands between two
     BEHIND      = one that stands behind one

@@ -26,7 +26,7 @@ from cep.rules.expressions.typed import Typed, TypedConstant, fitted
 from cep.rules.terms import Comparison, Condition, Constant, Variable
 
 if TYPE_CHECKING:
-    from cep.operators import either, event, where
+    from cep.operators import disjunction, event, where
     from cep.operators.build import GoalBuilder
 
 
@@ -400,7 +400,7 @@ def select_of(node: where.Select, builder: GoalBuilder) -> SelectGoal:
     return SelectGoal(types, tests, compiled, node.binds, node.within)
 
 
-def union_of(node: either.Union, builder: GoalBuilder, number: int) -> UnionGoal:
+def union_of(node: disjunction.Union, builder: GoalBuilder, number: int) -> UnionGoal:
     """The goal of a node."""
     left, right, wanted = node.left, node.right, builder.types(number)
     sides: list[list[Evaluation]] = []

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from cep.core.errors import Span, Warning
 from cep.core.fluents import author_name
-from cep.core.intervals import FOLLOWS
+from cep.core.interval_relations import FOLLOWS
 from cep.core.literals import SECOND, write_duration
 from cep.core.schema import Attribute
 from cep.plan.algebra import Rules

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from cep.core.schema import Schema
 from cep.runtime.report import READING, Report
-from connectors.ahead import TimeJumps
-from connectors.records.never_there import remarks
+from connectors.clock_skew import TimeJumps
 from connectors.records.paths import source_of
+from connectors.records.unused_attributes import remarks
 
 _EARLY = (
     "all events ended before 1970, where the watermark of Spark begins: leave out --once and --follow, or wait for a "

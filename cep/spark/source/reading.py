@@ -41,13 +41,13 @@ from cep.spark.shuffle_blocks import (
 from cep.spark.source.file_list import FILE_BITS
 from cep.spark.state import bucket_states
 from cep.spark.worker import freeze_garbage
-from connectors.ahead import place_of, without_ahead
 from connectors.brokers.messages import Inbox, Messages
+from connectors.clock_skew import place_of, without_ahead
 from connectors.files import ABSENT, DEVICE, read_one
 from connectors.inputs import Input
 from connectors.records.batch import Batch, Block, DeadLetter
-from connectors.records.never_there import NeverThere
 from connectors.records.revised import changes_of
+from connectors.records.unused_attributes import NeverThere
 
 FILE = "file"
 """The code of the dead letter of a whole file."""

@@ -1,7 +1,7 @@
 """The states of buckets as files beside Spark's checkpoint; which version counts is in a note (`batch_notes.py`).
 
 What stays as it is from one version to the next is written once (`segment_files.py`). A version need not be whole: it
-may say what came since the one before (`came.py`).
+may say what came since the one before (`delta_log.py`).
 
 A file is on disk before the note is that names its version, so what a note names exists, also after a cut of power. A
 repeated task writes the same file. Spark goes back by two micro-batches at most, in each of which a bucket makes one
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cep.core import checksum
 from cep.core.errors import CepError
 from cep.spark.disk import BACK, damaged_file, put, remove_hidden, writing_to
-from cep.spark.state.came import HEAD, Came, LogPlace
+from cep.spark.state.delta_log import HEAD, Came, LogPlace
 from cep.spark.state.remote import present
 from cep.spark.state.segment_files import PREFIX, Segments, missing_file
 

@@ -24,7 +24,7 @@ from cep.language.fluents import RESERVED
 from cep.language.recorded_fluents import incoming
 from cep.language.syntax import ast
 from cep.operators.conjunction import And
-from cep.operators.either import Or
+from cep.operators.disjunction import Or
 from cep.operators.supports import FormulaAtom
 from cep.operators.temporal import MetricFormula, MetricInterval, wherever
 from cep.plan.formula import Formula, formula_variables

@@ -21,7 +21,7 @@ from cep.language.dialects.lars.ast import (
 from cep.language.dialects.lars.windows import longest
 from cep.language.syntax import ast
 from cep.operators.conjunction import And
-from cep.operators.either import Or
+from cep.operators.disjunction import Or
 from cep.operators.grouping import AggregatedFormula
 from cep.operators.last_atoms import LastAtomsFormula
 from cep.operators.own_times import OwnTimesFormula

@@ -13,7 +13,7 @@ from cep.language.dialects.rtec.terms import Compound, Many, Term, Var, term_var
 from cep.language.dialects.rtec.types import Types
 from cep.language.syntax import ast
 from cep.operators.conjunction import And
-from cep.operators.either import Or
+from cep.operators.disjunction import Or
 from cep.operators.supports import FormulaAtom
 from cep.operators.where import RestrictedFormula
 from cep.plan.formula import Formula, formula_variables

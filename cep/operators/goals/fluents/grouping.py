@@ -31,7 +31,7 @@ from cep.operators.goals.intrinsics import as_bits, as_float
 from cep.operators.goals.keys import MISSING, NAN, Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.state_tables import NumberedState, StateTable, tuples_of
-from cep.operators.goals.windows import partial, wide_partial
+from cep.operators.goals.windows import partial_aggregates, wide_partial_aggregates
 from cep.operators.goals.windows.order_labels import Labels
 from cep.operators.goals.windows.sliding_aggregate import results_of
 
@@ -47,14 +47,18 @@ WORDS = 4
 @njit()
 def _kept(kind):  # type: ignore[no-untyped-def]
     """Return True if values can be removed from this kind of partial result."""
-    return kind == partial.COUNT or kind == partial.COUNT_VALUES or kind == partial.SUM_INT
+    return (
+        kind == partial_aggregates.COUNT
+        or kind == partial_aggregates.COUNT_VALUES
+        or kind == partial_aggregates.SUM_INT
+    )
 
 
 @njit()
 def _ranked(kind, parameter, found):  # type: ignore[no-untyped-def]
     """Return the result over sorted values: the number of distinct values, or a quantile."""
     count = len(found)
-    if kind == partial.DISTINCT:
+    if kind == partial_aggregates.DISTINCT:
         kinds = 0
         for i in range(count):
             if i == 0 or found[i] != found[i - 1]:
@@ -66,13 +70,13 @@ def _ranked(kind, parameter, found):  # type: ignore[no-untyped-def]
     for i in range(count):
         floats[i] = as_float(found[i])
     floats = np.sort(floats)
-    place = (count - 1) * (0.5 if kind == wide_partial.MEDIAN else parameter / 100.0)
+    place = (count - 1) * (0.5 if kind == wide_partial_aggregates.MEDIAN else parameter / 100.0)
     rank = int(np.floor(place))
     low, share = floats[rank], place - rank
     if share <= 0.0 or rank == count - 1:
         return as_bits(low + 0.0)
     high = floats[rank + 1]
-    if kind == wide_partial.MEDIAN:
+    if kind == wide_partial_aggregates.MEDIAN:
         return as_bits((low + high) / 2.0 + 0.0)
     return as_bits(low + (high - low) * share + 0.0)
 
@@ -83,7 +87,7 @@ def _most_often(k, head, size, state, values, ranks):  # type: ignore[no-untyped
     found, rank = np.empty(size, np.int64), np.empty(size, np.int64)
     count, p = 0, head
     while p >= 0:
-        if partial.lift(wide_partial.MODE, values[p, k]):
+        if partial_aggregates.lift(wide_partial_aggregates.MODE, values[p, k]):
             found[count], rank[count] = values[p, k], ranks[p, k]
             count += 1
         p = state[p, AFTER]
@@ -102,23 +106,29 @@ def _most_often(k, head, size, state, values, ranks):  # type: ignore[no-untyped
 @njit()
 def _result(kind, parameter, k, head, size, state, values, ranks):  # type: ignore[no-untyped-def]
     """The bits of a result over the tuples of a group, `size` of them, from the first on."""
-    if kind == wide_partial.MODE or kind == wide_partial.MODE_FLOAT:
+    if kind == wide_partial_aggregates.MODE or kind == wide_partial_aggregates.MODE_FLOAT:
         best = _most_often(k, head, size, state, values, ranks)
-        return NAN if kind == wide_partial.MODE_FLOAT and best == MISSING else best
-    if kind == partial.DISTINCT or kind == wide_partial.MEDIAN or kind == wide_partial.PERCENTILE:
+        return NAN if kind == wide_partial_aggregates.MODE_FLOAT and best == MISSING else best
+    if (
+        kind == partial_aggregates.DISTINCT
+        or kind == wide_partial_aggregates.MEDIAN
+        or kind == wide_partial_aggregates.PERCENTILE
+    ):
         found = np.empty(size, np.int64)
         count, p = 0, head
         while p >= 0:
-            if partial.lift(kind, values[p, k]):
+            if partial_aggregates.lift(kind, values[p, k]):
                 found[count] = values[p, k]
                 count += 1
             p = state[p, AFTER]
         return _ranked(kind, parameter, np.sort(found[:count]))
     n, x, y, p = 0, 0, 0, head
     while p >= 0:
-        n, x, y = partial.combine(kind, n, x, y, partial.lift(kind, values[p, k]), values[p, k], 0)
+        n, x, y = partial_aggregates.combine(
+            kind, n, x, y, partial_aggregates.lift(kind, values[p, k]), values[p, k], 0
+        )
         p = state[p, AFTER]
-    return partial.outcome(kind, n, x, y)
+    return partial_aggregates.outcome(kind, n, x, y)
 
 
 @njit()
@@ -146,11 +156,11 @@ def _regroup(  # type: ignore[no-untyped-def]
                 unlink(state, chains, p, slot)
             groups[slot, SIZE] += 1 if begun else -1
             for k in range(many):
-                if _kept(kinds[k]) and partial.lift(kinds[k], values[p, k]):
+                if _kept(kinds[k]) and partial_aggregates.lift(kinds[k], values[p, k]):
                     word = 2 + WORDS * k
                     n, x, y = groups[slot, word], groups[slot, word + 1], groups[slot, word + 2]
                     value = values[p, k] if begun else -values[p, k]
-                    _, x, y = partial.combine(kinds[k], n, x, y, 1, value, 0)
+                    _, x, y = partial_aggregates.combine(kinds[k], n, x, y, 1, value, 0)
                     groups[slot, word], groups[slot, word + 1] = n + (1 if begun else -1), x
                     groups[slot, word + 2] = y
         size = groups[slot, SIZE]
@@ -158,7 +168,9 @@ def _regroup(  # type: ignore[no-untyped-def]
         for k in range(many) if size > 0 else range(0):
             word = 2 + WORDS * k
             if _kept(kinds[k]):
-                fresh[k] = partial.outcome(kinds[k], groups[slot, word], groups[slot, word + 1], groups[slot, word + 2])
+                fresh[k] = partial_aggregates.outcome(
+                    kinds[k], groups[slot, word], groups[slot, word + 1], groups[slot, word + 2]
+                )
             else:
                 fresh[k] = _result(kinds[k], parameters[k], k, chains[slot, HEAD], size, state, values, ranks)
             same = same and fresh[k] == groups[slot, word + 3]
@@ -204,7 +216,11 @@ class GroupingGoal(NumberedState):
 
     def __init__(self, spec: GroupingSpec, labels: Callable[[], Labels], lineage: Lineage | None = None) -> None:
         self.spec, self.new_labels, self.lineage = spec, labels, lineage
-        self.modes = [k for k, kind in enumerate(spec.kinds) if kind in (wide_partial.MODE, wide_partial.MODE_FLOAT)]
+        self.modes = [
+            k
+            for k, kind in enumerate(spec.kinds)
+            if kind in (wide_partial_aggregates.MODE, wide_partial_aggregates.MODE_FLOAT)
+        ]
         self.columns = np.array([c for c in range(spec.width) if c != spec.kind], np.int64)
         self.by = np.array(spec.by, np.int64)
         self.kinds, self.parameters = np.array(spec.kinds, np.int64), np.array(spec.parameters, np.float64)
@@ -264,7 +280,7 @@ class GroupingGoal(NumberedState):
                 if self.labels[k].meet(values[before:]):
                     first = 0  # others have new ones
                 self.ranks[first : len(values), k] = self.labels[k].of(values[first:])
-            elif self.spec.kinds[k] == wide_partial.MODE_FLOAT:
+            elif self.spec.kinds[k] == wide_partial_aggregates.MODE_FLOAT:
                 fresh = values[before:] = bits(np.ascontiguousarray(values[before:]).view(np.float64) + 0.0)
                 self.ranks[before : len(values), k] = fresh ^ ((fresh >> 63) & (2**63 - 1))
             else:
@@ -338,7 +354,7 @@ def grouping_of(node: Grouping, builder: GoalBuilder) -> Goal:
     parameters = tuple(float(result.parameter or 0) for result in node.results)
     codes = codes_of(types)
     labelled = tuple(
-        k for k, kind in enumerate(results.kinds) if kind == wide_partial.MODE and results.types[k] in CODED
+        k for k, kind in enumerate(results.kinds) if kind == wide_partial_aggregates.MODE and results.types[k] in CODED
     )
     spec = GroupingSpec(
         len(types), node.by, node.kind, node.late, codes, results.kinds, parameters, results.values, labelled

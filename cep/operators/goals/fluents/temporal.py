@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cep.core.interval_sets import INFINITE, Intervals, Reach
+from cep.core.metric_operators import TEMPORAL
 from cep.core.relation import END, FIRST, START, Table, empty
-from cep.core.temporal_operators import TEMPORAL
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.contract import (
     Arrays,

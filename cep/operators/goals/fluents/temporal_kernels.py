@@ -23,9 +23,9 @@ from cep.core.interval_sets import (
     first_reached,
     reach,
 )
+from cep.core.metric_operators import DILATE, ERODE, LAST, SINCE, TEMPORAL, UNTIL
 from cep.core.prefetch import prefetch
 from cep.core.room import roomy
-from cep.core.temporal_operators import DILATE, ERODE, LAST, SINCE, TEMPORAL, UNTIL
 from cep.operators.goals.contract import Bools, Ints
 from cep.operators.goals.fluents.changes import Changes, by_code, changes_against, no_changes, stretch_of
 from cep.operators.goals.fluents.timers import drop_timer, order_timers, put_timer

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cep.core import intervals
+from cep.core import interval_relations
 from cep.core.relation import END, FIRST, Table, contiguous, empty, narrowed, rows, slice_until
 from cep.core.room import roomy
 from cep.core.time import Frontier
@@ -76,9 +76,9 @@ class JoinGoal(StoredState, Untimed):
         self.shared = shared or SharedRows()
         self.within = FOREVER if spec.within is None else spec.within
         self.external = spec.policy == "chronological" and spec.test is not None and spec.stack is None
-        relation = intervals.relation_named(spec.relation, spec.gap)
+        relation = interval_relations.relation_named(spec.relation, spec.gap)
         self.keep_right = not relation.right_completes
-        recent = spec.policy == "recent" and relation == intervals.RELATIONS["SEQ"]
+        recent = spec.policy == "recent" and relation == interval_relations.RELATIONS["SEQ"]
         self.latest = recent and not spec.absent
         # True if a newer left side is as good as an older one for every right side still to come.
         supersedes = recent and spec.point and spec.absence <= pairing.ABSENT_RIGHT

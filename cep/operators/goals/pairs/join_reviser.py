@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cep.core import intervals
-from cep.core.intervals import RIGHT_INSTANT
+from cep.core import interval_relations
+from cep.core.interval_relations import RIGHT_INSTANT
 from cep.core.relation import Table, empty, rows
 from cep.core.time import Frontier
 from cep.operators.goals.contract import Arrays, Goal, Ints
@@ -97,7 +97,7 @@ class InstantJoinReviser:
 def join_reviser(goal: JoinGoal) -> Reviser | None:
     """Return the reviser of a join whose sides end together, or None for other joins."""
     spec = goal.spec
-    relation = intervals.relation_named(spec.relation, spec.gap)
+    relation = interval_relations.relation_named(spec.relation, spec.gap)
     together = relation.ends_together() or (spec.point and relation.ends_together(RIGHT_INSTANT))
     plain = spec.policy == "unrestricted" and not spec.absent and goal.lineage is None and not goal.feeds
     return InstantJoinReviser(spec) if together and plain else None

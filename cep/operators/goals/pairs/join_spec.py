@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from cep.core import intervals
+from cep.core import interval_relations
 from cep.core.relation import Table, rows
 from cep.operators.goals.heads import codes_of, columns_of, others
 from cep.operators.goals.pairs import pairing
@@ -96,7 +96,7 @@ class JoinSpec:
         `external`: the caller selects the partner. `reach_left`, `reach_right`: how long after its end a waiting row
         can be needed.
         """
-        relation = intervals.relation_named(self.relation, self.gap)
+        relation = interval_relations.relation_named(self.relation, self.gap)
         least_gap, most_gap = relation.gap
         numbers = np.zeros(pairing.SPEC, np.int64)
         for place, value in (

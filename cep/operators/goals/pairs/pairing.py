@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cep.core.intervals import A, B, C, D, IntervalRelation
+from cep.core.interval_relations import A, B, C, D, IntervalRelation
 from cep.core.kernels import njit
 from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, ORDER, START, Table

@@ -21,7 +21,7 @@ from cep.operators.goals.intrinsics import bare, inside, prefetch
 from cep.operators.goals.keys import MISSING, NAN, grow
 from cep.operators.goals.store import sortable
 from cep.operators.goals.windows import ordered_multiset
-from cep.operators.goals.windows.partial import DISTINCT, combine, lift
+from cep.operators.goals.windows.partial_aggregates import DISTINCT, combine, lift
 from cep.operators.goals.windows.result_order import in_order
 from cep.operators.goals.windows.two_stacks import (
     ARRIVAL,
@@ -41,7 +41,17 @@ from cep.operators.goals.windows.two_stacks import (
     chain_row,
     drop_oldest,
 )
-from cep.operators.goals.windows.wide_partial import MODE, MODE_FLOAT, RATE, WORDS, join, of_order, single, sorts, worth
+from cep.operators.goals.windows.wide_partial_aggregates import (
+    MODE,
+    MODE_FLOAT,
+    RATE,
+    WORDS,
+    join,
+    of_order,
+    single,
+    sorts,
+    worth,
+)
 from cep.operators.goals.windows.window_input import EACH, EVERY, LAST_EVENTS, LAST_TIME
 
 # Behind the header, for each result: its value, what it is sorted by, and its partial result.

@@ -10,7 +10,7 @@ import numpy as np
 from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START
 from cep.operators.goals.intrinsics import prefetch
-from cep.operators.goals.windows.partial import DISTINCT, SUM_INT, around, combine, lift, outcome
+from cep.operators.goals.windows.partial_aggregates import DISTINCT, SUM_INT, around, combine, lift, outcome
 
 # a ring: rows in it, place of the oldest; then n rows of least start, name and the values
 R_COUNT, R_OLDEST = 0, 1

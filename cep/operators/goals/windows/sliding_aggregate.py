@@ -20,7 +20,13 @@ from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.state_tables import StateTable
 from cep.operators.goals.store import room
-from cep.operators.goals.windows import partial, ring_buffer, two_stacks, wide_partial, window_input
+from cep.operators.goals.windows import (
+    partial_aggregates,
+    ring_buffer,
+    two_stacks,
+    wide_partial_aggregates,
+    window_input,
+)
 from cep.operators.goals.windows.order_labels import Labels
 from cep.operators.goals.windows.two_stacks import END, HEADER, SLOT
 from cep.operators.goals.windows.window_state import WindowState, more_groups, no_tallies
@@ -105,33 +111,39 @@ OF_FLOATS = ("avg", "stddev", "median", "percentile", "slope", "rate", "ewma")
 """Functions that take numbers as floats, and give one."""
 
 KINDS = {
-    ("median", "float"): wide_partial.MEDIAN,
-    ("percentile", "float"): wide_partial.PERCENTILE,
-    ("slope", "float"): wide_partial.SLOPE,
-    ("rate", "float"): wide_partial.RATE,
-    ("ewma", "float"): wide_partial.EWMA,
-    ("sum", "int"): partial.SUM_INT,
-    ("sum", "duration"): partial.SUM_INT,
-    ("sum", "float"): partial.SUM_FLOAT,
-    ("avg", "float"): partial.AVG,
-    ("stddev", "float"): partial.STDDEV,
-    ("min", "float"): partial.MIN_FLOAT,
-    ("max", "float"): partial.MAX_FLOAT,
+    ("median", "float"): wide_partial_aggregates.MEDIAN,
+    ("percentile", "float"): wide_partial_aggregates.PERCENTILE,
+    ("slope", "float"): wide_partial_aggregates.SLOPE,
+    ("rate", "float"): wide_partial_aggregates.RATE,
+    ("ewma", "float"): wide_partial_aggregates.EWMA,
+    ("sum", "int"): partial_aggregates.SUM_INT,
+    ("sum", "duration"): partial_aggregates.SUM_INT,
+    ("sum", "float"): partial_aggregates.SUM_FLOAT,
+    ("avg", "float"): partial_aggregates.AVG,
+    ("stddev", "float"): partial_aggregates.STDDEV,
+    ("min", "float"): partial_aggregates.MIN_FLOAT,
+    ("max", "float"): partial_aggregates.MAX_FLOAT,
 }
 
 
 def kind_of(function: str, type: str, distinct: bool) -> int:
     """The kernel's number for a function over values of a type (None: `count()`)."""
     if function == "count":
-        return partial.DISTINCT if distinct else partial.COUNT_VALUES if type else partial.COUNT
+        return (
+            partial_aggregates.DISTINCT
+            if distinct
+            else partial_aggregates.COUNT_VALUES
+            if type
+            else partial_aggregates.COUNT
+        )
     if function == "first":
-        return partial.FIRST_FLOAT if type == "float" else partial.FIRST_VALUE
+        return partial_aggregates.FIRST_FLOAT if type == "float" else partial_aggregates.FIRST_VALUE
     if function == "last":
-        return partial.LAST_FLOAT if type == "float" else partial.LAST_VALUE
+        return partial_aggregates.LAST_FLOAT if type == "float" else partial_aggregates.LAST_VALUE
     if function == "mode":
-        return wide_partial.MODE_FLOAT if type == "float" else wide_partial.MODE
+        return wide_partial_aggregates.MODE_FLOAT if type == "float" else wide_partial_aggregates.MODE
     if function in ("min", "max") and type != "float":
-        return partial.MIN_INT if function == "min" else partial.MAX_INT
+        return partial_aggregates.MIN_INT if function == "min" else partial_aggregates.MAX_INT
     return KINDS[function, type]
 
 
@@ -231,7 +243,7 @@ class SlidingAggregate(WindowState, Untimed):
             return self._named(made, edges)
         self.groups = more_groups(self.groups, self.keys.count)
         self.store = room(self.store, self.count + rows(table))
-        self._room_for_tallies(self.tally_count, rows(table) * self.spec.kinds.count(partial.DISTINCT))
+        self._room_for_tallies(self.tally_count, rows(table) * self.spec.kinds.count(partial_aggregates.DISTINCT))
         made, edges, self.count, self.tally_count = two_stacks.slide(
             times, self.spec.values(table), slots, self.spec.events, self.spec.duration, self.kinds, self.store,
             self.count, self.groups, keys, self.tally_index, self.tallies, self.tally_count, self.lineage is not None,
@@ -331,7 +343,7 @@ def window_of(node: Aggregation, builder: GoalBuilder) -> Goal:
     kinds, values = results.kinds, results.values
     coded = tuple(k for k, type in enumerate(results.types) if type in CODED)
     by_codes = tuple(i for i, c in enumerate(node.by) if types[c] in CODED)
-    if node.over is None and max(kinds) < wide_partial.RATE:
+    if node.over is None and max(kinds) < wide_partial_aggregates.RATE:
         events, duration = node.events or 0, node.duration or 0
         plain = AggregateSpec(events, duration, node.by, by_codes, kinds, values, coded)
         return SlidingAggregate(plain, builder.lineage)

@@ -21,7 +21,7 @@ from cep.core.room import SPARE
 from cep.operators.goals.contract import Ints
 from cep.operators.goals.intrinsics import inside, prefetch
 from cep.operators.goals.keys import MISSING, NAN, grow, id_of_two
-from cep.operators.goals.windows.partial import DISTINCT, combine, lift, outcome
+from cep.operators.goals.windows.partial_aggregates import DISTINCT, combine, lift, outcome
 
 # a row of a window: its header (LEAST: the least start from it to the youngest of the front), then four cells a result
 BEGIN, END, NEXT, PREVIOUS, ARRIVAL, NAME, SLOT, LEAST = range(8)

@@ -24,7 +24,7 @@ from cep.operators.goals.keys import MISSING, NAN, Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.state_tables import StateTable
 from cep.operators.goals.store import room
-from cep.operators.goals.windows import general_window, ordered_multiset, partial, two_stacks
+from cep.operators.goals.windows import general_window, ordered_multiset, partial_aggregates, two_stacks
 from cep.operators.goals.windows.general_window import (
     CELLS,
     ENTERED,
@@ -48,7 +48,7 @@ from cep.operators.goals.windows.general_window import (
 )
 from cep.operators.goals.windows.order_labels import Labels
 from cep.operators.goals.windows.two_stacks import HEADER
-from cep.operators.goals.windows.wide_partial import MEDIAN, MODE, MODE_FLOAT, PERCENTILE, WORDS
+from cep.operators.goals.windows.wide_partial_aggregates import MEDIAN, MODE, MODE_FLOAT, PERCENTILE, WORDS
 from cep.operators.goals.windows.window_input import (
     EACH,
     EVERY,
@@ -62,8 +62,8 @@ from cep.operators.goals.windows.window_input import (
 )
 from cep.operators.goals.windows.window_state import WindowState, more_groups
 
-SORTED = (partial.DISTINCT, PERCENTILE, MEDIAN, MODE, MODE_FLOAT)
-UNORDERED = (partial.DISTINCT, MODE)
+SORTED = (partial_aggregates.DISTINCT, PERCENTILE, MEDIAN, MODE, MODE_FLOAT)
+UNORDERED = (partial_aggregates.DISTINCT, MODE)
 """Functions for which any stable order of values works. A MODE of codes sorts by their labels."""
 
 Bounds = Callable[[Ints], tuple[Ints, Ints]]
@@ -238,7 +238,7 @@ class WindowedAggregate(WindowState):
             cell = HEADER + CELLS * k
             self.store[: self.count, cell + RANK] = labels.of(self.store[: self.count, cell + VALUE])
         for k, kind in enumerate(self.spec.kinds):
-            if kind == partial.DISTINCT:  # by codes, which may be others now
+            if kind == partial_aggregates.DISTINCT:  # by codes, which may be others now
                 cell = HEADER + CELLS * k
                 self.store[: self.count, cell + RANK] = self.store[: self.count, cell + VALUE]
         groups = self.groups[: self.keys.count]
@@ -288,7 +288,11 @@ class WindowedAggregate(WindowState):
 
     def _tables(self) -> dict[str, StateTable]:
         """Pool codes are a row's value, and the `first` and `last` of partial results."""
-        first = [k for k in self.spec.value_codes if self.spec.kinds[k] in (partial.FIRST_VALUE, partial.LAST_VALUE)]
+        first = [
+            k
+            for k in self.spec.value_codes
+            if self.spec.kinds[k] in (partial_aggregates.FIRST_VALUE, partial_aggregates.LAST_VALUE)
+        ]
         values = [HEADER + CELLS * k + VALUE for k in self.spec.value_codes]
         values += [HEADER + CELLS * k + PARTIAL + 1 for k in first]
         ranges = dict.fromkeys((G_END, G_DUE) if self.spec.form >= EVERY else (G_END,), (BEGINNING, -BEGINNING))

@@ -23,10 +23,10 @@ from cep.core.suggest import did_you_mean
 from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import OutboxEntry
-from connectors.feeds.document import Publisher
-from connectors.feeds.notices import plain, subject
-from connectors.feeds.sender import ServerError
-from connectors.feeds.targets import Target, apprise_target
+from connectors.receivers.document import Publisher
+from connectors.receivers.notices import plain, subject
+from connectors.receivers.sender import ServerError
+from connectors.receivers.targets import Target, apprise_target
 
 if TYPE_CHECKING:
     from apprise import Apprise

@@ -12,7 +12,7 @@ from operator import itemgetter
 
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import OutboxEntry
-from connectors.feeds.document import Publisher, to_json
+from connectors.receivers.document import Publisher, to_json
 
 PULSE = 15.0
 """Seconds of silence after which a comment is sent, so that nothing between takes the connection for dead."""

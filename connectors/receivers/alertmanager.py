@@ -16,9 +16,9 @@ from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import OutboxEntry
 from connectors.alerts.text import rfc3339
-from connectors.feeds.document import Publisher
-from connectors.feeds.http_post import HttpConnections
-from connectors.feeds.targets import Target
+from connectors.receivers.document import Publisher
+from connectors.receivers.http_post import HttpConnections
+from connectors.receivers.targets import Target
 
 LASTS = 10
 """Periods of sending after which Alertmanager ends an alert that is not sent again: longer than a restart takes."""

@@ -12,9 +12,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from cep.spark import awake, micro_batch, slots
-from cep.spark.awake import ALLOCATION, keep_awake
+from cep.spark import keepalive, micro_batch, slots
 from cep.spark.job import start
+from cep.spark.keepalive import ALLOCATION, keep_awake
 from cep.spark.micro_batch import MicroBatches
 from cep.spark.slots import Slots
 from tests import spark_runs
@@ -56,11 +56,11 @@ def test_they_are_touched_until_the_query_ends() -> None:
 
         keep_awake(context(), query, touch)  # type: ignore[arg-type]
         query.ended.at_least(1)
-        assert len(touched) == 3 and query.ended == [awake.EVERY]
+        assert len(touched) == 3 and query.ended == [keepalive.EVERY]
 
 
 def test_not_where_executors_come_and_go_with_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(awake, "Thread", None)
+    monkeypatch.setattr(keepalive, "Thread", None)
     keep_awake(context(**{ALLOCATION: "true"}), None, lambda: None)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         keep_awake(context(**{ALLOCATION: "false"}), None, lambda: None)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import Closed
 from connectors.brokers.sources import Sources
-from connectors.feeds.sse import Stream
+from connectors.receivers.sse import Stream
 
 
 class ProgramMetrics(Collector):

@@ -13,7 +13,7 @@ from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import OutboxEntry
 from connectors.alerts.text import JsonValue, at, value_text
-from connectors.feeds.document import Publisher
+from connectors.receivers.document import Publisher
 
 TYPE = "application/cap+xml; charset=utf-8"
 

@@ -14,8 +14,8 @@ import numpy as np
 from cep.operators.goals.intrinsics import as_bits, as_float, bare, inside
 from cep.operators.goals.keys import NAN
 from cep.operators.goals.store import sortable
-from cep.operators.goals.windows import ordered_multiset, partial
-from cep.operators.goals.windows.partial import combine, outcome
+from cep.operators.goals.windows import ordered_multiset, partial_aggregates
+from cep.operators.goals.windows.partial_aggregates import combine, outcome
 
 # Behind the kinds of `partial`. A MODE is of values that are no floats.
 RATE, SLOPE, EWMA, PERCENTILE, MEDIAN, MODE, MODE_FLOAT = range(15, 22)
@@ -27,13 +27,13 @@ SECOND = 1e6
 @inside
 def sorts(kind):  # type: ignore[no-untyped-def]
     """Return True if the result needs sorted values, which are kept in a tree."""
-    return kind >= PERCENTILE or kind == partial.DISTINCT
+    return kind >= PERCENTILE or kind == partial_aggregates.DISTINCT
 
 
 @inside
 def single(kind, value, end, into, row, at):  # type: ignore[no-untyped-def]
     """The partial result of one value. (n, then what the kind needs.)"""
-    into[row, at] = partial.lift(kind, value)
+    into[row, at] = partial_aggregates.lift(kind, value)
     into[row, at + 1] = value
     for word in range(2, WORDS):
         into[row, at + word] = 0

@@ -10,7 +10,7 @@ from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import OutboxEntry
 from connectors.alerts.text import at, clean, value_text
-from connectors.feeds.document import Publisher
+from connectors.receivers.document import Publisher
 
 _SUBJECT = 180  # characters
 _ASIDES = ("updated", "commented", "assigned")

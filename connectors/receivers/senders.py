@@ -13,15 +13,15 @@ from cep.core.errors import CepError
 from cep.core.extras import install_command
 from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.outbox import Outbox
-from connectors.feeds.alertmanager import Alertmanager
-from connectors.feeds.document import Publisher
-from connectors.feeds.groups import by_alert
-from connectors.feeds.mail import Mail
-from connectors.feeds.notices import news
-from connectors.feeds.routes import Routes
-from connectors.feeds.sender import Delivery, ReportTrouble, Sender
-from connectors.feeds.targets import Target, target
-from connectors.feeds.webhooks import Webhook
+from connectors.receivers.alertmanager import Alertmanager
+from connectors.receivers.document import Publisher
+from connectors.receivers.groups import by_alert
+from connectors.receivers.mail import Mail
+from connectors.receivers.notices import news
+from connectors.receivers.routes import Routes
+from connectors.receivers.sender import Delivery, ReportTrouble, Sender
+from connectors.receivers.targets import Target, target
+from connectors.receivers.webhooks import Webhook
 
 CLOSING_TIMEOUT = 5.0
 """Seconds in which all senders together may finish what is on its way."""
@@ -59,7 +59,7 @@ def targets(feeds: Sequence[str], routes: Routes | None = None) -> list[Target]:
 
 def _targets(text: str) -> list[Target]:
     if text.startswith(("apprise+file://", "apprise+env://")):
-        from connectors.feeds.apprise_urls import apprise_targets
+        from connectors.receivers.apprise_urls import apprise_targets
 
         return apprise_targets(text)
     return [target(text)]
@@ -118,10 +118,10 @@ def delivery(target: Target, origin: Publisher, outbox: Outbox) -> Delivery:
         case "smtp":
             return Mail(target, origin, outbox)
         case "apprise":
-            from connectors.feeds.apprise_urls import AppriseMessages
+            from connectors.receivers.apprise_urls import AppriseMessages
 
             return AppriseMessages(target, origin)
         case _:
-            from connectors.feeds.mqtt import Topics
+            from connectors.receivers.mqtt import Topics
 
             return Topics(target, origin)

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from cep.core.errors import CepError, reason_of
 from cep.core.ip import inner, known_linked, linked
-from connectors.feeds.sender import ATTEMPTS
+from connectors.receivers.sender import ATTEMPTS
 
 PORTS: Mapping[str, int] = {
     "cloudevents+https": 443,

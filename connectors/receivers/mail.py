@@ -19,10 +19,10 @@ from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import OutboxEntry
 from connectors.alerts.text import at, clean
-from connectors.feeds.document import Publisher
-from connectors.feeds.notices import html, plain, subject
-from connectors.feeds.sender import DeliveryRefused, ServerError, Unreachable
-from connectors.feeds.targets import MAILBOX, Target, reachable
+from connectors.receivers.document import Publisher
+from connectors.receivers.notices import html, plain, subject
+from connectors.receivers.sender import DeliveryRefused, ServerError, Unreachable
+from connectors.receivers.targets import MAILBOX, Target, reachable
 
 TIMEOUT = 20.0
 """Seconds for connecting, and for each answer of the server."""

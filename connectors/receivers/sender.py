@@ -16,9 +16,9 @@ from cep.core.errors import CepError
 from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import Closed, OutboxEntry, ReceiverCounts, RefusedEntry
-from connectors.feeds.groups import GroupOf, Groups
-from connectors.feeds.lanes import Lanes, Step, Then
-from connectors.feeds.position import Position
+from connectors.receivers.groups import GroupOf, Groups
+from connectors.receivers.lanes import Lanes, Step, Then
+from connectors.receivers.position import Position
 
 ATTEMPTS = 20
 """Answers that refuse an entry, after which it is given up: the waits between them are more than ten minutes."""

@@ -14,10 +14,10 @@ from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import OutboxEntry
 from connectors.alerts.text import rfc3339
-from connectors.feeds.document import Publisher, document
-from connectors.feeds.http_post import HttpConnections
-from connectors.feeds.sender import DeliveryRefused, ServerError, Unreachable
-from connectors.feeds.targets import Target
+from connectors.receivers.document import Publisher, document
+from connectors.receivers.http_post import HttpConnections
+from connectors.receivers.sender import DeliveryRefused, ServerError, Unreachable
+from connectors.receivers.targets import Target
 
 TYPE = "application/cloudevents+json; charset=utf-8"
 

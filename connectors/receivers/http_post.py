@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from email.message import Message
 
 from connectors.alerts.text import clean
-from connectors.feeds.sender import DeliveryRefused, ServerError, Unreachable
-from connectors.feeds.targets import Target, reachable
+from connectors.receivers.sender import DeliveryRefused, ServerError, Unreachable
+from connectors.receivers.targets import Target, reachable
 
 TIMEOUT = 10.0
 """Seconds for connecting, and for each step of an answer."""

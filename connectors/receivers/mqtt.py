@@ -13,9 +13,9 @@ from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import OutboxEntry
 from connectors.alerts.text import value_text
-from connectors.feeds.document import Publisher, to_json
-from connectors.feeds.sender import Unreachable
-from connectors.feeds.targets import Target, reachable
+from connectors.receivers.document import Publisher, to_json
+from connectors.receivers.sender import Unreachable
+from connectors.receivers.targets import Target, reachable
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client

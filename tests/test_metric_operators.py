@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cep.core.temporal_operators import TEMPORAL, Place, TemporalOperator
+from cep.core.metric_operators import TEMPORAL, Place, TemporalOperator
 from cep.engine import Engine
 from cep.language.syntax.parser import parse
 from cep.language.syntax.printer import print_program
@@ -20,7 +20,7 @@ initiate slow(V) <- alarm(V).
 initiate signal(V) <- alarm(V).
 """
 NAMING = {
-    "cep/core/temporal_operators.py",
+    "cep/core/metric_operators.py",
     "cep/language/dialects/datalogmtl/reader.py",  # its own words, each with ours
     "cep/language/dialects/lars/elsewhere.py",  # words of others, each with that of LARS
     "cep/language/dialects/lars/relations.py",  # what `always` of LARS is of ours

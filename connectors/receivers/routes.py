@@ -17,8 +17,8 @@ from cep.rules.alert import Alert
 from connectors.alerts.labels import alert_labels
 from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.matchers import Matchers
-from connectors.feeds.document import Publisher
-from connectors.feeds.groups import Group
+from connectors.receivers.document import Publisher
+from connectors.receivers.groups import Group
 
 WAIT, INTERVAL = 30_000_000, 300_000_000
 """Microseconds of `group_wait` and `group_interval`, as in Alertmanager, where a route says nothing else."""
