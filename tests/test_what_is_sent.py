@@ -188,7 +188,7 @@ def test_reminders_go_on_after_further_occurrences(tmp_path: Path) -> None:
         def reminders(more: int) -> list[str]:
             before = len(taken.messages)
             until(lambda: len(taken.messages) >= before + more, "reminders come")
-            assert all(one["Subject"].startswith("Reminder: ") for one in taken.messages[before:])
+            assert all(one["Subject"].startswith("Reminder (") for one in taken.messages[before:])
             return [one["X-Semcep-Changes"] for one in taken.messages[before:]]
 
         with sending(outbox, targets([feed]), ORIGIN, nothing):

@@ -63,11 +63,14 @@ class Outbox:
             with self._at_once():
                 revised_tables.make(self._base, where)
                 handling_tables.make(self._base, where)
-        except sqlite3.DatabaseError as error:
-            raise outbox_tables.damaged_outbox(where, str(error)) from None
-        self.last = self._one("select max(seq) from sqlite_sequence where name = 'changes'") or 0
-        self._pruned, self._unverified = self._before(), self.last - outbox_tables.NEWEST
-        self.id = self.remembered("id", str(uuid4()))
+            self.last = self._one("select max(seq) from sqlite_sequence where name = 'changes'") or 0
+            self._pruned, self._unverified = self._before(), self.last - outbox_tables.NEWEST
+            self.id = self.remembered("id", str(uuid4()))
+        except BaseException as error:
+            self._sqlite.close()  # else the file stays locked until this is collected
+            if isinstance(error, sqlite3.DatabaseError):
+                raise outbox_tables.damaged_outbox(where, str(error)) from None
+            raise
 
     @property
     def first(self) -> int:

@@ -247,11 +247,12 @@ class Sender:
             self._behind = False
 
     def _leave_out(self) -> None:
-        """Keep only the current state of each alert, so that no older state is sent after a newer one."""
+        """Keep only the current state of each alert, so that no older state is sent after a newer one. The receiver may
+        have the older one: the end is sent even if nothing else is."""
         for key, queue in self._queues.items():
-            last = {entry.change.slot: entry.number for entry in queue}
-            self._queues[key] = deque(entry for entry in queue if entry.number == last[entry.change.slot])
-            self._drop([entry for entry in queue if entry.number < last[entry.change.slot]])
+            last = {entry.change.alert: entry.number for entry in queue}
+            self._queues[key] = deque(entry for entry in queue if entry.number == last[entry.change.alert])
+            self._gone([entry for entry in queue if entry.number < last[entry.change.alert]])
 
     def _wanted(self, change: AlertChange) -> bool:
         return not (change.remark and self.delivery.states) and self._wants(change) and self._news(change)
@@ -299,6 +300,7 @@ class Sender:
                 dropped.append(entry)
             elif (
                 change.over
+                and not self.delivery.states  # which may know it without an answer, or ignore it
                 and change.alert in unsent
                 and change.alert not in told
                 and self._last_told(change, unsent[change.alert]) is None
