@@ -110,7 +110,7 @@ class CheckedKnowledge(KnowledgeOptions):
         tuple[Path, ...],
         Option(
             metavar="FILE",
-            help="SHACL shapes that the knowledge has to fit. Repeatable.",
+            help="Check the knowledge against these SHACL shapes. Repeatable.",
             autocompletion=completions.shape_files,
         ),
     ] = ()
@@ -123,7 +123,9 @@ class CheckOptions:
     rules: Annotated[
         tuple[Path, ...], Argument(metavar="RULES", help="Files of event rules.", autocompletion=completions.rule_files)
     ] = ()
-    together: Annotated[bool, Option(help="The files are one program, as for `cep run`, and not each its own.")] = False
+    together: Annotated[
+        bool, Option(help="Check the files as one program, as `cep run` does. Default: each file is a program.")
+    ] = False
     dialect: DialectOptions
     parameters: ParameterOptions
     knowledge: CheckedKnowledge
@@ -159,7 +161,7 @@ class ConvertOptions:
 
 @takes(CheckOptions)
 def check(options: CheckOptions) -> int:
-    """Read programs and say all that is wrong with them.
+    """Check programs and report all errors.
 
     \b
       cep check rules.cep
@@ -167,8 +169,8 @@ def check(options: CheckOptions) -> int:
       cep check --together rules.cep policies.lars
       cep check --knowledge stations.ttl --shapes shapes.ttl
 
-    Of knowledge, whether its stations have all that a station needs. A warning is no mistake, but worth knowing:
-    what never forgets, for instance. The exit status is 2 if there is an error.
+    It also checks that the stations in the knowledge are complete. A warning points at something worth knowing, such as
+    a rule whose state grows without limit. The exit status is 2 if there is an error.
     """
     from cep.app.lars_check import LarsCheck
     from cep.runtime.run_stats import count
@@ -219,14 +221,14 @@ def check(options: CheckOptions) -> int:
 
 @takes(ConvertOptions)
 def convert(options: ConvertOptions) -> None:
-    """Print a program of another dialect in the language of events and fluents.
+    """Translate a program of another dialect into the language of events and fluents.
 
     \b
       cep convert rules.dmtl
       cep convert description.prolog --tick 1ms > rules.cep
 
-    It means the same. Names that could not be written so are spelled differently: `Flag` is `flag`. What comes in of a
-    fluent are records with `start` and `end`. A program of LARS is printed in the syntax of `.lars` files.
+    The result means the same. Names that are not valid there are spelled differently: `Flag` becomes `flag`. Input of a
+    fluent becomes records with `start` and `end`. A LARS program is printed in the syntax of `.lars` files.
     """
     from cep.language.reading import converted
 
@@ -239,13 +241,13 @@ def convert(options: ConvertOptions) -> None:
 
 @takes(PlanOptions)
 def plan(options: PlanOptions) -> None:
-    """Show how a program is run.
+    """Show the plan of a program.
 
     \b
       cep plan rules.cep
       cep plan rules.cep policies.lars
 
-    Its binary goals in rule text, what they share, the keys they join on, what they remember and until when.
+    The plan lists the binary goals as rules, what they share, their join keys, and how long they keep state.
     """
     from cep.app.lars_check import LarsCheck
     from cep.plan.explain import explain as explained
@@ -261,12 +263,14 @@ def plan(options: PlanOptions) -> None:
 
 
 for command in (infer, check, fmt, convert, plan, run, test, backtest, diff, explain, serve, lsp, completion):
-    shown = "Print a program of another dialect in our own language." if command is convert else None
+    shown = "Translate a program of another dialect into our own language." if command is convert else None
     app.command(cls=Sectioned if command not in (check, convert, fmt, plan) else WithoutRecords, short_help=shown)(
         command
     )
 app.add_typer(
-    handling, name="alerts", help="What people do with alerts.", short_help="What people do with alerts of a server."
+    handling, name="alerts", help="Work with the alerts of a server.", short_help="Work with the alerts of a server."
 )
-app.add_typer(knowing, name="knowledge", help="What knowledge holds.", short_help="What knowledge holds.")
-app.add_typer(demos, name="demo", help="Programs on real data.", short_help="Programs on real data.")
+app.add_typer(
+    knowing, name="knowledge", help="Inspect background knowledge.", short_help="Inspect background knowledge."
+)
+app.add_typer(demos, name="demo", help="Run examples on real data.", short_help="Run examples on real data.")

@@ -41,10 +41,12 @@ _VERDICTS = ("true", "false", "duplicate", "test")
 
 handling = typer.Typer(cls=Commands, no_args_is_help=True, rich_markup_mode=None)
 
-Ids = Annotated[tuple[str, ...], Argument(metavar="ALERT", help="Its id, or how it begins, as `list` shows it.")]
-Id = Annotated[str, Argument(metavar="ALERT", help="Its id, or how it begins, as `list` shows it.")]
-Comment = Annotated[str, Option("--comment", "-m", metavar="TEXT", help="What there is to say.")]
-Json = Annotated[bool, Option("--json", help="JSON instead of a table.")]
+Ids = Annotated[
+    tuple[str, ...], Argument(metavar="ALERT", help="Id of the alert, or its first characters, as `list` shows it.")
+]
+Id = Annotated[str, Argument(metavar="ALERT", help="Id of the alert, or its first characters, as `list` shows it.")]
+Comment = Annotated[str, Option("--comment", "-m", metavar="TEXT", help="Text of the comment.")]
+Json = Annotated[bool, Option("--json", help="Print JSON instead of a table.")]
 Matchers = Annotated[
     tuple[str, ...], Option("--matcher", metavar="MATCHER", help='As `site=north` or `site=~"n.*"`. Repeatable.')
 ]
@@ -55,14 +57,16 @@ Expressions = Annotated[tuple[str, ...], Argument(metavar="MATCHER", help='As `s
 class Connection:
     """The server that is asked, and who asks."""
 
-    PANEL: ClassVar = "The server"
+    PANEL: ClassVar = "Server"
 
     server: Annotated[
         str | None,
-        Option(metavar="URL", help="Where it is; else CEP_SERVER says it, else http://127.0.0.1:8000."),
+        Option(
+            metavar="URL", help="Address of the server. Default: the variable CEP_SERVER, else http://127.0.0.1:8000."
+        ),
     ] = None
     token_file: Annotated[
-        Path | None, Option(metavar="FILE", help="A file with your token alone; else CEP_TOKEN has the token.")
+        Path | None, Option(metavar="FILE", help="File that contains your token. Default: the variable CEP_TOKEN.")
     ] = None
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
@@ -149,15 +153,21 @@ class ListOptions:
     to: Connection
     state: Annotated[
         tuple[str, ...],
-        Option(metavar="STATE", autocompletion=completions.one_of(*_STATES), help="pending, firing, kept, resolved or "
-               "withdrawn. Repeatable; else those that are not over."),
-    ] = ()  # fmt: skip
-    all: Annotated[bool, Option("--all", help="Those that are over, too.")] = False
-    severity: Annotated[tuple[str, ...], Option(metavar="SEVERITY", help="As Severe. Repeatable.")] = ()
+        Option(
+            metavar="STATE",
+            autocompletion=completions.one_of(*_STATES),
+            help="Show alerts in this state: pending, firing, kept, resolved or withdrawn. Repeatable. Default: all "
+            "that are not over.",
+        ),
+    ] = ()
+    all: Annotated[bool, Option("--all", help="Include alerts that are over.")] = False
+    severity: Annotated[
+        tuple[str, ...], Option(metavar="SEVERITY", help="Show alerts of this severity, e.g. Severe. Repeatable.")
+    ] = ()
     name: Annotated[tuple[str, ...], Option(metavar="NAME", help="The name of an ALERT. Repeatable.")] = ()
     matcher: Matchers = ()
-    assignee: Annotated[str | None, Option(metavar="NAME", help="Assigned to this person.")] = None
-    limit: Annotated[int, Option(metavar="N", min=1, max=_MOST, help="At most so many.")] = 100
+    assignee: Annotated[str | None, Option(metavar="NAME", help="Show alerts assigned to this person.")] = None
+    limit: Annotated[int, Option(metavar="N", min=1, max=_MOST, help="Largest number of alerts to list.")] = 100
     json: Json = False
 
 
@@ -177,7 +187,7 @@ class AckOptions:
     alerts: Ids
     to: Connection
     comment: Comment = ""
-    undo: Annotated[bool, Option("--undo", help="Give it back: it escalates again.")] = False
+    undo: Annotated[bool, Option("--undo", help="Take the acknowledgement back; the alert escalates again.")] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +195,7 @@ class AssignOptions:
     """The options of `cep alerts assign`."""
 
     alert: Id
-    person: Annotated[str, Argument(metavar="NAME", help="Who is to see to it; `-` for nobody.")]
+    person: Annotated[str, Argument(metavar="NAME", help="The person to assign it to; `-` for nobody.")]
     to: Connection
     comment: Comment = ""
 
@@ -195,7 +205,7 @@ class CommentOptions:
     """The options of `cep alerts comment`."""
 
     alert: Id
-    text: Annotated[str, Argument(metavar="TEXT", help="What there is to say.")]
+    text: Annotated[str, Argument(metavar="TEXT", help="Text of the comment.")]
     to: Connection
 
 
@@ -220,13 +230,15 @@ class SilenceOptions:
 
     matchers: Expressions
     to: Connection
-    span: Annotated[str | None, Option("--for", metavar="DURATION", help="How long: 2h.")] = None
-    begin: Annotated[str | None, Option("--from", metavar="TIME", help="From when: 2026-12-01T06:00Z; else now.")] = (
-        None
-    )
-    until: Annotated[str | None, Option("--until", metavar="TIME", help="Until when, instead of --for.")] = None
+    span: Annotated[str | None, Option("--for", metavar="DURATION", help="Duration of the silence: 2h.")] = None
+    begin: Annotated[
+        str | None, Option("--from", metavar="TIME", help="Start of the silence: 2026-12-01T06:00Z. Default: now.")
+    ] = None
+    until: Annotated[str | None, Option("--until", metavar="TIME", help="End of the silence, instead of --for.")] = None
     comment: Comment = ""
-    preview: Annotated[bool, Option("--preview", help="List what it would hide, and silence nothing.")] = False
+    preview: Annotated[
+        bool, Option("--preview", help="List the alerts that it would hide, and do not silence them.")
+    ] = False
     json: Json = False
 
 
@@ -235,7 +247,7 @@ class SilencesOptions:
     """The options of `cep alerts silences`."""
 
     to: Connection
-    all: Annotated[bool, Option("--all", help="Those that have ended, too.")] = False
+    all: Annotated[bool, Option("--all", help="Include those that have ended.")] = False
     json: Json = False
 
 
@@ -243,7 +255,9 @@ class SilencesOptions:
 class UnsilenceOptions:
     """The options of `cep alerts unsilence`."""
 
-    silences: Annotated[tuple[str, ...], Argument(metavar="SILENCE", help="Its id, or how it begins.")]
+    silences: Annotated[
+        tuple[str, ...], Argument(metavar="SILENCE", help="Id of the silence, or its first characters.")
+    ]
     to: Connection
 
 
@@ -253,9 +267,9 @@ class VerdictsOptions:
 
     to: Connection
     name: Annotated[tuple[str, ...], Option(metavar="NAME", help="The name of an ALERT. Repeatable.")] = ()
-    all: Annotated[bool, Option("--all", help="Every verdict, in the column `verdict`; else those that are true.")] = (
-        False
-    )
+    all: Annotated[
+        bool, Option("--all", help="Print every verdict, in the column `verdict`. Default: only alerts that were true.")
+    ] = False
     json: Json = False
 
 

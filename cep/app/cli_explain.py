@@ -42,7 +42,8 @@ class RecordOptions:
         str | None,
         Option(
             metavar="DURATION",
-            help="As `cep run` has it: what came late, was corrected or withdrawn within it is put right, and said.",
+            help="Correct results within this time, as `cep run` does, and show what came late, was corrected or "
+            "withdrawn.",
         ),
     ] = None
 
@@ -51,22 +52,23 @@ class RecordOptions:
 class QuestionOptions:
     """The event that is asked for."""
 
-    PANEL: ClassVar = "The question"
+    PANEL: ClassVar = "Question"
 
-    absent: Annotated[str | None, Option("--not", metavar="EVENT", help="Why there is no such event; with --at.")] = (
-        None
-    )
+    absent: Annotated[
+        str | None, Option("--not", metavar="EVENT", help="Explain why there is no such event; needs --at.")
+    ] = None
     at: Annotated[
         str | None,
         Option(
-            metavar="TIME", help="The time that it touches: 2013-02-09T03:00, a number as in the output, or TIME/TIME."
+            metavar="TIME",
+            help="A time that the event covers: 2013-02-09T03:00, a number as in the output, or TIME/TIME.",
         ),
     ] = None
     back: Annotated[
         str | None,
         Option(
             metavar="DURATION",
-            help="With --not: how long before that time what came counts; else a day, or the longest of the rule.",
+            help="With --not: how far back to look for input. Default: a day, or the longest window of the rule.",
         ),
     ] = None
 
@@ -75,11 +77,11 @@ class QuestionOptions:
 class AnswerOptions:
     """How much is answered, and how it is written."""
 
-    PANEL: ClassVar = "The answer"
+    PANEL: ClassVar = "Answer"
 
-    events: Annotated[int, Option(metavar="N", min=1, help="Of many events that fit, so many of the latest.")] = 1
-    most: Annotated[int, Option(metavar="N", min=1, help="How many events one tree holds.")] = 200
-    depth: Annotated[int, Option(metavar="N", min=1, help="How many rules deep it goes.")] = 20
+    events: Annotated[int, Option(metavar="N", min=1, help="If several events match, explain the latest N.")] = 1
+    most: Annotated[int, Option(metavar="N", min=1, help="Largest number of events in one tree.")] = 200
+    depth: Annotated[int, Option(metavar="N", min=1, help="Largest depth of a tree, in rules.")] = 20
     format: Annotated[Literal["text", "json", "prov"], Option(help="prov: PROV-O in N-Triples.")] = "text"
 
 
@@ -143,7 +145,7 @@ class ExplainOptions:
 
 @takes(ExplainOptions)
 def explain(options: ExplainOptions) -> int:
-    """Say why an event was derived, or why not.
+    """Explain why an event was derived, or why not.
 
     \b
       cep explain rules.cep 'warning(EWR)' --input reading=weather.csv

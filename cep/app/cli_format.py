@@ -29,17 +29,17 @@ class FormatOptions:
         tuple[Path, ...],
         Argument(
             metavar="FILE",
-            help="Programs, `.cep`; of a folder all that are in it; `-`: standard input, to standard output.",
+            help="Programs (`.cep`), folders of programs, or `-` to read standard input and write standard output.",
             autocompletion=completions.rule_files,
         ),
     ]
-    check: Annotated[bool, Option(help="Write nothing; the exit status is 1 if a layout differs.")] = False
-    diff: Annotated[bool, Option(help="Write nothing; print what would change.")] = False
+    check: Annotated[bool, Option(help="Write nothing, and exit with status 1 if a layout would change.")] = False
+    diff: Annotated[bool, Option(help="Write nothing, and print what would change.")] = False
 
 
 @takes(FormatOptions)
 def fmt(options: FormatOptions) -> int:
-    """Lay programs out in the usual way.
+    """Format programs.
 
     \b
       cep fmt rules.cep

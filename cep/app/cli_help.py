@@ -9,8 +9,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from cep.app.late_imports import import_late
 
-INPUT, OUTPUT, KNOWLEDGE, RULES = "Input", "Output", "Knowledge", "The rules"
-WATCHING, SPARK, OTHER = "While it runs", "On Spark", "Options"
+INPUT, OUTPUT, KNOWLEDGE, RULES = "Input", "Output", "Knowledge", "Rules"
+WATCHING, SPARK, OTHER = "Monitoring", "Spark", "Options"
 """Sections that several commands have; `rich_help_panel` of an option names its section, `Options` by default."""
 
 

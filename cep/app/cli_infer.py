@@ -33,12 +33,12 @@ class InferOptions:
         Path,
         Argument(
             metavar="FILE",
-            help="Records: JSON, CSV, TSV, Zeek, Parquet, SenML, SensorThings, line protocol or Prometheus; - is "
+            help="Records: JSON, CSV, TSV, Zeek, Parquet, SenML, SensorThings, line protocol or Prometheus; `-` reads "
             "standard input.",
             autocompletion=completions.record_files,
         ),
     ]
-    event: Annotated[str | None, Option(metavar="NAME", help="What the event is called, by default as the file.")] = (
+    event: Annotated[str | None, Option(metavar="NAME", help="Name of the event. Default: the name of the file.")] = (
         None
     )
     format: Annotated[
@@ -46,11 +46,10 @@ class InferOptions:
         Option(
             metavar="FORMAT",
             autocompletion=completions.record_formats,
-            help="jsonl, csv, tsv, parquet, senml, sensorthings, influx or prometheus, where the file's name does "
-            "not say.",
+            help="jsonl, csv, tsv, parquet, senml, sensorthings, influx or prometheus. Default: by the suffix.",
         ),
     ] = None
-    records: Annotated[int, Option(metavar="N", min=1, help="How many records are looked at.")] = 50_000
+    records: Annotated[int, Option(metavar="N", min=1, help="Number of records to read.")] = 50_000
 
 
 @takes(InferOptions)

@@ -31,7 +31,7 @@ SUBJECTS = 500
 knowing = typer.Typer(cls=Commands, no_args_is_help=True, rich_markup_mode=None)
 FileArguments = Annotated[
     tuple[str, ...],
-    Argument(metavar="FILE", help="As for --knowledge.", autocompletion=completions.knowledge_files),
+    Argument(metavar="FILE", help="Files, as for --knowledge.", autocompletion=completions.knowledge_files),
 ]
 
 
@@ -44,7 +44,7 @@ class AskedKnowledge:
     knowledge: KnowledgeFiles = ()
     reasoning: ReasoningName = None
     prefix: Annotated[
-        tuple[str, ...], Option(metavar="NAME=IRI", help="A prefix besides those of the files. Repeatable.")
+        tuple[str, ...], Option(metavar="NAME=IRI", help="A prefix in addition to those of the files. Repeatable.")
     ] = ()
 
 
@@ -67,7 +67,7 @@ class KnowledgeQueryOptions:
         Option(
             metavar="FORMAT",
             autocompletion=completions.one_of("text", "csv", "tsv", "json"),
-            help="Of a table: text, csv, tsv, json.",
+            help="Format of a table: text, csv, tsv or json.",
         ),
     ] = "text"
 
@@ -76,7 +76,7 @@ class KnowledgeQueryOptions:
 class ProofOptions:
     """The options of `cep knowledge explain`."""
 
-    triple: Annotated[str, Argument(metavar="TRIPLE", help="As in Turtle: `ex:gale a weather:WindObservation`.")]
+    triple: Annotated[str, Argument(metavar="TRIPLE", help="A triple in Turtle: `ex:gale a weather:WindObservation`.")]
     asked: AskedKnowledge
 
 
@@ -86,14 +86,14 @@ class VerifyOptions:
 
     files: FileArguments = ()
     asked: AskedKnowledge
-    sample: Annotated[int, Option(metavar="N", min=1, help="How many subjects are taken, where there are more.")] = (
+    sample: Annotated[int, Option(metavar="N", min=1, help="Number of subjects in the sample, if there are more.")] = (
         SUBJECTS
     )
 
 
 @takes(StatsOptions)
 def stats(options: StatsOptions) -> None:
-    """Say how much knowledge there is, and of what.
+    """Count the triples, classes and properties of the knowledge.
 
     \b
       cep knowledge stats stations.ttl 'ontologies/*.ttl'
@@ -119,10 +119,12 @@ def stats(options: StatsOptions) -> None:
 
 @takes(KnowledgeQueryOptions)
 def query(options: KnowledgeQueryOptions) -> None:
-    """Ask the closed knowledge in SPARQL. Prefixes of the files need not be declared again.
+    """Query the knowledge and what is inferred from it in SPARQL.
 
     \b
       cep knowledge query 'SELECT ?s { ?s a sosa:Platform }' -k stations.ttl
+
+    Prefixes of the files need not be declared again.
     """
     from knowledge.no_answers import unknown_names
     from knowledge.result_formats import FORMATS, text
@@ -157,14 +159,14 @@ def explain(options: ProofOptions) -> None:
 
 @takes(VerifyOptions)
 def verify(options: VerifyOptions) -> int:
-    """Hold what follows from the knowledge against what owlrl says.
+    """Compare what is inferred with the results of owlrl.
 
     \b
       cep knowledge verify stations.ttl 'ontologies/*.ttl'
 
-    owlrl is slow, so of much knowledge a sample is closed: the schema whole, and N
-    subjects with all that is said of them. Differences that are known are counted,
-    any other is shown and makes the exit status 1.
+    owlrl is slow, so large knowledge is compared by a sample: the whole schema, and N
+    subjects with all their triples. Known differences are counted. The command shows
+    any other difference, and the exit status is then 1.
     """
     from knowledge.graph import Knowledge
     from knowledge.verification import report

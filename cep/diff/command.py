@@ -62,13 +62,16 @@ class RecordOptions:
     format: InputFormat = None
     lateness: Annotated[
         str | None,
-        Option(metavar="DURATION", help="Take records as they stand, so much out of order; what comes later is left."),
+        Option(
+            metavar="DURATION", help="Do not sort the records; accept them this much out of order, and drop later ones."
+        ),
     ] = None
     revise: Annotated[
         str | None,
         Option(
             metavar="DURATION",
-            help="As `cep run` has it: what comes late, is corrected or withdrawn within it is put right.",
+            help="Correct results when events come late, are corrected or withdrawn within this time, as `cep run` "
+            "does.",
         ),
     ] = None
     lateness_by: LatenessBy = None
@@ -90,20 +93,21 @@ class ReportOptions:
         tuple[str, ...],
         Option(
             metavar="ATTRIBUTE",
-            help="What makes two events the same one at another time. Default: the key of an alert on the event, else "
-            "all its strings and IRIs. Repeatable.",
+            help="Attributes that identify an event at different times. Default: the key of an alert on the event, "
+            "else all its strings and IRIs. Repeatable.",
         ),
     ] = ()
     allow: Annotated[
         str | None,
         Option(
             metavar="LIMITS",
-            help="Exit with 1 if there are more: `gone 0, appeared 10`, or of one event `warming gone 0`.",
+            help="Exit with status 1 if there are more differences: `gone 0, appeared 10`, or for one event `warming "
+            "gone 0`.",
         ),
     ] = None
-    show: Annotated[int, Option(metavar="N", min=0, help="How many differences of each kind are printed.")] = 3
+    show: Annotated[int, Option(metavar="N", min=0, help="Number of differences of each kind to print.")] = 3
     output: Annotated[
-        str | None, Option(metavar="FILE", help="Write all differences with their reasons there, JSON Lines.")
+        str | None, Option(metavar="FILE", help="Write all differences with their reasons to this file, as JSON Lines.")
     ] = None
     markdown: Annotated[bool, Option("--markdown", help="Print Markdown, for a pull request.")] = False
     json: Annotated[bool, Option("--json", help="Print JSON.")] = False
@@ -117,8 +121,8 @@ class DiffOptions:
         tuple[str, ...],
         Argument(
             metavar="OLD NEW",
-            help="Two programs: files, or versions in Git, `git:main:rules.cep`; several files of one with commas "
-            "between them. One alone is compared with itself under other parameters.",
+            help="Two programs: files, or versions in Git (`git:main:rules.cep`); separate several files of one "
+            "program by commas. A single program is compared with itself under other parameters.",
             autocompletion=completions.rule_files,
         ),
     ]

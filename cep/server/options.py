@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 """Hosts by which only this machine reaches a server."""
-KEPT = "What is kept"
+KEPT = "Storage"
 ONE_PROCESS = (
     "--readings", "--explain", "--remember", "--format", "--lateness", "--lateness-by", "--revise", "--ahead", "--idle",
     "--knowledge-updates",
@@ -57,8 +57,8 @@ class ServerInputOptions(InputOptions):
         str | None,
         Option(
             metavar="DURATION",
-            help="Put right what was derived when an event comes, is corrected or withdrawn that is up to so much "
-            "older than the latest: 6h.",
+            help="Correct derived events when an input event arrives late, is corrected or is withdrawn, up to this "
+            "long before the latest event: 6h.",
         ),
     ] = None
     batch: BatchSize = 8192
@@ -78,69 +78,74 @@ class ServerInputOptions(InputOptions):
 class ServerOptions:
     """The addresses under which the server answers, and the people whom it answers."""
 
-    PANEL: ClassVar = "The server"
+    PANEL: ClassVar = "Server"
 
-    host: Annotated[str, Option(metavar="HOST", help="Where it is served; 0.0.0.0 is everywhere.")] = "127.0.0.1"
-    port: Annotated[int, Option(metavar="PORT", min=0, max=65_535, help="Where on the host; 0 takes a free one.")] = (
+    host: Annotated[str, Option(metavar="HOST", help="Address to listen on; 0.0.0.0 listens on all interfaces.")] = (
+        "127.0.0.1"
+    )
+    port: Annotated[int, Option(metavar="PORT", min=0, max=65_535, help="Port to listen on; 0 picks a free port.")] = (
         8000
     )
     token_file: Annotated[
         Path | None,
         Option(
-            metavar="FILE", help="Who may ask: a line for each person, `name role token`; requests bring the token."
+            metavar="FILE",
+            help="Require a token with each request. The file has one line per person: `name role token`.",
         ),
     ] = None
-    open: Annotated[bool, Option(help="Whoever reaches --host may ask, without a token; there is no HTTPS either.")] = (
-        False
-    )
+    open: Annotated[
+        bool, Option(help="Allow requests without a token, from anyone who can reach --host. There is no HTTPS either.")
+    ] = False
     trusted_proxy: Annotated[
         tuple[str, ...],
         Option(
             metavar="ADDRESS",
-            help="A proxy that says in X-Forwarded-User who asks, and takes that header from others: 127.0.0.1. "
-            "Repeatable.",
+            help="Trust the X-Forwarded-User header of this proxy, which must remove it from the requests of others: "
+            "127.0.0.1. Repeatable.",
         ),
     ] = ()
     allow_origin: Annotated[
-        tuple[str, ...], Option(metavar="ORIGIN", help="Of whose pages browsers may ask (CORS). Repeatable.")
+        tuple[str, ...],
+        Option(metavar="ORIGIN", help="Allow browsers to send requests from pages of this origin (CORS). Repeatable."),
     ] = ()
     allow_host: Annotated[
-        tuple[str, ...], Option(metavar="NAME", help="A name by which it may be asked. Repeatable.")
+        tuple[str, ...], Option(metavar="NAME", help="Accept requests for this host name. Repeatable.")
     ] = ()
-    rate: Annotated[float, Option(metavar="N", min=0, help="Requests a second of one client; 0: any.")] = 100.0
+    rate: Annotated[
+        float,
+        Option(metavar="N", min=0, help="Largest number of requests per second from one client; 0 means no limit."),
+    ] = 100.0
     streams: Annotated[
         int | None,
         Option(
             metavar="N",
             min=0,
-            help="Event streams that one client may have open, 0: any number. Else 200, and any from this machine.",
+            help="Largest number of event streams that one client may hold open; 0 means no limit. Default: 200, and "
+            "no limit for this machine.",
         ),
     ] = None
     watch: Annotated[
         bool,
-        Option(help="When a file of the program changes, and it has no mistakes, it takes over. For live input."),
+        Option(help="Switch to the new program when one of its files changes and has no errors. For live input."),
     ] = False
     shadow: Annotated[
         tuple[Path, ...],
         Option(
             metavar="FILE",
-            help="A program that runs on the same live input and notifies nobody; /shadow says how it differs. Of a "
-            "program of several files, one for each, in their order.",
+            help="Run this program on the same live input without notifying anyone; /shadow shows how its results "
+            "differ. For a program of several files, repeat the option, in the same order.",
         ),
     ] = ()
     stay: Annotated[
-        bool, Option(help="Go on answering when the program has failed; else the process ends with status 3 or 2.")
+        bool, Option(help="Keep answering requests after the program has failed. Default: exit with status 2 or 3.")
     ] = False
-    root_path: Annotated[
-        str, Option(metavar="PATH", help="The path below which a proxy in front shows it: /semcep.")
-    ] = ""
+    root_path: Annotated[str, Option(metavar="PATH", help="Path prefix under which a proxy serves it: /semcep.")] = ""
 
     public_url: Annotated[
         str | None,
         Option(
             metavar="URL",
-            help="The address by which people reach it, for links to alerts: https://example.org/semcep/. Else that of "
-            "--host and --port.",
+            help="Address to use in links to alerts: https://example.org/semcep/. Default: from --host and --port.",
         ),
     ] = None
 
@@ -223,25 +228,34 @@ class RetentionOptions:
 
     state: Annotated[
         Path | None,
-        Option(metavar="FOLDER", help="Where events and alerts are kept, to go on from; else they go when it ends."),
+        Option(
+            metavar="FOLDER",
+            help="Store events and alerts in this folder and resume from it. Default: they are lost when the server "
+            "stops.",
+        ),
     ] = None
-    keep: Annotated[str | None, Option(metavar="DURATION", help="How long events are kept after their end: 30d.")] = (
-        None
-    )
-    readings: Annotated[bool, Option(help="Keep input records too, as observations.")] = False
-    explain: Annotated[bool, Option(help="Keep which records an event comes from, and answer why it is there.")] = False
+    keep: Annotated[
+        str | None, Option(metavar="DURATION", help="How long to keep events after their end: 30d. Default: forever.")
+    ] = None
+    readings: Annotated[bool, Option(help="Store input records too, as observations.")] = False
+    explain: Annotated[
+        bool,
+        Option(help="Record which input each event comes from, so that the server can explain why it was derived."),
+    ] = False
     remember: Annotated[
         str | None,
         Option(
             metavar="DURATION",
-            help="With --explain: for how long after its end an event can be asked why, by the time of events (24h).",
+            help="With --explain: how long after its end an event can be explained, in event time. Default: 24h.",
         ),
     ] = None
     keep_history: Annotated[
         bool,
-        Option(help="With --revise: keep what is withdrawn too, each time in a graph of its own, with the time."),
+        Option(
+            help="With --revise: keep withdrawn events too, each in a graph of its own with the time of its withdrawal."
+        ),
     ] = False
-    base: Annotated[str, Option(metavar="IRI", help="What IRIs of events begin with.")] = "urn:semcep:"
+    base: Annotated[str, Option(metavar="IRI", help="Prefix of the IRIs of events.")] = "urn:semcep:"
 
     @property
     def keep_for(self) -> int | None:
@@ -264,25 +278,26 @@ class AlertOptions:
         tuple[str, ...],
         Option(
             metavar="RECEIVER",
-            help="Where alerts are sent: cloudevents+https://, mqtt://, alertmanager+http://, smtp://, "
+            help="Send alerts to this receiver: cloudevents+https://, mqtt://, alertmanager+http://, smtp://, "
             "apprise+file://. Repeatable.",
         ),
     ] = ()
     routes: Annotated[
         Path | None,
         Option(
-            metavar="FILE", help="Receivers and the alerts that go to each (TOML). Those of --feed get every alert."
+            metavar="FILE",
+            help="Read receivers, and which alerts go to each, from a TOML file. Receivers of --feed get every alert.",
         ),
     ] = None
     check_routes: Annotated[
-        bool, Option("--check-routes", help="Only print which receivers each ALERT reaches; serve nothing.")
+        bool, Option("--check-routes", help="Print which receivers each ALERT reaches, and exit.")
     ] = False
     sender: Annotated[
         str | None,
         Option(
             metavar="NAME",
-            help="Who sends alerts: alerts@example.org, which nobody else is, or 'Weather Service "
-            "<alerts@example.org>'. Else semcep@ and the host, as at the first start.",
+            help="Sender of alerts, unique to this server: alerts@example.org, or 'Weather Service "
+            "<alerts@example.org>'. Default: semcep@ and the host name at the first start.",
         ),
     ] = None
     status: Annotated[
@@ -290,7 +305,7 @@ class AlertOptions:
         Option(
             metavar="STATUS",
             autocompletion=completions.one_of("Actual", "Exercise", "Test"),
-            help="Of alerts: Actual, Exercise or Test.",
+            help="Status of alerts: Actual, Exercise or Test.",
         ),
     ] = "Actual"
 
@@ -298,8 +313,8 @@ class AlertOptions:
         Path | None,
         Option(
             metavar="FILE",
-            help="A calendar (iCalendar, .ics) of maintenance windows: events with matchers, as "
-            '{site="north"}, in their description.',
+            help="Read maintenance windows from an iCalendar file (.ics): events whose description holds matchers, as "
+            '{site="north"}.',
         ),
     ] = None
 
@@ -328,14 +343,16 @@ class AlertOptions:
 class QueryOptions:
     """Limits of a query."""
 
-    PANEL: ClassVar = "Questions"
+    PANEL: ClassVar = "Queries"
 
-    query_seconds: Annotated[float, Option(metavar="N", min=0.1, help="How long a query may take.")] = 10.0
-    query_bytes: Annotated[int, Option(metavar="N", min=1024, help="How large an answer may be.")] = 1 << 26
-    query_memory: Annotated[int, Option(metavar="BYTES", min=1 << 28, help="What the store's process may have.")] = (
-        1 << 32
+    query_seconds: Annotated[float, Option(metavar="N", min=0.1, help="Time limit of a query, in seconds.")] = 10.0
+    query_bytes: Annotated[int, Option(metavar="N", min=1024, help="Size limit of an answer, in bytes.")] = 1 << 26
+    query_memory: Annotated[
+        int, Option(metavar="BYTES", min=1 << 28, help="Memory limit of the store's process, in bytes.")
+    ] = 1 << 32
+    log_queries: Annotated[bool, Option(help="With --log json: log the text of each query, not only its duration.")] = (
+        False
     )
-    log_queries: Annotated[bool, Option(help="With --log json: what was asked too, not only how long it took.")] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,10 +36,10 @@ class LawOptions:
         tuple[str, ...],
         Option(metavar="LAW", help="Try only this law: cuts, restart, shuffle, late, duplicates, workers. Repeatable."),
     ] = ()
-    workers: Annotated[bool, Option(help="Try the law `workers` as well, which starts processes.")] = False
+    workers: Annotated[bool, Option(help="Also try the law `workers`, which starts processes.")] = False
     no_laws: Annotated[bool, Option("--no-laws", help="Run each test once, as it stands.")] = False
-    seeds: Annotated[int, Option(metavar="N", min=1, help="How many schedules of each law are tried.")] = 3
-    seed: Annotated[int | None, Option(metavar="N", help="Try one schedule alone, that of this seed.")] = None
+    seeds: Annotated[int, Option(metavar="N", min=1, help="Number of schedules to try for each law.")] = 3
+    seed: Annotated[int | None, Option(metavar="N", help="Try only the schedule of this seed.")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +52,9 @@ class ReportOptions:
         bool, Option(help="List the rules, conditions, absences and bounds that no test has tried both ways.")
     ] = False
     coverage_page: Annotated[
-        str | None, Option(metavar="FILE", help="Write the program there as a page of HTML, coloured by coverage.")
+        str | None, Option(metavar="FILE", help="Write the program as an HTML page, coloured by coverage.")
     ] = None
-    junit: Annotated[str | None, Option(metavar="FILE", help="Write the results there as JUnit's XML.")] = None
+    junit: Annotated[str | None, Option(metavar="FILE", help="Write the results as JUnit XML.")] = None
     json: Annotated[bool, Option("--json", help="Print the results as JSON.")] = False
 
 
@@ -66,7 +66,7 @@ class TestOptions:
         tuple[Path, ...],
         Argument(
             metavar="FILE",
-            help="Test files, `*.test.yaml`, and folders with such files; by default the current folder.",
+            help="Test files (`*.test.yaml`), and folders that contain such files. Default: the current folder.",
             autocompletion=completions.folders,
         ),
     ] = ()
@@ -74,9 +74,11 @@ class TestOptions:
         str | None, Option("--name", "-k", metavar="TEXT", help="Run the tests whose name contains this text.")
     ] = None
     mutants: Annotated[
-        bool, Option(help="If all tests pass, change the rules in many ways, and list the changes that no test sees.")
+        bool, Option(help="If all tests pass, mutate the rules, and list the mutants that no test notices.")
     ] = False
-    update: Annotated[bool, Option(help="Rewrite `expect` and `holds` from what is derived; comments stay.")] = False
+    update: Annotated[bool, Option(help="Rewrite `expect` and `holds` with the actual results; comments are kept.")] = (
+        False
+    )
     schema: Annotated[bool, Option(help="Print the JSON Schema of test files, for an editor, and exit.")] = False
     laws: LawOptions
     report: ReportOptions
@@ -84,7 +86,7 @@ class TestOptions:
 
 @takes(TestOptions)
 def test(options: TestOptions) -> int:
-    """Test rules: what comes in, and what is to come out.
+    """Test rules: given input, they must derive the expected events.
 
     \b
       cep test
