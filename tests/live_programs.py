@@ -35,6 +35,16 @@ class Rules:
             random.choice((5, 7)), random.random() < 0.5,
         )  # fmt: skip
 
+    @classmethod
+    def edits(cls, random: Random, count: int) -> list[Rules]:
+        """A program and so many edits of it, each of which changes something."""
+        found = [cls.draw(random)]
+        while len(found) <= count:
+            new = cls.draw(random)
+            if new != found[-1]:
+                found.append(new)
+        return found
+
     @property
     def text(self) -> str:
         steep = "steep(F) <- rising(F, A, B) SEQ reading(F, C) WHERE C > B WITHIN 12 s.\n" if self.steep else ""

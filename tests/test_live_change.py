@@ -133,7 +133,7 @@ def check(server: Editable, versions: Sequence[tuple[Rules, int]], readings: Seq
 def test_programs_take_over_under_load(tmp_path: Path) -> None:
     random = Random(CHANGES)
     readings = drawn(random, 80 * CHANGES)
-    rules = [Rules.draw(random) for _ in range(CHANGES + 1)]
+    rules = Rules.edits(random, CHANGES)
     server = Editable("--input", "reading=-", *started(tmp_path, rules[0]))
     sent = 0
 
@@ -167,7 +167,7 @@ def test_programs_take_over_under_load(tmp_path: Path) -> None:
 def test_each_instant_is_derived_by_one_program_whenever_the_server_is_killed(tmp_path: Path) -> None:
     random = Random(CHANGES + 1)
     readings = drawn(random, 60 * CHANGES)
-    rules = [Rules.draw(random) for _ in range(CHANGES + 1)]
+    rules = Rules.edits(random, CHANGES)
     records = [("readings/a", line.encode()) for line in lines(readings)]
     killed = 0
     with mosquitto(tmp_path / "broker") as port:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -28,6 +29,10 @@ _FAILED: Responses = {
 _UNREADY: Responses = {
     503: {"description": "Not yet, or not any more.", "content": {"application/json": {"schema": _READY}}}
 }
+
+
+# FastAPI ignores this warning in a block of its own. Such blocks are not safe where several threads make applications.
+warnings.filterwarnings("ignore", "The 'alias' attribute with value .* was provided to the `Field", UserWarning)
 
 
 def application(
