@@ -36,7 +36,14 @@ from cep.runtime.machine import Machine
 from cep.runtime.memory import keep_freed
 from cep.runtime.options import EngineOptions
 from cep.runtime.output import EngineOutput
-from cep.runtime.partial_matches import Key, PartialMatches, partial_matches
+from cep.runtime.partial_matches import (
+    Key,
+    PartialMatches,
+    RankedMatches,
+    StagePart,
+    partial_matches,
+    ranked_matches,
+)
 from cep.runtime.parts import EngineParts
 from cep.runtime.reorder_buffer import ReorderBuffer
 from cep.runtime.revision.revision import Revision
@@ -271,6 +278,11 @@ class EngineView:
         Raises CepError for an event or a name that is not there, and where they are not known (docs/limits.md).
         """
         return partial_matches(self.plan, self._machine.goals_by_unit(), self.pool, self.watermark, event, key, limit)
+
+    def ranked_matches(self, event: str, key: Key, limit: int, part: StagePart) -> RankedMatches:
+        """The same of an engine of a stage, to be merged with those of others; nothing is checked."""
+        goals = self._machine.goals_by_unit()
+        return ranked_matches(self.plan, goals, self.pool, self.watermark, event, key, limit, part)
 
     @property
     def watermark(self) -> int:

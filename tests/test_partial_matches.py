@@ -169,10 +169,9 @@ def test_a_head_with_constants_and_expressions() -> None:
     ("event", "key", "message", "hint"),
     [
         ("warnin", {}, "no rule derives an event `warnin`", "did you mean `warning`?"),
-        ("reading", {}, "`reading` is read, not derived", "rules derive `warning` and `count`"),
+        ("reading", {}, "`reading` is read, not derived", "rules derive `warning`, `count` and `open`"),
         ("warning", {"statio": "a"}, "`warning` has no attribute or variable `statio`", "did you mean `station`?"),
-        ("open", {}, "`open` is a fluent, which has no partial matches", "ask for an event"),
-        ("count", {}, "`count` is derived from itself", "not derived from itself"),
+        ("open", {"statio": "a"}, "`open` has no attribute or variable `statio`", "did you mean `station`?"),
     ],
 )
 def test_what_has_none_is_refused(event: str, key: dict[str, str], message: str, hint: str) -> None:
@@ -189,12 +188,189 @@ count(S) <- count(S) SEQ reading(S, _).
     assert hint in (caught.value.hint or "")
 
 
-def test_workers_are_refused_by_name() -> None:
-    rules = DECLARED + "warning(S) <- reading(S, T) SEQ calm(S) WITHIN 1 h."
-    engine = cep.Engine.from_text(rules, workers=2)
+def test_an_event_that_is_derived_from_itself_is_one_constituent() -> None:
+    rules = "grows: warning(S) <- warning(S) SEQ reading(S, T) WHERE T > 8 WITHIN 2 h.\nwarning(S) <- calm(S)."
+    for more in ("", "\nother(S) <- warning(S) SEQ calm(S)."):
+        found = running(rules + more, ("a", 5), ("b", 6)).partial_matches("warning")
+        assert [(each.have, each.of, each.start, each.end) for each in found] == [
+            (1, 2, at(5), at(5)), (1, 2, at(5), at(50)), (1, 2, at(6), at(6)),
+        ]  # fmt: skip
+        assert [each.waits_for for each in found] == [f'reading("{k}", T) WHERE T > 8' for k in "aab"]
+        assert [each.constituents for each in found] == [(f'warning("{k}")',) for k in "aab"]
+        assert [each.left for each in found] == [75 * MINUTE, 75 * MINUTE, 76 * MINUTE]
+
+
+FLUENTS = """
+fluent hot(station: string).
+initiate hot(S) <- reading(S, T) SEQ reading(S, U) WHERE U > T, T > 7 WITHIN 1 h.
+terminate hot(S) <- calm(S).
+fluent state(station: string) = level: string.
+initiate state(S) = "high" <- reading(S, T) WHERE T > 7.3.
+state(S) = high BECOMES low AFTER 30 min.
+state(S) = low ENDS AFTER 2 h.
+fluent alone(station: string).
+alone(S) WHILE hot(S) AND state(S) = low.
+fluent quiet(station: string).
+quiet(S) WHILE state(S) = high AND NOT hot(S).
+fluent lasting(station: string).
+lasting(S) WHILE HISTORICALLY[0, 2 h] hot(S).
+fluent long(station: string).
+long(S) WHILE hot(S) LASTING >= 1 h.
+fluent later(station: string).
+later(S) WHILE ONCE[20 min, 1 h] state(S) = high.
+warning(S) <- reading(S, _) SEQ calm(S) WHERE hot(S) WITHIN 1 h.
+"""
+
+
+def test_fluents_say_what_they_wait_for() -> None:
+    early, late = running(FLUENTS, ("c", 20), until=20), running(FLUENTS, ("c", 20), until=45)
+
+    def said(engine: Engine, fluent: str, **key: str) -> list[str]:
+        return str(engine.partial_matches(fluent, key)).replace("2024-05-01T", "").splitlines()
+
+    assert said(late, "hot", station="b") == [
+        'line 7: 1 of 2, reading("b", 7.5) at 08:12:00Z; waits for reading("b", _), 27 min left'
+    ]
+    assert said(early, "state", station="a", level="high") == [
+        'line 9: 1 of 1, state("a") = "high" at 08:10:00Z; waits for state("a") = "high" BECOMES "low" AFTER '
+        "30 min, 20 min left"
+    ]
+    assert said(late, "state", station="b", level="low") == [
+        'line 9: 1 of 1, state("b") = "low" at 08:42:00Z; waits for state("b") = "low" ENDS AFTER 2 h, 1 h 57 min left'
+    ]
+    assert said(late, "state", level="high") == ["no partial match of state"]
+    assert said(early, "alone") == ['line 14: 1 of 2, hot("a") at 08:20:00Z; waits for state("a") = low']
+    assert said(late, "alone") == ['line 14: 1 of 2, state("b") = low at 08:45:00Z; waits for hot("b")']
+    assert said(early, "quiet") == ['line 16: 1 of 1, state("a") = high at 08:20:00Z; waits for no hot("a")']
+    assert said(late, "lasting") == [
+        'line 18: 1 of 1, hot("a") at 08:10:00Z; waits for HISTORICALLY[0 s, 2 h] (hot("a")), 1 h 25 min left'
+    ]
+    assert said(late, "long") == [
+        'line 20: 1 of 1, hot("a") at 08:10:00Z; waits for (hot("a")) LASTING >= 1 h, 25 min left'
+    ]
+    assert said(early, "later", station="b") == [
+        'line 22: 1 of 1, state("b") = high at 08:12:00Z; waits for ONCE[20 min, 1 h] (state("b") = high), 12 min left'
+    ]
+    assert said(late, "warning", S="b") == [
+        'line 23: 1 of 2, reading("b", _) at 08:12:00Z; waits for calm("b"), 27 min left'
+    ]
+
+
+TIMED = """
+event a(k: int) TIME t.
+event b(k: int) TIME t.
+fluent p(k: int).
+initiate p(K) <- a(K).
+terminate p(K) <- b(K).
+p(K) ENDS AFTER 9 s.
+fluent kept(k: int).
+kept(K) WHILE HISTORICALLY[1 s, 3 s] p(K).
+fluent recent(k: int).
+recent(K) WHILE ONCE[2 s, 4 s] p(K).
+fluent since(k: int).
+since(K) WHILE p(K) SINCE[2 s, 4 s] a(K).
+fluent long(k: int).
+long(K) WHILE p(K) LASTING >= 3 s.
+fluent only(k: int).
+only(K) WHILE p(K) AND NOT recent(K).
+"""
+
+
+@pytest.mark.parametrize("seed", seeds(60))
+def test_what_time_alone_brings_is_listed_with_its_time(seed: int) -> None:
+    random = Random(seed)
+    engine = Engine.from_text(TIMED, lateness=None)
+    now = EIGHT
+    for _ in range(30):
+        now += random.randrange(3) * SECOND
+        engine.receive([Event(random.choice("aab"), (random.randrange(3),), now, now)])
+        engine.advance(now)
+        blob = engine.snapshot()
+        listed = {
+            name: {(each.values.get("K", each.values.get("k")), each.start, each.until)
+                   for each in engine.partial_matches(name, limit=1_000) if each.until is not None}
+            for name in ("kept", "recent", "since", "long", "p")
+        }  # fmt: skip
+        assert engine.snapshot() == blob
+        due = {key: until for key, _, until in listed["p"]}
+        later = Engine.from_text(TIMED, lateness=None).restore(blob)
+        held = {name: set(table["k"]) for name, table in later.held_now().items()}
+        ends = later.advance(now + 100 * SECOND)
+        for name in ("kept", "recent", "since"):
+            rows = ends[name].iter_rows(named=True) if name in ends else ()
+            begins = {(row["k"], row["start"]) for row in rows if row["start"] > now}
+            ends_before = {
+                (key, until) for key, _, until in listed[name] if name == "since" and until > due.get(key, 0)
+            }
+            assert {(key, until) for key, _, until in listed[name]} - ends_before == begins, (name, now)
+        rows = ends["long"].iter_rows(named=True) if "long" in ends else ()
+        assert {(key, start) for key, start, _ in listed["long"]} == {
+            (row["k"], row["start"]) for row in rows if row["start"] + 3 * SECOND > now
+        }
+        assert all(until == start + 3 * SECOND for _, start, until in listed["long"])
+        rows = ends["p"].iter_rows(named=True) if "p" in ends else ()
+        assert listed["p"] == {(row["k"], row["start"], row["end"]) for row in rows}
+        blocked = {each.values["K"] for each in engine.partial_matches("only", limit=1_000)}
+        assert blocked == held.get("p", set()) & held.get("recent", set())
+
+
+DEALT = """
+event a(k: int, x: int) TIME t.
+event b(k: int, x: int) TIME t.
+event c(x: int) TIME t.
+chain(K, X, Y) <- (a(K, X) SEQ b(K, Y) SEQ a(K, _)) WITHIN 9 s.
+left(K, X) <- a(K, X) UNLESS b(K, Y) WITHIN 4 s.
+any(K, X) <- c(X) AND b(K, X) WITHIN 6 s.
+two(X) <- a(_, X) SEQ c(X) WITHIN 5 s.
+more(K) <- chain(K, _, _).
+more(K) <- more(K) SEQ b(K, X) WHERE X > 0 WITHIN 8 s.
+fluent on(k: int).
+initiate on(K) <- a(K, X) SEQ a(K, X) WITHIN 5 s.
+terminate on(K) <- b(K, _).
+on(K) ENDS AFTER 6 s.
+fluent off(k: int).
+initiate off(K) <- b(K, _).
+terminate off(K) <- a(K, _).
+fluent both(k: int).
+both(K) WHILE on(K) AND off(K).
+fluent long(k: int).
+long(K) WHILE HISTORICALLY[0, 3 s] off(K).
+"""
+
+
+@pytest.mark.parametrize("seed", seeds(12))
+def test_workers_list_what_one_process_does(seed: int) -> None:
+    random = Random(seed)
+    engines = [cep.Engine.from_text(DEALT), cep.Engine.from_text(DEALT, workers=3)]
     try:
-        with pytest.raises(CepError, match="workers: partial matches are listed in one process"):
-            engine.partial_matches("warning")
+        for second in range(0, 40, 4):
+            rows: dict[str, list[dict[str, Any]]] = {"a": [], "b": [], "c": []}
+            for _ in range(12):
+                name, time = random.choice("abc"), (EIGHT + (second + random.randrange(4)) * SECOND) / 1e6
+                key = {} if name == "c" else {"k": random.randrange(4)}
+                rows[name].append({"t": time, **key, "x": random.randrange(3)})
+            for name in rows:
+                rows[name].sort(key=lambda row: row["t"])
+            for engine in engines:
+                engine.push(rows)
+                engine.advance(f"2024-05-01T08:00:{second + 3:02}Z")
+            for event in ("chain", "left", "any", "two", "more", "on", "off", "both", "long"):
+                for key in ({}, {"k": 1}) if event != "two" else ({}, {"X": 1}):
+                    for limit in (3, 1_000):
+                        one, several = (engine.partial_matches(event, key, limit) for engine in engines)
+                        assert several == one, (event, key, limit)
+    finally:
+        engines[1].stop()
+
+
+def test_workers_go_on_after_a_question_that_is_refused() -> None:
+    engine = cep.Engine.from_text(DEALT, workers=2)
+    try:
+        engine.push({"a": [{"t": EIGHT / 1e6, "k": 1, "x": 1}]})
+        engine.advance("2024-05-01T08:00:00Z")
+        with pytest.raises(CepError, match="`K` is of type int, not `one`"):
+            engine.partial_matches("left", {"k": "one"})
+        assert len(engine.partial_matches("left", {"k": 1})) == 1
     finally:
         engine.stop()
 

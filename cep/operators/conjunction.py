@@ -194,6 +194,7 @@ class Conjunction(Node):
             meeting=Meeting.AGAINST if self.negated else Meeting.PAIRS,
             multiplies=True,
             changing=((0, self.left_kind), (1, self.right_kind)),
+            constituents=(0,) if self.negated else (0, 1),
         )
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:

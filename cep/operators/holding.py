@@ -123,6 +123,7 @@ class Holding(Node):
             multiplies=bool(self.take),
             changing=((1, self.kind),),
             guessed=True,
+            constituents=(0,),
             keeps_equal=(0,),
         )
 

@@ -14,6 +14,7 @@ from cep.operators.supports import kinds_read
 from cep.plan.node import Meeting, Node, NodeProperties
 from cep.plan.pattern import FluentDeadline, PatternProperties
 from cep.rules.pattern_text import Text
+from cep.rules.printing import print_expression
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
@@ -75,6 +76,7 @@ class Inertia(Node):
             delay=1,
             distinct=True,
             guessed=True,
+            constituents=(0,),
         )
 
     def unending(self) -> bool:
@@ -104,6 +106,14 @@ class Inertia(Node):
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
         return Text(f"inertia of {sides[0].text}")
+
+    def after(self, texts: Sequence[str]) -> str | None:
+        value = texts[self.keys] if self.valued else None
+        for each in self.deadlines:
+            if each.value is None or print_expression(each.value) == value:
+                what = "ENDS" if each.becomes is None else f"BECOMES {print_expression(each.becomes)}"
+                return f"{what} AFTER {say_duration(each.duration)}"
+        return None
 
     def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
         key = ", ".join(rendering.names[number][: self.keys])

@@ -275,6 +275,7 @@ class Join(Node):
             meeting=Meeting.PAIRS,
             multiplies=self.policy == "unrestricted",
             ignores_equal=self.policy == "unrestricted",
+            constituents=(0, 1),
         )
 
     def going_on(self) -> str:

@@ -233,7 +233,7 @@ class Projection(_Counted):
     closed: str | None = None
 
     def describe(self) -> NodeProperties:
-        return counted("WHILE", self.take, self.kind)
+        return replace(counted("WHILE", self.take, self.kind), constituents=(0,))
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         child = inference.columns[self.child]
@@ -258,7 +258,7 @@ class FormulaEvent(_Counted):
     within: int | None
 
     def describe(self) -> NodeProperties:
-        return counted("an event in a formula", self.take, None)
+        return replace(counted("an event in a formula", self.take, None), constituents=(0,))
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         child = inference.columns[self.child]

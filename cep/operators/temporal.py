@@ -350,6 +350,7 @@ class Temporal(Node):
             completes=(0,),
             meeting=Meeting.GROUPS if self.right is None else Meeting.PAIRS,
             changing=() if self.right is None else places[-1],
+            constituents=(0,) if self.right is None else (1,),
         )
 
     def timed(self) -> bool:

@@ -96,6 +96,7 @@ class TickAtoms(Node):
             completes=(0,),
             meeting=Meeting.GROUPS,
             selects=True,
+            constituents=(0,),
             shows=shows,
             groups=tuple((0, column) for column in range(self.width)),
         )

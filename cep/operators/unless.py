@@ -124,6 +124,7 @@ class Deadline(Node):
             lasting=Lasting.MORE if self.duration else Lasting.AS_LONGEST,
             meeting=Meeting.AGAINST,
             ignores_equal=True,
+            constituents=(0,),
         )
 
     def going_on(self) -> str:

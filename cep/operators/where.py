@@ -187,6 +187,7 @@ class Select(Node):
             multiplies=bool(self.binds),
             selects=True,
             keeps_equal=(0,),
+            constituents=(0,),
         )
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:

@@ -90,6 +90,7 @@ class NodeProperties:
     settles: results are the extents of a fluent's formulas, so that cycles of formulas pass through this node
     keeps_equal: parts whose equal occurrences stay apart in the result, each with its number
     ignores_equal: equal occurrences of parts produce equal results, and nothing else
+    constituents: parts whose constituents are those of a result; a result of a node without any is one constituent
     """
 
     word: str
@@ -120,6 +121,7 @@ class NodeProperties:
     guessed: bool = False
     keeps_equal: tuple[int, ...] = ()
     ignores_equal: bool = False
+    constituents: tuple[int, ...] = ()
 
 
 class Node(WithProperties[NodeProperties]):
@@ -181,6 +183,11 @@ class Node(WithProperties[NodeProperties]):
 
     def going_on(self) -> str | None:
         """Return what to write where nothing of its negated part may be going on either."""
+        return None
+
+    def after(self, texts: Sequence[str]) -> str | None:
+        """Return how a rule writes what time alone makes of an occurrence with these texts for its columns; None: as
+        the node is written."""
         return None
 
     def timed(self) -> bool:

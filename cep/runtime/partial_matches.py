@@ -7,14 +7,14 @@ needs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cep.core.errors import NOWHERE, CepError
-from cep.core.fluents import author_name
+from cep.core.fluents import EDGES, ENDED_ALL, TRANSITIONS, author_name
 from cep.core.literals import SECOND, read_time, say_duration
 from cep.core.relation import FIRST
 from cep.core.suggest import did_you_mean
@@ -25,17 +25,19 @@ from cep.operators.goals.contract import Goal, KeepsWaiting, WaitingRows
 from cep.plan.algebra import Head
 from cep.plan.names import excerpt
 from cep.plan.order import PlanUnit
+from cep.plan.partition import Stage
 from cep.plan.plan import Plan
 from cep.plan.render import CHANGE, Rendering, listed, places_of
+from cep.rules import pattern_text
 from cep.rules.pattern_text import Text
 from cep.rules.printing import instant, print_expression
-from cep.rules.terms import Constant, Variable
+from cep.rules.terms import Constant, Expression, Variable
 from cep.runtime.decode import values
 
 Ints: TypeAlias = NDArray[np.int64]
 
-JOIN, DEADLINE, FILTER, UNION = "join", "deadline", "filter", "union"
-"""Kinds of nodes through which a partial match becomes a match; what others give is one of its constituents."""
+DEADLINE, FILTER, UNION, FLUENT = "deadline", "filter", "union", "fluent"
+"""Kinds of nodes (`NodeProperties.kind`) that are told in a way of their own."""
 LONGEST = 200
 """Characters of a pattern that is awaited, as its author wrote it."""
 
@@ -45,10 +47,11 @@ class PartialMatch:
     """An occurrence of a part of a rule's pattern, which waits for the rest.
 
     `rule`: its label, or `line 5`; `line`: where it begins. `have` of `of` constituents have come: `constituents`, as
-    patterns with their values. They lie between `start` and `end`, and bind `values` to the rule's variables.
-    `waits_for`: the next part of the pattern; after UNLESS `no` and what must not come. `until`: the last time at which
-    it can come, or when an UNLESS stands, None: there is no bound; `left`: how long that is after the watermark. Times
-    are microseconds.
+    patterns with their values. They lie between `start` and `end`, and bind `values` to the rule's variables. A part of
+    an AND of fluents lies at the watermark, at which it holds.
+    `waits_for`: the next part of the pattern; after UNLESS and AND NOT `no` and what must not be; what time alone
+    brings as it is written. `until`: the last time at which it can come, or when it comes by time alone, None: there
+    is no bound; `left`: how long that is after the watermark. Times are microseconds.
     """
 
     rule: str
@@ -97,15 +100,38 @@ Key = Mapping[str, Value]
 @dataclass(frozen=True, slots=True)
 class _Place:
     """A goal's input that waits, as one rule needs it: `names` of the columns of the node, and those `wanted` to have a
-    value; `lacks`: how many constituents are missing beside those that wait; `within`: the least WITHIN around it."""
+    value; `lacks`: how many constituents are missing beside those that wait; `within`: the least WITHIN around it.
+    `rule`: the number of the rule in the program; `turn`: of the place in it."""
 
     head: Head
+    rule: int
+    turn: int
     number: int
     side: int
     names: Sequence[str]
     wanted: Mapping[int, Value]
     lacks: int
     within: int
+
+
+Rank = tuple[int | str, ...]
+"""The order of partial matches: how much they lack, their times, rule and part, order of arrival, values."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankedMatches:
+    """The first of the partial matches in one place, with their ranks, and how many there are."""
+
+    matches: tuple[tuple[Rank, PartialMatch], ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class StagePart:
+    """A stage of a program whose goals are those at hand. `copies`: what is in each of its buckets is to be listed."""
+
+    stage: Stage
+    copies: bool
 
 
 def partial_matches(
@@ -119,76 +145,132 @@ def partial_matches(
 ) -> PartialMatches:
     """The partial matches of an event of the plan, at most `limit`. CepError: the event has none, or the key names
     nothing that it has."""
-    return _Search(plan, goals, pool, watermark).found(event, key or {}, limit)
+    check_asked(plan, event, key or {}, limit)
+    return merged(event, watermark, [ranked_matches(plan, goals, pool, watermark, event, key or {}, limit)], limit)
+
+
+def ranked_matches(
+    plan: Plan,
+    goals: Mapping[PlanUnit, Goal],
+    pool: Pool,
+    watermark: int,
+    event: str,
+    key: Key,
+    limit: int,
+    part: StagePart | None = None,
+) -> RankedMatches:
+    """The same of what was checked (`check_asked`), to be `merged`; `part`: the plan is a part of a program's."""
+    return _Search(plan, goals, pool, watermark, part).ranked(event, key, limit)
+
+
+def merged(event: str, watermark: int, places: Sequence[RankedMatches], limit: int) -> PartialMatches:
+    """The partial matches of several places."""
+    ranked = sorted((each for place in places for each in place.matches), key=lambda each: each[0])[:limit]
+    count = sum(place.count for place in places)
+    return PartialMatches(event, watermark, tuple(match for _, match in ranked), count - len(ranked))
+
+
+def check_asked(plan: Plan, event: str, key: Key, limit: int) -> None:
+    """CepError: no rule derives the event, the key names neither an attribute of it nor a variable of its rules, or the
+    limit is not one."""
+    if limit < 0:
+        raise CepError(f"limit: {limit} is negative", hint="the number of partial matches to list, 100 by default")
+    names = [name for name in plan.derived if name not in plan.rules.helpers]
+    if event not in names:
+        known = [f"`{author_name(name)}`" for name in names]
+        hint = did_you_mean(event, names) or f"rules derive {listed(known) if known else 'no event'}"
+        read = event in plan.inputs
+        text = f"`{event}` is read, not derived" if read else f"no rule derives an event `{event}`"
+        raise CepError(text, hint=hint, code="unknown")
+    rendering = _rendering(plan)
+    attributes = [attribute.name for attribute in plan.schemas[event].attributes]
+    variables = [name for head in _heads(plan, event) for name in rendering.names[head.child] if not _hidden(name)]
+    known = list(dict.fromkeys([*attributes, *variables]))
+    for name in key:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"it has {listed([f'`{each}`' for each in known]) if known else 'none'}"
+            text = f"`{author_name(event)}` has no attribute or variable `{name}`"
+            raise CepError(text, hint=hint, code="unknown")
+
+
+def _rendering(plan: Plan) -> Rendering:
+    return Rendering(plan.nodes, plan.names, plan.heads, plan.schemas, plan.source, plan.points)
+
+
+def _heads(plan: Plan, event: str) -> list[Head]:
+    """The rules of an event; of a fluent those that begin and end it, and what makes it of them, with its deadlines."""
+    if plan.schemas[event].fluent is None:
+        return [head for head in plan.heads if head.event == event]
+    tables = {
+        name
+        for name, schema in plan.schemas.items()
+        if schema.fluent is not None and schema.fluent.name == event and schema.fluent.part in (TRANSITIONS, EDGES)
+    }
+    return [head for head in plan.heads if head.event in tables]
+
+
+def _hidden(name: str) -> bool:
+    """Return True for a column that is not a variable of a rule."""
+    return CHANGE in name
 
 
 class _Search:
     """The goals of a plan, to be looked through."""
 
-    def __init__(self, plan: Plan, goals: Mapping[PlanUnit, Goal], pool: Pool, watermark: int) -> None:
+    def __init__(
+        self, plan: Plan, goals: Mapping[PlanUnit, Goal], pool: Pool, watermark: int, part: StagePart | None
+    ) -> None:
         self.plan, self.goals, self.pool, self.watermark = plan, goals, pool, watermark
-        self.rendering = Rendering(plan.nodes, plan.names, plan.heads, plan.schemas, plan.source, plan.points)
+        self.rendering = _rendering(plan)
+        self.rules = range(len(plan.heads)) if part is None else part.stage.rules
+        self.copied = frozenset[str]() if part is None or part.copies else _in_each_bucket(plan, part.stage)
 
-    def found(self, event: str, key: Key, limit: int) -> PartialMatches:
-        if limit < 0:
-            raise CepError(f"limit: {limit} is negative", hint="the number of partial matches to list, 100 by default")
-        self._check(event)
-        heads = [head for head in self.plan.heads if head.event == event]
-        self._check_key(event, heads, key)
-        waiting = [] if self.watermark in (BEGINNING, END_OF_TIME) else self._waiting(heads, key)
-        lacks = _joined([np.full(len(rows.end), place.lacks, np.int64) for place, rows in waiting])
-        starts, ends = _joined([rows.start for _, rows in waiting]), _joined([rows.end for _, rows in waiting])
-        which = _joined([np.full(len(rows.end), number, np.int64) for number, (_, rows) in enumerate(waiting)])
-        row = _joined([np.arange(len(rows.end)) for _, rows in waiting])
-        chosen = np.lexsort((row, which, ends, starts, lacks))[:limit]
-        made: dict[tuple[int, int], PartialMatch] = {}
+    def ranked(self, event: str, key: Key, limit: int) -> RankedMatches:
+        """See `ranked_matches`."""
+        waiting = [] if self.watermark in (BEGINNING, END_OF_TIME) else self._waiting(event, key)
+        sizes = [len(rows.end) for _, rows in waiting]
+        columns = [
+            _joined([np.full(size, place.lacks, np.int64) for (place, _), size in zip(waiting, sizes, strict=True)]),
+            _joined([rows.start for _, rows in waiting]),
+            _joined([rows.end for _, rows in waiting]),
+            _joined([np.full(size, place.rule, np.int64) for (place, _), size in zip(waiting, sizes, strict=True)]),
+            _joined([np.full(size, place.turn, np.int64) for (place, _), size in zip(waiting, sizes, strict=True)]),
+            _joined([rows.arrival for _, rows in waiting]),
+        ]
+        which = np.repeat(np.arange(len(waiting)), sizes)
+        row = _joined([np.arange(size) for size in sizes])
+        order = np.lexsort(columns[::-1])
+        if 0 < limit < len(order):  # of those of one rank the values decide
+            last = np.logical_and.reduce([column[order] == column[order[limit - 1]] for column in columns])
+            order = order[: int(np.flatnonzero(last)[-1]) + 1]
+        order = order[: len(order) if limit else 0]
+        texts: dict[int, tuple[str, ...]] = {}
         for number, (place, rows) in enumerate(waiting):
-            wanted = np.sort(row[chosen][which[chosen] == number])
-            for at, match in zip(wanted.tolist(), self._matches(place, _taken(rows, wanted)), strict=True):
-                made[number, at] = match
-        matches = [made[int(which[each]), int(row[each])] for each in chosen]
-        return PartialMatches(event, self.watermark, tuple(matches), len(row) - len(matches))
+            mine = order[which[order] == number]
+            texts.update(zip(mine.tolist(), self._value_texts(place, rows.taken(row[mine])), strict=True))
+        ranks: dict[int, Rank] = {at: (*(int(column[at]) for column in columns), *texts[at]) for at in order.tolist()}
+        chosen = sorted(ranks, key=ranks.__getitem__)[:limit]
+        made: dict[int, PartialMatch] = {}
+        for number, (place, rows) in enumerate(waiting):
+            mine = np.array([at for at in chosen if which[at] == number], np.int64)
+            made.update(zip(mine.tolist(), self._matches(place, rows.taken(row[mine])), strict=True))
+        return RankedMatches(tuple((ranks[at], made[at]) for at in chosen), len(row))
+
+    def _value_texts(self, place: _Place, rows: WaitingRows) -> Iterator[tuple[str, ...]]:
+        types = self.plan.types(self._part(place))
+        columns = [map(str, self._decoded(column, type)) for column, type in zip(rows.arguments, types, strict=True)]
+        return zip(*columns, strict=True) if columns else iter([()] * len(rows.end))
 
     # --- what is asked ---
 
-    def _check(self, event: str) -> None:
-        """Refuse an event that no rule derives, or of which no partial matches are kept."""
-        plan = self.plan
-        names = [name for name in plan.derived if name not in plan.rules.helpers]
-        if event not in names:
-            known = [f"`{name}`" for name in names if plan.schemas[name].fluent is None]
-            hint = did_you_mean(event, names) or f"rules derive {listed(known) if known else 'no event'}"
-            read = event in plan.inputs
-            text = f"`{event}` is read, not derived" if read else f"no rule derives an event `{event}`"
-            raise CepError(text, hint=hint, code="unknown")
-        if plan.schemas[event].fluent is not None:
-            hint = "ask for an event; a server's page, and `held_now()` of the engine, tell what holds"
-            raise CepError(
-                f"`{author_name(event)}` is a fluent, which has no partial matches", hint=hint, code="partial"
-            )
-        if any(group.recursive and event in group.units for group in plan.groups):
-            hint = "ask for an event that is not derived from itself"
-            text = f"`{event}` is derived from itself: how much is missing of a match has no end"
-            raise CepError(text, hint=hint, code="partial")
-
-    def _check_key(self, event: str, heads: Sequence[Head], key: Key) -> None:
-        """Refuse a name that is neither an attribute of the event nor a variable of its rules."""
-        attributes = [attribute.name for attribute in self.plan.schemas[event].attributes]
-        variables = [name for head in heads for name in self.rendering.names[head.child] if name[0] != CHANGE]
-        known = list(dict.fromkeys([*attributes, *variables]))
-        for name in key:
-            if name not in known:
-                hint = (
-                    did_you_mean(name, known)
-                    or f"it has {listed([f'`{each}`' for each in known]) if known else 'none'}"
-                )
-                text = f"`{event}` has no attribute or variable `{name}`"
-                raise CepError(text, hint=hint, code="unknown")
-
     def _wanted(self, head: Head, key: Key) -> dict[int, Value] | None:
         """The values that columns of a head's node are to have; None: the head always has another value."""
-        names, attributes = self.rendering.names[head.child], self.plan.schemas[head.event].attributes
-        arguments = dict(zip([attribute.name for attribute in attributes], head.arguments, strict=True))
+        names, fluent = self.rendering.names[head.child], self.plan.schemas[head.event].fluent
+        attributes = self.plan.schemas[head.event if fluent is None else fluent.name].attributes
+        arguments = dict(zip([attribute.name for attribute in attributes], head.arguments))
+        if fluent is not None and fluent.valued and _ends_all(head.arguments[-1]):
+            del arguments[attributes[-1].name]
+            key = {name: value for name, value in key.items() if name != attributes[-1].name}
         found: dict[int, Value] = {}
         for name, value in key.items():
             argument = arguments.get(name)
@@ -205,15 +287,18 @@ class _Search:
 
     # --- what waits ---
 
-    def _waiting(self, heads: Sequence[Head], key: Key) -> list[tuple[_Place, WaitingRows]]:
+    def _waiting(self, event: str, key: Key) -> list[tuple[_Place, WaitingRows]]:
         """The rows that wait for something, by goal and side."""
         found = []
-        for head in heads:
-            wanted = self._wanted(head, key)
+        heads = _heads(self.plan, event)
+        for rule, head in zip(self.rules, self.plan.heads, strict=True):
+            wanted = self._wanted(head, key) if head in heads else None
             if wanted is None:
                 continue
             known = set()
-            for place in self._places(head, head.child, self.rendering.names[head.child], wanted, 0, END_OF_TIME):
+            places = self._places(head, head.child, self.rendering.names[head.child], wanted, 0, END_OF_TIME)
+            for turn, place in enumerate(replace(each, rule=rule) for each in places):
+                place = replace(place, turn=turn)
                 same = place.number, place.side, tuple(place.names), place.lacks, place.within
                 rows = (
                     None if same in known else self._rows(place)
@@ -229,27 +314,25 @@ class _Search:
         """The inputs of goals that wait, from a node of a rule down. `lacks`: the constituents that are needed beside
         those of the node."""
         properties, parts = self.rendering.properties[number], self.plan.nodes[number].parts
-        if properties.kind not in (JOIN, DEADLINE, FILTER, UNION):
+        if not properties.constituents:
             return
         within = within if properties.within is None else min(within, properties.within)
         below = self._below(number, names)
         goals_wanted = self._wanted_below(number, wanted)
-        for part in self._whole(number):
+        if properties.kind == FLUENT:  # whose transitions have its columns
+            below, goals_wanted = [list(names)], [dict(wanted)]
+        for part in properties.constituents:
             others = 0 if properties.kind == UNION else self._size(number) - self._size(parts[part])
-            if properties.kind in (JOIN, DEADLINE) and part in properties.waits:
-                yield _Place(head, number, part, below[part], goals_wanted[part], lacks + others, within)
+            if part in (properties.waits or properties.constituents):
+                yield _Place(head, 0, 0, number, part, below[part], goals_wanted[part], lacks + others, within)
             yield from self._places(head, parts[part], below[part], goals_wanted[part], lacks + others, within)
-
-    def _whole(self, number: int) -> list[int]:
-        """The parts of a node whose constituents are constituents of it."""
-        negated = self.rendering.properties[number].negated
-        return [part for part in range(len(self.plan.nodes[number].parts)) if part != negated]
 
     def _size(self, number: int) -> int:
         """Return the number of constituents of a node's occurrences."""
-        if self.rendering.properties[number].kind not in (JOIN, DEADLINE, FILTER):
+        properties = self.rendering.properties[number]
+        if not properties.constituents or properties.kind == UNION:
             return 1
-        return sum(self._size(self.plan.nodes[number].parts[part]) for part in self._whole(number))
+        return sum(self._size(self.plan.nodes[number].parts[part]) for part in properties.constituents)
 
     def _below(self, number: int, names: Sequence[str]) -> list[list[str]]:
         """The names, or the texts, that columns of a node's parts have where its own have these."""
@@ -279,10 +362,10 @@ class _Search:
     def _rows(self, place: _Place) -> WaitingRows | None:
         """The rows that wait there and have the values that are wanted; None: the goal keeps none."""
         goal = self.goals.get(place.number)
-        if not isinstance(goal, KeepsWaiting):
+        if not isinstance(goal, KeepsWaiting) or self._copied(self._part(place)):
             return None
         types = self.plan.types(self._part(place))
-        rows = goal.waiting(place.side, len(types), self.watermark)
+        rows = goal.unmatched(place.side, len(types), self.watermark)
         keep = np.ones(len(rows.end), np.bool_)
         last = (
             np.full(len(rows.end), END_OF_TIME, np.int64) if place.within >= END_OF_TIME else rows.start + place.within
@@ -298,7 +381,12 @@ class _Search:
             name = place.names[column]
             same = [_equal(each, value, types[column], name) for each in held]
             keep &= np.array(same, np.bool_)[at] if len(known) else keep
-        return _taken(WaitingRows(rows.start, rows.end, rows.arguments, last), np.flatnonzero(keep))
+        return replace(rows, until=last).taken(np.flatnonzero(keep))
+
+    def _copied(self, number: int) -> bool:
+        """Return True if each bucket has the occurrences of a node, and another one lists them."""
+        event, parts = self.rendering.properties[number].event, self.plan.nodes[number].parts
+        return event in self.copied if event is not None else bool(parts) and all(map(self._copied, parts))
 
     def _part(self, place: _Place) -> int:
         return self.plan.nodes[place.number].parts[place.side]
@@ -317,10 +405,16 @@ class _Search:
         line = 1 if place.head.span == NOWHERE else place.head.span.line
         rule = place.head.label or self.plan.source.line_name(line)
         have = self._size(part)
-        named = [(at, name) for at, name in enumerate(place.names) if name != "_" and name[0] != CHANGE]
+        fluent = self.plan.schemas[place.head.event].fluent
+        own = [each.name for each in self.plan.schemas[fluent.name].attributes] if fluent is not None else []
+        named = [
+            (at, name.removesuffix(CHANGE))
+            for at, name in enumerate(place.names)
+            if name != "_" and (not _hidden(name) or name.removesuffix(CHANGE) in own)
+        ]
         for row in range(len(rows.end)):
-            own = [column[row] for column in columns]
-            texts = [_written(value, type) for value, type in zip(own, types, strict=True)]
+            held = [column[row] for column in columns]
+            texts = [_written(value, type) for value, type in zip(held, types, strict=True)]
             until = int(rows.until[row])
             bounded = until < END_OF_TIME
             yield PartialMatch(
@@ -331,7 +425,7 @@ class _Search:
                 tuple(self._constituents(part, texts)),
                 int(rows.start[row]),
                 int(rows.end[row]),
-                {name: own[at] for at, name in named},
+                {name: held[at] for at, name in named},
                 self._awaited(place, texts),
                 until if bounded else None,
                 until - self.watermark if bounded else None,
@@ -339,11 +433,12 @@ class _Search:
 
     def _constituents(self, number: int, shown: Sequence[str]) -> Iterator[str]:
         """The constituents of a node, whose columns have these texts."""
-        if self.rendering.properties[number].kind not in (JOIN, DEADLINE, FILTER):
+        properties = self.rendering.properties[number]
+        if not properties.constituents or properties.kind == UNION:
             yield self._text(number, shown)
             return
         below = self._below(number, shown)
-        for part in self._whole(number):
+        for part in properties.constituents:
             yield from self._constituents(self.plan.nodes[number].parts[part], below[part])
 
     def _awaited(self, place: _Place, texts: Sequence[str]) -> str:
@@ -357,14 +452,22 @@ class _Search:
             for own, places in enumerate(properties.shows):
                 if mine is not None and set(pair) & set(places):
                     shown[own] = texts[mine]
-        deadline = properties.kind == DEADLINE
+        below = self._below(place.number, shown)
+        if place.side not in properties.waits:  # it comes by time alone
+            if (after := node.after(texts)) is not None:
+                return f"{self._text(node.parts[place.side], texts)} {after}"
+            sides = [Text(self._text(part, own)) for part, own in zip(node.parts, below, strict=True)]
+            return node.text(self.rendering, place.number, sides).text
         other = 1 - place.side  # an UNLESS has two sides as well
-        text = self._text(node.parts[other], self._below(place.number, shown)[other])
-        return f"no {text}" if deadline else text
+        text = self._text(node.parts[other], below[other])
+        return f"no {text}" if other == properties.negated else text
 
     def _text(self, number: int, shown: Sequence[str]) -> str:
         """A node, an event with these texts for its columns; other patterns as they are written."""
         node, properties = self.plan.nodes[number], self.rendering.properties[number]
+        fluent = None if properties.event is None else self.plan.schemas[properties.event].fluent
+        if fluent is not None and fluent.part == TRANSITIONS:
+            return pattern_text.changing(fluent.name, [Variable(each) for each in shown], fluent.valued).text
         if properties.kind is None:
             return node.under(self.rendering, shown).text
         if properties.kind == FILTER:
@@ -382,8 +485,25 @@ def _joined(parts: Sequence[Ints]) -> Ints:
     return np.concatenate([np.empty(0, np.int64), *parts])
 
 
-def _taken(rows: WaitingRows, index: Ints) -> WaitingRows:
-    return WaitingRows(rows.start[index], rows.end[index], rows.arguments[:, index], rows.until[index])
+def _in_each_bucket(plan: Plan, stage: Stage) -> frozenset[str]:
+    """The events of a stage's plan that all of its buckets have."""
+    reads = {head.event: set[str]() for head in plan.heads}
+    for head in plan.heads:
+        parts = [head.child]
+        while parts:
+            node = plan.nodes[parts.pop()]
+            parts += node.parts
+            reads[head.event] |= {event for event in [node.properties().event] if event is not None}
+    found = {name for name, route in stage.inputs.items() if route == "broadcast"} | (
+        reads.keys() - stage.inputs.keys()
+    )
+    while lost := {event for event in found & reads.keys() if not reads[event] <= found}:
+        found -= lost
+    return frozenset(found)
+
+
+def _ends_all(effect: Expression) -> bool:
+    return isinstance(effect, Constant) and effect.value == ENDED_ALL
 
 
 def _rounded(duration: int) -> int:

@@ -16,6 +16,7 @@ from cep.compile import CompiledProgram
 from cep.core.errors import CepError, Source, Span
 from cep.core.schema import Schema
 from cep.runtime.options import EngineOptions
+from cep.runtime.partial_matches import Key, RankedMatches
 from cep.runtime.run_stats import Count
 from cep.runtime.state_by_key import KeyGroups
 from cep.workers.packing import PackedTable, Tables, copy, laid_out, read
@@ -125,6 +126,25 @@ class Forget:
 
 
 @dataclass(frozen=True, slots=True)
+class ListPartial:
+    """List partial matches of an event (`cep.runtime.partial_matches`), at most `limit`; `copies`: also what every
+    worker has."""
+
+    event: str
+    key: Key
+    limit: int
+    copies: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Those of each stage; or none where the key is `refused`."""
+
+    found: tuple[RankedMatches, ...]
+    refused: Failed | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Save:
     """Give the states of all stages, by number."""
 
@@ -207,6 +227,8 @@ Head = (
     | ReadChunk
     | ChunkFound
     | Forget
+    | ListPartial
+    | Listed
     | Save
     | Saved
     | Restore

@@ -31,13 +31,26 @@ from cep.runtime.fitting_tables import fitting_tables
 from cep.runtime.fluent_records import may_close
 from cep.runtime.history import BECAUSE
 from cep.runtime.options import EngineOptions
-from cep.runtime.partial_matches import Key, PartialMatches
+from cep.runtime.partial_matches import Key, PartialMatches, RankedMatches, check_asked, merged
 from cep.runtime.run_stats import Count
 from cep.runtime.state_by_key import KeyGroups, check_partitions, groups_in
 from cep.runtime.stepping import timely, wholly
 from cep.workers.changing_input import ChangingInput
 from cep.workers.chunk_readers import WorkerReaders
-from cep.workers.messages import Begin, Forget, Head, Learn, Learnt, Lineage, Restore, Save, Saved, WriteRows
+from cep.workers.messages import (
+    Begin,
+    Forget,
+    Head,
+    Learn,
+    Learnt,
+    Lineage,
+    Listed,
+    ListPartial,
+    Restore,
+    Save,
+    Saved,
+    WriteRows,
+)
 from cep.workers.placement import Placement, changing, dealt_stages
 from cep.workers.processes import WorkerProcesses
 from cep.workers.pushed_tables import as_table, taken_columns
@@ -251,8 +264,18 @@ class PartitionedEngine(Engine):
         self._settle()
         self._processes.ask([Forget()] * len(self._processes))
 
+    @wholly(refuses=True)
     def partial_matches(self, event: str, key: Key | None = None, limit: int = 100) -> PartialMatches:
-        raise CepError("workers: partial matches are listed in one process", hint="without workers", code="workers")
+        check_asked(self.plan, event, key or {}, limit)
+        self._settle()
+        asked = [ListPartial(event, key or {}, limit, not worker) for worker in range(len(self._processes))]
+        found: list[RankedMatches] = []
+        for each in self._processes.ask(asked):
+            if isinstance(each, Listed):
+                if each.refused is not None:
+                    raise each.refused.error()
+                found += each.found
+        return merged(event, self.watermark, found, limit)
 
     def skip(self, watermark: int) -> None:
         raise CepError("workers: what they derive is not left out", code="workers")

@@ -25,6 +25,7 @@ from cep.core.schema import ARRIVAL, CHANGE, NUMBER, TIE
 from cep.engine import Engine
 from cep.runtime.fluent_records import tables_of
 from cep.runtime.options import EngineOptions
+from cep.runtime.partial_matches import StagePart
 from cep.runtime.prior_state import PriorState
 from cep.workers.chunk_readers import WorkerChunks
 from cep.workers.messages import (
@@ -37,6 +38,8 @@ from cep.workers.messages import (
     Learnt,
     Line,
     Lineage,
+    Listed,
+    ListPartial,
     Made,
     ReadChunk,
     RefusedRecord,
@@ -122,6 +125,17 @@ class Worker:
             return Learnt(Failed.of(error))
         return Learnt(None)
 
+    def list_partial(self, asked: ListPartial) -> Listed:
+        stages = {each.number: each for each in dealt_stages(self.program.plan, self.running)}
+        try:
+            found = [
+                engine.ranked_matches(asked.event, asked.key, asked.limit, StagePart(stages[number], asked.copies))
+                for number, engine in self.engines.items()
+            ]
+        except CepError as error:
+            return Listed((), Failed.of(error))
+        return Listed(tuple(found))
+
     def given(self, event: str, table: pl.DataFrame) -> pl.DataFrame | PackedTable:
         """Return derived rows in the form that was asked for."""
         if self.rows is None or event not in self.rows.schemas:
@@ -151,6 +165,8 @@ class Worker:
                 return self.take(head, tables), {}
             case Learn():
                 return self.learn(head), {}
+            case ListPartial():
+                return self.list_partial(head), {}
             case Forget():
                 for engine in self.engines.values():
                     engine.forget()

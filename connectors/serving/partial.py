@@ -17,7 +17,7 @@ from connectors.serving.openapi import route_responses
 
 MOST = 1_000
 """Partial matches of one answer, at most."""
-_STATUS = {"unknown": 404, "partial": 409}
+_STATUS = {"unknown": 404}
 _NO_STORE = {"Cache-Control": "no-store"}
 _TIME = {"type": ["string", "null"]}
 _TEXTS = {"type": "array", "items": {"type": "string"}}
@@ -61,7 +61,7 @@ def router(engine: Engine | None, lock: FairLock, seconds: float = 10.0) -> APIR
             json=_ANSWER,
             _400="A value is not of the type of its attribute.",
             _404="There is no such event, attribute or variable.",
-            _409="Partial matches of it are not kept, or the program runs on Spark.",
+            _409="The program runs on Spark.",
             _503="The program is busy; `Retry-After` says when to ask again.",
         ),
     )

@@ -339,19 +339,26 @@ def damaged() -> CepError:
 
 @dataclass(frozen=True, slots=True)
 class WaitingRows:
-    """Copies of rows that wait, in order of arrival: the arguments are `arguments[column]`. `until`: the last time at
-    which each may find what it waits for, END_OF_TIME where there is none."""
+    """Copies of rows that wait: the arguments are `arguments[column]`, `arrival` is their order where they have one.
+    `until`: the last time at which each may find what it waits for, or at which it comes by time alone; END_OF_TIME
+    where there is none."""
 
     start: Ints
     end: Ints
     arguments: Ints
     until: Ints
+    arrival: Ints
+
+    def taken(self, index: Ints) -> WaitingRows:
+        """These rows."""
+        columns = self.arguments[:, index]
+        return WaitingRows(self.start[index], self.end[index], columns, self.until[index], self.arrival[index])
 
 
 @runtime_checkable
 class KeepsWaiting(Protocol):
     """A goal in which occurrences wait for others, or for a deadline."""
 
-    def waiting(self, side: int, width: int, watermark: int) -> WaitingRows:
+    def unmatched(self, side: int, width: int, watermark: int) -> WaitingRows:
         """The rows of an input that still wait after `watermark`, with their first `width` arguments. Changes
         nothing."""

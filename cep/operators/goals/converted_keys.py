@@ -36,7 +36,7 @@ class WithConvertedKeys:
         self.rows_by_key = goal.rows_by_key
         self.codes, self.coded, self.names, self.renamed = goal.codes, goal.coded, goal.names, goal.renamed
         if isinstance(goal, KeepsWaiting):
-            self.waiting = goal.waiting
+            self.unmatched = goal.unmatched
         self.whole_checkpoint, self.take_back = goal.whole_checkpoint, goal.take_back
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:

@@ -472,7 +472,7 @@ def waiting_rows(
     by_start = np.full(len(own), FOREVER, np.int64) if within >= FOREVER else start + within
     by_end = np.full(len(own), FOREVER, np.int64) if reach >= FOREVER else end + reach
     arguments = np.ascontiguousarray(cold[own, HEADER : HEADER + width].T)
-    return WaitingRows(start, end, arguments, np.minimum(by_start, by_end)), own
+    return WaitingRows(start, end, arguments, np.minimum(by_start, by_end), cold[own, ARRIVAL]), own
 
 
 class StoredState(DeclaredState):

@@ -19,8 +19,8 @@ from cep.core.prefetch import prefetch
 from cep.core.relation import END, FIRST, START, Table, concat, empty, rows
 from cep.core.room import filled_room
 from cep.core.stable_order import phased_order
-from cep.core.time import Frontier
-from cep.operators.goals.contract import Arrays, Goal, Ints
+from cep.core.time import END_OF_TIME, Frontier
+from cep.operators.goals.contract import Arrays, Goal, Ints, WaitingRows
 from cep.operators.goals.converted_keys import RecursiveWithConvertedKeys
 from cep.operators.goals.fluents.changes import PendingChanges, Rows, in_order, put_changes, waiting_table
 from cep.operators.goals.heads import codes_of, others
@@ -344,7 +344,31 @@ def _put_pairs(table, pairs, known, columns, place, first):  # type: ignore[no-u
             table[first + row, i] = known[pairs[i, place], columns[row]]
 
 
-class ConjunctionGoal(NumberedState, ConjunctionStretches):
+class HoldingAlone:
+    """The tuples of one side of a conjunction that hold without the other."""
+
+    spec: ConjunctionSpec
+    sides: tuple[Side, Side]
+    _state: Callable[[], Arrays]
+
+    def unmatched(self, side: int, width: int, watermark: int) -> WaitingRows:
+        """See `cep.operators.goals.contract`. They hold at the watermark; under NOT, those that the other side ends."""
+        state = self._state()
+        tuples = state["left"], state["right"]
+        places = [[own.columns.index(column) for column in own.key] for own in self.sides]
+        keys = [held[:, place] for held, place in zip(tuples, places, strict=True)]
+        count = len(keys[side])
+        number = np.unique(np.concatenate([keys[side], keys[1 - side]]), axis=0, return_inverse=True)[1].reshape(-1)
+        met = np.isin(number[:count], number[count:]) & ~np.isin(keys[side], (MISSING, NAN)).any(axis=1)
+        chosen = np.flatnonzero(met == self.spec.negated)
+        arguments = np.full((self.sides[side].width, len(chosen)), BEGINS, np.int64)
+        arguments[list(self.sides[side].columns)] = tuples[side][chosen].T
+        now = np.full(len(chosen), watermark, np.int64)
+        end = np.full(len(chosen), END_OF_TIME, np.int64)
+        return WaitingRows(now, now, arguments[:width], end, np.zeros(len(chosen), np.int64))
+
+
+class ConjunctionGoal(HoldingAlone, NumberedState, ConjunctionStretches):
     """The goal of one Conjunction node."""
 
     def __init__(self, spec: ConjunctionSpec, lineage: Lineage | None = None) -> None:

@@ -24,6 +24,7 @@ from cep.operators.goals.contract import (
     KeyedRows,
     Lasting,
     StateKeys,
+    WaitingRows,
     demand,
 )
 from cep.operators.goals.fluents.inertia_kernel import (
@@ -41,6 +42,7 @@ from cep.operators.goals.fluents.inertia_kernel import (
     HOLDS,
     KEPT,
     NAME,
+    NEVER,
     S_GIVEN,
     S_HEAP,
     SINCE,
@@ -144,6 +146,17 @@ class InertiaGoal(NumberedState, Lasting):
             given[:, place] = self.state[slots, cell]
         given[:, 1], given[:, 5] = END_OF_TIME, slots
         return self._table(given, ended)[:-1]
+
+    def unmatched(self, side: int, width: int, watermark: int) -> WaitingRows:
+        """See `cep.operators.goals.contract`. What holds comes to its deadline by time alone."""
+        state = self.state[: self.keys.count]
+        slots = np.flatnonzero((state[:, HOLDS] == 1) & (state[:, DUE] > watermark) & (state[:, DUE] < NEVER))
+        arguments = np.zeros((width, len(slots)), np.int64)
+        arguments[: self.spec.keys] = self.keys.known[slots].T
+        if self.spec.valued:
+            arguments[self.spec.keys] = state[slots, VALUE]
+        since = state[slots, SINCE]
+        return WaitingRows(since, since, arguments, state[slots, DUE], state[slots, ARRIVAL])
 
     def due(self) -> int | None:
         """The earliest deadline that is open."""

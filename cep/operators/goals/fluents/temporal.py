@@ -19,6 +19,7 @@ from cep.operators.goals.contract import (
     Arrays,
     Goal,
     Ints,
+    WaitingRows,
 )
 from cep.operators.goals.fluents.changes import (
     GrowingIntervals,
@@ -195,6 +196,18 @@ class TemporalGoal(NumberedState, InRounds):
 
     def next_change(self) -> int:
         return self.evaluation.next_change()
+
+    def unmatched(self, side: int, width: int, watermark: int) -> WaitingRows:
+        """See `cep.operators.goals.contract`. What holds, or held, has a result later by time alone; of operators that
+        look ahead nothing is known before."""
+        key, since, until = self.evaluation.to_come()
+        arguments = np.zeros((width, len(key)), np.int64)
+        take = self.spec.take[side][:-1]
+        if self.ahead or self.spec.converted[side] is not None or any(column >= width for column in take):
+            key, arguments = key[:0], arguments[:, :0]
+        arguments[list(take)] = self.tuples.known[key].T
+        since, until = since[: len(key)], until[: len(key)]
+        return WaitingRows(since, since, arguments, until, np.zeros(len(key), np.int64))
 
     def due(self) -> int | None:
         found = [] if (waits := self.waiting.due()) is None else [waits]

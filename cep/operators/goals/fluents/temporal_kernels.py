@@ -460,6 +460,24 @@ class TemporalEvaluation:
         back = 2 * int(self._rule[R_LEAST]) if self._rule[R_KIND] == LAST else -min(self._by.low, 0)
         return next(d for d in range(max(code, code + back - 2), code + back + 3) if self._known(d) >= code)
 
+    def to_come(self) -> tuple[Ints, Ints, Ints]:
+        """The results that begin later if the inputs stay as they are: keys, the times since when there is what each
+        follows from, and those at which it begins. Of operators that look back."""
+        kept = self.snapshot()
+        count = kept["cells"][:, 2]
+        key = np.repeat(kept["key"], count)
+        start, end = kept["intervals"].T
+        first = np.cumsum(count) - count
+        begun = np.zeros(len(key), np.bool_)
+        begun[first[count > 0]] = self._state[kept["key"][count > 0], FLAGS] & BEGUN != 0
+        if self._rule[R_KIND] == LAST:
+            later, since = start + 2 * int(self._rule[R_LEAST]), start
+        else:
+            later, since = start, start - int(self._rule[R_HIGH if self._rule[R_KIND] == ERODE else R_LOW])
+        come = ~begun & (start > -INFINITE) & (later > self.given) & (later < INFINITE) & (later <= end)
+        key, since, later = key[come], since[come], later[come]
+        return key, since >> 1, later >> 1
+
     def begun(self) -> Ints:
         """The keys of which the result holds, as far as it was given."""
         return np.flatnonzero(self._state[:, FLAGS] & BEGUN)

@@ -308,7 +308,7 @@ class JoinGoal(StoredState, Untimed):
             self._compact(end)
         return np.concatenate(outputs, axis=1)
 
-    def waiting(self, side: int, width: int, watermark: int) -> WaitingRows:
+    def unmatched(self, side: int, width: int, watermark: int) -> WaitingRows:
         """See `cep.operators.goals.contract`. A left side is over once what must be absent has come, where it has the
         key of that."""
         hot, cold = self.hot[: self.count], self.cold[: self.count]
@@ -327,8 +327,7 @@ class JoinGoal(StoredState, Untimed):
         there = last >= 0
         over = np.zeros(len(own), np.bool_)
         over[there] = self.absent_hot[last[there], BEGIN] > found.end[there]
-        keep = ~over
-        return WaitingRows(found.start[keep], found.end[keep], found.arguments[:, keep], found.until[keep])
+        return found.taken(np.flatnonzero(~over))
 
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
         if wholly or self.count + self.absent_count > self.watched:

@@ -186,7 +186,7 @@ class AbsenceDeadline(StoredState):
         """At most how many deadlines are open."""
         return self.count - self.first
 
-    def waiting(self, side: int, width: int, watermark: int) -> WaitingRows:
+    def unmatched(self, side: int, width: int, watermark: int) -> WaitingRows:
         """See `cep.operators.goals.contract`. A row stands at its deadline unless something comes before."""
         hot, cold = self.store[self.first : self.count], self.cold[self.first : self.count]
         return waiting_rows(hot, cold, side, width, FOREVER, self.spec.duration, watermark)[0]
