@@ -363,6 +363,7 @@ def test_a_target_that_hangs_delays_only_itself(monkeypatch: pytest.MonkeyPatch)
         assert stuck.taken
 
 
+@pytest.mark.long
 def test_random_titles_reach_a_service_as_they_are() -> None:
     chance = random.Random(36)
     with service() as (found, port):

@@ -121,6 +121,7 @@ def test_outputs_are_tried_before_anything_is_compiled(monkeypatch: pytest.Monke
         assert output in result.stderr and COMPILING not in result.stderr
 
 
+@pytest.mark.long
 def test_the_first_run_says_what_takes_so_long(tmp_path: Path) -> None:
     """With settings of numba that no kernels are brought for."""
     source = "event tick(n: int).\ntwice(N) <- tick(N) WHERE N > 0.\n"

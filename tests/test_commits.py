@@ -66,6 +66,7 @@ def test_files_of_micro_batches_count_once(tmp_path: Path) -> None:
     assert spark_runs.spark().read.parquet(str(tmp_path)).count() == sum(range(2 * COMPACTED + 3))
 
 
+@pytest.mark.long
 def test_a_long_log_is_written_rarely_and_old_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its readers go on: Spark, which finds whole entries by the way between two of them, and a server that follows."""
     monkeypatch.setattr(commit_log, "LONG", 1)

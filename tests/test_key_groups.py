@@ -101,7 +101,7 @@ class Regrouped(Buckets):
         return super().round(tables, watermark)
 
 
-@examples(300, few=5)
+@examples(300, few=3)
 @given(keyed_programs(), st.sampled_from(COUNTS), st.data())
 def test_any_number_of_partitions_derives_the_same(program: Program, count: int, data: st.DataObject) -> None:
     events = in_order(program.events)

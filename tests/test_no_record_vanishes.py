@@ -60,6 +60,7 @@ def test_senml(tmp_path: Path, records: list[Any]) -> None:
     assert counted(tmp_path / "a.senml", declaration, text) == len(records)
 
 
+@pytest.mark.long
 def test_senml_of_many_records_at_once(tmp_path: Path) -> None:
     packs = [[{"n": "a", "v": 1, "t": 2**30 + number}] for number in range(2_000)]
     packs[700:700] = [[{}], [{"e": [{"n": "a", "v": 1}]}]]  # in a text that is read as a whole

@@ -23,6 +23,7 @@ def test_unreadable_times_are_an_error(shape: Callable[[pl.DataFrame], Any], lat
     assert str(caught.value).startswith(MESSAGE) and "FORMAT" in str(caught.value)
 
 
+@pytest.mark.long
 def test_two_hundred_thousand_unreadable_times_are_an_error() -> None:
     with pytest.raises(CepError, match="none of the 200,000 rows of r can be read"):
         detect(PROGRAM, {"r": pl.concat([WRONG] * 100)})

@@ -67,6 +67,7 @@ def test_numbers_beside_a_day_are_times_of_day(tmp_path: Path, suffix: str, day:
     assert rows(hours, f'TIME d, c FORMAT "{form} %H"') == ([MAY, MAY + 23 * 60 * MINUTE], [])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
 def test_without_a_format_it_is_told_what_to_write(tmp_path: Path, suffix: str) -> None:
     days: list[object] = ["2024-05-01", "2024-05-01", "2024-05-01"]

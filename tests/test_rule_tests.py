@@ -398,6 +398,7 @@ def test_the_demos_pass_their_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tested == {path.parent.name for path in (ROOT / "demos").glob("*/demo.py")}
 
 
+@pytest.mark.long
 def test_the_law_of_workers_runs_in_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is tried once for each test where it is asked for; a test that it does not pass fails."""
     write(HEAD + "    expect: [warming]\n")

@@ -97,6 +97,7 @@ def test_java_and_python_talk_by_sockets_of_unix(tmp_path: Path, monkeypatch: py
     own_folder.cache_clear()
 
 
+@pytest.mark.long
 @needs_java
 def test_sockets_go_with_the_run(tmp_path: Path) -> None:
     lines = [

@@ -84,6 +84,7 @@ def test_what_was_not_noted_is_not_damaged(left: Path, tmp_path: Path) -> None:
     assert not {*tables} & {*StoreFiles(str(left / "events"))._notes}
 
 
+@pytest.mark.long
 def test_kills_are_no_damage(tmp_path: Path) -> None:
     """Kill the store's process while it loads, writes, removes and merges; verify the files each time."""
     random, number = Random(7), 0

@@ -239,6 +239,7 @@ def test_a_commit_of_which_the_answer_is_lost_is_done(tmp_path: Path, monkeypatc
     assert numbers(name) == [str(n) for n in range(4) for _ in range(4)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_a_store_that_is_away_for_a_while_stops_nothing(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
