@@ -54,7 +54,9 @@ class Desk:
         calendar: MaintenanceCalendar | None = None,
         revise: int | None = None,
         clock: Callable[[], int] | None = None,
+        program: str | None = None,
     ) -> None:
+        self.program = program or PROGRAM
         self.folder, self.calendar, self.revise = folder, calendar, revise
         self.now, self.clock = BEGIN, clock or (lambda: self.now)
         self.pushed: list[tuple[int, str, int]] = []
@@ -65,11 +67,11 @@ class Desk:
         self.start()
 
     def start(self) -> None:
-        self.engine = Engine.from_text(PROGRAM, alerts=True, begins=True, lateness=0, revise=self.revise)
+        self.engine = Engine.from_text(self.program, alerts=True, begins=True, lateness=0, revise=self.revise)
         self.outbox = Outbox(self.folder / "alerts.db")
         self.handling = Handling(self.outbox, ORIGIN.title, ORIGIN.status, self.calendar, self.clock)
         self.handling.tick()
-        self.service = Service(self.engine, PROGRAM, "flood.cep", RunStats())
+        self.service = Service(self.engine, self.program, "flood.cep", RunStats())
         self.service.listen(AlertListener(self.engine, self.outbox, handling=self.handling))
         inhibitors = {each.name: each.inhibitor for each in self.engine.alerts}
         routers = [

@@ -1,5 +1,6 @@
 """A server of alerts for tests that kill it: `python -m tests.desk_server FOLDER PORT FEED...` runs the program of
-`tests.desk` over levels that come on and on, and answers people on the port; it goes on where it was."""
+`tests.desk`, and an alert that is pending at first, over levels that come until there is a file `enough` in the folder.
+It answers people on the port, and goes on where it was."""
 
 from __future__ import annotations
 
@@ -7,14 +8,19 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 import uvicorn
 
 from connectors.receivers.senders import sending, targets
-from tests.desk import ORIGIN, Desk
+from tests.desk import ORIGIN, PROGRAM, SECOND, Desk
 from tests.waiting import pause
+
+LASTING = """ALERT lasting ON high(S) SEVERITY "Moderate" TITLE "Flood lasts at {S}" KEYED BY S AFTER 7 s KEEP 4 s
+  REPEAT 1 s.
+"""
 
 
 def level(second: int) -> tuple[int, str, int]:
@@ -23,17 +29,24 @@ def level(second: int) -> tuple[int, str, int]:
     return second, site, 9 if second // 9 % 3 else 0
 
 
+def report(name: str, text: str, /, **fields: str) -> None:
+    print(name, text, flush=True)
+
+
 def serve(folder: Path, port: int, feeds: list[str]) -> None:
-    desk = Desk(folder, clock=lambda: time.time_ns() // 1000)
+    desk = Desk(folder, clock=lambda: time.time_ns() // 1000, program=PROGRAM + LASTING)
+    origin = replace(ORIGIN, sender="alerts@example.org")
     begun = desk.handling.watermark
     threading.Thread(target=desk.handling.run, daemon=True).start()
     server = uvicorn.Server(uvicorn.Config(desk.client.app, port=port, log_config=None, lifespan="off"))
     threading.Thread(target=server.run, daemon=True).start()
-    with sending(desk.outbox, targets(feeds), ORIGIN, lambda name, text, **more: print(name, text, flush=True)):
+    with sending(desk.outbox, targets(feeds), origin, report):
         print("runs", flush=True)
         for second in count():
+            while (folder / "enough").exists() and second * SECOND > begun:
+                pause(0.1)
             desk.take(level(second))
-            if second * 1_000_000 > begun:
+            if second * SECOND > begun:
                 pause(0.01)
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from cep.command import app
 from tests import desk as desks
-from tests.desk import BEN, WALL, Desk
+from tests.desk import BEN, PROGRAM, WALL, Desk
 
 
 class Terminal:
@@ -71,6 +71,10 @@ def test_an_alert_is_worked_on_from_a_terminal(terminal: Terminal) -> None:
     )
     assert terminal.says("close", short, "true").endswith("closed as true")
     assert terminal.says("list").splitlines()[2].endswith("ben, for ann  [true] Flood at a")
+    assert terminal.says("close", short, "--undo").endswith("no longer closed")
+    assert terminal.says("list").splitlines()[2].endswith("ben, for ann  Flood at a")
+    assert terminal.run("close", short).exit_code and terminal.run("close", short, "true", "--undo").exit_code
+    assert terminal.says("close", short, "true").endswith("closed as true")
     shown = terminal.says("show", short)
     assert "acknowledged by ben: on my way" in shown and "assigned to ann by ben" in shown
     assert "closed as true by ben" in shown and "\x1b" not in shown
@@ -172,6 +176,37 @@ def test_verdicts_are_labels_of_a_backtest(terminal: Terminal, tmp_path: Path) -
     found = [(each.start, each.end, each.key) for each in labels]
     assert found == [(0, 30_000_000, ("a",)), (2_000_000, 3_000_000, ("c",))]
     assert others == ["site", "alert"]
+
+
+def test_verdicts_of_a_server_are_labels_of_a_backtest(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = terminal.desk
+    for site, verdict in (("a", "true"), ("b", "false")):
+        terminal.says("close", desk.alert(site), verdict)
+    desk.take((30, "a", 0), (31, "x", 4))
+    rules, history = tmp_path / "rules.cep", tmp_path / "level.csv"
+    rules.write_text(PROGRAM)
+    history.write_text("time,site,cm\n" + "".join(f"{at},{site},{cm}\n" for at, site, cm in desk.pushed))
+    monkeypatch.setenv("CEP_TOKEN", BEN)
+
+    def backtest(place: str) -> Result:
+        words = ["backtest", str(rules), "--input", f"level={history}", "--labels", place, "--detect", "flood"]
+        return CliRunner().invoke(app, [*words, "--key", "site", "--merge", "1s", "--json"])
+
+    for place in (f"server:{terminal.url}", f"server:{terminal.url}#flood"):
+        done = backtest(place)
+        assert done.exit_code == 0, done.output
+        assert json.loads(done.stdout)["labels"] == 1, "what was false is no incident"
+    assert (
+        "no alert of `flod` was closed\nhint: did you mean `flood`?" in backtest(f"server:{terminal.url}#flod").output
+    )
+    monkeypatch.setenv("CEP_TOKEN", "wrong")
+    assert "(401)" in backtest(f"server:{terminal.url}").output
+    monkeypatch.setenv("CEP_TOKEN", BEN)
+    desk.ask("POST", f"/alerts/{desk.ask('GET', '/alerts/verdicts')[0]['alert']}/close", {"verdict": "test"})
+    desk.ask("DELETE", f"/alerts/{desk.ask('GET', '/alerts/verdicts')[-1]['alert']}/close")
+    assert "none of 1 verdicts is `true`" in backtest(f"server:{terminal.url}").output
 
 
 @pytest.mark.parametrize(

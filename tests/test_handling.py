@@ -15,7 +15,7 @@ from cep.core.errors import CepError
 from connectors.alerts.maintenance import MaintenanceCalendar
 from connectors.alerts.matchers import Matchers
 from connectors.receivers import atom, cap
-from tests.desk import ANN, BEGIN, BEN, ORIGIN, SECOND, WALL, Desk, at
+from tests.desk import ANN, BEGIN, BEN, ORIGIN, PROGRAM, SECOND, WALL, Desk, at
 from tests.waiting import until
 
 
@@ -81,6 +81,74 @@ def test_an_acknowledgement_survives_a_revision_that_keeps_the_alert(tmp_path: P
     (one,) = desk.ask("GET", "/alerts?name=flood&matcher=site=a")
     assert (one["alert"], one["acknowledged"], one["severity"]) == (alert, "ben", "Minor")
     desk.outbox.close()
+
+
+def test_what_people_did_survives_a_revision_that_changes_the_alert(tmp_path: Path) -> None:
+    """A late record has the alert begin earlier, so that it is another one: which somebody has, and which does not
+    escalate either; also after a start."""
+    desk = Desk(tmp_path, revise=100 * SECOND)
+    desk.take((5, "a", 9), (8, "x", 4))
+    before = desk.alert()
+    desk.ask("POST", f"/alerts/{before}/acknowledge")
+    desk.ask("POST", f"/alerts/{before}/assign", {"to": "ann"})
+    desk.ask("POST", f"/alerts/{before}/close", {"verdict": "true"})
+    desk.take((3, "a", 9))
+    after = desk.alert()
+    assert after != before
+    desk.restart()
+    desk.take((60, "x", 4))
+    (one,) = desk.ask("GET", "/alerts?name=flood")
+    assert (one["alert"], one["severity"]) == (after, "Minor")
+    assert (one["acknowledged"], one["assignee"], one["verdict"]) == ("ben", "ann", "true")
+    (label,) = desk.ask("GET", "/alerts/verdicts")
+    assert label["alert"] == after, "the one that was withdrawn is no label"
+    done = [(each["by"], each["action"], each["alert"]) for each in desk.ask("GET", "/feeds/actions")]
+    assert done[3:] == [("semcep", action, after) for action in ("acknowledged", "assigned", "closed")]
+    revisions = [entry.change.revision for entry in desk.outbox.life(after)]
+    assert revisions == list(range(len(revisions))), "every change has its number"
+    desk.ask("DELETE", f"/alerts/{after}/acknowledge")
+    desk.take((61, "x", 4))
+    assert desk.ask("GET", "/alerts?name=flood")[0]["severity"] == "Extreme", "it was given back"
+    desk.outbox.close()
+
+
+def test_a_verdict_is_taken_back(desk: Desk) -> None:
+    desk.take((0, "a", 9), (2, "a", 0), (4, "x", 4))
+    (alert,) = [each["alert"] for each in desk.ask("GET", "/alerts?state=resolved")]
+    desk.ask("DELETE", f"/alerts/{alert}/close", status=409)
+    desk.ask("POST", f"/alerts/{alert}/close", {"verdict": "true"})
+    desk.ask("DELETE", f"/alerts/{alert}/close", token=WALL, status=403)
+    assert desk.ask("DELETE", f"/alerts/{alert}/close")["verdict"] == ""
+    assert desk.ask("GET", "/alerts/verdicts") == []
+    desk.restart()
+    assert desk.ask("GET", f"/alerts/{alert}")["verdict"] == ""
+    assert [each["action"] for each in desk.ask("GET", "/feeds/actions")] == ["closed", "reopened"]
+
+
+def test_one_that_is_kept_and_escalates_is_kept(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, program=PROGRAM.replace("  ESCALATE", "  KEEP 30 s ESCALATE"))
+    desk.take((0, "a", 9), (5, "a", 0), (12, "x", 4))
+    (one,) = desk.ask("GET", "/alerts?state=kept")
+    assert (one["severity"], one["state"]) == ("Severe", "kept")
+    assert desk.ask("POST", f"/alerts/{one['alert']}/acknowledge")["state"] == "kept"
+    desk.restart()
+    desk.take((13, "a", 9), (14, "x", 4))
+    assert [each["state"] for each in desk.ask("GET", "/alerts")] == ["firing"], "it goes on"
+    desk.outbox.close()
+
+
+def test_the_life_of_an_alert_is_read_in_pages(desk: Desk) -> None:
+    desk.take((0, "a", 9), (5, "x", 4))
+    alert = desk.alert()
+    for number in range(7):
+        desk.ask("POST", f"/alerts/{alert}/comment", {"comment": f"{number}"})
+    pages, before = [], ""
+    while page := desk.ask("GET", f"/alerts/{alert}?limit=3{before}")["changes"]:
+        pages.append([each["revision"] for each in page])
+        before = f"&before={page[0]['number']}"
+    assert pages == [[5, 6, 7], [2, 3, 4], [0, 1]]
+    assert len(desk.ask("GET", f"/alerts/{alert}")["changes"]) == 8
+    desk.ask("GET", f"/alerts/{alert}?limit=0", status=422)
 
 
 def test_closing_says_what_it_was_also_when_it_is_over(desk: Desk) -> None:

@@ -1,5 +1,5 @@
 """A server that is killed again and again while people work: for each alert nothing is missing or out of order at a
-client of Server-Sent Events, a webhook and the list of actions."""
+client of Server-Sent Events, a webhook, a mailbox, an Alertmanager and in the list of actions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,13 @@ import pytest
 
 from connectors.alerts.text import rfc3339
 from tests.desk import BEN
+from tests.mail_server import mail_server
 from tests.ports import free_port
 from tests.test_webhooks import listening
 from tests.waiting import PATIENCE, pause, until
 
 KILLS = 5
+RISING = ("Minor", "Moderate", "Severe", "Extreme")
 HEADERS = {"Authorization": f"Bearer {BEN}"}
 
 
@@ -55,8 +58,8 @@ class Events:
 
 
 @contextmanager
-def process(folder: Path, port: int, feed: str) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "tests.desk_server", str(folder), str(port), feed]
+def process(folder: Path, port: int, feeds: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "tests.desk_server", str(folder), str(port), *feeds]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=Path(__file__).parent.parent)
     try:
         until(lambda: server.poll() is not None or _answers(port), "it answers", seconds=PATIENCE)
@@ -82,14 +85,96 @@ def _act(url: str, rng: random.Random, number: int) -> tuple[str, str] | None:
         action = rng.choice(("acknowledge", "comment", "close", "assign", "silence"))
         if action == "silence":
             end = rfc3339(time.time_ns() // 1000 + 300_000)
-            body = {"matchers": [f"site={rng.choice('abc')}"], "endsAt": end, **comment}
-            done = httpx.post(f"{url}/silences", json=body, headers=HEADERS, timeout=10)
+            silenced = {"matchers": [f"site={rng.choice('abc')}"], "endsAt": end, **comment}
+            done = httpx.post(f"{url}/silences", json=silenced, headers=HEADERS, timeout=10)
             return ("silence", done.json()["id"]) if done.status_code == 200 else None
-        body = {"close": {"verdict": "true"}, "assign": {"to": "ann"}}.get(action, {}) | comment
+        more: dict[str, dict[str, str]] = {"close": {"verdict": "true"}, "assign": {"to": "ann"}}
+        body = more.get(action, {}) | comment
         done = httpx.post(f"{url}/alerts/{alert}/{action}", json=body, headers=HEADERS, timeout=10)
         return (f"number {number}", alert) if done.status_code == 200 else None
     except (httpx.HTTPError, ValueError):
         return None
+
+
+Life = list[dict[str, Any]]
+"""The changes of an alert, in order."""
+
+
+def _sent(life: Life) -> list[int]:
+    """The revisions of an alert that receivers may be sent: since it fires, while nothing hides it; and its end, if
+    they were sent another one."""
+    found: list[int] = []
+    for change in life:
+        over = change["state"] == "resolved"
+        if found if over else change["fired"] and not (change["silenced"] or change["inhibited"]):
+            found.append(change["revision"])
+    return found
+
+
+def _check_sent(life: Life, came: list[int], seldom: bool = False) -> None:
+    """AssertionError: of an alert a change is missing, out of order, or came though it is silenced. A change may be
+    left out if the alert was silenced before the next one was sent, and the end, if no change was sent at all.
+    `seldom`: what is only updated is left out, too."""
+    loud, there = _sent(life), list(dict.fromkeys(came))
+    assert {*there} <= {*loud} and there == sorted(there)
+    for revision in {*loud} - {*there}:
+        change = life[revision]
+        if change["state"] == "resolved":
+            assert not there, "whoever was told of it is told of its end"
+            continue
+        if seldom and change["state"] == "updated" and not change["action"]:
+            continue
+        following = next((each for each in there if each > revision), len(life))
+        assert any(life[each]["silenced"] for each in range(revision + 1, following)), f"{revision} is missing"
+
+
+def _check_life(life: Life) -> None:
+    """AssertionError: a change is missing, or an action is forgotten."""
+    assert [each["revision"] for each in life] == list(range(len(life))), "every change is there, in order"
+    owner = ""
+    for change in life:
+        if change["action"] == "closed":
+            owner = owner or ("" if change["state"] == "resolved" else "ben")
+        elif change["action"] == "acknowledged":
+            owner = "ben"
+        assert change["acknowledged"] == owner, "whoever has an alert has it after a start too"
+        assert not (change["state"] == "escalated" and owner), "an acknowledged alert does not escalate"
+    states = [each["state"] for each in life if each["state"] not in ("updated", "escalated")]
+    order = ["pending", "firing", "kept", "resolved"]
+    fires = [order.index(state) for state in states if state != "kept"]
+    assert fires == sorted(fires), "first it is pending, then it fires, then it is over"
+
+
+def _check_manager(posts: list[dict[str, Any]], lives: dict[str, Life]) -> None:
+    """AssertionError: an Alertmanager was told of an alert that is over, or of a severity of before, or has at the end
+    other alerts than those that are open."""
+    open_now: dict[tuple[str, str], dict[int, str]] = {}  # by name and site, the alert of each severity
+    gravest: dict[str, int] = {}
+    over: set[str] = set()
+    for post in posts:
+        alert, labels = post["annotations"]["alert"], post["labels"]
+        there = open_now.setdefault((labels["alertname"], labels["site"]), {})
+        severity = RISING.index(labels["severity"].title())
+        if datetime.fromisoformat(post["endsAt"]) <= post["came"]:
+            last = lives[alert][-1]
+            if (
+                there.pop(severity, "") == alert
+                and last["state"] == "resolved"
+                and RISING[severity] == last["severity"]
+            ):
+                over.add(alert)
+            continue
+        assert alert not in over, "what is over does not fire again"
+        assert severity >= gravest.get(alert, 0), "it is as grave as before, or graver"
+        gravest[alert] = severity
+        there[severity] = alert
+    for (name, site), there in open_now.items():
+        mine = [life for life in lives.values() if life[0]["name"] == name and life[0]["key"]["site"] == site]
+        latest = max(mine, key=lambda life: life[-1]["number"])
+        expected = {} if latest[-1]["state"] == "resolved" else {latest[-1]["alert"]}
+        assert len(there) == len({*there.values()}) and {*there.values()} <= {*expected}, "what is over is over there"
+        if latest[-1]["alert"] in there.values() and _sent(latest)[-1:] == [len(latest) - 1]:
+            assert [RISING[severity] for severity in there] == [latest[-1]["severity"]]
 
 
 @pytest.mark.long
@@ -97,38 +182,51 @@ def _act(url: str, rng: random.Random, number: int) -> tuple[str, str] | None:
 def test_nothing_is_missing_or_out_of_order_after_kills(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     posted: list[dict[str, Any]] = []
+    managed: list[dict[str, Any]] = []
 
     def take(request: BaseHTTPRequestHandler, body: bytes) -> int:
-        posted.append(json.loads(body))
+        if request.path.endswith("/api/v2/alerts"):
+            now = datetime.now(UTC)
+            managed.extend(each | {"came": now} for each in json.loads(body))
+        else:
+            posted.append(json.loads(body) | {"key": request.headers["Idempotency-Key"]})
         return 200
 
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     answered: list[tuple[str, str]] = []
-    with listening(take) as (hook, _):
-        feed = f"cloudevents+{hook}#private=yes"
-        with process(tmp_path, port, feed):
+
+    def ask(path: str) -> Any:
+        return httpx.get(f"{url}/{path}", headers=HEADERS, timeout=PATIENCE).json()
+
+    with listening(take) as (hook, _), mail_server() as (mailbox, mail_port):
+        feeds = [
+            f"cloudevents+{hook}#private=yes",
+            f"smtp://localhost:{mail_port}/team@example.org#private=yes&tls=none",
+            f"alertmanager+{hook}#every=1",
+        ]
+        with process(tmp_path, port, feeds):
             events = Events(url)
-            until(lambda: httpx.get(f"{url}/alerts", headers=HEADERS).json(), "something fires")
+            until(lambda: ask("alerts"), "something fires")
         for kill in range(KILLS):
-            with process(tmp_path, port, feed):
+            with process(tmp_path, port, feeds):
                 end = time.monotonic() + rng.uniform(0.3, 4.0)
                 number = 0
                 while time.monotonic() < end:
                     number += 1
                     if (done := _act(url, rng, 1_000 * kill + number)) is not None:
                         answered.append(done)
-        with process(tmp_path, port, feed):
+        with process(tmp_path, port, feeds):
+            until(lambda: ask("alerts?name=lasting&state=resolved"), "one that was kept is over")
+            (tmp_path / "enough").touch()
             pause(1.0)
-            last = httpx.get(f"{url}/feeds/actions?limit=10000", headers=HEADERS).json()
-            every = httpx.get(f"{url}/alerts?state=resolved&state=firing&limit=10000", headers=HEADERS).json()
+            last = ask("feeds/actions?limit=10000")
+            every = ask("alerts?state=resolved&state=firing&state=kept&state=pending&limit=10000")
             number = max(each["number"] for each in every)
             until(lambda: events.last >= number, "events come")
-            waits = f"{url}/feeds/receivers"
-            cursor = until(
-                lambda: httpx.get(waits, headers=HEADERS).json()[0]["cursor"] >= number, "the webhook has all"
-            )
-            assert cursor
+            until(lambda: all(each["cursor"] >= number for each in ask("feeds/receivers")), "all have all")
+            offered = ask("api/v2/alerts")
+            pause(1.5)  # an Alertmanager is told what is open
         events.over = True
     assert answered, "people have done something"
     recorded = [(each["comment"], each["alert"]) for each in last if each["alert"]]
@@ -136,25 +234,38 @@ def test_nothing_is_missing_or_out_of_order_after_kills(seed: int, tmp_path: Pat
     assert all(recorded.count(each) == 1 for each in answered), "what was answered is kept, once"
     numbers = [number for number, _ in events.seen]
     assert numbers == list(range(1, len(numbers) + 1)), "no number is missing, or comes twice"
-    lives: dict[str, list[dict[str, Any]]] = {}
-    for _, change in events.seen:
-        lives.setdefault(change["alert"], []).append(change)
-    sent: dict[str, list[int]] = {}
+    lives: dict[str, Life] = {}
+    for number, change in events.seen:
+        lives.setdefault(change["alert"], []).append(change | {"number": number})
+    hooked: dict[str, list[int]] = {}
     for each in posted:
-        sent.setdefault(each["data"]["alert"], []).append(each["data"]["revision"])
+        assert each["key"].strip('"') == each["data"]["id"], "a repeat has the same id"
+        hooked.setdefault(each["data"]["alert"], []).append(each["data"]["revision"])
+    mailed: dict[str, list[int]] = {}
+    messages: dict[str, str] = {}
+    for message in mailbox.messages:
+        id, changes = message["Message-ID"], message["X-Semcep-Changes"]
+        assert messages.setdefault(id, changes) == changes, "a repeat has the same id, and says the same"
+        for change in changes.split():
+            alert, _, revision = change.rpartition("-")
+            mailed.setdefault(alert, []).append(int(revision))
+    once = [change for id, changes in messages.items() for change in changes.split() if not _reminder(id)]
+    assert len(once) == len({*once}), "no change is told in two messages"
     for alert, life in lives.items():
-        assert [each["revision"] for each in life] == list(range(len(life))), "every change is there, in order"
-        loud = [each["revision"] for each in life if not each["silenced"] or each["state"] == "resolved"]
-        there = [revision for revision in dict.fromkeys(sent.get(alert, [])) if revision in loud]
-        first = there[0] if there else len(life)
-        assert there == [each for each in loud if first <= each <= life[-1]["revision"]][: len(there)]
-        assert all(revision in loud for revision in sent.get(alert, ())), "what is silenced is not sent"
-        owner = ""
-        for change in life:
-            owner = {"acknowledged": "ben", "closed": owner or ("" if change["state"] == "resolved" else "ben")}.get(
-                change["action"], owner
-            )
-            assert change["acknowledged"] == owner, "whoever has an alert has it after a start too"
-            escalates = change["state"] == "escalated"
-            assert not (escalates and owner), "an acknowledged alert does not escalate"
+        _check_life(life)
+        _check_sent(life, hooked.get(alert, []))
+        _check_sent(life, mailed.get(alert, []), seldom=True)
+    _check_manager(managed, lives)
+    open_now = [life[-1] for life in lives.values() if life[-1]["fired"] and life[-1]["state"] != "resolved"]
+    assert sorted((each["name"], each["key"]["site"], bool(each["silenced"])) for each in open_now) == sorted(
+        (each["labels"]["alertname"], each["labels"]["site"], each["status"]["state"] == "suppressed")
+        for each in offered
+    ), "Alertmanager's API has what fires"
     assert any(change["action"] for life in lives.values() for change in life)
+    states = {change["state"] for life in lives.values() for change in life}
+    assert {"pending", "firing", "escalated", "kept", "resolved"} <= states
+
+
+def _reminder(id: str) -> bool:
+    """Return True if a message reminds of an alert."""
+    return "." in id.partition("@")[0]

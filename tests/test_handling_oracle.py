@@ -11,7 +11,7 @@ import pytest
 
 from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
-from connectors.alerts.handling import Conflict, Handling
+from connectors.alerts.handling import MACHINE, Conflict, Handling
 from connectors.alerts.listener import AlertListener
 from connectors.alerts.matchers import Matchers
 from connectors.alerts.outbox import Outbox
@@ -105,22 +105,46 @@ class Staff:
             id for id, starts, ends, matchers in self.silences if starts <= now < ends and matchers.matches(labels)
         )
 
+    def inherit(self, before: int) -> None:
+        """Look at what came behind a number: who has an alert that was withdrawn has the one that lasts at its time.
+        AssertionError: nobody has it."""
+        entries = self.server.outbox.after(before, 100_000)
+        last = {entry.change.alert: entry.change for entry in entries}
+        for change in (entry.change for entry in entries):
+            if change.action == "acknowledged" and change.by == MACHINE:
+                spans = self.spans[change.comment.split()[-1]]
+                self.spans[change.alert] = [*self.spans.get(change.alert, []), spans[-1]]
+        for old in [change for change in last.values() if change.withdrawn and change.acknowledged]:
+            for new in last.values():
+                if new.slot == old.slot and new.state != "resolved" and new.start <= old.end and old.start <= new.end:
+                    assert new.acknowledged, "what it takes the place of somebody had"
+
     def check(self) -> None:
         """AssertionError: an action is missing or in another order, an alert is somebody else's, or what receivers are
         sent is not what is neither silenced nor inhibited."""
         outbox = self.server.outbox
         entries = outbox.after(0, 100_000)
         acted = [(each.change.alert, each.change.action) for each in entries if each.change.remark]
-        assert acted == self.done == [(each.alert, each.action) for each in outbox.actions() if each.alert is not None]
+        assert acted == [(each.alert, each.action) for each in outbox.actions() if each.alert is not None]
+        mine = [e.change for e in entries if e.change.remark and e.change.by != MACHINE]
+        assert [(each.alert, each.action) for each in mine] == self.done
         owners: dict[str, tuple[str, str, str]] = {}
         for entry in entries:
             change = entry.change
             has, assignee, verdict = owners.get(change.alert, ("", "", ""))
+            by = change.by
+            if by == MACHINE and change.remark:  # it takes the place of another one
+                by, theirs, judged = owners[change.comment.split()[-1]]
+                by, verdict = (
+                    (theirs, verdict)
+                    if change.action == "assigned"
+                    else (by, judged if change.action == "closed" else verdict)
+                )
             if change.action in ("acknowledged", "unacknowledged"):
-                has = change.by if change.action == "acknowledged" else ""
+                has = by if change.action == "acknowledged" else ""
             if change.action == "assigned":
-                assignee = change.by
-            if change.action == "closed":
+                assignee = by
+            if change.action == "closed" and change.by != MACHINE:
                 verdict, has = change.verdict, has or ("" if change.state == "resolved" else change.by)
             owners[change.alert] = has, assignee, verdict
             assert (change.acknowledged, change.assignee, change.verdict) == owners[change.alert]
@@ -150,7 +174,9 @@ def _run(seed: int, place: Path, program: AlertProgram, window: int | None, orde
     server = StaffedServer(program.text, window, place / "alerts.db")
     staff, told, came = Staff(rng, server), Told(SECOND), []
     for batch in in_order(rng, program) if ordered else batches(rng, program, window or 0):
+        number = server.outbox.last
         server.take(batch)
+        staff.inherit(number)
         came += batch
         if rng.random() < 0.1:
             server.keep()

@@ -216,6 +216,9 @@ def test_reminders_go_on_after_further_occurrences(tmp_path: Path) -> None:
             before = len(taken.messages)
             pause(1.2)
             assert len(taken.messages) == before, "it is over"
+        told = [(one.person, one.action, one.details["id"]) for one in outbox.actions()]
+        sent = [one["X-Semcep-Changes"] for one in taken.messages if one["Subject"].startswith("Reminder (")]
+        assert told == [("semcep", "reminded", change) for change in sent], "reminders are in the journal"
         ids = [one["Message-ID"] for one in taken.messages]
         assert len({*ids}) == len(ids) and {one["References"] for one in taken.messages[1:]} == {ids[0]}
 

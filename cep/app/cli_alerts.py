@@ -125,6 +125,15 @@ class Connection:
                 return _one("alert", begin, found)
         raise CepError(f"no alert has an id that begins with `{_plain(begin)}`", hint="`cep alerts list --all`")
 
+    def verdicts(self) -> list[dict[str, Any]]:
+        """The alerts that were closed, the one that changed first first."""
+        found: list[dict[str, Any]] = []
+        before = ""
+        while page := self.ask("GET", f"alerts/verdicts?limit=1000{before}"):
+            found += page
+            before = f"&before={page[-1]['number']}"
+        return found[::-1]
+
     def silence(self, begin: str) -> str:
         """The id of the silence whose id begins so. CepError: there is none, or several."""
         if len(begin) == 36:
@@ -214,14 +223,15 @@ class CloseOptions:
     """The options of `cep alerts close`."""
 
     alert: Id
+    to: Connection
     verdict: Annotated[
-        str,
+        str | None,
         Argument(
             metavar="VERDICT", autocompletion=completions.one_of(*_VERDICTS), help="true, false, duplicate or test."
         ),
-    ]
-    to: Connection
+    ] = None
     comment: Comment = ""
+    undo: Annotated[bool, Option("--undo", help="Take the verdict back.")] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,6 +372,15 @@ def close(options: CloseOptions) -> None:
     \b
       cep alerts close 89e505a4 false -m "a boat"
     """
+    if options.undo:
+        if options.verdict is not None or options.comment:
+            raise refuse(
+                "--undo takes a verdict back: it has no VERDICT and no --comment", "`cep alerts close 89e505a4 --undo`"
+            )
+        _said(options.to.ask("DELETE", f"alerts/{quote(options.to.alert(options.alert))}/close"), "no longer closed")
+        return
+    if options.verdict is None:
+        raise refuse("VERDICT is missing", "`cep alerts close 89e505a4 true`, or `--undo` instead of a verdict")
     _one_of("verdict", options.verdict, _VERDICTS)
     body = {"verdict": options.verdict, "comment": options.comment}
     found = options.to.ask("POST", f"alerts/{quote(options.to.alert(options.alert))}/close", body)
@@ -445,16 +464,13 @@ def verdicts(options: VerdictsOptions) -> None:
 
     \b
       cep alerts verdicts --name flood > labels.csv
-      cep backtest rules.cep -i history.parquet --labels labels.csv --detect high --key site
+      cep backtest rules.cep -i history.parquet --labels labels.csv --detect flood --key site
+
+    `cep backtest --labels server:http://host:8000` reads them by itself.
     """
-    found: list[dict[str, Any]] = []
-    before = ""
-    while page := options.to.ask("GET", f"alerts/verdicts?limit=1000{before}"):
-        found += page
-        before = f"&before={page[-1]['number']}"
     found = [
         each
-        for each in reversed(found)
+        for each in options.to.verdicts()
         if (options.all or each["verdict"] == "true") and (not options.name or each["name"] in options.name)
     ]
     if options.json:
@@ -465,9 +481,10 @@ def verdicts(options: VerdictsOptions) -> None:
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(["start", "end", *keys, "alert", *(["verdict"] if options.all else [])])
     for each in found:
-        end = each["over"] or max(each["end"], each["closed"])
         cells = ["" if each["key"].get(name) is None else each["key"][name] for name in keys]
-        rows.writerow([each["start"], end, *cells, each["name"], *([each["verdict"]] if options.all else [])])
+        rows.writerow(
+            [each["start"], label_end(each), *cells, each["name"], *([each["verdict"]] if options.all else [])]
+        )
     say(text.getvalue().rstrip("\n"))
     if len({tuple(each["key"]) for each in found}) > 1:
         names = sorted({each["name"] for each in found})
@@ -475,6 +492,11 @@ def verdicts(options: VerdictsOptions) -> None:
             "warning: these alerts have different keys, and an empty cell stands for every key: write a file for each "
             f"alert, with {', '.join(f'`--name {_plain(name)}`' for name in names)}"
         )
+
+
+def label_end(alert: dict[str, Any]) -> str:
+    """When a closed alert ends as a label: when it was over, else where event time was when it was closed."""
+    return str(alert["over"] or max(alert["end"], alert["closed"]))
 
 
 for _command, _name in (
@@ -610,6 +632,8 @@ def _shown(alert: dict[str, Any]) -> str:
             rows.append((_second(each["when"] or each["time"]), what))
         else:
             rows.append((_second(each["time"]), f"{each['state']}, {each['severity']}"))
+    if alert["changes"] and alert["changes"][0]["revision"]:
+        rows.insert(0, ("…", f"{alert['changes'][0]['revision']:,} earlier changes are not listed"))
     lines.append(_table(("time UTC", "what happened"), rows, "nothing"))
     if alert["episodes"]:
         before = [

@@ -51,7 +51,8 @@ class ScoreOptions:
         str | None,
         Option(
             metavar="FILE",
-            help="The incidents: a table (csv, parquet, json) with `start`, `end` and the key, or windows of NAB.",
+            help="The incidents: a table (csv, parquet, json) with `start`, `end` and the key, windows of NAB, or "
+            "`server:URL`, whose verdicts are read with the token in CEP_TOKEN.",
         ),
     ] = None
     detect: Annotated[

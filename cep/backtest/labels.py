@@ -1,4 +1,4 @@
-"""Labels of incidents from CSV, Parquet, JSON and NAB's windows."""
+"""Labels of incidents from CSV, Parquet, JSON, NAB's windows, and the verdicts of a server."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import polars as pl
 
 from cep.backtest.nab import Key
 from cep.backtest.scoring import Label
+from cep.backtest.server_labels import SERVER, server_rows
 from cep.core.errors import CepError, reason_of
 from cep.core.literals import read_instant
 from cep.core.schema import Attribute
@@ -23,13 +24,19 @@ from cep.runtime.run_stats import count
 _OFFSET = re.compile(r"(?:Z|[+-]\d\d:?\d\d)$", re.IGNORECASE)
 
 
-def read_labels(path: Path, keys: Sequence[Attribute], unit: Fraction | None) -> tuple[list[Label], list[str]]:
+def read_labels(
+    path: Path | str, keys: Sequence[Attribute], unit: Fraction | None, detect: str = ""
+) -> tuple[list[Label], list[str]]:
     """Read labels, sorted by start, and the names of their other columns.
 
-    `keys`: the attributes that tell the keys of detections apart; an empty cell, and `null`, is a label of every key.
-    CepError: the file cannot be read, or says what no label says.
+    `path`: a file, or `server:URL`, whose verdicts on what `detect` names are labels. `keys`: the attributes that tell
+    the keys of detections apart; an empty cell, and `null`, is a label of every key. CepError: the labels cannot be
+    read, or one says what no label says.
     """
-    rows = _rows(path, keys)
+    if isinstance(path, str) and path.startswith(SERVER):
+        rows = _checked(path, server_rows(path, detect), keys)
+    else:
+        rows = _rows(path := Path(path), keys)
     labels: list[tuple[Label, int]] = []
     zones: dict[bool, int] = {}
     for number, row in enumerate(rows, 1):
@@ -63,7 +70,7 @@ def _further(rows: Sequence[Mapping[str, Any]], keys: Sequence[Attribute]) -> st
     return f", or tell them apart: `--key {columns[0]}`" if columns and not keys else ""
 
 
-def _refuse_overlaps(path: Path, labels: Sequence[tuple[Label, int]], further: str) -> None:
+def _refuse_overlaps(path: Path | str, labels: Sequence[tuple[Label, int]], further: str) -> None:
     latest: dict[Key | None, tuple[Label, int]] = {}
     for label, number in labels:
         before = latest.get(label.key)
@@ -74,25 +81,25 @@ def _refuse_overlaps(path: Path, labels: Sequence[tuple[Label, int]], further: s
             latest[label.key] = (label, number)
 
 
-def _error(path: Path, number: int, message: str, hint: str | None = None) -> CepError:
+def _error(path: Path | str, number: int, message: str, hint: str | None = None) -> CepError:
     return CepError(f"{path}: label {number}: {message}", hint=hint, code="labels")
 
 
-def _time(path: Path, number: int, name: str, value: Any, unit: Fraction | None) -> int:
+def _time(path: Path | str, number: int, name: str, value: Any, unit: Fraction | None) -> int:
     try:
         return read_instant(str(value), unit)
     except CepError as error:
         raise _error(path, number, f"{name}: {error.message}", error.hint) from None
 
 
-def _key(path: Path, number: int, row: Mapping[str, Any], keys: Sequence[Attribute]) -> Key | None:
+def _key(path: Path | str, number: int, row: Mapping[str, Any], keys: Sequence[Attribute]) -> Key | None:
     values = [row.get(each.name) for each in keys]
     if all(each is None or each == "" for each in values):
         return None
     return tuple(_value(path, number, each, value) for each, value in zip(keys, values))
 
 
-def _value(path: Path, number: int, attribute: Attribute, value: Any) -> object:
+def _value(path: Path | str, number: int, attribute: Attribute, value: Any) -> object:
     """Return a value of a key as the attribute's type has it."""
     if value is None or value == "":
         hint = "a label of every key has no value of any column of the key"
@@ -119,6 +126,11 @@ def _rows(path: Path, keys: Sequence[Attribute]) -> list[dict[str, Any]]:
         raise CepError(f"--labels {path}: {reason}", hint=hint, code="option") from None
     except (pl.exceptions.PolarsError, csv.Error, ValueError) as error:
         raise CepError(f"--labels {path}: {str(error).splitlines()[0]}", code="labels") from None
+    return _checked(path, rows, keys)
+
+
+def _checked(path: Path | str, rows: list[dict[str, Any]], keys: Sequence[Attribute]) -> list[dict[str, Any]]:
+    """CepError: there is a column that labels need, and they lack it."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     for name in ("start", "end", *(each.name for each in keys)):
         if rows and name not in columns:

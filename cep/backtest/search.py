@@ -91,7 +91,9 @@ class Search:
         self.unit = number_size(found, self.schemas)
         self.key = [_attribute(schema, name) for name in options.scores.key]
         self.attributes = [each.name for each in schema.attributes]
-        self.labels, self.label_columns = read_labels(Path(options.scores.labels or ""), self.key, self.unit)
+        self.labels, self.label_columns = read_labels(
+            options.scores.labels or "", self.key, self.unit, options.scores.detect or ""
+        )
         scores = options.scores
         merge = None if scores.merge is None else duration(scores.merge, "--merge")
         flapping = None if scores.flapping is None else duration(scores.flapping, "--flapping")
@@ -260,7 +262,7 @@ class Search:
         found = inputs(history.inputs, self.schemas, history.format)
         names = [axis.parameter.name for axis in self.axes]
         values = {each.name: each.written(each.value.value) for each in self.parameters if each.name not in names}
-        labels = hashlib.sha256(Path(scores.labels or "").read_bytes()).hexdigest()
+        labels = hashlib.sha256(repr([(each.start, each.end, each.key) for each in self.labels]).encode()).hexdigest()
         evaluation = self.options.evaluation
         return {
             "program": self._without_defaults(),

@@ -45,6 +45,10 @@ class Conflict(Exception):
     """The alert or the silence is not in a state for that."""
 
 
+Heir = tuple[AlertChange, str]
+"""The last change of an alert that is withdrawn, and the alert that takes its place."""
+
+
 class Adopter(Protocol):
     """Goes on from a change that was told between two rounds. `alerts`: the ALERT statements of the program."""
 
@@ -91,7 +95,8 @@ class Handling:
         self._open = {change.alert: change for change in outbox.open_changes()}
         self._spans: dict[str, list[tuple[int, int | None]]] = {}
         for one in outbox.actions():
-            self._span(one.alert, one.action, one.watermark)
+            if (one.action, one.person) != ("closed", MACHINE):  # what that acknowledged was taken over by itself
+                self._span(one.alert, one.action, one.watermark)
         self._silences: dict[str, Silence] = {}
         self._unread: list[str] = []
         for id, body in outbox.silences().items():
@@ -258,6 +263,48 @@ class Handling:
         labels = self.labels(change)
         return sorted(id for id, matchers in (self._active or {}).items() if matchers.matches(labels))
 
+    def hand_over(self, heirs: Sequence[Heir]) -> bool:
+        """Have alerts acknowledged since when those were whose place they take; return True if that changes any."""
+        turned = False
+        for old, alert in heirs:
+            spans, own = self._spans.get(old.alert, []), self._spans.get(alert, [])
+            if spans and spans[-1][1] is None and not (own and own[-1][1] is None):
+                self._spans[alert] = [*own, spans[-1]]
+                turned = True
+        return turned
+
+    def taken_over(
+        self, heirs: Sequence[Heir], changes: Sequence[AlertChange]
+    ) -> tuple[list[AlertChange], list[RecordedAction]]:
+        """Acknowledge, assign and close alerts as those were that are withdrawn and whose place they take, unless
+        somebody has done so already. Return the changes, which come after those of the round, and the actions that made
+        them."""
+        told = {change.alert: change for change in changes}
+        found: list[AlertChange] = []
+        recorded: list[RecordedAction] = []
+
+        def act(alert: str, action: Action, time: int, details: dict[str, JsonValue], **more: str) -> None:
+            comment = f"it takes the place of {old.alert}"
+            told[alert] = change = self._next(told[alert], action, MACHINE, comment, **more)
+            details = {"comment": comment, **details}
+            recorded.append(RecordedAction(self.clock(), time, MACHINE, action, alert, None, None, details))
+            found.append(change)
+            self._remember(change)
+
+        for old, alert in heirs:
+            now = told.get(alert) or self._last(alert)
+            if now is None or now.hidden:
+                continue
+            told[alert] = now
+            if old.acknowledged and not now.acknowledged and now.state != "resolved":
+                since = self._spans[alert][-1][0]
+                act(alert, "acknowledged", since, {"acknowledged": old.acknowledged}, acknowledged=old.acknowledged)
+            if old.assignee and not now.assignee:
+                act(alert, "assigned", self.watermark, {"to": old.assignee}, assignee=old.assignee)
+            if old.verdict and not now.verdict:
+                act(alert, "closed", self.watermark, {"verdict": old.verdict}, verdict=old.verdict)
+        return found, recorded
+
     def hold(self, changes: Sequence[AlertChange]) -> None:
         """Note that of open alerts other intervals hold now; nothing else of them has changed (`Outbox.add`)."""
         for change in changes:
@@ -337,6 +384,14 @@ class Handling:
             told = self._known(alert)
             acknowledged = told.acknowledged or ("" if told.state == "resolved" else by)
             return self._act(told, "closed", by, comment, verdict=given, acknowledged=acknowledged)
+
+    def reopen(self, alert: str, by: str, comment: str = "") -> AlertChange:
+        """Take back the verdict on an alert; whoever has acknowledged it still has it."""
+        with self.lock:
+            told = self._known(alert)
+            if not told.verdict:
+                raise Conflict("nobody has closed the alert")
+            return self._act(told, "reopened", by, comment, verdict="")
 
     def _known(self, alert: str) -> AlertChange:
         told = self._last(alert)

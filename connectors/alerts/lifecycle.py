@@ -23,7 +23,9 @@ from connectors.alerts.places import AlertPlace, alert_place, nowhere
 from connectors.alerts.text import JsonValue, fill_template, json_value
 
 AlertState = Literal["pending", "firing", "updated", "escalated", "inhibited", "kept", "resolved"]
-Action = Literal["", "acknowledged", "unacknowledged", "assigned", "commented", "closed", "silenced", "unsilenced"]
+Action = Literal[
+    "", "acknowledged", "unacknowledged", "assigned", "commented", "closed", "reopened", "silenced", "unsilenced"
+]
 Verdict = Literal["", "true", "false", "duplicate", "test"]
 """The judgement on an alert that was closed; empty: nobody has closed it."""
 
@@ -44,8 +46,8 @@ class AlertChange:
     are what is shown of the key and of the latest occurrence; `start`: of the first one; `end`: of the latest; `until`:
     when the alert is over, unless there is another; `first` and `last`: their identities. `withdrawn`: it ended since
     the program was changed, and what it warned of may go on, or since what led to it is no more. `holding`: of an alert
-    on a fluent, what of it holds, so that it is not over. `note`: why it puts right what was told before, empty: it
-    does not.
+    on a fluent, what of it holds, so that it is not over; `keeping`: nothing of it does, and it is kept.
+    `note`: why it puts right what was told before, empty: it does not.
     """
 
     alert: str
@@ -73,6 +75,7 @@ class AlertChange:
     certainty: str = CERTAINTY
     instruction: str = ""
     holding: list[str] = field(default_factory=list)
+    keeping: bool = False
     note: str = ""
     since: int = BEGINNING
     fired: int | None = BEGINNING
@@ -361,8 +364,9 @@ class AlertLifecycle:
         if before.fired is None or not keep:
             return [*found, resolved(self.live.pop(slot), time)]
         kept = replace(
-            before, revision=before.revision + 1, state="kept", time=time, until=time + keep, holding=[], note=""
-        )
+            before, revision=before.revision + 1, state="kept", time=time, until=time + keep, holding=[],
+            keeping=True, note="",
+        )  # fmt: skip
         return [*found, self._on(kept)]
 
     def _identity(self, alert: Alert, row: Mapping[str, Any]) -> str:

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from uuid import uuid4
@@ -155,14 +154,22 @@ class Outbox:
         come: Mapping[tuple[str, str], str],
         gone: Iterable[tuple[str, str]],
         fewer: Sequence[AlertChange] = (),
+        actions: Sequence[RecordedAction] = (),
     ) -> None:
         """As `add`, with what is held of keys then (`revised_tables.write`); all of it or nothing. `marks`: by what an
-        alert means the place of the last round that is in here."""
+        alert means the place of the last round that is in here; `actions`: those that made the last changes, one
+        each."""
         with self._lock:
+            first = self.last + 1 + sum(not change.hidden for change in changes) - len(actions)
             meta = {f"reached {each}": str(time) for each, time in reached.items()}
             meta |= {f"revised {each}": json.dumps(mark) for each, mark in marks.items()}
-            with_keys = partial(revised_tables.write, self._base, keys, come, gone)
-            self._write(changes, meta, with_keys, fewer)
+
+            def besides() -> None:
+                revised_tables.write(self._base, keys, come, gone)
+                for number, action in enumerate(actions, first):
+                    handling_tables.record(self._base, replace(action, change=number))
+
+            self._write(changes, meta, besides, fewer)
             self._prune()
         if changes:
             self._notify()
@@ -279,6 +286,11 @@ class Outbox:
     def life(self, alert: str, after: int = 0, most: int = -1) -> list[OutboxEntry]:
         """The changes of an alert behind a number, in order; up to `most`, -1: all."""
         return self._entries("where alert = ? and number > ? order by number limit ?", alert, after, most)
+
+    def last_of(self, alert: str, before: int | None, most: int) -> list[OutboxEntry]:
+        """The last changes of an alert, in order, up to `most`; `before`: only those with lower numbers."""
+        until = self.last + 1 if before is None else before
+        return self._entries("where alert = ? and number < ? order by number desc limit ?", alert, until, most)[::-1]
 
     def loud(self, alert: str, before: int) -> Iterator[OutboxEntry]:
         """The changes of an alert before a revision that receivers are sent, the latest first."""

@@ -17,7 +17,8 @@ from typing import Any
 import polars as pl
 
 from cep.core.time import BEGINNING
-from connectors.alerts.handling import Handling
+from connectors.alerts.handling import Handling, Heir
+from connectors.alerts.handling_tables import RecordedAction
 from connectors.alerts.inhibition import Inhibition
 from connectors.alerts.lifecycle import AlertChange, AlertLifecycle, AlertOccurrence, AlertState, resolved
 from connectors.alerts.outbox import Outbox
@@ -29,8 +30,8 @@ PUT_RIGHT = "Put right: {why}."
 TAKEN_BACK = "Taken back: {why}; what led to this alert is no more."
 
 _UNSAID = (
-    "revision", "state", "time", "note", "holding", "sent", "inhibited", "action", "by", "comment", "acknowledged",
-    "assignee", "verdict", "silenced",
+    "revision", "state", "time", "note", "holding", "keeping", "sent", "inhibited", "action", "by", "comment",
+    "acknowledged", "assignee", "verdict", "silenced",
 )  # fmt: skip
 _SAME = [field.name for field in fields(AlertChange) if field.name not in _UNSAID]
 
@@ -68,11 +69,12 @@ class AlertKey:
 @dataclass(slots=True)
 class _Turn:
     """The work of a round: the keys it concerns and whether they are recomputed; occurrences added and removed on
-    disk."""
+    disk; alerts that take the place of others."""
 
     anew: dict[str, bool] = field(default_factory=dict)
     come: dict[str, list[Name]] = field(default_factory=dict)
     gone: set[tuple[str, Name]] = field(default_factory=set)
+    heirs: list[Heir] = field(default_factory=list)
 
 
 class RevisedLifecycle:
@@ -130,12 +132,14 @@ class RevisedLifecycle:
         if self.inhibition:
             changes = self.inhibition.follow(changes)
         changes = self.handling.follow(changes)
+        more, actions = self.handling.taken_over(turn.heirs, changes)
+        changes += more
         for change in changes:
             self._keys[change.slot].told[change.alert] = change
             self.inhibition.remember(change)
         settled = self._settle(turn, stable)
         if turn.anew or settled or changes:
-            self._write(changes, turn, {*turn.anew, *settled, *(change.slot for change in changes)}, place)
+            self._write(changes, turn, {*turn.anew, *settled, *(change.slot for change in changes)}, place, actions)
 
     def adopt(self, change: AlertChange) -> None:
         """Go on from a change that was told between two rounds."""
@@ -197,11 +201,13 @@ class RevisedLifecycle:
         """All that is held is followed again; what is told is the difference to what was told."""
         held = list(key.held.values())
         found = self._again(key.base, held, watermark)
+        heirs = _heirs(key, _lives(key, found))
+        if self.handling.hand_over(heirs):
+            found = self._again(key.base, held, watermark)
+        turn.heirs += heirs
         key.now = self.lifecycle.live.get(slot)
         key.reached = _latest(key.since, held, found)
-        lives = {} if key.base is None else {key.base.alert: [key.base]}
-        for change in found:
-            lives.setdefault(change.alert, []).append(change)
+        lives = _lives(key, found)
         told: list[AlertChange] = []
         for alert, before in list(key.told.items()):
             if alert not in lives and not before.withdrawn:
@@ -300,7 +306,14 @@ class RevisedLifecycle:
                 key.looked = min(ends)
                 heapq.heappush(self._final, (key.looked, slot))
 
-    def _write(self, told: Sequence[AlertChange], turn: _Turn, slots: Iterable[str], place: Place | None) -> None:
+    def _write(
+        self,
+        told: Sequence[AlertChange],
+        turn: _Turn,
+        slots: Iterable[str],
+        place: Place | None,
+        actions: Sequence[RecordedAction],
+    ) -> None:
         fingerprints = self.lifecycle.fingerprints
         for change in told:
             which = fingerprints[change.name]
@@ -319,7 +332,7 @@ class RevisedLifecycle:
         keys = {slot: self._kept(self._keys.get(slot)) for slot in sorted(slots)}
         fewer = [each for slot in keys if (each := self._fewer(self._keys.get(slot))) is not None]
         self.handling.hold(fewer)
-        self.outbox.revise(told, self._reached, marks, keys, come, gone, fewer)
+        self.outbox.revise(told, self._reached, marks, keys, come, gone, fewer, actions)
 
     def _fewer(self, key: AlertKey | None) -> AlertChange | None:
         """The last message about a key's open alert, if other intervals hold now, for a start without revision."""
@@ -355,6 +368,30 @@ def _latest(before: int, held: Iterable[HeldOccurrence], found: Iterable[AlertCh
 def _latest_of(outbox: Outbox, alert: str) -> AlertChange | None:
     entry = outbox.revision(alert)
     return None if entry is None else entry.change
+
+
+def _lives(key: AlertKey, found: Iterable[AlertChange]) -> dict[str, list[AlertChange]]:
+    """The changes of each alert of a key, from the one that was open before."""
+    lives = {} if key.base is None else {key.base.alert: [key.base]}
+    for change in found:
+        lives.setdefault(change.alert, []).append(change)
+    return lives
+
+
+def _heirs(key: AlertKey, lives: Mapping[str, Sequence[AlertChange]]) -> list[Heir]:
+    """The alerts that are withdrawn, each with the last one that lasts at the same time."""
+    found = []
+    for alert, before in key.told.items():
+        if alert not in lives and not before.withdrawn:
+            beside = [
+                own[-1] for own in lives.values() if own[-1].start <= _end(before) and before.start <= _end(own[-1])
+            ]
+            found += [(before, beside[-1].alert)] if beside else []
+    return found
+
+
+def _end(change: AlertChange) -> int:
+    return change.time if change.state == "resolved" else max(change.time, change.until)
 
 
 def _standing(change: AlertChange) -> AlertState:

@@ -13,9 +13,12 @@ from itertools import islice
 from typing import Protocol
 
 from cep.core.errors import CepError
+from connectors.alerts.handling import MACHINE
+from connectors.alerts.handling_tables import RecordedAction
 from connectors.alerts.lifecycle import AlertChange
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import Closed, OutboxEntry, ReceiverCounts, RefusedEntry
+from connectors.alerts.text import JsonValue
 from connectors.receivers.groups import GroupOf, Groups
 from connectors.receivers.lanes import Lanes, Step, Then
 from connectors.receivers.position import Position
@@ -543,6 +546,8 @@ class Sender:
             self._unsent.pop(entry.change.alert, None)
             self._heard(entry.change, _now(), entry.reminder)
         self._gone(entries)
+        if reminders := [self._reminded(entry) for entry in entries if entry.reminder]:
+            self._note(lambda: self.outbox.act([], *reminders))
         if self._groups is not None:
             self._groups.done(key, entries)
         trouble = self._troubles.pop(key, None)
@@ -552,6 +557,13 @@ class Sender:
             self._line_up(key)
         else:
             del self._queues[key]
+
+    def _reminded(self, entry: OutboxEntry) -> RecordedAction:
+        """A reminder as the journal has it."""
+        details: dict[str, JsonValue] = {"receiver": self.name, "reminder": entry.reminder, "id": entry.change.id}
+        return RecordedAction(
+            _now(), self.outbox.farthest(), MACHINE, "reminded", entry.change.alert, None, None, details
+        )
 
     def _give_up(self, key: str, entry: OutboxEntry, reason: str) -> None:
         if self._bury(entry, reason):

@@ -183,7 +183,8 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
         """When an alert was over, None: it is not; and where event time was when it was first closed."""
         life = [each.change for each in outbox.life(alert)]
         over = [each.time for each in life if each.word in ("resolved", "withdrawn")]
-        closed = [each.time for each in life if each.action == "closed"]
+        reopened = max((place for place, each in enumerate(life) if each.action == "reopened"), default=-1)
+        closed = [each.time for each in life[reopened + 1 :] if each.action == "closed"]
         return {"over": rfc3339(over[-1]) if over else None, "closed": rfc3339(closed[0]) if closed else None}
 
     def done(change: AlertChange) -> Response:
@@ -246,22 +247,28 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
         before: Annotated[int | None, Query(ge=1, lt=2**62)] = None,
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
     ) -> Response:
-        """The alerts that were closed with a verdict, the newest first, for the labels of a backtest."""
+        """The alerts that were closed with a verdict, the one that changed last first, for the labels of a backtest.
+        Those that were withdrawn are none: what led to them is no more."""
         found = []
         for entry in _newest(handling, before, True):
-            if entry.change.verdict:
+            if entry.change.verdict and not entry.change.withdrawn:
                 found.append(view(entry) | ends(entry.change.alert))
                 if len(found) == limit:
                     break
         return answered(found)
 
     @made.get("/alerts/{alert}", responses=route_responses("application/json", json=_FULL, _404=none))
-    def alert(alert: str) -> Response:
-        """One alert: as it is now, its changes in order, what people did, and earlier and later alerts of its key."""
+    def alert(
+        alert: str,
+        before: Annotated[int | None, Query(ge=1, lt=2**62, description="Changes with a lower `number`.")] = None,
+        limit: Annotated[int, Query(ge=1, le=10_000, description="At most so many changes, the last ones.")] = 1_000,
+    ) -> Response:
+        """One alert: as it is now, its last changes in order, what people did in these, and earlier and later alerts of
+        its key."""
         entry = outbox.revision(alert)
         if entry is None:
             raise HTTPException(404, "there is no such alert")
-        changes = [_numbered(each, origin) for each in outbox.life(alert)]
+        changes = [_numbered(each, origin) for each in outbox.last_of(alert, before, limit)]
         others = [each for each in outbox.episodes(entry.change.slot, EPISODES + 1) if each.change.alert != alert]
         more = {
             "changes": changes,
@@ -300,6 +307,11 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
     def close(alert: str, said: ClosedWith, person: Person = responder) -> Response:
         """Say what an alert was: `true`, `false`, `duplicate` or `test`."""
         return done(doing(lambda: handling.close(alert, person.name, said.verdict, said.comment)))
+
+    @made.delete("/alerts/{alert}/close", responses=answers)
+    def reopen(alert: str, person: Person = responder) -> Response:
+        """Take back the verdict on an alert."""
+        return done(doing(lambda: handling.reopen(alert, person.name)))
 
     @made.get(
         "/silences",
@@ -398,7 +410,7 @@ def standing(change: AlertChange) -> State:
         return "withdrawn" if change.withdrawn else "resolved"
     if change.fired is None:
         return "pending"
-    return "kept" if change.state == "kept" else "firing"
+    return "kept" if change.keeping else "firing"
 
 
 def alert_view(entry: OutboxEntry, handling: Handling, origin: Publisher) -> dict[str, Any]:

@@ -1,0 +1,35 @@
+"""Labels of incidents from the verdicts that people gave on a running server: `server:URL` or `server:URL#ALERT`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cep.app.cli_alerts import Connection, label_end
+from cep.core.errors import CepError
+from cep.core.suggest import did_you_mean
+
+SERVER = "server:"
+
+
+def server_rows(place: str, detect: str) -> list[dict[str, Any]]:
+    """Return a row for each alert that was closed as `true`: of the alert that `place` names, else of those that are
+    called or are on `detect`. The token is in CEP_TOKEN. CepError: the server refuses, or there are none."""
+    address, _, name = place.removeprefix(SERVER).partition("#")
+    closed = Connection(server=address).verdicts()
+    chosen = [each for each in closed if each["name"] == name or (not name and detect in (each["name"], each["event"]))]
+    if not chosen:
+        names = sorted({each["name"] for each in closed})
+        wanted = name or detect
+        listed = ", ".join(f"`{place.partition('#')[0]}#{each}`" for each in names)
+        hint = did_you_mean(wanted, names) or (f"verdicts of another alert: {listed}" if names else None)
+        hint = hint or "`cep alerts close ALERT true` gives a verdict"
+        raise CepError(f"--labels {place}: no alert of `{wanted}` was closed", hint=hint, code="labels")
+    if len({tuple(each["key"]) for each in chosen}) > 1:
+        listed = ", ".join(f"`{place}#{each}`" for each in sorted({each["name"] for each in chosen}))
+        message = f"--labels {place}: alerts of `{detect}` have different keys"
+        raise CepError(message, hint=f"the verdicts of one of them: {listed}", code="labels")
+    true = [each for each in chosen if each["verdict"] == "true"]
+    if not true:
+        message = f"--labels {place}: none of {len(chosen)} verdicts is `true`"
+        raise CepError(message, hint="an incident is an alert that was closed as `true`", code="labels")
+    return [{"start": each["start"], "end": label_end(each), **each["key"], "alert": each["name"]} for each in true]
