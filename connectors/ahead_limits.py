@@ -1,4 +1,4 @@
-"""By how much a record may be ahead of this machine's clock."""
+"""Limits on how far a record's time may be ahead of this machine's clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ AHEAD = 5 * 60_000_000
 
 @dataclass(frozen=True, slots=True)
 class AheadLimits:
-    """By how many microseconds records may be ahead, by where they come from; None: by any."""
+    """Limits in microseconds for each kind of source; None: no limit."""
 
     live: int | None = AHEAD
     files: int | None = None

@@ -47,7 +47,7 @@ def without_ahead(batch: Batch, limit: int | None, now: int | None = None) -> Ba
 
 
 def reason(time: int, now: int, limit: int) -> str:
-    """Why a record is refused."""
+    """Return the reason why a record is refused."""
     far, clock = say_duration(-((now - time) // SECOND) * SECOND), iso(now // SECOND * SECOND)
     return f"{iso(time)} is {far} ahead of the clock ({clock}), more than {say_duration(limit)}: a clock is wrong"
 

@@ -239,7 +239,7 @@ def check_levels(one: Input, schema: Schema) -> None:
 
 
 def _encoding(one: Input, schemas: Mapping[str, Schema]) -> str | None:
-    """That of the text of a table, as the declaration of its event has it; None: UTF-8."""
+    """Return the encoding of a table's text, from the declaration of its event; None: UTF-8."""
     records = one.events(schemas)[0].records if one.known.shape == "table" else None
     return None if records is None else records.option("encoding")
 

@@ -96,7 +96,7 @@ def inputs(
 
 
 def sure(one: Input, schemas: Mapping[str, Schema]) -> Input:
-    """The same file. CepError: its format is not known, or what event it holds."""
+    """Return the file. CepError: its format or its event is unknown."""
     return _input(one.path, one.type if one.bound else None, schemas, one.format or None)
 
 

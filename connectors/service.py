@@ -91,13 +91,13 @@ class Service:
         self._records: RecordChanges | None = None
 
     def observe(self) -> None:
-        """From now on rounds tell which records come and go, where records can go."""
+        """Report in each round the records that arrive and are withdrawn, if records can be withdrawn."""
         if self._records is None and self.engine.withdraws:
             self._records = RecordChanges(self.engine)
 
     @property
     def rounds(self) -> int:
-        """How many there were."""
+        """The number of rounds."""
         return 0 if self.last is None else self.last.number
 
     def listen(self, listener: RoundListener) -> None:

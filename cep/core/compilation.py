@@ -21,7 +21,7 @@ class Compilation:
 
     @property
     def seconds(self) -> float:
-        """How long that has taken by now."""
+        """Return the time it has taken so far."""
         return self._before + (0.0 if self._began is None else monotonic() - self._began)
 
     @property

@@ -28,7 +28,7 @@ class WindowTicks:
 
     @property
     def late(self) -> int:
-        """How late, in microseconds, all of a tick is known: at its end."""
+        """The delay, in microseconds, until a tick is complete: at its end."""
         return self.tick - 1
 
     def opens(self, at: Ints) -> Ints:

@@ -69,13 +69,13 @@ class KeySet:
         return int(self.table.nbytes + self.index.nbytes)
 
     def copy(self) -> KeySet:
-        """The same rows, to which others are added than here."""
+        """Return an independent table with the same rows."""
         made = KeySet(self.width)
         made.count, made.table, made.index = self.count, self.table.copy(), self.index.copy()
         return made
 
     def become(self, table: Ints, count: int) -> None:
-        """From now on know just the first `count` rows of `table`, by these numbers."""
+        """Replace all rows by the first `count` rows of `table`, which keep their numbers."""
         self.table, self.count = table, count
         self.index = reindex(table, count if table.shape[1] else 0, capacity_for(count))
 
@@ -178,7 +178,7 @@ def _reindex(keys, count, index):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def ids_of_one(words, index, table, count, done, insert, joins, ids, fresh):  # type: ignore[no-untyped-def]
-    """The same as `ids_of` where a key is one word: most keys are, and of a small table all is in the cache."""
+    """Do as `ids_of` for keys of one word. Most keys have one word, and a small table fits in the cache."""
     n = ids.shape[0]
     known = count
     listed = fresh.shape[0] > 0

@@ -74,7 +74,7 @@ def identities(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.Series:
 
 
 class TableIdentities:
-    """The same for tables of the engine (`cep.core.relation`) of one event, and the frames that are made of them."""
+    """Identify rows of engine tables (`cep.core.relation`) of one event, and of the frames made from them."""
 
     def __init__(self, schema: Schema, meaning: str) -> None:
         self.schema, self.meaning = schema, meaning

@@ -116,7 +116,7 @@ class IntervalRelation:
 
     @property
     def reach(self) -> int:
-        """How long after its end a left side may meet a right side that is an instant; UNBOUNDED where it may always.
+        """Return how long after its end a left side can still match an instant; UNBOUNDED: there is no limit.
         The right side completes."""
         return _spread((*self.bounds, RIGHT_INSTANT), B, D)[1]
 

@@ -45,7 +45,7 @@ class Reach:
 
     @property
     def mirrored(self) -> Reach:
-        """The same towards the past."""
+        """Mirror the displacement: the future becomes the past."""
         return Reach(-self.high, -self.low)
 
 
@@ -125,7 +125,7 @@ def lasting(held: Intervals, least: int, strictly: bool = False) -> Intervals:
 
 
 def _turned(held: Intervals) -> Intervals:
-    """The same with time running backward; twice, itself."""
+    """Reverse the direction of time; twice gives the original."""
     return Intervals(~held.key[::-1], -held.end[::-1], -held.start[::-1])
 
 
@@ -191,7 +191,7 @@ def _coalesced(key, start, end):  # type: ignore[no-untyped-def]
 
 @njit()
 def _dilated(key, start, end, low, high):  # type: ignore[no-untyped-def]
-    """As many rows at most: order stays, and what comes to touch is one."""
+    """Dilate intervals. Their order stays, and intervals that then touch are merged."""
     starts, ends = np.empty_like(start), np.empty_like(end)
     for i in range(len(key)):
         starts[i], ends[i] = dilated_start(start[i], low), dilated_end(end[i], high)
@@ -200,7 +200,7 @@ def _dilated(key, start, end, low, high):  # type: ignore[no-untyped-def]
 
 @njit()
 def _eroded(key, start, end, low, high):  # type: ignore[no-untyped-def]
-    """As many rows at most."""
+    """Erode intervals; those that are too short disappear."""
     keys, starts, ends = np.empty_like(key), np.empty_like(start), np.empty_like(end)
     count = 0
     for i in range(len(key)):

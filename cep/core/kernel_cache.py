@@ -212,7 +212,7 @@ class Locator(_CacheLocator):
         return str(self._folder)
 
     def ensure_cache_path(self) -> None:
-        """It may be written: that was seen when it was chosen."""
+        """Do nothing: the folder was checked when it was chosen."""
 
     def get_source_stamp(self) -> str:
         return stamp(self._module)

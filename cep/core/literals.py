@@ -180,8 +180,8 @@ def write_time(ticks: int) -> str:
 
 
 def write_duration(ticks: int) -> str:
-    """As a program has it: a whole number of the largest unit that allows it, else decimals of a second or of a
-    millisecond."""
+    """Write a duration as in a program: a whole number of the largest unit that allows it, else decimals of a second or
+    of a millisecond."""
     for name in reversed(UNITS):
         if ticks % UNITS[name] == 0 and (ticks or name == "s"):
             return f"{ticks // UNITS[name]} {name}"
@@ -189,7 +189,7 @@ def write_duration(ticks: int) -> str:
 
 
 def say_duration(ticks: int) -> str:
-    """As people say it, in units from days to seconds: `33 min 20.000001 s`."""
+    """Write a duration for people, in units from days to seconds: `33 min 20.000001 s`."""
     sign, rest = ("-", -ticks) if ticks < 0 else ("", ticks)
     words = []
     for name in ("d", "h", "min"):

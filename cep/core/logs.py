@@ -48,7 +48,7 @@ class RunWarning(RuntimeWarning):
 
 @contextmanager
 def logged_warnings(log: Log) -> Iterator[None]:
-    """In the block warnings of engines are told by the log, also those of other threads."""
+    """Send the warnings of engines to the log within the block, also those of other threads."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", RunWarning)
         others = warnings.showwarning

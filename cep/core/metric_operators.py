@@ -40,7 +40,7 @@ class TemporalOperator:
 
     @property
     def inputs(self) -> int:
-        """How many formulas it has."""
+        """The number of its operands."""
         return 2 if self.place is Place.BETWEEN else 1
 
     @property

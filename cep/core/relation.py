@@ -27,7 +27,7 @@ def empty(arguments: int) -> Table:
 
 
 def rows(table: Table) -> int:
-    """How many occurrences."""
+    """Return the number of occurrences."""
     return int(table.shape[1])
 
 
@@ -54,7 +54,7 @@ def bits(values: Column) -> NDArray[np.int64]:
 
 
 def contiguous(table: Table) -> Table:
-    """The same, a copy where it is a part of another: kernels are compiled for whole matrices alone."""
+    """Return the table, copied if it is a slice: kernels are compiled for contiguous matrices only."""
     return np.ascontiguousarray(table)
 
 
@@ -77,5 +77,5 @@ def concat(tables: Sequence[Table]) -> Table:
 
 
 def slice_until(table: Table, end: int) -> int:
-    """How many of a sorted table's occurrences end at or before `end`."""
+    """Return the number of occurrences of a sorted table that end at or before `end`."""
     return int(table[END].searchsorted(end, side="right"))

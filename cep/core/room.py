@@ -24,7 +24,7 @@ their square."""
 
 
 def roomy(needed: int, likely: int) -> int:
-    """How many rows to allocate where so many are needed, and so many will likely be."""
+    """Return how many rows to allocate if `needed` rows are needed now and `likely` rows are expected."""
     if CHECKED:
         likely = 0 if needed < MANY else min(likely, needed + needed // 8)
     return max(needed, likely)

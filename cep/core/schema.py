@@ -19,7 +19,7 @@ CHANGE = "@change"
 
 @dataclass(frozen=True, slots=True)
 class TimeFormat:
-    """How times are written: by a `pattern` of strptime's directives, or as counts of a `unit` (`s` `ms` `us` `ns`)
+    """The format of times: a `pattern` of strptime's directives, or as counts of a `unit` (`s` `ms` `us` `ns`)
     since 1970; neither: in ISO 8601, or as numbers of seconds. Durations are counts of a unit.
 
     `zone`: of times without an offset, None: UTC. `fold`: which one of a time that the zone has twice is meant:
@@ -39,7 +39,7 @@ class TimeFormat:
 
 @dataclass(frozen=True, slots=True)
 class RecordFormat:
-    """How the records of an event are written, and the options of that: `csv(separator: ";")`."""
+    """The format of an event's records, with its options: `csv(separator: ";")`."""
 
     name: str
     options: tuple[tuple[str, str], ...] = ()

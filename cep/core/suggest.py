@@ -54,7 +54,8 @@ def did_you_mean(word: str, words: Iterable[str]) -> str | None:
 
 
 def astray(path: Path) -> str | None:
-    """Why a link leads nowhere: it leads back to itself, or to what is not there; None: it is no such link."""
+    """Explain why a link is broken: it leads back to itself, or its target is missing. None: it is not a broken
+    link."""
     if not os.path.islink(path):
         return None
     try:

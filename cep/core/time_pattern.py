@@ -249,7 +249,7 @@ def of_clock(text: str, pattern: str) -> int:
 
 
 def _unfit(text: str, pattern: str) -> str:
-    """Why a text does not fit: perhaps numbers that stand side by side have too few digits."""
+    """Explain why a text does not fit: adjacent numbers may have too few digits."""
     if numbers := _NUMBERS.match(pattern):
         full = sum(_DIGITS[name] for name in numbers[0][1::2])
         rest = text.lstrip("0123456789")

@@ -213,7 +213,7 @@ class Pool:
         return self.dump_codes(np.flatnonzero(keep))
 
     def dump_codes(self, codes: Ints) -> pl.DataFrame:
-        """The same of these values."""
+        """Dump the values with these codes."""
         kind, values = self._kind[codes], self.decode_values(codes)
         texts = [str(value) if isinstance(value, str) else None for value in values]
         whole = [int(value) if isinstance(value, int) else None for value in values]

@@ -1,1 +1,1 @@
-"""From characters to the rules of the plan: the syntax, and one module for each dialect."""
+"""The language: its syntax, and one module for each dialect. Text becomes the rules of the plan."""

@@ -65,7 +65,7 @@ class FormulaLowering:
         return self.within(self.lateness.late_of(formula))
 
     def within(self, late: int) -> int:
-        """How late something is for the cycle that it is on."""
+        """Return the delay of something within its own cycle."""
         return 0 if self.waits else late
 
     def through(self, formula: Formula) -> bool:

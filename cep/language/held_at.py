@@ -144,7 +144,7 @@ class HeldConditions:
     # --- how far back ---
 
     def back(self, pattern: Pattern, time: Expression, beside: tuple[Condition, ...]) -> int | None:
-        """How far a time lies before the end of a pattern at most, in microseconds; None: nothing bounds it."""
+        """Return how far a time can lie before the end of a pattern, in microseconds; None: there is no bound."""
         found = _bound(time, lambda name, seen: _of_conditions(name, beside, seen) or _of_pattern(name, pattern, seen))
         if found is None:
             return None
@@ -157,7 +157,7 @@ class HeldConditions:
         return max(lag, 0)
 
     def longest(self, pattern: Pattern) -> int | None:
-        """How long what a pattern finds lasts at most, in microseconds."""
+        """Return the longest duration of a pattern's matches, in microseconds."""
         bounds = [] if pattern.within is None else [pattern.within]
         while isinstance(pattern, SelectPattern | HoldingPattern):
             pattern = pattern.pattern
@@ -170,7 +170,7 @@ class HeldConditions:
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """That a time lies before the end, or the start, of a pattern by no more than `lag`."""
+    """The fact that a time is at most `lag` before the end, or the start, of a pattern."""
 
     of_start: bool
     lag: int

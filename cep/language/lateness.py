@@ -1,4 +1,4 @@
-"""How late fluents are known that look ahead, last, or hold while events go on; and what may not ask them then."""
+"""The delay of fluents that look ahead, last, or hold while events go on; and the rules that may not use them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cep.rules.terms import Variable
 
 
 class Lateness:
-    """How late each fluent that `rules` define is known, in microseconds. `error` reports a mistake."""
+    """The delay of each fluent that `rules` define, in microseconds. `error` reports a mistake."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Lateness:
         self.found: dict[str, int] = {}
 
     def late(self, name: str) -> int:
-        """How late a fluent is given, in microseconds."""
+        """Return the delay of a fluent, in microseconds."""
         if name not in self.found:
             self.found[name] = 0  # on a cycle, which is refused
             found = [0]
@@ -46,7 +46,7 @@ class Lateness:
         self.found |= dict.fromkeys(names, max(late))
 
     def late_of(self, formula: Formula) -> int:
-        """The same of a formula."""
+        """Return the delay of a formula, in microseconds."""
         return formula.late(self)
 
     def refuse(self, name: str, span: Span) -> None:

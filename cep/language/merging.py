@@ -116,7 +116,7 @@ def _otherwise(source: Source, each: Declaration, other: Declaration) -> CepErro
 
 
 def instants(statement: Declaration) -> Declaration:
-    """As LARS declares an event."""
+    """Declare an event as LARS does: an instant."""
     if not isinstance(statement, ast.EventDeclaration):
         return statement
     plain = (statement.time, statement.start) == (None, None)

@@ -11,7 +11,7 @@ from cep.rules.terms import Predicate
 
 
 def predicates_of(program: SyntaxTree) -> set[str]:
-    """Those of all conditions of a tree of syntax."""
+    """Return the predicates of all conditions in a syntax tree."""
     return set(_predicates_of(program.statements))
 
 

@@ -84,7 +84,7 @@ class AnswerSetRules:
         return tuple(f"{letter}{number}" for number in range(len(self.windows)) for letter in "no")
 
     def told(self, first: int, now: int) -> frozenset[str]:
-        """Those that are true at a tick of a stream that began at `first`."""
+        """Return the atoms that are true at a tick of a stream that began at `first`."""
         found = []
         for number, window in enumerate(self.windows):
             begins, ends = window.span(first, now)
@@ -95,9 +95,9 @@ class AnswerSetRules:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSetTables:
-    """How rows are read and written. A row that is asked has the number of its input, then places by type
-    (`asked_types`): of each input (`asked`) those of its columns. A row that is given has a number, twice that of its
-    predicate, one more of an atom at a tick, or that of a count of answer sets (`COUNTED`); the tick, or the count;
+    """The layout of the rows that are read and written. A row that is asked has the number of its input, then places by
+    type (`asked_types`): of each input (`asked`) those of its columns. A row that is given has a number, twice that of
+    its predicate, one more of an atom at a tick, or that of a count of answer sets (`COUNTED`); the tick, or the count;
     the number of the answer set, from 1 on, where all are given; and then places likewise. `tick`: microseconds."""
 
     asked_types: tuple[str, ...]

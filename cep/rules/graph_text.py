@@ -64,7 +64,7 @@ def open_string(text: str, start: int) -> int:
 
 
 def depth(graph: str) -> int:
-    """How many braces are open at most."""
+    """Return the largest depth of nested braces."""
     now = most = 0
     for piece in pieces(graph):
         if piece.kind == "brace":
@@ -83,7 +83,7 @@ def variables(graph: str) -> dict[str, int]:
 
 
 def of_the_rule(graph: str) -> dict[str, int]:
-    """Those that start with an upper-case letter."""
+    """Return the variables that start with an upper-case letter."""
     return {name: at for name, at in variables(graph).items() if name[0].isupper()}
 
 

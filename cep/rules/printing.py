@@ -41,7 +41,7 @@ _INFIX = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "//": _PRODUCT, DI
 
 @dataclass(frozen=True, slots=True)
 class Notation:
-    """How a language writes expressions: `marks` of operators that it writes in another way; `reserved`: words,
+    """The spelling of expressions in a language: `marks` of operators that it writes in another way; `reserved`: words,
     in capitals, that are no strings without quotes; `around`: what stands before a mark and behind it without
     parentheses."""
 

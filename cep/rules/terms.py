@@ -164,7 +164,7 @@ def arguments_of(results: Iterable[AggregateResult]) -> list[Expression]:
 
 
 def fluent_variables(arguments: Sequence[Expression], value: Expression | None) -> list[str]:
-    """Those of a fluent as it is written, its value last."""
+    """Return the variables of a fluent as it is written, its value last."""
     every = (*arguments, *([] if value is None else [value]))
     return [name for each in every for name in expression_variables(each)]
 
@@ -222,7 +222,7 @@ def without_alternatives(rule: StaticRule) -> list[StaticRule]:
 
 
 def normal_forms(conditions: Iterable[Condition]) -> int:
-    """How many conjunctions the disjunctive normal form has."""
+    """Return the number of conjunctions in the disjunctive normal form."""
     number = 1
     for condition in conditions:
         if isinstance(condition, Disjunction):

@@ -31,7 +31,7 @@ class Over:
         return MONDAY if self.weeks else 0
 
     def text(self) -> str:
-        """As it is written behind OVER, or behind `LAST d`."""
+        """Return the text of the form, as written after OVER or `LAST d`."""
         length = write_duration(self.length)
         if self.weeks:
             length = f"{self.length // WEEK} {'week' if self.length == WEEK else 'weeks'}"

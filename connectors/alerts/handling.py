@@ -463,7 +463,7 @@ class Handling:
             return [each for each in self._open.values() if matchers.matches(self._labels_of(each))]
 
     def hidden(self) -> Counter[str]:
-        """How many open alerts each silence hides now, by its id."""
+        """Return the number of open alerts that each silence hides now, by its id."""
         with self.lock:
             return Counter(id for each in self._open.values() for id in each.silenced)
 

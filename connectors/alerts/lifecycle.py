@@ -387,7 +387,8 @@ class AlertLifecycle:
         return found
 
     def due(self, change: AlertChange) -> int | None:
-        """When an open alert changes by itself: it fires, escalates or is resolved; None: it does not."""
+        """Return the time at which an open alert changes by itself: it fires, escalates or is resolved. None: it
+        does not."""
         over, alert = None if change.holding else change.until, self._by_name.get(change.name)
         if alert is None:
             return over

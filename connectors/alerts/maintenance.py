@@ -209,7 +209,8 @@ def _straight(quoted: re.Match[str]) -> str:
 
 
 def _times(event: Any, now: datetime) -> int:
-    """How many windows an event makes around a time, at most. CepError: they are too many, or too many before."""
+    """Return the largest number of windows that an event has around a time. CepError: they are too many, or too many
+    before."""
     rules = event.get("RRULE", [])
     most = 1
     for rule in rules if isinstance(rules, list) else [rules]:

@@ -350,7 +350,7 @@ class Outbox:
         return self._entries(where, self.last + 1 if before is None else before, most)
 
     def farthest(self) -> int:
-        """How far event time had come when something was written last."""
+        """Return the event time of the last write."""
         with self._lock:
             told = self._one("select max(cast(value as integer)) from meta where name like 'reached %'")
             acted = self._one("select max(watermark) from actions")

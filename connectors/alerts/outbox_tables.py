@@ -142,6 +142,6 @@ def row_hash(*values: object) -> bytes:
 
 
 def damaged_outbox(where: str, what: str) -> CepError:
-    """That an outbox is not what was written."""
+    """The error for a damaged outbox."""
     hint = "bring the whole folder back from a copy, or begin anew with another `--state`"
     return CepError(f"{where}: the outbox is damaged: {what}", hint=hint, code="outbox")

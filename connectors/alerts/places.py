@@ -18,7 +18,7 @@ Polygons are closed; holes are left out."""
 
 
 def alert_place(values: Mapping[str, Any]) -> AlertPlace:
-    """From the columns of an occurrence; nothing where they hold no place on earth."""
+    """Return the place in the columns of an occurrence; empty if they hold no place on earth."""
     found: dict[str, Any] = {}
     lat, long, radius = (_number(values.get(name)) for name in (LATITUDE, LONGITUDE, RADIUS))
     if lat is not None and long is not None and abs(lat) <= 90 and abs(long) <= 720:

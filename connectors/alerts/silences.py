@@ -45,7 +45,7 @@ class Silence:
         return replace(self, starts=min(self.starts, now), ends=min(self.ends, now), updated=now)
 
     def dump(self) -> str:
-        """As JSON, for the outbox."""
+        """Return the silence as JSON, for the outbox."""
         kept = [str(self.matchers), self.starts, self.ends, self.author, self.comment, self.updated]
         return json.dumps(kept, ensure_ascii=False)
 
@@ -55,7 +55,7 @@ class Silence:
         return cls(id, Matchers.parse(matchers), starts, ends, author, comment, updated)
 
     def document(self, now: int) -> dict[str, Any]:
-        """As JSON has it, in the words of Alertmanager's API."""
+        """Return the silence as an object of Alertmanager's API."""
         return {
             "id": self.id,
             "status": {"state": self.state(now)},

@@ -54,7 +54,7 @@ def json_value(value: JsonValue, type: str) -> JsonValue:
 
 
 def value_text(value: JsonValue) -> str:
-    """In a sentence; what is missing is `unknown`."""
+    """Return a value as text for a sentence; a missing value is `unknown`."""
     if value is None:
         return "unknown"
     if isinstance(value, bool):

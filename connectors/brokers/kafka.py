@@ -274,7 +274,7 @@ def settings(address: Address) -> dict[str, Any]:
 
 
 def layer(address: Address) -> str:
-    """How a broker is spoken to."""
+    """Return the security protocol of a broker, as librdkafka names it."""
     return ("SASL_" if address.user is not None else "") + ("SSL" if address.tls else "PLAINTEXT")
 
 

@@ -36,7 +36,7 @@ class RunState(Protocol):
         """True if delivered messages need not come again."""
 
     def place(self, source: str) -> Mapping[int, int]:
-        """How far a source had come (`Messages.place`), where that is known from before."""
+        """Return the position of a source (`Messages.place`), if it is known from an earlier run."""
 
 
 def acknowledged(one: Input) -> bool:

@@ -24,6 +24,6 @@ class MessageSender(Protocol):
     """A broker that messages go to."""
 
     def send(self, messages: Sequence[Message]) -> None:
-        """In this order; the broker has them when this returns. CepError: it has not taken all."""
+        """Send messages in this order; the broker has them when this returns. CepError: it has not taken all."""
 
     def close(self) -> None: ...

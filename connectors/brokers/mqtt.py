@@ -114,7 +114,7 @@ class Subscription:
 
     @property
     def lost(self) -> str | None:
-        """Why the broker sends nothing at present, None: it may; it is asked again and again."""
+        """Return the reason why the broker sends nothing at present, None: it may send. Connecting is retried."""
         return None if self._client.is_connected() else self._gone
 
     def poll(self, most: int, seconds: float) -> Messages:
@@ -132,7 +132,7 @@ class Subscription:
             self._client.ack(one.mid, one.qos)
 
     def kept(self) -> None:
-        """It was acknowledged when it was done."""
+        """Do nothing: a message is acknowledged as soon as it is done."""
 
     def close(self) -> None:
         """End the connection; what was acknowledged is then known to the broker, if it answers."""
@@ -248,14 +248,14 @@ def secured(client: Client, address: Address) -> None:
 
 
 def unreachable(address: Address, error: Exception) -> SourceLost:
-    """That no connection is made."""
+    """The error for a connection that cannot be made."""
     reason = reason_of(error)
     hint = "is the broker running, are host and port right, and is TLS (mqtts://) as it is there?"
     return SourceLost(f"{address.text}: no broker: {reason}", hint=hint, code="input")
 
 
 def refusal(address: Address, reason: str) -> tuple[str, str]:
-    """Why a broker wants no connection, and what may help."""
+    """Explain why a broker refuses a connection, with a hint."""
     user, password = "SEMCEP_MQTT_USER", "SEMCEP_MQTT_PASSWORD"
     hint = f"`{address.kind}://user:password@host`, or {user} and {password} in the environment"
     if "version" in reason.lower():

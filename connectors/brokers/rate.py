@@ -1,4 +1,5 @@
-"""So many records a second, for load: `{"timestamp": ..., "value": n, "key": n mod keys}`."""
+"""A source that makes a fixed number of records per second, for load tests: `{"timestamp": ..., "value": n, "key": n
+mod keys}`."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ class Rate:
         self._done = self._taken = 0
 
     def end(self, now: int) -> int:
-        """How many records there are at an instant (microseconds)."""
+        """Return the number of records up to an instant (microseconds)."""
         there = max(0, (now - self.start) * self._each // SECOND + 1)
         return there if self._last is None else min(there, self._last)
 

@@ -49,7 +49,7 @@ class Sources:
         self._listeners.append(listener)
 
     def expect(self, names: Iterable[str]) -> None:
-        """These will be opened; until each has been there once, what is sent to it may be lost."""
+        """Announce sources that will be opened; messages sent before a source first connects may be lost."""
         self.awaited |= frozenset(names)
 
     def begin(self, name: str) -> None:
@@ -80,7 +80,7 @@ class LiveSource(Protocol):
 
     @property
     def lost(self) -> str | None:
-        """Why nothing can come at present; None: it can."""
+        """Return the reason why no input can arrive at present; None: it can."""
 
     def poll(self, most: int, seconds: float) -> Messages | None:
         """Up to about so many messages, after so long at most; None: there will be no more. Away: it has gone.

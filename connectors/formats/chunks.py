@@ -32,7 +32,7 @@ class FoundInChunk:
     lines: int
 
     def placed(self, line: int, first: int) -> FoundInChunk:
-        """The same where they are of these numbers."""
+        """Shift the numbers of rows and lines, which begin at 0 in the chunk, to those of the file."""
         tables = {
             name: table.with_columns(pl.col(ARRIVAL) + first) if first and table.height else table
             for name, table in self.tables.items()
@@ -75,7 +75,7 @@ class ChunkReaders(Protocol):
 
 @dataclass(slots=True)
 class Place:
-    """How far a file is read: the next byte, line and record."""
+    """A position in a file: the next byte, line and record."""
 
     position: int
     line: int

@@ -201,7 +201,7 @@ def _types(columns: Sequence[str], body: bytes, separator: str) -> dict[str, str
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How fields are written: what separates and quotes them, the decimal mark, how a line begins that is a comment,
+    """The layout of fields: what separates and quotes them, the decimal mark, how a line begins that is a comment,
     the mark between thousands; the names of the columns, where no header has them; how many lines stand before the
     header, and how many below it that are no records. `zeek`: comments name the columns, as Zeek writes them."""
 
@@ -217,7 +217,7 @@ class Dialect:
 
     @classmethod
     def of(cls, file: str, schemas: Sequence[Schema], separator: str) -> Dialect:
-        """As the declarations have it. CepError: two marks are one, or two declarations differ."""
+        """Return the dialect of the declarations. CepError: two marks are equal, or two declarations differ."""
         schema, given = schemas[0], schemas[0].records
         for other in schemas:
             if other.records != given:

@@ -117,7 +117,7 @@ class Part:
 
     @property
     def breaks(self) -> int:
-        """How many lines of the file end in it."""
+        """The number of lines that end in it."""
         return len(self.ends)
 
     def placed(self, dead: list[DeadLetter], block: Block, line: int) -> tuple[list[DeadLetter], Block]:

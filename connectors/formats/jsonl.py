@@ -81,7 +81,7 @@ class KeyNames:
         self.cells = [self._cells(schema) for schema in self.schemas]
 
     def width(self, schema: Schema) -> int:
-        """How many cells an event has."""
+        """Return the number of cells of an event."""
         return len(sources(schema, time_keys(schema)))
 
     def _keys(self, schema: Schema) -> Sequence[tuple[str, int]]:
@@ -442,7 +442,7 @@ def with_envelope(
 
 
 def _form(line: bytes, schema: Schema) -> str:
-    """How a record that can be read writes its times."""
+    """Return the time format of a readable record."""
     found = parse(line)
     for key in time_keys(schema):
         value = first_at(found, path(key)) if key not in found else found[key]

@@ -140,7 +140,7 @@ def records(buffer, starts, stops, pages, alone, capacity):  # type: ignore[no-u
 
 @njit()
 def members(buffer, first, beyond):  # type: ignore[no-untyped-def]
-    """How many colons stand outside strings in each object."""
+    """Count the colons outside strings in each object."""
     found = np.zeros(len(first), np.int64)
     for k in range(len(first)):
         i = first[k]

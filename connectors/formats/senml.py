@@ -205,7 +205,7 @@ class Packs:
 
 
 def _no_record(record: Mapping[str, Any]) -> str:
-    """Why an object that has no field of SenML is no record."""
+    """Explain why an object without any SenML field is not a record."""
     if not record:
         return "the record is empty"
     if isinstance(record.get("e"), list):

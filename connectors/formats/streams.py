@@ -87,7 +87,7 @@ class ByteStream:
             self._unpack(packed, io.BufferedReader(packed, 1 << 20), zipped)
 
     def _unpack(self, packed: Any, reader: Any, zipped: bool) -> None:
-        """From now on hand over what `reader` reads of `packed`, decompressed."""
+        """Switch to what `reader` reads from `packed`, decompressed."""
         self._packed, self._descriptor = packed, None
         if zipped:
             self._compressed = gzip.GzipFile(fileobj=reader)
@@ -308,7 +308,7 @@ def line_ends(data: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def line_breaks(data: bytes) -> int:
-    """How many lines end in a block."""
+    """Count the lines that end in a block."""
     return int(np.count_nonzero(np.frombuffer(data, np.uint8) == 10))  # several times as fast as `bytes.count`
 
 

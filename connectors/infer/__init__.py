@@ -1,1 +1,1 @@
-"""From a file to the declaration that fits it: what its records look like, read from the first of them."""
+"""Inference of a declaration from the first records of a file."""

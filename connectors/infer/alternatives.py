@@ -119,7 +119,7 @@ def _groups(records: Records, key: str) -> dict[str, list[int]]:
 
 
 def _having_own(records: Records, groups: Mapping[str, Sequence[int]], field: str) -> int:
-    """How many groups have a key in almost all of their records that no other group has."""
+    """Count the groups with a key that almost all of their records have, and no other group."""
     counts = {name: Counter(_said(records, rows)) for name, rows in groups.items()}
     found = 0
     for name, some in groups.items():

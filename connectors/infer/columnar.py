@@ -94,7 +94,7 @@ def _type(schema: pa.Schema, steps: Path) -> pa.DataType:
 
 
 def _no_value(steps: Path, kind: pa.DataType, series: Path | None) -> str | None:
-    """Why what stands at a path is no value of an event, None: it is one."""
+    """Explain why the data at a path cannot be a value of an event. None: it can."""
     source = written(steps)
     if len(steps) > 1 and path(source) != steps:
         return "no path leads to a name that is empty, or has quotes or brackets"
@@ -136,7 +136,7 @@ def _series(batch: pa.RecordBatch) -> Path | None:
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """As Python has them: times as microseconds, times of day as texts; NaN is missing."""
+    """Return values for Python: times as microseconds, times of day as texts, NaN as missing."""
     kind = column.type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         column = column.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False).cast(pa.int64())

@@ -103,7 +103,7 @@ def local(sample: RecordSample, source: str) -> bool:
 
 
 def set_back(sample: RecordSample, begin: str, end: str, format: TimeFormat | None) -> int:
-    """How many intervals end up to an hour before they begin, as where clocks are set back."""
+    """Count the intervals that end up to an hour before they begin, as when clocks are set back."""
     number = 0
     for pair in zip(sample.columns[begin], sample.columns[end], strict=True):
         try:
@@ -238,7 +238,8 @@ def _parts(
 
 
 def _number_clock(name: str, column: Sequence[object], sample: RecordSample) -> str | None:
-    """How times of day are written that are numbers, `1234`, or hours, where the name says so; None: they are none."""
+    """Return the format of numeric times of day: `1234`, or hours if the name says so. None: they are not times of
+    day."""
     values = []
     for each in column:
         if isinstance(each, str) and each.strip().isascii() and each.strip().isdigit():

@@ -215,7 +215,7 @@ def writable(steps: Path, names: set[str], source: str) -> bool:
 
 
 def _no_event(shape: _Shape, steps: Path, series: Path | None, count: int) -> str:
-    """Why a list makes no events."""
+    """Explain why a list cannot become events."""
     inside = shape.kinds.get((*steps, EACH), Counter())
     if EACH in steps:
         return f'a list within a list; `FROM "{written(steps)}[0]"` is its first element'

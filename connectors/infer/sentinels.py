@@ -11,7 +11,7 @@ PERHAPS = (-99, -99.9, 99, 999, 9999, 99999, 999999, 999.9, 9999.9)
 
 
 def sentinels(numbers: Sequence[int | float]) -> tuple[int | float, ...]:
-    """Those of a column, the least first; whole ones as integers."""
+    """Return the sentinel values of a column in ascending order; whole numbers as integers."""
     values = sorted(set(numbers))
     found: list[int | float] = []
     for one in [each for each in values if each in ALWAYS]:

@@ -249,7 +249,7 @@ def _apart_by_blanks(layout: _Layout, raw: Sequence[str]) -> str | None:
 
 
 def _unnamed(name: str, names: Sequence[str]) -> str | None:
-    """Why a column cannot be declared, None: it can."""
+    """Explain why a column cannot be declared. None: it can."""
     if names.count(name) > 1:
         return f"{names.count(name)} columns are called so"
     if EACH in name or level(name) is not None:
@@ -270,7 +270,8 @@ def _decoded(data: bytes) -> tuple[str, str | None]:
 
 
 def _separator(lines: Sequence[str], usual: str) -> str:
-    """That which cuts most lines into one number of fields, more than one; of several that which makes most."""
+    """Return the separator that cuts most lines into the same number of fields, more than one; among equals, the one
+    with most fields."""
 
     def fit(mark: str) -> tuple[float, int, bool]:
         rows = [row for row in _rows(lines[:_LOOKED_AT], mark) if row]
@@ -316,6 +317,6 @@ def _marked(columns: Sequence[Sequence[str]], mark: str, decimal: str) -> bool:
 
 
 def _numeric(columns: Sequence[Sequence[str]], decimal: str, thousands: str | None) -> tuple[int, int]:
-    """How many columns are numbers, and how many values."""
+    """Count the numeric columns, and the numeric values."""
     fits = [[number(value, decimal, thousands) is not None for value in column] for column in columns]
     return sum(map(all, fits)), sum(map(sum, fits))

@@ -78,7 +78,7 @@ class Guess:
 
 
 def allowed(count: int) -> int:
-    """How many of so many values may be of no use, and not make the column another."""
+    """Return how many of this many values may be invalid without changing the type of the column."""
     return max(count // 50, int(count >= 20))
 
 
@@ -468,7 +468,7 @@ def _read(texts: Sequence[str], pattern: str) -> list[int] | None:
 
 
 def clock_pattern(texts: Sequence[str]) -> str | None:
-    """How times of day are written, None: they are none."""
+    """Return the format of times of day. None: they are not times of day."""
     some = [each for each in texts if isinstance(each, str) and _CLOCK.fullmatch(each.strip())]
     if not some or len(texts) - len(some) > allowed(len(texts)):
         return None

@@ -37,7 +37,7 @@ class FairQueue:
         return None
 
     def leave(self, client: str, number: int) -> None:
-        """It is answered, or nobody waits for the answer."""
+        """Remove a query that is answered, or whose client has left."""
         mine = self._waiting.get(client, deque())
         if number in mine:
             mine.remove(number)

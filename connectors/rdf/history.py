@@ -83,7 +83,7 @@ class StoreListener:
 
     @property
     def trouble(self) -> str | None:
-        """Why what happened cannot be asked for, None: it can."""
+        """Return the reason why the history cannot be queried, None: it can."""
         if self._loading is not None and not self._loading.done():
             return "the knowledge is being loaded"
         return self._trouble

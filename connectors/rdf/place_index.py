@@ -35,7 +35,7 @@ _PRODUCT, _PAIRS = 10_000, 200_000  # points times what is near any, from which 
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """In order of latitude."""
+    """Places in order of latitude."""
 
     points: np.ndarray[Any, np.dtype[np.float64]]
     latitudes: list[float]

@@ -151,7 +151,7 @@ def _sleeping_since(process: int) -> int | None:
 def _run_child(
     work: Callable[[], Any], writing: int, shut: Sequence[int], until: float, memory: int, parent: int
 ) -> None:
-    """In the fork, which ends with it."""
+    """Run a query in the fork, and end the fork."""
     try:
         end_with(parent)
         for descriptor in shut:

@@ -120,7 +120,8 @@ class StoreProcess:
         self._command("derive", rules.encode(), dict(meanings), again)
 
     def add(self, text: str) -> Future[None]:
-        """As EventStore.add of a text; waits only while very much is not yet written. The future is done when it is."""
+        """Do as EventStore.add for a text; wait only while very much is not yet written. The future is done when it
+        is."""
         lines = text.encode()
         return self._written("add", lines, len(lines))
 

@@ -84,7 +84,7 @@ def former(change: AlertChange) -> list[AlertChange]:
 
 
 def lasts(entry: OutboxEntry) -> int:
-    """When an alert is over by the clock, unless it is updated: as long after it was sent as it lasts."""
+    """Return the clock time at which an alert ends unless it is updated."""
     change = entry.change
     return change.until if entry.came is None else entry.came + change.until - change.end
 

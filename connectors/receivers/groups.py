@@ -103,7 +103,7 @@ class Groups:
             self._over.add(key)
 
     def drop(self, key: str, entries: Sequence[OutboxEntry]) -> None:
-        """These are not sent after all."""
+        """Drop changes that will not be sent."""
         numbers = self._batches.get(key, [])
         numbers[:] = [number for number in numbers if number not in {entry.number for entry in entries}]
         if not numbers:

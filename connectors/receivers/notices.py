@@ -40,7 +40,7 @@ def plain(entries: Sequence[OutboxEntry], origin: Publisher, safe: Callable[[str
 
 
 def html(entries: Sequence[OutboxEntry], origin: Publisher) -> str:
-    """The same as a document of HTML without styles, scripts and pictures from elsewhere."""
+    """Return the notice as an HTML document, without styles, scripts or remote pictures."""
     return (
         '<!DOCTYPE html><html><head><meta charset="utf-8"></head><body>'
         + "<hr>".join(_html(entry, origin) for own in _by_alert(entries) for entry in own)

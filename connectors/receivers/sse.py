@@ -73,7 +73,7 @@ class Stream:
             return self._waiting.setdefault(asyncio.get_running_loop(), asyncio.Event())
 
     def _ready(self, number: int) -> list[tuple[int, bytes]] | None:
-        """Those behind a number, None if the oldest of them are not held here."""
+        """Return the entries after a number, None if the oldest of them are no longer held here."""
         with self._lock:
             if number >= self._number:
                 return []
@@ -83,7 +83,7 @@ class Stream:
             return list(islice(self._newest, first, first + _MOST))
 
     def _came(self) -> None:
-        """In the thread that adds to the outbox."""
+        """Take new entries; called by the thread that adds to the outbox."""
         last = self.outbox.last
         few = self.clients and last - self._number <= _NEWEST
         found = self.outbox.between(self._number + 1, last) if few else []

@@ -102,11 +102,11 @@ class Block:
         return replace(self, data=None, starts=starts, said=self.says_changes)
 
     def without_text(self) -> Block:
-        """The same, which only says where records are."""
+        """Return the block with only the positions of its records."""
         return replace(self, data=None, starts=None).in_rows()
 
     def in_rows(self) -> Block:
-        """The same, without the numbers of lines where they are consecutive."""
+        """Return the block without line numbers where they are consecutive."""
         lines = self.lines
         if lines is None or not len(lines) or (np.diff(lines) != 1).any():
             return self
@@ -192,7 +192,7 @@ class Batch:
 
     @property
     def unmatched(self) -> int:
-        """How many records are no event of the program."""
+        """The number of records that are not an event of the program."""
         return sum(block.unmatched for block in self.blocks)
 
     @property
@@ -205,7 +205,7 @@ class Batch:
         return sum(table.height for table in self.whole.values())
 
     def read_by(self, events: Container[str]) -> Batch:
-        """The same for a program that reads these events."""
+        """Return the batch for a program that reads these events."""
         if all(name in events for name in self.tables):
             return self
         tables = {name: table for name, table in self.tables.items() if name in events}

@@ -71,7 +71,7 @@ class Cells:
         return Cells(data, offset[None], length[None], self.kind[c][None], True, frozenset(), self.point, self.quote)
 
     def as_text(self) -> Cells:
-        """The same as text fields."""
+        """Return the columns as text fields."""
         return replace(self, textual=True, point=ord("."), thousands=None)
 
     def some(self, rows: Bools | Ints) -> Cells:

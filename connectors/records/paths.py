@@ -157,5 +157,5 @@ def _leaves(value: Any, above: Path, deep: int = 4) -> Iterator[tuple[Path, Any]
 
 
 def sources(schema: Schema, times: Sequence[str]) -> list[str]:
-    """Those of the times, then of the attributes, then those that WHEN tests."""
+    """Return the paths of the times, then of the attributes, then those that WHEN tests."""
     return [*times, *(source_of(attribute) for attribute in schema.attributes), *schema.tested]

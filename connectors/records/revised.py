@@ -155,7 +155,7 @@ def cut(
 
 
 class RowVersions:
-    """How often rows were withdrawn, by their `@id`: of those that may still change."""
+    """Counts of withdrawals by `@id`, for rows that may still change."""
 
     def __init__(self) -> None:
         self._withdrawn: dict[str, tuple[int, int | None]] = {}  # how often, and the latest end
@@ -170,7 +170,7 @@ class RowVersions:
         return found
 
     def times(self, id: str) -> int:
-        """How often this one was withdrawn."""
+        """Return how often this row was withdrawn."""
         return self._withdrawn.get(id, (0, None))[0]
 
     def _versions(self, table: pl.DataFrame) -> pl.Series:

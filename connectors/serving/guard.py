@@ -1,4 +1,4 @@
-"""Who may ask, how much and how often: a layer around the whole application."""
+"""Access control and rate limits: a layer around the whole application."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ class Guard:
         )
 
     def _streams(self, client: str) -> int:
-        """How many a client may have open, 0: any number."""
+        """Return the number of streams a client may have open, 0: no limit."""
         if self.limits.streams is None:
             return 0 if client == _HERE else MANY
         return self.limits.streams
@@ -211,7 +211,7 @@ def peer_of(scope: Scope) -> str:
 
 
 def client_of(scope: Scope) -> str:
-    """Who counts as one: an address, of IPv6 all that are given out together (/64)."""
+    """Return the client that limits apply to: an address; for IPv6, a /64 network."""
     host = (scope.get("client") or ("", 0))[0]
     try:
         address = inner(host)

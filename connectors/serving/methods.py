@@ -18,7 +18,7 @@ class RouteMethods:
         self._routes = [route for route in routes if isinstance(route, Route)]
 
     def methods(self, path: str) -> list[str]:
-        """By name; none where there is nothing. `*` stands for all."""
+        """Return the methods by name; `*` stands for all."""
         found = {
             method
             for route in self._routes

@@ -50,7 +50,7 @@ def accepts(headers: Headers, kind: str) -> bool:
 
 
 def _weight_of(kind: str, accepts: Sequence[tuple[str, float]] | None) -> float:
-    """That of the most specific range which the type is in."""
+    """Return the weight of the most specific range that contains the type."""
     if accepts is None:
         return 1.0
     fitting = [(-media_range.count("*"), weight) for media_range, weight in accepts if _fits(kind, media_range)]

@@ -167,7 +167,7 @@ class Scene:
         self.stations.move_to_end(station.key)
 
     def _add(self, derived: Mapping[str, pl.DataFrame]) -> None:
-        """In order of time; of more than are held only the newest are looked at."""
+        """Add events in order of time, at most the newest that fit."""
         rows: list[tuple[int, int, str, pl.DataFrame, int]] = []
         for name, table in derived.items():
             began = 0 if self._schemas[name].fluent is None else table["end"].null_count()
@@ -329,7 +329,7 @@ class Scene:
         return {**json.loads(text), "because": None if because is None else json.loads(because)}
 
     def summary(self) -> dict[str, Any]:
-        """How far the run is, in numbers."""
+        """Return the progress of the run in numbers."""
         last = self.service.last
         with self.lock:
             return {

@@ -252,7 +252,7 @@ def formats(headers: Headers) -> tuple[str, str]:
 
 
 def refusal_response(error: QueryRefused, question: Question) -> Response:
-    """Why there is no answer."""
+    """Return the response for a refused query."""
     text = str(error)
     if error.code == "syntax":
         text = str(no_query(text, question.text, dict(question.prefixes), "query"))

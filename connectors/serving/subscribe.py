@@ -124,7 +124,7 @@ class Subscriptions:
 
     @property
     def clients(self) -> int:
-        """How many listen."""
+        """The number of subscribers."""
         return sum(len(one.clients) for one in list(self._watched.values()))
 
     def _notified(self, events: Sequence[str] | None) -> None:

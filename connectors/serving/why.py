@@ -64,7 +64,7 @@ _NO_STORE = {"Cache-Control": "no-store", "Vary": "Accept"}
 
 
 class Unanswered(Exception):
-    """Why a question has no answer, and HTTP's status for it."""
+    """The reason why a question has no answer, with its HTTP status."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -73,7 +73,7 @@ class Unanswered(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TimeLimit:
-    """How long the engine may be kept from its work by one question, in seconds."""
+    """The longest time in seconds for which one question may stop the engine."""
 
     seconds: float
 
@@ -223,7 +223,7 @@ def ended(scene: Scene, store: StoreProcess, vocabulary: EventVocabulary) -> End
 
 
 def router(questions: Questions | None) -> APIRouter:
-    """None: what events come from is not kept, and every answer says so."""
+    """Return the routes of `/why`. None: lineage is not kept, and every answer says so."""
     made = APIRouter(tags=["why"], default_response_class=Response)
     busy = "It takes too long, or too many wait; `Retry-After` says when to ask again."
     trees = route_responses(
@@ -274,7 +274,7 @@ def router(questions: Questions | None) -> APIRouter:
         back: Annotated[str | None, Query(max_length=40)] = None,
         format: Form | None = None,
     ) -> Response:
-        """Why there is no such event at a time, as `cep explain --not` gives it."""
+        """Explain why there is no such event at a time, as `cep explain --not` does."""
         try:
             before = None if back is None else of_duration(back)
         except ValueError:

@@ -54,7 +54,7 @@ class WithdrawnEvents:
         self.dropped(document["id"], document["key"])
 
     def latest(self, key: str) -> tuple[int, str]:
-        """When the latest event about a subject ended, and what it is."""
+        """Return the latest event about a subject and its end."""
         return max(self._about.get(key, {}).values(), default=(BEGINNING, ""))
 
     def behind(self, number: int, reached: int) -> list[bytes]:
@@ -72,11 +72,11 @@ class WithdrawnEvents:
         return [text for _, text in islice(reversed(self._newest), most)][::-1]
 
     def documents(self) -> list[bytes]:
-        """Those of all events that were withdrawn and have not come again, the oldest withdrawal first."""
+        """Return the documents of all events that are withdrawn, the oldest withdrawal first."""
         return [text for _, text in self._documents.values()]
 
     def document(self, id: str) -> dict[str, Any] | None:
-        """That of an event that was withdrawn and has not come again."""
+        """Return the document of a withdrawn event."""
         found = self._documents.get(id)
         return None if found is None else json.loads(found[1])
 

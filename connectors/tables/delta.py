@@ -86,7 +86,7 @@ def is_added(name: TableName, number: int = 1) -> bool:
 
 
 def added(name: TableName, there: DeltaTable | None, number: int = 1) -> bool:
-    """The same of a table as it was read."""
+    """Return True if a table that was read already contains the rows of this number."""
     if there is None or name.append is None:
         return False
     with _explaining(name):

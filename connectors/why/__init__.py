@@ -1,1 +1,1 @@
-"""Why an event was derived, or was not: as JSON, as text, as PROV."""
+"""Explanations of derived and missing events, as JSON, text and PROV."""

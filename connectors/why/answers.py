@@ -1,4 +1,4 @@
-"""Why an atom is in an answer stream, or is not, as JSON, beside what `connectors.why.text` says of events.
+"""Explanations of atoms in answer streams as JSON, in addition to those of events in `connectors.why.text`.
 
 `answer`: {time, rule, variables, conditions, literals}, a literal {text, negated, parts, left_out}, of which parts are
 nodes. A rule that gives no such atom has the keys that `connectors.why.text` gives those of events.
@@ -32,7 +32,7 @@ def answer(explainer: Explainer, node: AnswerNode) -> Json:
 
 
 def refusal(explainer: Explainer, found: AnswerRefusal) -> Json:
-    """Why a rule does not give it."""
+    """Explain why a rule does not derive the atom."""
     failure: Json = {"kind": found.kind, "told": _told(explainer, found)}
     if found.lacking:
         failure["conditions"] = [explainer.condition(each) for each in found.lacking]

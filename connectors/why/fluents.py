@@ -1,4 +1,4 @@
-"""Why a fluent holds, or does not, as JSON, beside what `connectors.why.text` says of events.
+"""Explanations of fluents as JSON, in addition to those of events in `connectors.why.text`.
 
 An interval has `start`, `end` (null: without), `bounds`; of a simple fluent `began`, `ended` ({time, how, told, by},
 `by`: nodes of what rules told; `statement`: the deadline's), of what holds `deadline` ({time, statement}); of one that
@@ -62,7 +62,7 @@ def times(explainer: Explainer, one: Occurrence) -> Json:
 
 
 def interval_of(explainer: Explainer, when: tuple[int, int]) -> Json:
-    """The same of codes."""
+    """Return the interval for codes."""
     first, last = when
     start = None if first == -INFINITE else explainer.time(first >> 1)
     end = None if last == INFINITE else explainer.time((last + 1) >> 1)
@@ -95,7 +95,7 @@ def statement(explainer: Explainer, span: Span | None) -> Json:
 
 
 def turn(explainer: Explainer, found: Turn, word: str) -> Json:
-    """How a fluent `began` or `ended`."""
+    """Describe how a fluent `began` or `ended`."""
     time = None if found.time == SINCE_EVER else explainer.time(found.time)
     match found.how:
         case "initially":
@@ -113,7 +113,7 @@ def turn(explainer: Explainer, found: Turn, word: str) -> Json:
 
 
 def becomes_text(explainer: Explainer, refusal: Refusal) -> str:
-    """Why another value has not become one, in a sentence."""
+    """Explain in a sentence why another value has not replaced this one."""
     failure = refusal.failure
     if failure.occurrence is None:
         given = {place: value for place, value in enumerate(failure.given or ()) if value is not None}

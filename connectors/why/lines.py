@@ -1,4 +1,4 @@
-"""Why an event was derived, or was not, as text: a tree by indentation."""
+"""Explanations as text: a tree by indentation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _changes(node: Explained, width: int) -> list[str]:
 
 
 def refusals(answer: Explained, width: int = WIDTH) -> list[str]:
-    """Why there is no event, rule by rule; or that there is."""
+    """Explain for each rule why there is no event; or say that there is one."""
     at = "" if answer["at"] is None else f" at {' to '.join(map(str, dict.fromkeys(answer['at'])))}"
     if answer["exists"]:
         lines = [f"{answer['asked']} {'holds' if answer.get('fluent') else 'is there'}{at}:"]
@@ -97,7 +97,7 @@ def _gap(answer: Explained, depth: int, width: int) -> list[str]:
 
 
 def _turn(answer: Explained, depth: int, width: int) -> list[str]:
-    """How a fluent began or ended."""
+    """Describe how a fluent began or ended."""
     told, where = answer["told"], answer.get("statement")
     lines = _wrapped(told if where is None else f"{told}: {_line(where)}:  {where['text']}", depth, width)
     for each in answer["by"]:

@@ -50,7 +50,7 @@ class LiveRevisions:
         return [each for mine in self._changes.values() for each in mine]
 
     def changes(self, id: str) -> Sequence[DerivedChange]:
-        """Those of one event."""
+        """Return the changes of one event."""
         return self._changes.get(id.removeprefix("@"), ())
 
     # --- what comes ---

@@ -29,7 +29,7 @@ class Origins:
         self._lock = threading.Lock()
 
     def noted(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """The same batches."""
+        """Pass batches on, and note where their records come from."""
         for batch in batches:
             with self._lock:
                 self.times = self.times or batch.times
@@ -59,6 +59,6 @@ class Origins:
             return self._blocks[place].place(record.order)
 
     def named(self, record: Occurrence) -> tuple[str, int] | None:
-        """The same without the folders of this machine."""
+        """Return the origins without the folders of this machine."""
         found = self(record)
         return found if found is None or "://" in found[0] else (Path(found[0]).name, found[1])

@@ -1,4 +1,4 @@
-"""Why an event was derived, as PROV-O in N-Triples, with the IRIs that derived events have everywhere."""
+"""Explanations as PROV-O in N-Triples, with the usual IRIs of derived events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why an event was derived, or was not, as JSON.
+"""Explanations of derived and missing events as JSON.
 
 A node has `event`, `text` (as a rule writes it), `arguments` by name, `start`, `end`, its `id`; of an input record
 `record` ({file, line} where known), of a derived event the `rule` (name, line, text), `also` (rules that gave the
@@ -83,7 +83,7 @@ class Explainer:
         return answer | {"changes": changes} if changes else answer
 
     def why_not(self, wanted: EventQuestion, back: Back = None) -> dict[str, Any]:
-        """Why there is no such event, for each rule; or that there is."""
+        """Explain for each rule why there is no such event; or say that there is one."""
         judge = Judge(self.engine, self.facts, check_limit=self.check_limit)
         return self.absence(absence(Memory(self.engine), judge, wanted, back))
 

@@ -19,8 +19,8 @@ GROUP = 1 << 17
 
 
 def encodings(schema: pa.Schema) -> dict[str, Any]:
-    """How columns are written, as arguments of `ParquetWriter`: times and whole numbers as differences, which take half
-    the time and fewer bytes, others with a dictionary."""
+    """Return the encodings of columns, as arguments of `ParquetWriter`: times and whole numbers as differences, which
+    take half the time and fewer bytes, others with a dictionary."""
     whole = [field.name for field in schema if field.type == pa.int64() or pa.types.is_timestamp(field.type)]
     return {
         "use_dictionary": [name for name in schema.names if name not in whole],
@@ -44,7 +44,7 @@ class ParquetGroups:
         self._under_way: Future[None] | None = None
 
     def write_beside(self) -> None:
-        """From now on groups are written by a thread. What the system refuses is told with a later one, or the end."""
+        """Write groups in a thread from now on. An error of the system is raised with a later group, or at the end."""
         self._thread = ThreadPoolExecutor(1, "parquet")
 
     def add(self, table: pl.DataFrame) -> None:

@@ -82,7 +82,7 @@ def writing(path: str) -> Iterator[None]:
 
 
 def unwritable(path: str, error: OSError) -> CepError:
-    """Why a file, `-` for standard output, cannot be written."""
+    """Explain why a file, `-` for standard output, cannot be written."""
     if isinstance(error, StorageError):
         return CepError(f"cannot write {path}: {error.strerror}", hint=error.hint, code="output")
     reason = os.strerror(error.errno) if error.errno else str(error)

@@ -133,7 +133,7 @@ class Writer:
         return self.format if plain and not any(isinstance(each, Sending) for each in self._sinks.values()) else None
 
     def write_beside(self) -> None:
-        """From now on threads write row groups of Parquet, each file's in their order, while others are made."""
+        """Write row groups of Parquet in threads from now on, each file's in order, while others are made."""
         for group in self._groups.values() if self.format == "parquet" else ():
             group.write_beside()
 

@@ -74,7 +74,7 @@ def is_passing(text: str) -> bool:
 
 
 def explained(error: Exception, at: Url) -> StorageError:
-    """Why a file system refuses an address, from what its library says."""
+    """Explain why a file system refuses an address, from the error of its library."""
     if isinstance(error, StorageError):
         return error
     text = _bare(str(error))

@@ -230,7 +230,7 @@ def _filesystem(kind: str, place: str, process: int) -> Any:
 
 
 def _azure() -> dict[str, str]:
-    """Who asks, and of which server, as the environment says it."""
+    """Return the account and the server that the environment names."""
     found = {"account_key": "AZURE_STORAGE_ACCOUNT_KEY", "sas_token": "AZURE_STORAGE_SAS_TOKEN"}
     known = {name: os.environ[variable] for name, variable in found.items() if os.environ.get(variable)}
     if (server := stores.endpoint()) is not None:
@@ -252,7 +252,7 @@ def _check_bucket(at: Url) -> None:
 
 
 def _lost(at: Url) -> StorageError:
-    """Why a file is not there."""
+    """Explain why a file is missing."""
     try:
         _check_bucket(at)
     except StorageError as error:

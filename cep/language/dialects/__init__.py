@@ -1,1 +1,1 @@
-"""From a syntax tree to the rules of the plan's algebra, one dialect a module; dialects never know each other."""
+"""Dialects: each turns a syntax tree into rules of the plan's algebra. No dialect knows another."""

@@ -145,7 +145,7 @@ class Cursor:
         self.token = self._tokens[-1]
 
     def span(self, first: Token) -> Span:
-        """From `first` to the previous token."""
+        """Return the span from `first` to the previous token."""
         return Span(first.line, first.column, *self.previous.stop)
 
     def place(self, at: int, length: int) -> Span:

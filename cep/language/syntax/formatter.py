@@ -245,7 +245,7 @@ def _is_sign(previous: Token | None, token: Token, text: str) -> bool:
 
 
 def _gap(previous: Token | None, token: Token, statement: ast.Statement | None, last: _Item | None) -> int:
-    """How many spaces stand between two tokens of one line."""
+    """Return the number of spaces between two tokens of one line."""
     if previous is None:
         return 1
     beside = 0 if previous.end == token.start else 1

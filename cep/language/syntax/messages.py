@@ -174,7 +174,7 @@ CALENDAR_UNITS = {
 
 
 def token_name(token: Token) -> str:
-    """How a message names what was found."""
+    """Return the name of a token for messages."""
     if token.kind == "end":
         return "the end of the program"
     if token.kind == "graph":

@@ -119,7 +119,7 @@ class Clauses:
                 self.missing = _values(cursor)
 
     def times(self, cursor: Cursor) -> TimeFormat | None:
-        """How times are written, None: nothing was said. Refuses what does not go together."""
+        """Return the format of times, None: the default. Refuses what does not go together."""
         if self.fold is not None and self.zone is None:
             assert self.fold_at is not None, "it was read"
             cursor.stop("FOLD is about a zone", '`ZONE "Europe/Zurich" FOLD later`', self.fold_at.span)

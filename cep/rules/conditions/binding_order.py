@@ -146,7 +146,8 @@ def _missing_inputs(expression: Expression, known: Collection[str]) -> Iterator[
 
 
 def _rank(condition: Condition, known: Collection[str], relations: Mapping[str, Arrangeable]) -> int | None:
-    """None: not ready. 0: binds nothing or one value; 1: a predicate with a bound argument; 2: any other."""
+    """Return the rank of a condition. None: not ready; 0: binds nothing or one value; 1: a predicate with a bound
+    argument; 2: any other."""
     if isinstance(condition, Comparison):
         wait = [*_missing_inputs(condition.left, known), *_missing_inputs(condition.right, known)]
         return 0 if not wait or binding(condition, known) else None

@@ -26,7 +26,7 @@ class BoundRows:
     ends: Ints | None = None  # of the rows that there were at first
 
     def ended(self) -> Ints:
-        """When the occurrence of each row ends."""
+        """The end of each row's occurrence."""
         assert self.ends is not None, "rules about occurrences know when they end"
         return self.ends if self.index is None else self.ends[self.index]
 

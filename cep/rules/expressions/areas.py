@@ -26,7 +26,7 @@ _FARTHEST = 720.0
 
 
 class WrongArea(ValueError):
-    """Why a text is no area; `hint` says what is one."""
+    """The reason why a text is not an area; `hint` shows one."""
 
     def __init__(self, reason: str, hint: str | None = None) -> None:
         super().__init__(reason)

@@ -174,7 +174,7 @@ def extracting(pool: Pool) -> Callable[..., Operand]:
 
 
 def groups_of(pattern: str) -> int:
-    """How many groups a regular expression has."""
+    """Return the number of groups in a regular expression."""
     found = pl.DataFrame({"text": [""]}).select(pl.col("text").str.extract_groups(pattern)).schema["text"]
     assert isinstance(found, pl.Struct), "a field is a group"
     return len(list(found))

@@ -177,7 +177,8 @@ _USUAL = {
 
 @cache
 def factors(source: str, target: str) -> Factors | None:
-    """How a value in one unit (an IRI) becomes one in the other, as p, q, r, t: (x * p + q) / r * t. None: not at all.
+    """Return the factors that convert a value from one unit (an IRI) to another, as p, q, r, t: (x * p + q) / r * t.
+    None: not at all.
 
     p, q and r are whole and r is positive, so that what comes out whole is exact; t is 1 or a power of pi.
     """

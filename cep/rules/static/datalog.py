@@ -46,7 +46,7 @@ class Statics:
 
     @property
     def stored(self) -> dict[str, MaterializedRelation]:
-        """Those that are tables."""
+        """Return the predicates that are tables."""
         return {
             name: relation for name, relation in self.relations.items() if isinstance(relation, MaterializedRelation)
         }

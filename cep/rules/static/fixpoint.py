@@ -142,7 +142,7 @@ class Fixpoint:
 
 
 def _makes_values(rule: StaticRule) -> bool:
-    """Only with a function in it can a rule go on for ever."""
+    """Return True if a rule contains a function: only such a rule can derive new values forever."""
     sides = list(rule.arguments)
     for condition in each_condition(rule.conditions):
         sides += condition.arguments if isinstance(condition, Predicate) else (condition.left, condition.right)

@@ -95,7 +95,7 @@ class DatalogMtlCursor:
         return self.previous
 
     def span(self, first: DatalogMtlToken) -> Span:
-        """From `first` to the token passed last."""
+        """Return the span from `first` to the previous token."""
         return first.span.to(self.previous.span)
 
     def fail(self, expected: str, hint: str | None = None) -> NoReturn:

@@ -19,7 +19,7 @@ def circles(program: LarsProgram, source: Source) -> list[str]:
 
 
 def counted(program: LarsProgram) -> list[str]:
-    """How many rules and components there are, of each kind."""
+    """Count the rules and components of each kind."""
     found = [each for each in components(program) if each.predicates]
     cyclic = sum(each.cyclic is not None for each in found)
     recursive = sum(each.recursive and each.cyclic is None for each in found)
@@ -53,7 +53,8 @@ def _number(number: int, what: str) -> str:
 
 
 def told(cycle: Cycle, source: Source) -> str:
-    """Why a component is not stratified: each rule of the cycle, with what it asks of the next."""
+    """Explain why a component is not stratified: list the rules of the cycle, each with the atom it needs from the
+    next."""
     first = cycle.literals[0]
     asked = f"`{excerpt(source, first.span)}`"
     names = [f"`{name}`" for name in cycle.predicates[:LONGEST]]

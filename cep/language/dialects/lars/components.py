@@ -43,7 +43,7 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class _Edge:
-    """That a rule derives `head` from `body`."""
+    """An edge of the dependency graph: a rule derives `head` from `body`."""
 
     head: str
     body: str

@@ -52,7 +52,7 @@ def _at_now(relations: Relations, name: str) -> ast.WhileRule:
 
 
 def _filled_rules(relations: Relations, ticks: int) -> list[ast.Statement]:
-    """How many ticks before now a window of so many has: from the first tick on one more at each."""
+    """Return rules for the number of past ticks in a window, which grows by one at each tick from the first on."""
     name, first, at, number = filled_name(ticks), Variable("First"), Variable("At"), Variable("Number")
     opening = OwnTimesFormula(relations.timeline(first), first.name, WindowTicks(relations.tick, 1, ticks - 1))
     each = EachTickFormula(opening, at.name, relations.tick)

@@ -161,7 +161,7 @@ class Relations:
         return FormulaAtom(name, (*own.arguments, *more), span=own.span)
 
     def distinct(self, literal: LarsLiteral) -> LarsLiteral:
-        """With a variable for each `_`."""
+        """Replace each `_` by a variable of its own."""
         arguments = tuple(self.fresh("any") if each == Variable("_") else each for each in literal.atom.arguments)
         return replace(literal, atom=replace(literal.atom, arguments=arguments))
 
@@ -274,7 +274,7 @@ class Relations:
         return Comparison("=", number, Call("+", (Call("-", (last, first)), Constant(1, "int"))))
 
     def _counted(self, literal: LarsLiteral, rows: Formula, number: Variable) -> Formula:
-        """How many rows there are of the values of a literal."""
+        """Count the rows with the values of a literal."""
         by = tuple(dict.fromkeys(each for each in literal.atom.arguments if isinstance(each, Variable)))
         return AggregatedFormula(rows, (AggregateResult(number.name, "count", None),), by, literal.span)
 

@@ -205,7 +205,7 @@ class LarsCursor:
         return Span(first, start - self._starts[first - 1] + 1, last, end - self._starts[last - 1] + 1)
 
     def span(self, first: LarsToken) -> Span:
-        """From `first` to the token passed last."""
+        """Return the span from `first` to the previous token."""
         return self.place(first.start, max(self.previous.end, first.start))
 
     def skip_statement(self) -> None:

@@ -71,7 +71,7 @@ def window(cursor: LarsCursor) -> Window:
 
 
 def before_now(cursor: LarsCursor, ticks: int, token: LarsToken) -> int:
-    """How many ticks before now a window of so many has."""
+    """Return the number of ticks before now that a window covers."""
     if cursor.counted and not ticks:
         hint = "with `--window n` the present tick alone is `[1]`"
         cursor.stop("this window has no tick", hint, cursor.place(token.start, token.end))
