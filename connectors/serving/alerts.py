@@ -194,20 +194,24 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
 
     @made.get("/alerts", responses=route_responses("application/json", json=_MANY(dict(_VIEW)), _422="A filter."))
     def alerts(
-        state: Annotated[list[State] | None, Query(description="By default those that are not over.")] = None,
+        state: Annotated[list[State] | None, Query(description="Default: all that are not over.")] = None,
         severity: Annotated[list[str] | None, Query(max_length=10)] = None,
         name: Annotated[list[str] | None, Query(max_length=100)] = None,
-        matcher: Annotated[list[str] | None, Query(max_length=100, description='As `site=~"north.*"`.')] = None,
+        matcher: Annotated[
+            list[str] | None, Query(max_length=100, description='Matchers such as `site=~"north.*"`.')
+        ] = None,
         assignee: Annotated[str | None, Query(max_length=64)] = None,
         acknowledged: Annotated[bool | None, Query()] = None,
         silenced: Annotated[bool | None, Query()] = None,
         inhibited: Annotated[bool | None, Query()] = None,
-        text: Annotated[str | None, Query(max_length=200, description="In title, text, name or key.")] = None,
-        since: Annotated[datetime | None, Query(description="Those that changed at or after it.")] = None,
-        before: Annotated[int | None, Query(ge=1, lt=2**62, description="Those with a lower `number`.")] = None,
-        limit: Annotated[int, Query(ge=1, le=10_000, description="At most so many.")] = 1_000,
+        text: Annotated[
+            str | None, Query(max_length=200, description="Text to find in title, text, name or key.")
+        ] = None,
+        since: Annotated[datetime | None, Query(description="Only alerts that changed at or after this time.")] = None,
+        before: Annotated[int | None, Query(ge=1, lt=2**62, description="Only alerts with a lower `number`.")] = None,
+        limit: Annotated[int, Query(ge=1, le=10_000, description="Largest number to return.")] = 1_000,
     ) -> Response:
-        """Alerts as they are now, each once, the one that changed last first."""
+        """List alerts in their current state, the latest change first."""
         matchers = doing(lambda: Matchers.parse_all(matcher or ()))
         unknown = [*_not_severities(severity or ()), *_not_alerts(name or (), handling), *doubts(matchers, handling)]
         if unknown:
@@ -281,17 +285,17 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
 
     @made.post("/alerts/{alert}/acknowledge", responses=answers)
     def acknowledge(alert: str, said: Said | None = None, person: Person = responder) -> Response:
-        """Take an alert: it does not escalate any more, and nobody is reminded of it."""
+        """Acknowledge an alert: it no longer escalates, and reminders stop."""
         return done(doing(lambda: handling.acknowledge(alert, person.name, (said or Said()).comment)))
 
     @made.delete("/alerts/{alert}/acknowledge", responses=answers)
     def unacknowledge(alert: str, person: Person = responder) -> Response:
-        """Give an alert back: it escalates again, and reminders go on."""
+        """Withdraw an acknowledgement: the alert escalates again, and reminders resume."""
         return done(doing(lambda: handling.unacknowledge(alert, person.name)))
 
     @made.post("/alerts/{alert}/assign", responses=answers)
     def assign(alert: str, said: Assigned, person: Person = responder) -> Response:
-        """Say who is to see to an alert; `null`: nobody."""
+        """Assign an alert to a person; `null` assigns it to nobody."""
         name = (said.to or "").strip()
         if name and people is not None and name not in people.names:
             hint = did_you_mean(name, people.names) or f"there are {', '.join(people.names[:20])}"
@@ -300,12 +304,12 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
 
     @made.post("/alerts/{alert}/comment", responses=answers)
     def comment(alert: str, said: Said, person: Person = responder) -> Response:
-        """Say something about an alert."""
+        """Comment on an alert."""
         return done(doing(lambda: handling.comment(alert, person.name, said.comment)))
 
     @made.post("/alerts/{alert}/close", responses=answers)
     def close(alert: str, said: ClosedWith, person: Person = responder) -> Response:
-        """Say what an alert was: `true`, `false`, `duplicate` or `test`."""
+        """Close an alert with a verdict: `true`, `false`, `duplicate` or `test`."""
         return done(doing(lambda: handling.close(alert, person.name, said.verdict, said.comment)))
 
     @made.delete("/alerts/{alert}/close", responses=answers)
@@ -352,10 +356,10 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
 
     @made.get("/feeds/actions", responses=route_responses("application/json", json=_MANY(_ONE)))
     def actions(
-        after: Annotated[int, Query(ge=0, lt=2**62, description="Begin behind this `number`.")] = 0,
-        limit: Annotated[int, Query(ge=1, le=10_000, description="At most so many.")] = 1_000,
+        after: Annotated[int, Query(ge=0, lt=2**62, description="Return entries after this `number`.")] = 0,
+        limit: Annotated[int, Query(ge=1, le=10_000, description="Largest number to return.")] = 1_000,
     ) -> Response:
-        """All that people did, in order, with the time and the name."""
+        """List all actions of people in order, with time and name."""
         return answered([action_view(each) for each in outbox.actions(after, limit)])
 
     return made

@@ -94,22 +94,22 @@ def _own(
 
     @made.get("/health", responses={**route_responses("application/json", json=_STATUS), **_FAILED})
     async def health() -> Response:
-        """The process answers, and the program has not failed."""
+        """Return 200 while the process answers and the program has not failed."""
         found = failed()
         return JSONResponse({"status": found or "ok"}, 200 if found is None else 503)
 
     @made.get("/ready", responses={**route_responses("application/json", json=_READY), **_UNREADY})
     async def ready() -> Response:
-        """Questions are answered, the program has not failed, and each live source has been there once. `lost`:
-        sources of the input that are, with the reason; what is known without them is served all the same. `ahead`: so
-        many records were refused since their time was ahead of the clock."""
+        """Return 200 when queries are answered, the program has not failed, and each live source has connected once.
+        `lost`: the input sources that are lost, with the reason; the server answers without them. `ahead`: the number
+        of records refused because their time is ahead of the clock."""
         found, away, early = trouble(), dict(lost()), ahead()
         body = {"status": found or "ok", **({"lost": away} if away else {}), **({"ahead": early} if early else {})}
         return JSONResponse(body, 200 if found is None else 503)
 
     @made.get("/metrics", responses=route_responses("text/plain"))
     def metrics() -> Response:
-        """Numbers of the run, for Prometheus."""
+        """Metrics of the run for Prometheus."""
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     @made.get("/openapi.json", responses=route_responses("application/json", json={"type": "object"}))

@@ -23,8 +23,8 @@ _ALERT = r"^[0-9a-f]{32}$"
 _UNCHANGED, _NOBODY = "It has not changed: `If-None-Match` names it.", "There is no such receiver."
 _FOR_EVER = "public, max-age=31536000, immutable"
 
-After = Annotated[int, Query(ge=0, lt=2**62, description="Begin behind this `number`.")]
-Limit = Annotated[int, Query(ge=1, le=10_000, description="At most so many.")]
+After = Annotated[int, Query(ge=0, lt=2**62, description="Return entries after this `number`.")]
+Limit = Annotated[int, Query(ge=1, le=10_000, description="Largest number of entries to return.")]
 
 
 def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = True) -> APIRouter:
@@ -62,7 +62,7 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
     def atom_feed(
         request: Request,
         page: Annotated[int | None, Query(ge=1, lt=2**62, description="An archive document, from 1.")] = None,
-        of: Annotated[str | None, Query(max_length=40, description="The feed that it is of.")] = None,
+        of: Annotated[str | None, Query(max_length=40, description="The feed that it belongs to.")] = None,
     ) -> Response:
         """Atom, with archives (RFC 5005): the newest changes, older ones behind `prev-archive`."""
         if page is None:
@@ -96,7 +96,9 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
         responses=route_responses("text/event-stream", _400="`Last-Event-ID` is not a number."),
     )
     async def events(
-        after: Annotated[int | None, Query(ge=0, lt=2**62, description="Begin behind it; 0: with all.")] = None,
+        after: Annotated[
+            int | None, Query(ge=0, lt=2**62, description="Send changes after this number; 0 sends all.")
+        ] = None,
         last_event_id: Annotated[str | None, Header()] = None,
     ) -> StreamingResponse:
         """Server-Sent Events: every change as it comes; `Last-Event-ID` continues after a break."""
@@ -111,8 +113,8 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
 
     @made.get("/alerts", responses=_listed(lost={"type": "array", "items": {"type": "string"}}))
     def alerts(after: After = 0, limit: Limit = 1000) -> list[dict[str, Any]]:
-        """The alerts that are open, as they are now, in the order in which they became so. `lost`: the sources of which
-        nothing is known, where there are such."""
+        """The open alerts in the order in which they were opened. `lost`: the sources from which nothing arrives, if
+        there are any."""
         lost = {"lost": list(outbox.lost)} if outbox.lost else {}
         return [_numbered(entry, origin) | lost for entry in outbox.live(after, limit)]
 
@@ -126,7 +128,7 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
 
     @made.get("/receivers")
     def receivers() -> list[dict[str, Any]]:
-        """How far each receiver of a `--feed` has come."""
+        """The progress of each receiver of alerts."""
         return [
             {
                 "name": one.name,

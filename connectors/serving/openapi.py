@@ -13,22 +13,23 @@ from connectors.serving.guard import OPEN
 Responses = dict[int | str, dict[str, Any]]
 
 TEXT = {"text/plain": {"schema": {"type": "string"}}}
-ABOUT = """What is derived, alerts and knowledge, to be asked for. Each GET is a HEAD too, each path answers OPTIONS.
+ABOUT = """Query derived events, alerts and knowledge. Every GET route also answers HEAD, and every path
+answers OPTIONS.
 
-Answers are compressed for clients that take gzip, and bodies of requests may be (`Content-Encoding: gzip`). What is
-refused is said in a sentence of plain text."""
+Answers are compressed for clients that accept gzip, and request bodies may be compressed (`Content-Encoding: gzip`). A
+refusal is one sentence of plain text."""
 
 _ALL: Mapping[int, str] = {
-    413: "The request has more bytes than are taken.",
-    415: "The body is of a type, or in a coding, that is not read.",
-    421: "The server is not asked by this name.",
-    431: "The headers have more bytes than are taken.",
+    413: "The body of the request is too large.",
+    415: "The media type or the coding of the body is not supported.",
+    421: "The server does not answer to this host name.",
+    431: "The headers of the request are too large.",
 }
 _GUARDED: Mapping[int, str] = {
-    401: "A token is needed: `Authorization: Bearer`, or the cookie that the form at `/` sets, or `?access_token=`.",
-    429: "Too many requests, or too many streams, of one client; `Retry-After` says when to ask again.",
+    401: "A token is required: `Authorization: Bearer`, the cookie that the form at `/` sets, or `?access_token=`.",
+    429: "One client sent too many requests, or opened too many streams; `Retry-After` says when to try again.",
 }
-_SEVERAL: Mapping[int, str] = {406: "`Accept` takes none of the media types that the answer can have."}
+_SEVERAL: Mapping[int, str] = {406: "`Accept` matches none of the media types of the answer."}
 _TOKENS = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "cookie": {"type": "apiKey", "in": "cookie", "name": "semcep"},

@@ -100,7 +100,7 @@ def router(
 
     @made.get("/api/program", responses=route_responses("application/json", json=_OBJECT))
     async def program(request: Request) -> Response:
-        """The rules, what they are made of, and what there is besides: map, charts, alerts, and if these are meant."""
+        """The rules and their parts, and which panels the page has: map, charts, alerts."""
         features = {
             "map": "vendor/leaflet.js" in files,
             "charts": "vendor/uplot.js" in files,
@@ -123,7 +123,7 @@ def router(
 
     @made.get("/api/state", responses=route_responses("application/json", json=_OBJECT))
     def state() -> Response:
-        """All that is shown, as it is now; `stream` continues after `at`."""
+        """The current state of the page; `stream` continues after `at`."""
         number, events, stations = scene.newest(SHOWN)
         rest: dict[str, Any] = {
             "at": f"{run}-{number}",
@@ -147,8 +147,8 @@ def router(
 
     @made.get("/api/past", responses=route_responses("application/json", json=_OBJECT))
     def past(at: Annotated[int, Query(ge=-_FAR, le=_FAR)]) -> Response:
-        """The alerts as they were when the time of events had come to `at` (microseconds since 1970), and the events
-        that were withdrawn since. `cut`: so many changes of alerts before it were looked at, and there are more."""
+        """The alerts as they were at event time `at` (microseconds since 1970), and the events withdrawn since. `cut`:
+        the number of earlier changes of alerts that were read, if there are more."""
         entries, more = ([], False) if outbox is None else alerts_at(outbox, at)
         found: dict[str, Any] = {"alerts": [document(entry.change, status) for entry in entries]}
         found |= {"withdrawn": scene.withdrawn_since(at), "cut": LOOKED_AT if more else None}
@@ -158,14 +158,14 @@ def router(
     async def stream(
         after: Annotated[str, Query(max_length=40)] = "", last_event_id: Annotated[str, Header()] = ""
     ) -> Response:
-        """Server-Sent Events: `news`, what has changed; `reset`: too much has, `state` is to be asked again."""
+        """Server-Sent Events: `news` holds changes; `reset` means that there were too many: load `state` again."""
         frames = _frames(scene, run, last_event_id or after)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(frames, media_type="text/event-stream", headers=headers)
 
     @made.get("/api/event/{id}", responses=route_responses("application/json", json=_OBJECT, _404="It is not held."))
     def event(id: str) -> Response:
-        """A derived event, and with lineage the records that it comes from."""
+        """A derived event, and, with lineage, the records it comes from."""
         found = scene.event(id)
         if found is None:
             raise HTTPException(404, "this event is not held any more, or never was")

@@ -75,10 +75,11 @@ Editor = Annotated[Person, Depends(requires(Role.EDITOR, "changing the program")
 
 
 Shown = Annotated[
-    int, Query(ge=0, le=1_000, description="At most so many differences of each kind and event, the last.")
+    int, Query(ge=0, le=1_000, description="Return the latest differences of each kind and event, at most this many.")
 ]
 Told = Annotated[
-    int, Query(ge=0, le=100, description="With `--explain` at most so many of these come with reasons, the last.")
+    int,
+    Query(ge=0, le=100, description="With `--explain`: return reasons for the latest differences, at most this many."),
 ]
 
 
@@ -119,7 +120,7 @@ class ProgramVersions(Protocol):
         """Run other texts on the same input, for nobody."""
 
     def end_shadow(self) -> None:
-        """Run the shadow no more."""
+        """Stop the shadow."""
 
     def promote(self, author: str) -> dict[str, Any]:
         """Have the shadow's texts take over."""
@@ -135,7 +136,7 @@ def router(versions: ProgramVersions) -> APIRouter:
 
     @made.get("", responses=route_responses("application/json", json=_FULL))
     def running() -> Response:
-        """The program that runs: its files, who wrote them, and the time from which on it derives events."""
+        """The running program: its files, their author, and the time from which it derives events."""
         return answered(versions.running())
 
     @made.put(
@@ -181,7 +182,7 @@ def shadow_router(versions: ProgramVersions) -> APIRouter:
 
     @made.get("", responses=route_responses("application/json", json=_SHADOW, **none))
     def shadow(limit: Shown = 20, reasons: Told = 1) -> Response:
-        """List events that only the shadow derives (appeared), or only the program (gone), and those that moved."""
+        """List events that only the shadow derives (appeared), that only the program derives (gone), and that moved."""
         try:
             return JSONResponse(versions.shadow(limit, reasons), headers={"Cache-Control": "no-store"})
         except ChangeRefused as error:
@@ -199,7 +200,7 @@ def shadow_router(versions: ProgramVersions) -> APIRouter:
 
     @made.delete("", status_code=204, responses={**_CHANGES, **_NONE})
     def end(person: Editor) -> Response:
-        """Run the shadow no more."""
+        """Stop the shadow."""
         try:
             versions.end_shadow()
         except ChangeRefused as error:
@@ -208,7 +209,7 @@ def shadow_router(versions: ProgramVersions) -> APIRouter:
 
     @made.post("/promote", responses={**route_responses("application/json", json=_TAKEN, **none), **_CHANGES})
     async def promote(person: Editor) -> Response:
-        """Have the shadow take over as the program."""
+        """Replace the program by the shadow."""
         return await _changed(versions.promote, person.name)
 
     return made
