@@ -6,7 +6,7 @@ import glob
 import os
 import re
 import stat
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -207,6 +207,28 @@ def _listed(path: str, spec: str, known: Set[str]) -> list[str]:
         suffixes = ", ".join(BY_SUFFIX)
         raise CepError(f"{spec}: no file in this directory ends in {suffixes}", code="no-files")
     return [str(Path(path, name)) for name in files]
+
+
+def passed_over(specs: Sequence[str], schemas: Mapping[str, Schema]) -> Iterator[str]:
+    """Say what is not read although it is named like a file of records: folders, in a folder or under a pattern that a
+    spec names, and links in a folder that lead nowhere."""
+    for spec in specs:
+        path = _split(spec, schemas)[1]
+        if live(path) or is_url(path) or path == "-":
+            continue
+        folder = os.path.isdir(path)
+        if folder:
+            with os.scandir(path) as listed:
+                named = sorted(str(Path(path, one.name)) for one in listed)
+        else:
+            named = sorted(glob.glob(path, recursive=True)) if glob.has_magic(path) else []
+        for one in named:
+            if not _is_read(os.path.basename(one)):
+                continue
+            if os.path.isdir(one):
+                yield f"{one} is a folder named like a file, and is not read; `--input {one}` reads the files in it"
+            elif folder and os.path.islink(one) and not os.path.exists(one):
+                yield f"{one} is a link to {os.readlink(one)}, which does not exist"
 
 
 def _is_read(name: str) -> bool:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from cep.command import app
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.spark.source import data_source, file_list
-from cep.spark.source.file_list import FILE_BITS, FileList, ListedFile
-from connectors.inputs import Input
+from cep.spark.source.file_list import FILE_BITS, FileChanges, FileList, ListedFile, packed
+from connectors.inputs import Input, passed_over
 from connectors.inputs import inputs as listed
+from tests import local_spark
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -92,3 +96,93 @@ def test_what_is_known_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.Monk
     (folder / "2.jsonl").unlink()
     with pytest.raises(CepError, match="no file in this directory"):
         listed(["in"], SCHEMAS, known={str(folder / "1.jsonl")})
+
+
+def files_of(folder: Path, *sizes: int) -> list[ListedFile]:
+    found = []
+    for number, size in enumerate(sizes):
+        path = folder / f"{number}.jsonl"
+        with path.open("wb") as file:
+            file.truncate(size)
+        found.append(ListedFile(number, Input(str(path), "jsonl", None, False)))
+    return found
+
+
+def test_small_files_are_packed_into_tasks_by_size(tmp_path: Path) -> None:
+    def dealt(tasks: int, *sizes: int) -> list[list[int]]:
+        return [[one.number for one in pack.files] for pack in packed(files_of(tmp_path, *sizes), tasks)]
+
+    assert dealt(4) == []
+    assert dealt(2, 10, 10, 10, 10) == [[0, 1], [2, 3]], "each core has something to do"
+    assert dealt(8, 10, 10) == [[0], [1]]
+    assert dealt(1, 1 << 20, 1 << 27, 5, 5, 1 << 27) == [[0], [1], [2, 3], [4]], "a large file has a task of its own"
+    many = dealt(2, *[40] * 2000)
+    assert [*chain(*many)] == [*range(2000)] and 2 <= len(many) <= 5
+    one = ListedFile(7, Input("s3://bucket/a.parquet", "parquet", None, False))
+    assert [len(pack.files) for pack in packed([one, one], 2)] == [1, 1], "its size is not known"
+
+
+def test_files_that_change_after_they_were_listed(tmp_path: Path) -> None:
+    path, now = tmp_path / "files.jsonl", [0.0]
+    files = FileList(str(path))
+    inputs = [one.input for one in files_of(tmp_path, 100, 100, 100, 100, 100, 100)]
+    files.extend((0, one) for one in inputs)
+    changes = FileChanges(str(path), lambda: now[0])
+    assert changes.take() == [] and files.changed() == []
+    for name, size in (("0", 150), ("1", 50)):
+        with (tmp_path / f"{name}.jsonl").open("r+b") as file:
+            file.truncate(size)
+    (tmp_path / "2.jsonl").replace(tmp_path / "gone.jsonl")  # moved away when it was read, as it may be
+    assert changes.take() == [], "the last look was a moment ago"
+    now[0] += FileChanges.PAUSE
+    first, second = changes.take()
+    assert first.startswith(
+        f"{tmp_path}/0.jsonl has grown from 100 to 150 bytes since it was listed: a file is read once"
+    )
+    assert second.startswith(f"{tmp_path}/1.jsonl has shrunk from 100 to 50 bytes")
+    assert changes.take(last=True) == [], "each is told once"
+    for name in ("0", "3", "4", "5"):
+        (tmp_path / f"{name}.jsonl").write_bytes(bytes(100))
+    told = changes.take(last=True)
+    assert len(told) == 3 and "0.jsonl was written again since" in told[0] and "; so have 1 more: " in told[2]
+
+
+def test_what_is_told_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    local_spark.install(monkeypatch)
+    folder = tmp_path / "in"
+    (folder / "day.jsonl").mkdir(parents=True)
+    (folder / "lost.jsonl").symlink_to(tmp_path / "nowhere")
+    (folder / "1.jsonl").write_text(
+        '{"type": "a", "start": 1, "end": 1, "x": 1}\n{"type": "a", "start": 2, "end": 2, "x": 2}\n'
+    )
+    (folder / "2.parquet").write_bytes(b"no Parquet")
+    (tmp_path / "p.cep").write_text("event a(x: int).\nb(X) <- a(X).\n")
+
+    def told(spec: Path) -> list[str]:
+        places = ["-o", str(tmp_path / "out"), "--checkpoint", str(tmp_path / "state")]
+        command = [
+            "run",
+            str(tmp_path / "p.cep"),
+            "-i",
+            str(spec),
+            "--on",
+            "spark",
+            "--once",
+            "--lateness",
+            "0s",
+            *places,
+        ]
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code == 0, result.stderr
+        return result.stderr.splitlines()
+
+    wrong = "day.jsonl is a folder named like a file, and is not read"
+    lost = f"lost.jsonl is a link to {tmp_path}/nowhere, which does not exist"
+    (first,) = passed_over([str(folder / "*")], SCHEMAS)  # the link is a file that cannot be read
+    assert wrong in first
+    first, second, *more = told(folder)
+    assert wrong in first and lost in second
+    assert more[-1].startswith("2 records, 1 dead letter (1 of a wrong file), 1 derived event: b 1"), more
+    with (folder / "1.jsonl").open("a") as file:
+        file.write('{"type": "a", "start": 3, "end": 3, "x": 3}\n')
+    assert any("1.jsonl has grown from" in text for text in told(folder))

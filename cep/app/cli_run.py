@@ -78,6 +78,7 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
     from cep.workers.partitioned_engine import PartitionedEngine
     from connectors.addresses import bare
     from connectors.dead_letters import DeadLetters
+    from connectors.inputs import passed_over
     from connectors.records.revised import RowVersions, cut, worded
     from connectors.records.times import ISO
     from connectors.writing.table_writer import TableWriter
@@ -116,6 +117,7 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
                     told.add(remark)
                     options.log("remark", f"warning: {remark}", "warning")
 
+        tell(passed_over(options.source.inputs, engine.inputs))
         schemas, versions = engine.outputs, RowVersions()
         meanings = engine.meanings() if engine.withdraws else {}
 

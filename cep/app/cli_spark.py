@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -21,25 +22,37 @@ if TYPE_CHECKING:
     from cep.spark.driver.query import MicroBatch
     from cep.spark.driver.remarks import InputRemarks
     from cep.spark.job import Job
+    from cep.spark.source.file_list import FileChanges
 
 
 @dataclass(frozen=True, slots=True)
 class BatchWatcher:
     """Passes each micro-batch on to a `watch`. `files`: how many files there are to read, None: the input has no
-    end; `remarks`: what looks wrong with the input, of which `log` has what cannot wait."""
+    end; `remarks`: what looks wrong with the input, of which `log` has what cannot wait; `changes`: of files that were
+    listed."""
 
     watch: Watch
     files: int | None
     remarks: InputRemarks
     log: Log
+    changes: FileChanges
 
     def __call__(self, done: MicroBatch) -> None:
         self.watch.batch(done.reports, done.seconds, batch=done.number, phases=done.phases)
         self.watch.show()
-        for remark in self.remarks.take(done.reports):
-            self.log("remark", f"warning: {remark}", "warning")
+        self.tell(self.remarks.take(done.reports))
+        self.look()
         if self.files and done.files is not None:
             self.watch.stats.done = min(1.0, done.files / self.files)
+
+    def look(self, last: bool = False) -> None:
+        """Warn of files that have changed since they were listed. `last`: however short ago the last look was."""
+        self.tell(self.changes.take(last))
+
+    def tell(self, remarks: Iterable[str]) -> None:
+        """Log warnings."""
+        for remark in remarks:
+            self.log("remark", f"warning: {remark}", "warning")
 
 
 def run_on_spark(options: RunOptions) -> int:
@@ -87,6 +100,7 @@ def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) ->
     from cep.app.watch import Watch
     from cep.runtime.run_stats import RevisionStats, RunStats
     from cep.spark import job
+    from cep.spark.disk import FILES
     from cep.spark.driver import query as queries
     from cep.spark.driver import session
     from cep.spark.driver.remarks import InputRemarks
@@ -96,7 +110,9 @@ def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) ->
     from cep.spark.sink.compaction import compact
     from cep.spark.sink.relay import relaying
     from cep.spark.source import kafka_connector
+    from cep.spark.source.file_list import FileChanges
     from connectors.addresses import bare
+    from connectors.inputs import passed_over
 
     options, output = request.options, Path(query.output)
     written = CommitLog(output)
@@ -108,7 +124,9 @@ def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) ->
     remarks = InputRemarks(request.engine.inputs, options.spark.open_ended, options.source.lateness_by is not None)
     if request.program.window is not None:
         watch.meter.revision = RevisionStats()
-    watcher = BatchWatcher(watch, None if endless else reads.known + len(reads.files), remarks, options.log)
+    changes = FileChanges(str(request.checkpoint / FILES))
+    watcher = BatchWatcher(watch, None if endless else reads.known + len(reads.files), remarks, options.log, changes)
+    watcher.tell(passed_over(request.inputs, request.engine.inputs))
     begins = {
         "program": options.name,
         "inputs": [bare(one) for one in request.inputs],
@@ -127,7 +145,7 @@ def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) ->
     with (
         watch.watching(options.watch.metrics, quiet=False, **begins),
         queries.StopRequest(request.checkpoint, bool(reads.beside)).listening() as stop,
-        queries.listening(spark, watcher),
+        queries.listening(spark, watcher, watcher.look),
         relaying(request.checkpoint, options.sink.output, request.sent_schemas, waits, lambda: stop.at_once)
         if request.sent
         else nullcontext(),
@@ -147,8 +165,8 @@ def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) ->
     if options.spark.compact is not None:
         compact(output, query.format, request.schemas, Path(options.spark.compact))
     status = _report(watch, written.totals() - earlier, options, stop.signal)
-    for remark in remarks.all():
-        options.log("remark", f"warning: {remark}", "warning")
+    watcher.look(last=True)
+    watcher.tell(remarks.all())
     start.well = not stop.signal
     return status
 

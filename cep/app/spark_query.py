@@ -44,7 +44,7 @@ from knowledge.growing_files import there
 
 EVERY = "1s"
 FILES_AT_ONCE = 4096
-"""Files of a micro-batch, at most, where more follow: each is a task, of which the driver keeps some kilobytes."""
+"""Files of a micro-batch, at most, where more follow: so the first results of many files come soon."""
 MESSAGES = 500_000
 """About how many messages of a live input a micro-batch holds at most."""
 

@@ -119,6 +119,7 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
         job.beside,
         job.apart,
         job.ahead,
+        spark.sparkContext.defaultParallelism,
     )
     found = source(files)
     spark.dataSource.register(found)

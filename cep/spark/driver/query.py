@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
     QueryProgressEvent,
     QueryStartedEvent,
     QueryTerminatedEvent,
@@ -80,10 +81,11 @@ TakeMicroBatch = Callable[[MicroBatch], None]
 
 
 class QueryListener(StreamingQueryListener):
-    """Passes each finished micro-batch to `take`, in a thread of its own; `ended` is set when the query has."""
+    """Passes each finished micro-batch to `take`, in a thread of its own, and calls `idle` now and then while there is
+    none; `ended` is set when the query has."""
 
-    def __init__(self, take: TakeMicroBatch) -> None:
-        self.take = take
+    def __init__(self, take: TakeMicroBatch, idle: Callable[[], None] = lambda: None) -> None:
+        self.take, self.idle = take, idle
         self.ended = Event()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
@@ -92,14 +94,18 @@ class QueryListener(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         self.take(MicroBatch.of(event.progress))
 
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        self.idle()
+
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         self.ended.set()
 
 
 @contextmanager
-def listening(spark: SparkSession, take: TakeMicroBatch) -> Iterator[None]:
-    """Pass each micro-batch of queries that run while the block runs to `take`; all were passed when it ends."""
-    listener = QueryListener(take)
+def listening(spark: SparkSession, take: TakeMicroBatch, idle: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Pass each micro-batch of queries that run while the block runs to `take`; all were passed when it ends. `idle` is
+    called every ten seconds without one."""
+    listener = QueryListener(take, idle)
     spark.streams.addListener(listener)
     try:
         yield

@@ -20,7 +20,7 @@ from cep.core.storage.urls import is_url
 from cep.spark.disk import HANDED, INPUTS, STOP
 from cep.spark.handover import COLUMNS, FEW, as_row, share, with_dead_letters
 from cep.spark.source.control_messages import ControlMessage, IdleWatermark, TimeReached, WaitingEvents, WakeUp
-from cep.spark.source.file_list import FILE_BITS, SPECS, FileList, ListedFile
+from cep.spark.source.file_list import FILE_BITS, SPECS, FileList, FilePack, packed
 from cep.spark.source.knowledge_changes import ChangesMessage, FileChangeLog
 from cep.spark.spark_files import ends_sent, last_ended, moved, next_watermark
 from cep.spark.state.batch_notes import BatchNotes
@@ -46,7 +46,8 @@ class SparkSourceOptions:
     are read. `dead_letters`: the prefix of the paths of dead letters. `idle`: the time without input after which the
     watermark goes on by itself, None: it never does; `lateness`: that of the watermark (both microseconds).
     `updates`: where changes of the knowledge are. `generation`: of the checkpoint. `apart`: workers share no folder.
-    `ahead`: how far records may be ahead of the clock. `by_key`: the clocks of keys move the watermark, too.
+    `ahead`: how far records may be ahead of the clock. `by_key`: the clocks of keys move the watermark, too. `tasks`:
+    how many run at once.
     """
 
     program: bytes
@@ -68,6 +69,7 @@ class SparkSourceOptions:
     apart: bool = False
     ahead: AheadLimits = LIVE
     by_key: bool = False
+    tasks: int = 1
 
     @classmethod
     def of(
@@ -87,6 +89,7 @@ class SparkSourceOptions:
         beside: Container[int] = (),
         apart: bool = False,
         ahead: AheadLimits = LIVE,
+        tasks: int = 1,
     ) -> SparkSourceOptions:
         """The files and live inputs of a program, without those at places that another source reads (`beside`)."""
         schemas = program.inputs
@@ -100,7 +103,7 @@ class SparkSourceOptions:
         changing = tuple(map(os.path.abspath, updates))
         options = journal, limit, closing, dead_letters, each, most, idle, lateness, changing, generation, apart, ahead
         by_key = program.lateness_by is not None
-        return cls(carried, ticking, schemas, specs, here, format, *options, by_key)
+        return cls(carried, ticking, schemas, specs, here, format, *options, by_key, tasks)
 
 
 def shared(items: list[InputPartition]) -> list[InputPartition]:
@@ -222,7 +225,8 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if self._begins(start):
             return self._carried()
-        found: list[InputPartition] = [one.seen() for one in self._journal.entries(start["files"], end["files"])]
+        files = [one.seen() for one in self._journal.entries(start["files"], end["files"])]
+        found: list[InputPartition] = [*packed(files, self.files.tasks)]
         for name, each in self._live_inputs.items():
             found += each.work_items(live_offset(start, name, each), live_offset(end, name, each))
         for one in found:
@@ -250,9 +254,8 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         program: ShippedProgram = pickle.loads(self.files.program)
         ahead, clock = self.files.ahead, vars(partition).get(_CLOCK)
-        if isinstance(partition, ListedFile):
-            file = partition.number, partition.input, dead_letters, partition.there
-            return reading.file_blocks(program, *file, (ahead.files, clock))
+        if isinstance(partition, FilePack):
+            return reading.pack_blocks(program, partition.files, dead_letters, (ahead.files, clock))
         if isinstance(partition, ControlMessage):
             return partition.read(program, dead_letters)
         from cep.spark.source.work_items import WorkItem

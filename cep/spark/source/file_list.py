@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from pyspark.sql.datasource import InputPartition
@@ -17,31 +20,111 @@ from pyspark.sql.datasource import InputPartition
 from cep.core.append_log import LineLog
 from cep.core.checksum import Broken
 from cep.core.errors import CepError
+from cep.core.storage.urls import is_url
 from cep.spark.disk import damaged_file
 from connectors.inputs import Input
 
 FILE_BITS = 22
 """A file's number is the place of its spec, and in so many low bits its own place among the files of the spec;
 likewise that of a partition of a topic."""
+TASK_BYTES = 1 << 25
+"""Bytes that a task reads of several files, at most, so that none takes much longer than the others."""
+OPENING = 1 << 16
+"""Bytes that could be read while a file is opened, its records are dealt, and it is reported."""
 SPECS = 32
 """At most so many specs: the order of rows has no more bits for them."""
 
 
-class ListedFile(InputPartition):
-    """A file to read, with its number. `there`: the process that plans sees it, and may read it."""
+SHOWN = 3
+"""Files of which a look for changes warns by name."""
 
-    def __init__(self, number: int, input: Input, there: bool = False) -> None:
+CHECKED = 10_000
+"""At most so many files of a list are looked at for changes, the latest ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """The size of a file and when it was written (nanoseconds)."""
+
+    size: int
+    written: int
+
+    @classmethod
+    def of(cls, path: str) -> Stamp | None:
+        """Those of a file now; None: it is not on a disk of this machine, or cannot be found."""
+        if is_url(path):
+            return None
+        with suppress(OSError):
+            status = os.stat(path)
+            return cls(status.st_size, status.st_mtime_ns)
+        return None
+
+    def change(self, later: Stamp) -> str | None:
+        """Say how a file has changed; None: it has not."""
+        if later == self:
+            return None
+        if later.size > self.size:
+            return f"has grown from {self.size:,} to {later.size:,} bytes"
+        if later.size < self.size:
+            return f"has shrunk from {self.size:,} to {later.size:,} bytes"
+        return "was written again"
+
+
+class FileChanges:
+    """Warns, once for each change, of files that have changed since they were listed."""
+
+    PAUSE = 60.0
+    """Seconds between two looks, at least."""
+
+    def __init__(self, path: str, clock: Callable[[], float] = monotonic) -> None:
+        """`path`: of the list."""
+        self._path, self._clock = path, clock
+        self._reported: dict[str, str] = {}
+        self._next = clock()
+
+    def take(self, last: bool = False) -> list[str]:
+        """New warnings; none where the last look was a moment ago, unless this is the `last` one."""
+        if self._clock() < self._next and not last:
+            return []
+        self._next = self._clock() + self.PAUSE
+        found = [one for one in FileList(self._path).changed() if self._reported.get(one[0]) != one[1]]
+        self._reported |= dict(found)
+        more = f"; so have {len(found) - SHOWN:,} more" if len(found) > SHOWN else ""
+        return [
+            f"{path} {change} since it was listed{more if place == SHOWN - 1 else ''}: a file is read once, "
+            "so what came after that may be missing; write it to a file of another name"
+            for place, (path, change) in enumerate(found[:SHOWN])
+        ]
+
+
+class ListedFile(InputPartition):
+    """A file to read, with its number. `there`: the process that plans sees it, and may read it; `stamp`: its size and
+    time when it was listed, None: they are not known."""
+
+    def __init__(self, number: int, input: Input, there: bool = False, stamp: Stamp | None = None) -> None:
         super().__init__((number, input))
-        self.number, self.input, self.there = number, input, there
+        self.number, self.input, self.there, self.stamp = number, input, there, stamp
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> ListedFile:
         """The one of a line of the list."""
-        return cls(fields["number"], Input(**{name: value for name, value in fields.items() if name != "number"}))
+        own = ("number", "size", "written")
+        stamp = None if fields["size"] is None else Stamp(fields["size"], fields["written"])
+        one = Input(**{name: value for name, value in fields.items() if name not in own})
+        return cls(fields["number"], one, stamp=stamp)
 
     def seen(self) -> ListedFile:
         """The same, with `there` as it is now."""
-        return ListedFile(self.number, self.input, os.access(self.path, os.R_OK))
+        return ListedFile(self.number, self.input, os.access(self.path, os.R_OK), self.stamp)
+
+    @property
+    def cost(self) -> int:
+        """The bytes to read, and what it costs to open a file; of one whose size is not known, a whole task's."""
+        if is_url(self.path):
+            return TASK_BYTES
+        with suppress(OSError):
+            return os.stat(self.path).st_size + OPENING
+        return OPENING
 
     @property
     def path(self) -> str:
@@ -49,8 +132,33 @@ class ListedFile(InputPartition):
 
     def fields(self) -> dict[str, Any]:
         """Its line of the list."""
-        one = self.input
-        return {"number": self.number, "path": one.path, "format": one.format, "type": one.type, "bound": one.bound}
+        one, stamp = self.input, self.stamp
+        times = {"size": None, "written": None} if stamp is None else {"size": stamp.size, "written": stamp.written}
+        own = {"path": one.path, "format": one.format, "type": one.type, "bound": one.bound}
+        return {"number": self.number, **own, **times}
+
+
+class FilePack(InputPartition):
+    """Files that one task reads, one after the other."""
+
+    def __init__(self, files: Sequence[ListedFile]) -> None:
+        super().__init__(None)
+        self.files = files
+
+
+def packed(files: Sequence[ListedFile], tasks: int) -> list[FilePack]:
+    """Deal files to tasks, in their order: each task has about as much to read, but no more than `TASK_BYTES` of
+    several files. `tasks`: how many run at once, all of which are to have something to do."""
+    costs = [one.cost for one in files]
+    most = min(TASK_BYTES, max(-(-sum(costs) // tasks), 1))
+    packs, room = list[list[ListedFile]](), 0
+    for one, cost in zip(files, costs):
+        if cost > room:
+            packs.append([])
+            room = most
+        packs[-1].append(one)
+        room -= cost
+    return [FilePack(pack) for pack in packs]
 
 
 class FileList:
@@ -106,7 +214,8 @@ class FileList:
                     hint="start anew with other folders, and with larger files",
                     code="input",
                 )
-            new.append(ListedFile((place << FILE_BITS) + following[place], one))
+            number = (place << FILE_BITS) + following[place]
+            new.append(ListedFile(number, one, stamp=Stamp.of(one.path)))
             following[place] += 1
         if new:
             new.sort(key=lambda one: (os.path.basename(one.path), one.number))
@@ -115,6 +224,16 @@ class FileList:
             for file in new:
                 self._take(file)
         return len(self)
+
+    def changed(self) -> list[tuple[str, str]]:
+        """Return the paths of listed files that have changed since, each with how. A file is read once, so what has
+        come since may be in no result. CepError: the list is damaged."""
+        there, found = len(self), list[tuple[str, str]]()
+        for one in self.entries(max(0, there - CHECKED), there):
+            now = None if one.stamp is None else Stamp.of(one.path)
+            if one.stamp is not None and now is not None and (change := one.stamp.change(now)) is not None:
+                found.append((one.path, change))
+        return found
 
     def _read(self) -> None:
         """What has been added since the list was last read. CepError: it is damaged."""
