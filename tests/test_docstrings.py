@@ -22,6 +22,7 @@ CLEAN = (
     "cep/rules",
     "cep/runtime",
     "cep/server",
+    "cep/spark",
     "cep/testing",
     "cep/workers",
     "connectors",

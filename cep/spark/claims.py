@@ -25,11 +25,11 @@ Keeps = Callable[[int, int], int | None]
 """The version of the engine that this worker has of a bucket of a stage; None: it has none."""
 
 Wants = tuple[int, tuple[tuple[int, int], ...]]
-"""What a task input steps: a stage, and of each bucket the version."""
+"""The stage that a task input steps, and the version of each bucket."""
 
 
 class Claims:
-    """What there is to do in a job: files in a `folder`, and what each of them `wants`."""
+    """The task inputs of a job: files in a `folder`, and the states that each of them `wants`."""
 
     def __init__(self, folder: str, job: str, wants: Sequence[Wants]) -> None:
         self.folder, self.job, self.wants = folder, job, wants
@@ -46,7 +46,7 @@ class Claims:
         return cls(folder, job, wants)
 
     def claim(self, task: int, keeps: Keeps) -> TaskInput | None:
-        """What the task of this number is to do; None: everything is claimed by others. CepError: it is not what was
+        """Claim a task input for the task of this number; None: all are claimed by others. CepError: it is not what was
         written."""
         mine = Path(self.folder, f"{self.job}.{task}")
         if mine.exists():

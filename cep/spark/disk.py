@@ -54,7 +54,7 @@ STOP = "stop"
 """While a checkpoint holds this file, sources give nothing (`cep.spark.driver.query`)."""
 
 SPARK_LOG = "spark.log"
-"""What Spark's processes print; one older file of the same size is `spark.log.1`."""
+"""The output of Spark's processes; one older file of the same size is `spark.log.1`."""
 
 SINK_LOG = "_spark_metadata"
 """In the folder of a sink: which of its files count (`cep.spark.sink.commit_log`)."""
@@ -63,7 +63,7 @@ PROBES = (".room-", "..room-")
 """The prefixes of files that are written only to see whether a folder takes files; the second is of temporary ones."""
 
 BACK = "put the whole folders of --output and --checkpoint back as they were, or start anew with others"
-"""What to do where files are damaged, missing, or of different times."""
+"""The hint for files that are damaged, missing, or of different times."""
 
 _PROBE = bytes(1 << 12)
 _ONE_RUN = "a checkpoint is of one run at a time"

@@ -1,4 +1,4 @@
-"""What rules derive of DataFrames: a DataFrame for each event, and the rows that became none."""
+"""The events that rules derive from DataFrames, one DataFrame each, and the rows that became no event."""
 
 from __future__ import annotations
 

@@ -77,8 +77,8 @@ class PackedProgram:
 def derived(
     spark: SparkSession, program: ShippedProgram, frames: Sequence[tuple[DataFrame, FrameInput]]
 ) -> tuple[dict[str, DataFrame], DataFrame, DataFrame]:
-    """What a program derives of static DataFrames: by event, the dead letters, and the blocks of all, from which each
-    of these is computed."""
+    """The results of a program over static DataFrames: by event, the dead letters, and the blocks of all, from which
+    each of these is computed."""
     packed = PackedProgram.of(program)
     blocks = dealt(spark, program, frames)
     for stage in program.stages:
@@ -149,8 +149,8 @@ def _stepped(packed: PackedProgram, number: int, table: pa.Table) -> pa.Table:
 def step(
     task: StageTask, engine: Engine, bucket: int, version: int, rows: Sequence[ShuffleBlock], watermark: int
 ) -> Iterator[ShuffleBlock]:
-    """What the engine of a bucket derives of these rows up to a watermark (milliseconds), for later stages and the
-    world, and what it refuses."""
+    """Step the engine of a bucket with these rows up to a watermark (milliseconds); its results for later stages and
+    the world, and what it refuses."""
     tables, dead = task.taken(engine, bucket, version, rows, watermark)
     yield from from_stage(task.program, task.stage, bucket, tables)
     for one in for_world(task.program, task.stage, bucket, tables, task.wanted):

@@ -1,4 +1,4 @@
-"""What a job of a micro-batch hands to the next one: small blocks go through the driver, larger ones as a file.
+"""Blocks from one job of a micro-batch to the next: small ones go through the driver, larger ones as a file.
 
 Such a file is in a folder of the checkpoint, which all workers share. It is read within the micro-batch alone, so
 nobody waits until it is on disk; a micro-batch that is done again makes it anew. Where workers share no folder, all
@@ -44,7 +44,7 @@ def share(tasks: int) -> int:
 
 
 def as_row(blocks: Iterable[ShuffleBlock], folder: str | None, few: int = FEW) -> Iterator[pa.RecordBatch]:
-    """What a task of a source makes, as the row that Spark takes of it; the folder is for a file, where that would be
+    """The blocks of a source's task as a row for Spark; the folder is for a file, where that would be
     more bytes than `few`. Without one, as rows."""
     from cep.spark.outbox import Outbox
     from cep.spark.shuffle_blocks import TIME
@@ -70,8 +70,8 @@ def _row(outbox: Outbox, latest: int) -> pa.RecordBatch:
 def with_dead_letters(
     read: Callable[[str | None], Iterable[ShuffleBlock]], begin: str | None
 ) -> Iterator[ShuffleBlock]:
-    """What a source reads, and the files of dead letters that it writes meanwhile, as blocks: where it reads, nobody
-    looks for them. `begin`: the prefix of the paths of such files; None: dead letters are dropped."""
+    """The blocks that a source reads, and the files of dead letters that it writes meanwhile, as blocks: where it
+    reads, nobody looks for them. `begin`: the prefix of the paths of such files; None: dead letters are dropped."""
     from cep.spark.shuffle_blocks import DEAD, ShuffleBlock
 
     if begin is None:

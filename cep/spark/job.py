@@ -36,7 +36,7 @@ from connectors.inputs import Input
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a query does. Durations are in microseconds.
+    """The description of a query. Durations are in microseconds.
 
     `lateness`: None, nothing is late before the end of the input. `limit`: at most so many files in a micro-batch;
     `most`: about so many messages of each live input. `closing`: the input ends with its files. `format`: jsonl or
@@ -79,7 +79,7 @@ class Job:
 
     @property
     def apart(self) -> bool:
-        """Whether workers share no folder."""
+        """Return True if workers share no folder."""
         return self.mirror is not None and self.mirror.apart
 
     @property
@@ -149,7 +149,7 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
 
 
 def _work(job: Job, states: Path, handed: str | None) -> QueryWork:
-    """What the tasks of the query do."""
+    """The work of the query's tasks."""
     program, generation, folder = job.program, job.generation, Path(job.checkpoint)
     run, start = job.run, generation.start
     beginning = None if start is None else GenerationStart(start, generation.before(folder))

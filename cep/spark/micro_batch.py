@@ -252,8 +252,9 @@ class MicroBatch:
             self._took(stage, done)
 
     def _tasks(self, tasks: Sequence[TaskInput]) -> Sequence[TaskOutput]:
-        """What tasks make. Where Spark runs one twice at once, as when it has lost sight of a machine, each of the two
-        may have claimed another task input, and what one of them makes is lost, or one of the two is not done."""
+        """Run tasks, and return their outputs. Where Spark runs one twice at once, as when it has lost sight of a
+        machine, each of the two may have claimed another task input, and what one of them makes is lost, or one of the
+        two is not done."""
         handed, sent, count = self._query.work.handed, self._query.sent, len(tasks)
         assert handed is not None, "tasks share a folder"
         claims = Claims.put(handed, tasks)
@@ -286,8 +287,8 @@ def distinct(blocks: HandedBlocks) -> list[int]:
 def every(
     tasks: Sequence[TaskInput], run: Callable[[Sequence[TaskInput]], Iterable[TaskOutput]]
 ) -> Iterator[TaskOutput]:
-    """What each of the tasks makes, once and in their order; those that `run` gives nothing of are run again. CepError:
-    they give nothing again and again."""
+    """Return the output of each task, once and in their order; those that `run` gives nothing of are run again.
+    CepError: they give nothing again and again."""
     made: dict[int, TaskOutput] = {}
     for _ in range(TRIES):
         made = {done.number: done for done in run([task for task in tasks if task.number not in made])} | made

@@ -49,7 +49,7 @@ _STATES = re.compile(rf"{STATE}/[^/]+/w?\d+-\d{{4}}-\d{{8}}(-[0-9a-f]+)?")
 """The names of files of states (`cep.spark.state.bucket_states`, `cep.spark.state.segment_files`)."""
 
 _OWN = {HANDED, LOCK, TURN, STOP, SPARK_LOG, f"{SPARK_LOG}.1"}
-"""Of the checkpoint what is of this machine."""
+"""The files of the checkpoint that belong to this machine."""
 
 Mark = tuple[int, int, int]
 """By which a file is known to be what it was."""
@@ -84,7 +84,7 @@ class Mirror:
 
     @contextmanager
     def naming(self) -> Iterator[None]:
-        """What the block raises of a folder here it says of its address."""
+        """Errors in the block name the address in place of the folder here."""
         try:
             yield
         except CepError as error:
@@ -98,7 +98,7 @@ class Mirror:
         return text
 
     def states(self, folder: Path) -> dict[str, dict[str, Packed]]:
-        """Where the files of states are, of a folder here, by bucket, as `1-0003`."""
+        """The places of the files of states of a folder here, by bucket, as `1-0003`."""
         found, below = dict[str, dict[str, Packed]](), os.path.relpath(folder, self.root)
         for name, one in self._away.items():
             place, _, file = name.rpartition("/")
@@ -109,8 +109,9 @@ class Mirror:
     def coming(
         self, folder: Path, states: Mapping[str, Mapping[str, Packed]], written: Mapping[str, Mapping[str, Packed]]
     ) -> None:
-        """What tasks have put, with which the next manifest is: the states of buckets, in place of those before, in a
-        folder here; and, by the place, what they have `written`, of which each has an object of its own, or a part."""
+        """Note for the next manifest the files that tasks have put: the states of buckets, in place of those before, in
+        a folder here; and, by the place, what they have `written`, of which each has an object of its own, or a
+        part."""
         below = os.path.relpath(folder, self.root)
         gone = {f"{below}/{bucket}" for bucket in states}
         self._coming = {
@@ -224,7 +225,7 @@ class Mirror:
         del self._put[name]
 
     def _counts(self, name: str) -> bool:
-        """Whether what a task has put counts in the log of the sink, which has an empty file in its place then."""
+        """Return True if a task's file counts in the log of the sink, which then has an empty file in its place."""
         return not name.startswith(f"{OUTPUT}/") or (self.root / name).exists()
 
     def _poor(self) -> set[str]:

@@ -22,7 +22,7 @@ from cep.spark.disk import BACK
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Where the content of a file is: in the pack of a name, from an offset on, so many bytes; and a hash of it."""
+    """The place of a file's content: in the pack of a name, from an offset on, so many bytes; and a hash of it."""
 
     pack: str
     offset: int
@@ -76,7 +76,7 @@ def damaged(address: str) -> CepError:
 
 @contextmanager
 def storing(code: str = "failed") -> Iterator[None]:
-    """What a file system refuses in the block is a CepError."""
+    """Turn errors of a file system in the block into a CepError."""
     try:
         yield
     except StorageError as error:

@@ -29,8 +29,8 @@ from connectors.records.revised import with_changes
 
 @dataclass(frozen=True, slots=True)
 class ProgramOptions:
-    """What a program's meaning depends on besides its text: `facts` as Arrow streams, `knowledge` pickled, all other
-    options of compiling it and of its engines."""
+    """The options that a program's meaning depends on besides its text: `facts` as Arrow streams, `knowledge` pickled,
+    all other options of compiling it and of its engines."""
 
     facts: Mapping[str, bytes] = field(default_factory=dict)
     knowledge: bytes | None = None
@@ -133,7 +133,7 @@ class ShippedProgram:
 
     @property
     def read(self) -> Mapping[str, Schema]:
-        """What is read as readers take it: with a column `@change` where records may have it."""
+        """The schemas for readers: with a column `@change` where records may have it."""
         return with_changes(self.inputs) if self.revises else self.inputs
 
     @property
@@ -143,7 +143,7 @@ class ShippedProgram:
 
     @property
     def changes(self) -> bool:
-        """Whether of fluents it is written when they begin and end, and not their intervals."""
+        """Return True if fluents are written as beginnings and ends, and not as intervals."""
         return any(name != table for table, name in self.written.items())
 
     def count(self, stage: Stage) -> int:
@@ -162,7 +162,7 @@ class ShippedProgram:
 
     @property
     def merged(self) -> frozenset[str]:
-        """What is written of which several buckets may derive identical occurrences."""
+        """The written events of which several buckets may derive identical occurrences."""
         found = self.scattered
         return frozenset(name for table, name in self.written.items() if table in found)
 

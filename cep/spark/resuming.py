@@ -25,8 +25,8 @@ from cep.spark.state import checkpoint as checkpoints
 def checkpoint_info(
     engine: Engine, query: Job, facts: Mapping[str, str], policy: str | None, times: str
 ) -> checkpoints.CheckpointInfo:
-    """What the checkpoint of a query records. `engine`: the program in one; `facts`: hashes of tables; `times`: the
-    form of times in the output, if the checkpoint is new."""
+    """The record that a query leaves in its checkpoint. `engine`: the program in one; `facts`: hashes of tables;
+    `times`: the form of times in the output, if the checkpoint is new."""
     running = query.program.options.running
     return checkpoints.CheckpointInfo(
         engine.program,

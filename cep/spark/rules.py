@@ -92,7 +92,7 @@ class Rules:
 
     @property
     def warnings(self) -> tuple[Warning, ...]:
-        """What the author should know, by position."""
+        """Warnings for the author, by position."""
         return self._engine.warnings
 
     def detect(self, frames: Mapping[str, DataFrame], *, order: Order | None = None, buckets: int = BUCKETS) -> Events:
@@ -162,7 +162,8 @@ class Rules:
         streaming: bool,
         ahead: int | None = None,
     ) -> tuple[SparkSession, list[tuple[DataFrame, FrameInput]]]:
-        """What is read of DataFrames, and their session. CepError: they do not fit the program."""
+        """Check DataFrames, and return the columns that are read and their session. CepError: they do not fit the
+        program."""
         refuse_order(program.inputs)
         for names, what in ((frames, "data"), (order, "order")):
             for name in names:

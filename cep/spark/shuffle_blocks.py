@@ -50,13 +50,13 @@ LATE = "#late"
 """The `event` of blocks that say which keys have late records."""
 
 FIRSTS = 1024
-"""Of the input of a file so many times are told in which it may begin: those of late records are none."""
+"""The number of times that a file reports at which the input may begin: those of late records do not count."""
 
 Stretch = tuple[int | None, int | None]
-"""What is written lies between these, in microseconds, both included; None: there is no bound."""
+"""The bounds of what is written, in microseconds, both included; None: there is no bound."""
 
 ChangeLine = tuple[int, str, str, int]
-"""Of the knowledge: from when (microseconds), what, and the file and line that say it."""
+"""A change of the knowledge: from when (microseconds), the triples, and the file and line that say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def from_outside(
 def from_stage(
     program: ShippedProgram, stage: Stage, bucket: int, derived: Mapping[str, pl.DataFrame]
 ) -> Iterator[ShuffleBlock]:
-    """What a bucket made, for later stages."""
+    """Deal the results of a bucket to later stages."""
     place = (stage.number << 32) + bucket
     for later in program.stages[stage.number :]:
         mine = {event: table for event, table in derived.items() if event in later.inputs.keys() - later.outside}
@@ -124,8 +124,8 @@ def for_world(
     wanted: Sequence[str],
     stretch: Stretch = (None, None),
 ) -> Iterator[WorldRows]:
-    """What a bucket made that is `wanted` in the sink, as far as it lies in the `stretch`; what other buckets may have
-    made as well, by the bucket in which they meet."""
+    """The results of a bucket that are `wanted` in the sink, as far as they lie in the `stretch`; those that others may
+    have made as well, by the bucket in which they meet."""
     place = (stage.number << 32) + bucket
     for event, table in clipped(_as_written(program, derived), program.outputs, *stretch).items():
         if event not in wanted or not table.height:
@@ -142,7 +142,7 @@ def for_world(
 
 
 def _as_written(program: ShippedProgram, derived: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-    """Of tables those that are written, as they are."""
+    """The tables that are written, as they are written."""
     found = {table: derived[table] for table in program.written if table in derived}
     return as_changes(found, program.schemas, program.outputs) if program.changes else found
 

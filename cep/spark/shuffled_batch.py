@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from cep.spark.slots import Slots
 
 Sent: TypeAlias = "tuple[int, bytes | TaskFound]"
-"""What goes to the task of a number: blocks, pickled, or what goes on to the driver."""
+"""Rows for the task of a number: blocks, pickled, or what goes on to the driver."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where tasks put what they make: `packs`, under names of the `number` of the next manifest and of the `run`.
+    """The place for what tasks make: `packs`, under names of the `number` of the next manifest and of the `run`.
     `mark`: the name of the checkpoint. `files`: of states, by bucket, as `1-0003`."""
 
     packs: Packs
@@ -50,7 +50,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class StageJob:
-    """What tasks do, of which there are `width`: step the buckets of the stage of a `number` (0: none; one more than
+    """The work of `width` tasks: step the buckets of the stage of a `number` (0: none; one more than
     the last: they count ways), up to the `watermark` (milliseconds), in a micro-batch (`batch`). `buckets`: their
     versions; `due`: those to be stepped though nothing comes; `writes`: what there is for the sink is written, by the
     first task if it is `first` in any case. `versions`: of all buckets, by names as `1-0003`."""
@@ -123,7 +123,7 @@ def dealt(blocks: Iterable[HandedBlock], width: int) -> Iterator[Sent]:
 
 
 def from_source(width: int, rows: Iterable[Sequence[bytes]]) -> Iterator[Sent]:
-    """What tasks of a source have made, for the tasks to which it goes."""
+    """The blocks of a source's tasks, for the tasks to which they go."""
     for row in rows:
         yield from dealt(pickle.loads(row[0]), width)
 
@@ -160,7 +160,7 @@ class ShuffledBatch:
             self.took(each)
 
     def jobs(self, width: int) -> Iterator[StageJob]:
-        """What so many tasks do, stage by stage."""
+        """The work of so many tasks, stage by stage."""
         work, program = self._work, self._work.stages[0].program
         meets = bool(program.merged)
         for stage in program.stages:
@@ -191,7 +191,7 @@ class ShuffledBatch:
         )
 
     def took(self, found: TaskFound) -> None:
-        """What a task has made counts."""
+        """Note that the output of a task counts."""
         made, stage = found.output, found.stage
         self.versions |= {state_name(stage, bucket): version for bucket, version in made.versions.items()}
         self.calls |= {state_name(stage, bucket): call for bucket, call in made.calls.items()}

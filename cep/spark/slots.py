@@ -26,7 +26,7 @@ LANE = "SEMCEP_LANE"
 """In the environment of a worker: the number of its anchor, and of its lane."""
 
 Step = Callable[[int, Iterable[Any]], Iterator[Any]]
-"""What the task of a number makes of the rows of its partition."""
+"""Makes the output of the task of a number from the rows of its partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class Slots:
         return max(1, self._context.defaultParallelism)
 
     def run(self, rows: RDD[Any], step: Callable[[Sequence[int]], Step]) -> RDD[Any]:
-        """What a step makes of the rows of each partition, which a shuffle has made; `step` gives that of some of them,
-        by their numbers."""
+        """Run a step over the rows of each partition, which a shuffle has made; `step` makes it for some of
+        them, by their numbers."""
         shuffled = rows._jrdd.rdd().dependencies().head().rdd()
         self._shuffles.append(shuffled.dependencies().head().shuffleId())
         anchor = self._anchor(rows.getNumPartitions())
@@ -75,7 +75,7 @@ class Slots:
         return self._by_lane(anchor, lambda mine: self._parts(anchor.rows, mine).mapPartitions(drained))
 
     def _by_lane(self, anchor: _Anchor, part: Callable[[Sequence[int]], RDD[Any]]) -> RDD[Any]:
-        """What `part` makes for the tasks of each lane, in processes of that lane."""
+        """Run `part` for the tasks of each lane, in processes of that lane."""
         parts, env = list[RDD[Any]](), self._context.environment
         try:
             for lane, mine in enumerate(anchor.lanes):

@@ -18,7 +18,7 @@ from cep.core.durable_names import sync_names
 from cep.spark.disk import SPARK, damaged_file, sync
 
 _SUMS = b"crc\0"
-"""What a file of check sums begins with; then come their block size, and the sums."""
+"""The first bytes of a file of check sums; then come their block size, and the sums."""
 
 
 def sync_batch(folder: Path, batch: int) -> None:
@@ -89,7 +89,7 @@ def last_ended(folder: Path) -> int | None:
 
 
 def input_ended(folder: Path) -> bool:
-    """Whether the input has ended for good, so that what comes now would be late."""
+    """Return True if the input has ended for good, so that what comes now would be late."""
     done = last(folder / "commits")
     return done >= 0 and int(offset(folder, done)["end"]) > 1
 
@@ -101,7 +101,7 @@ def ends_sent(folder: Path) -> int:
 
 
 def other_sources(folder: Path) -> list[str]:
-    """Where sources beside our own were in the last micro-batch that was begun."""
+    """The offsets of sources beside our own in the last micro-batch that was begun."""
     begun = last(folder / "offsets")
     if begun < 0:
         return []
@@ -128,7 +128,7 @@ def _json(path: Path, line: int, name: str) -> dict[str, Any]:
 
 
 def has_planned(checkpoint: Path) -> bool:
-    """Whether a micro-batch was planned, in any generation."""
+    """Return True if a micro-batch was planned, in any generation."""
     return any(checkpoint.glob(f"{SPARK}*/offsets/[0-9]*"))
 
 

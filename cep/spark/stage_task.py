@@ -69,7 +69,7 @@ KNOWN = "the update is late: what it would change is final"
 
 @dataclass(frozen=True, slots=True)
 class GenerationStart:
-    """What the buckets of a generation begin with, and the folder of these states."""
+    """The states that the buckets of a generation begin with, and the folder of these."""
 
     start: StartingPoint
     folder: str
@@ -148,8 +148,8 @@ class StageTask:
     def taken(
         self, engine: Engine, bucket: int, version: int, rows: Sequence[ShuffleBlock], watermark: int
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter]]:
-        """What the engine of a bucket, in this version, derives of these rows up to the watermark, and what it refuses.
-        Nothing else decides what it holds then."""
+        """Step the engine of a bucket, in this version, with these rows up to the watermark: what it derives and
+        refuses. Nothing else decides what it holds then."""
         until = watermark * 1000 - 1 if watermark > 0 else engine.watermark
         stable = max(until - (self.program.window or 0), engine.stable)
         dead, learnt = self.apply_changes(engine, rows, bucket, max(until - self.program.known, stable))
@@ -227,7 +227,7 @@ class StageTask:
     def revised(
         self, engine: Engine, bucket: int, before: RevisionStats | None, late: Mapping[str, int], withdrawn: int
     ) -> RevisionStats | None:
-        """What a step has put right, of which `before` and `late` are what was known; None: nothing is."""
+        """Count the corrections of a step, since `before` and `late`; None: there are none."""
         if before is None or engine.revision_stats is None:
             return None
         mine = [event for event in self.stage.outside if self.reports(event, bucket)]
@@ -323,7 +323,7 @@ class StageTask:
         return late_reason(by, self.program.window is not None, self.program.lateness_by)
 
     def reports(self, event: str, bucket: int) -> bool:
-        """Whether this bucket reports the rows of the event that are refused."""
+        """Return True if this bucket reports the rows of the event that are refused."""
         if self.program.owner(event) != self.stage.number:
             return False
         return self.stage.inputs[event] != "broadcast" or bucket == 0
@@ -331,7 +331,7 @@ class StageTask:
     def refused_rows(
         self, engine: Engine, tables: Mapping[str, pl.DataFrame], bucket: int, rows: Iterable[ShuffleBlock]
     ) -> list[DeadLetter]:
-        """What the engine refused of the rows just pushed."""
+        """The rows just pushed that the engine refused."""
         dead_letters = []
         sources = {row.place: row.source for row in rows if row.source is not None}
         for dead in engine.take_dead():
@@ -372,7 +372,7 @@ def begin(engine: Engine, ends: Sequence[int], late: int) -> None:
 
 
 def together(made: Sequence[Mapping[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]:
-    """What an engine gave in several steps of one micro-batch: the later may withdraw what the earlier added."""
+    """Join an engine's results of several steps of one micro-batch: the later may withdraw what the earlier added."""
     found: dict[str, list[pl.DataFrame]] = {}
     for tables in made:
         for event, table in tables.items():

@@ -41,8 +41,8 @@ def streamed(
     frames: Sequence[tuple[DataFrame, FrameInput]],
     lateness: int,
 ) -> Events:
-    """What a program derives of streaming DataFrames, as streams. `lateness` in microseconds. CepError: Spark's stores
-    are others than they have to be, or the program cannot run so."""
+    """The events that a program derives from streaming DataFrames, as streams. `lateness` in microseconds. CepError:
+    Spark's stores are others than they have to be, or the program cannot run so."""
     if (provider := spark.conf.get(PROVIDER, "")) != _ROCKS:
         raise CepError(
             f"frame: the session keeps state in {str(provider).rpartition('.')[2] or 'no store that is named'}, and "

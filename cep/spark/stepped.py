@@ -1,4 +1,4 @@
-"""What a step of a bucket has come to."""
+"""The result of a step of a bucket."""
 
 from __future__ import annotations
 

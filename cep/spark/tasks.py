@@ -74,7 +74,7 @@ class PackedWork:
 
 @dataclass(frozen=True, slots=True)
 class BucketInput:
-    """What a bucket steps with: the version of its state (0: none), and the blocks that came for it."""
+    """The input of a bucket's step: the version of its state (0: none), and the blocks that came for it."""
 
     version: int
     blocks: Sequence[HandedBlock]
@@ -97,7 +97,7 @@ class TaskInput:
 
 @dataclass(frozen=True, slots=True)
 class TaskOutput:
-    """What the task of a `number` has made: the `versions` of states, when buckets are to be stepped again (`calls`),
+    """The output of the task of a `number`: the `versions` of states, when buckets are to be stepped again (`calls`),
     what is handed on, and the `files` that were written."""
 
     number: int
@@ -127,7 +127,7 @@ def run_task(work: QueryWork, asked: TaskInput) -> TaskOutput:
 def _stepped(
     work: QueryWork, asked: TaskInput, versions: dict[int, int], calls: dict[int, int | None], outbox: Outbox
 ) -> Iterator[WorldRows]:
-    """What the buckets of a stage make for the sink."""
+    """Step the buckets of a stage, and return their rows for the sink."""
     if not asked.buckets:
         return
     task = work.stages[asked.stage - 1].task()
@@ -141,7 +141,7 @@ def _stepped(
 def _counted(
     work: QueryWork, asked: TaskInput, versions: dict[int, int], outbox: Outbox, world: Iterable[WorldRows]
 ) -> Iterator[WorldRows]:
-    """What is there of these rows, where it may be made in several ways."""
+    """Turn rows that may be derived in several ways into rows that appear or disappear."""
     assert work.ways is not None, "ways are counted where there are some"
     task, every = work.ways.task(), list(world)
     yield from (one for one in every if one.bucket not in asked.buckets)
@@ -162,5 +162,5 @@ def _put(outbox: Outbox, blocks: Iterable[ShuffleBlock]) -> None:
 
 
 def is_for_world(block: HandedBlock) -> bool:
-    """Whether a block goes to the sink."""
+    """Return True if a block goes to the sink."""
     return block.stage == WORLD

@@ -29,7 +29,7 @@ Files = Mapping[str, Packed]
 """Files by their names, and where each is."""
 
 _LOCAL = "SPARK_LOCAL_DIRS"
-"""Where Spark keeps files of an executor, and removes them when it ends."""
+"""The variables that name Spark's folders of an executor, which it removes when it ends."""
 
 _STATE = re.compile(r"w?(\d+-\d{4})-(\d{8})")
 
@@ -39,7 +39,7 @@ _homes: dict[bytes, Home] = {}
 
 @dataclass(frozen=True, slots=True)
 class TaskFound:
-    """What a task of a `stage` gives to the driver: its `output`, of whose blocks it has the reports; by bucket, as
+    """The result of a task of a `stage` for the driver: its `output`, of whose blocks it has the reports; by bucket, as
     `1-0003`, the files of its state now (`states`); and what it wrote of the output and of dead letters."""
 
     stage: int

@@ -1,4 +1,4 @@
-"""What Spark says: its log, a file of limited size apart from the messages of a run; and why it or a query has failed,
+"""Spark's log, a file of limited size apart from the messages of a run; and why Spark or a query has failed,
 in one sentence: the first cause, without the stack traces of two languages."""
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ROUTINE = re.compile(
 
 
 FAILED = "the query has failed: "
-"""What the message of such an error begins with."""
+"""The beginning of the message of such an error."""
 
 
 def failed(error: Any, log: str) -> CepError:
@@ -138,7 +138,7 @@ def _copy(reading: int, file: Path) -> None:
 
 
 def said(log: Path, first: int) -> str | None:
-    """What went wrong, by the log from this byte on: its last error, else its last line."""
+    """Say what went wrong, by the log from this byte on: its last error, else its last line."""
     try:
         with log.open("rb") as file:
             file.seek(min(first, log.stat().st_size))

@@ -44,7 +44,7 @@ PYTHON = "spark.pyspark.python"
 
 _OTHERS = (OPTIONS, "spark.driver.defaultJavaOptions", "spark.driver.extraClassPath")
 _VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS")
-"""Where options of Java may be, or folders in its path."""
+"""Variables that may hold options of Java, or folders in its path."""
 
 _HOME, _ORIGIN, _LOCK, _ARCHIVE, _WRITTEN = "home", "origin", "lock", ".jsa", ".new"
 _PARTS = ("bin", "conf", "jars", "sbin", "RELEASE")
@@ -72,7 +72,7 @@ class JavaStart:
 
     @contextmanager
     def in_environment(self) -> Iterator[None]:
-        """What is started in the block has its variables."""
+        """Processes that are started in the block have its variables."""
         before = {name: os.environ.get(name) for name in self.environment}
         os.environ.update(self.environment)
         try:
@@ -140,7 +140,7 @@ def java_start(java: Path | None, master: str, settings: Mapping[str, str], keep
 
 
 def _alone(installed: Path, master: str, settings: Mapping[str, str]) -> bool:
-    """Whether all processes are on this machine and of this installation, and Java is yet to be started."""
+    """Return True if all processes are on this machine and of this installation, and Java is yet to be started."""
     home = os.environ.get("SPARK_HOME")
     pythons = (settings.get(PYTHON), os.environ.get("PYSPARK_PYTHON"))
     return (
@@ -156,7 +156,7 @@ def _alone(installed: Path, master: str, settings: Mapping[str, str]) -> bool:
 
 
 def _folder(installed: Path) -> Path | None:
-    """What is kept for a PySpark, in the user's cache; None: nothing can be, or is to be."""
+    """The folder of a PySpark in the user's cache; None: nothing can be kept, or is to be."""
     with suppress(OSError, RuntimeError):
         cached = asked_cache() or own_cache()
         folder = cached / "spark" / hashlib.blake2b(str(installed).encode(), digest_size=8).hexdigest()
@@ -185,13 +185,13 @@ def _linked(installed: Path, folder: Path) -> Path:
 
 
 def _configured(home: Path) -> bool:
-    """Whether a folder of settings is in Java's path: then it keeps no classes."""
+    """Return True if a folder of settings is in Java's path: then it keeps no classes."""
     place = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf")
     return place.is_dir() and any(place.iterdir())
 
 
 def _made_of(installed: Path, java: Path) -> str | None:
-    """What an archive is named by: these jars and this Java; None: this Java keeps no classes."""
+    """The name of an archive, for these jars and this Java; None: this Java keeps no classes."""
     home = java.resolve().parents[1]
     if not (home / "lib" / "server" / "classes.jsa").is_file():
         return None

@@ -131,7 +131,7 @@ class StopRequest:
 
     @property
     def at_once(self) -> bool:
-        """Whether a second signal has come."""
+        """Return True if a second signal has come."""
         return self._again
 
     @contextmanager
@@ -196,7 +196,7 @@ def run_query(
 
 
 def passing(error: CepError) -> bool:
-    """Whether a query may have failed because the machine was busy, or short of memory."""
+    """Return True if a query may have failed because the machine was busy, or short of memory."""
     why = error.message.removeprefix(FAILED)
     return why in _LOST or any(words in why for words in _PASSING)
 

@@ -1,4 +1,4 @@
-"""What looks wrong with the input of a query, from the reports of what has read it."""
+"""Warnings about the input of a query, from the reports of the tasks that have read it."""
 
 from __future__ import annotations
 
@@ -53,6 +53,6 @@ class InputRemarks:
         return list(self._jumps.take(self._reached, late, lambda: self._place))
 
     def all(self) -> list[str]:
-        """What is told at the end."""
+        """The warnings at the end."""
         early = self._open_ended and self._latest is not None and self._latest < 0
         return [*([_EARLY] if early else []), *self._told, *remarks(self._lacking, self._records, self._sources)]

@@ -83,7 +83,7 @@ _STOPPED = "stopped SparkContext"  # by what the log says
 
 
 def java_program() -> Path | None:
-    """Where Java is; None: there is none."""
+    """The path of Java; None: there is none."""
     home = os.environ.get("JAVA_HOME")
     program = shutil.which("java") if not home else os.path.join(home, "bin", "java")
     return Path(program) if program is not None and os.path.exists(program) else None
@@ -137,7 +137,7 @@ def with_retries(master: str) -> str:
 
 
 def master_configured() -> bool:
-    """Whether the configuration of the installation names a master."""
+    """Return True if the configuration of the installation names a master."""
     place = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", ""), "conf")
     try:
         return "spark.master" in Path(place, "spark-defaults.conf").read_text(encoding="utf-8")
@@ -232,8 +232,8 @@ def with_packages(options: Sequence[str], settings: Mapping[str, str]) -> dict[s
 
 
 def has_kafka_connector(settings: Mapping[str, str]) -> bool:
-    """Whether the connector for Kafka is among the jars that settings name. CepError: it is for another Spark; or a jar
-    does not exist."""
+    """Return True if the connector for Kafka is among the jars that settings name. CepError: it is for another Spark;
+    or a jar does not exist."""
     for jar in filter(None, settings.get(JARS, "").split(",")):
         place = urlparse(jar.strip())
         if place.scheme in ("", "file") and "*" not in place.path and not Path(place.path).is_file():

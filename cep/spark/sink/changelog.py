@@ -42,6 +42,6 @@ def as_changelog(
 
 
 def is_changelog(file: Path) -> bool:
-    """Whether the first of these lines of JSON is a row of one."""
+    """Return True if the first of these lines of JSON is a row of a changelog."""
     with file.open("rb") as lines:
         return CHANGE in json.loads(lines.readline() or b"{}")

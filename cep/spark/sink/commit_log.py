@@ -43,7 +43,7 @@ NOTE = "note"
 """In the log's folder, before the number of a micro-batch: its lines, a hash of its plan, and how many rows of each
 event there were until then."""
 WITHDRAWN = ".withdrawn.jsonl"
-"""What the names of files end with that are to be sent before others of a micro-batch."""
+"""The suffix of files that are to be sent before others of a micro-batch."""
 RUN = "run"
 """In the log's folder: a name that no other log has."""
 NOTES = 3
@@ -112,8 +112,8 @@ class CommitLog:
         return max(self._entries(), default=-1)
 
     def has(self, batch: int, plan: str = "") -> bool:
-        """Whether the micro-batch counts, and was planned so. CepError: it does, and it was planned otherwise, or that
-        is not known any more."""
+        """Return True if the micro-batch counts, and was planned so. CepError: it does, and it was planned otherwise,
+        or that is not known any more."""
         if self.last < batch:
             return False
         if self._note(batch).get("plan") != plan:
@@ -122,7 +122,8 @@ class CommitLog:
         return True
 
     def coming(self, name: str) -> Path:
-        """Where a file is written that will have this name in the folder: no pattern of a reader matches it there."""
+        """The path at which a file of this name is written before it counts: no pattern of a reader matches it
+        there."""
         return self._folder / COMING / f"{name.replace('/', '.')}.new"
 
     def lines(self) -> Iterator[str]:
@@ -300,7 +301,7 @@ def entry(path: Path) -> list[str]:
 
 
 def _of(path: Path) -> bytes:
-    """What the hash of a file of ours in the log's folder depends on besides its content."""
+    """The input of the hash of a file of ours in the log's folder besides its content."""
     run = path.with_name(RUN)
     try:
         return bytes(checksum.content(run.read_bytes())) + path.name.encode()

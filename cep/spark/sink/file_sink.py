@@ -81,7 +81,7 @@ class FileWriter:
                     file.truncate(one.size)
 
     def counts(self, batch: int) -> bool:
-        """Whether a micro-batch counts already. CepError: it does, and it took other input."""
+        """Return True if a micro-batch counts already. CepError: it does, and it took other input."""
         options = self.options
         log, number = CommitLog(Path(options.folder)), options.first + batch
         if options.checkpoint is None or log.last < number:

@@ -63,8 +63,8 @@ def with_far_times(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 class HeldFluents:
-    """What holds by the rows that came so far. `schemas`: of the fluents as they are written; `edges`: the tables of
-    when some of them begin and end that an engine takes, by fluent."""
+    """The fluents that hold by the rows that came so far. `schemas`: of the fluents as they are written; `edges`: the
+    tables of when some of them begin and end that an engine takes, by fluent."""
 
     def __init__(self, folder: str, schemas: Mapping[str, Schema], edges: Mapping[str, Schema]) -> None:
         self._folder, self._schemas, self._edges = folder, schemas, edges

@@ -159,7 +159,7 @@ def frame_blocks(
 
 
 def letters_of(number: int, batch: int) -> str:
-    """What the names of files of dead letters begin with, of an input and a micro-batch."""
+    """The beginning of the names of files of dead letters, of an input and a micro-batch."""
     return f"read-{number:08}-{batch:08}-"
 
 

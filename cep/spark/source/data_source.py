@@ -38,8 +38,8 @@ if TYPE_CHECKING:  # loaded only where files are read: processes that plan are s
 
 @dataclass(frozen=True, slots=True)
 class SparkSourceOptions:
-    """What is read: files by `specs` (`connectors.inputs`), relative to `folder`, of the events of `schemas`; and
-    `live` inputs, by their places among the specs, about `most` messages of each in a micro-batch.
+    """The inputs of a query: files by `specs` (`connectors.inputs`), relative to `folder`, of the events of `schemas`;
+    and `live` inputs, by their places among the specs, about `most` messages of each in a micro-batch.
 
     `program`: pickled, so that a process that only plans need not load it; `ticking`: whether some of its stages need
     waking up. `journal`: the list of files. `limit`: files in a micro-batch. `closing`: the input ends when all files
@@ -136,10 +136,10 @@ def source(files: SparkSourceOptions) -> type[DataSource]:
 
 
 _FEW = "few"
-"""What a work item knows besides: how many bytes it may send through the driver."""
+"""The attribute of a work item that says how many bytes it may send through the driver."""
 
 _CLOCK = "clock"
-"""And the time by the clock when its micro-batch was planned."""
+"""The attribute that has the time by the clock when its micro-batch was planned."""
 
 TWICE = 2
 """How often the end of the input is sent in a run: the first time moves the watermark there, the second time makes the
@@ -249,7 +249,8 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return as_row(self.blocks(partition, dead_letters), folder, few)
 
     def blocks(self, partition: InputPartition, dead_letters: str | None) -> Iterator[ShuffleBlock]:
-        """What a work item is, read and dealt to buckets; `dead_letters`: the prefix of the paths of dead letters."""
+        """The rows of a work item, read and dealt to buckets; `dead_letters`: the prefix of the paths of dead
+        letters."""
         from cep.spark.source import reading
 
         program: ShippedProgram = pickle.loads(self.files.program)
@@ -306,12 +307,13 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return max(next_watermark(own) or 0, reached) or None
 
     def _begins(self, start: dict[str, Any]) -> bool:
-        """Whether the generation has yet to take over the state of the one before."""
+        """Return True if the generation has yet to take over the state of the one before."""
         generation = self.files.generation
         return generation.start is not None and start.get("generation") != generation.number
 
     def _carried(self) -> list[InputPartition]:
-        """What takes the state over: every bucket is woken up; the watermark is sent again, and what waits for it."""
+        """Work items that take the state over: every bucket is woken up, and the watermark and the rows that wait for
+        it are sent."""
         generation = self.files.generation
         assert generation.start is not None, "it takes something over"
         folder = generation.before(self._folder)

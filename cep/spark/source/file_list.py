@@ -236,7 +236,7 @@ class FileList:
         return found
 
     def _read(self) -> None:
-        """What has been added since the list was last read. CepError: it is damaged."""
+        """Read the lines that were added since the list was last read. CepError: it is damaged."""
         try:
             for fields in self._log.unread():
                 self._take(self._listed(fields))

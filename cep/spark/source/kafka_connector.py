@@ -79,7 +79,7 @@ _ENDPOINT = "ssl.endpoint.identification.algorithm"
 
 
 def reads_address(address: Address, named: bool) -> bool:
-    """Whether the connector reads what an address names: as its option `through=` says, else if the jar is `named`
+    """Return True if the connector reads an address: as its option `through=` says, else if the jar is `named`
     among the settings. CepError: the option has another value."""
     if address.kind != "kafka":
         return False

@@ -89,7 +89,7 @@ class FileChangeLog:
         return len(self._lines)
 
     def _new(self, file: str, known: _Known | None, last: bool) -> bytes | None:
-        """What of a file has not been taken; None: nothing. Whole lines, where it may grow and not `last`."""
+        """The part of a file that has not been taken; None: nothing. Whole lines, where it may grow and not `last`."""
         from knowledge.growing_files import grows
 
         size = Path(file).stat().st_size

@@ -47,7 +47,7 @@ class LiveInput(Protocol):
         """From now on there are no messages but those that are there now."""
 
     def reached(self, offset: Offset) -> bool:
-        """Whether everything up to the target is read."""
+        """Return True if everything up to the target is read."""
 
     def work_items(self, start: Offset, end: Offset) -> list[WorkItem]:
         """The messages between two offsets as work items; always the same."""
@@ -78,13 +78,13 @@ def live_input(input: Input, number: int, folder: Path) -> LiveInput:
 
 
 class Arrivals(Protocol):
-    """Where messages arrive that are to be logged."""
+    """The receiver of messages that are to be logged."""
 
     def take(self, most: int, seconds: float) -> list[Arrival] | None:
-        """What came, after so many seconds at most; None: there will be no more. CepError: it has failed."""
+        """Wait for messages, so many seconds at most; None: there will be no more. CepError: it has failed."""
 
     def done(self) -> None:
-        """What was taken is on disk."""
+        """Acknowledge the messages that were taken: they are on disk."""
 
     def close(self) -> None: ...
 

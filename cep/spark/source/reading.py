@@ -244,7 +244,8 @@ def wake_up(program: ShippedProgram, every: bool) -> Iterator[ShuffleBlock]:
 
 
 def waiting(program: ShippedProgram, path: str, events: Sequence[str]) -> Iterator[ShuffleBlock]:
-    """What waits for the watermark in a state of another program, as if it came now. CepError: the state is missing."""
+    """The rows that wait for the watermark in a state of another program, as if they came now. CepError: the state is
+    missing."""
     blob, segments = bucket_states.parted_state(Path(path))
     state, pool = SnapshotParts.of(PriorState(blob, segments=(segments.names, segments.fetch))), Pool()
     if state.values is not None:

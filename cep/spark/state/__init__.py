@@ -1,1 +1,1 @@
-"""What a run goes on from: its checkpoint, the states of its buckets, and how they pass to another program."""
+"""The checkpoint of a run, the states of its buckets, and how they pass to another program."""

@@ -54,7 +54,7 @@ class BucketStates:
         return read_state(self._path(bucket, version))
 
     def opened(self, bucket: int, version: int, open: Callable[[bytes, Segments], Opened]) -> Opened:
-        """What `open` makes of a state and its segments. CepError: something is missing, damaged, or of another
+        """Apply `open` to a state and its segments. CepError: something is missing, damaged, or of another
         program."""
         path = self._path(bucket, version)
         state, segments = parted_state(path)
@@ -140,7 +140,7 @@ class BucketStates:
         return log + ([] if segments is None or place.whole < version else list(segments.sizes))
 
     def newest(self, bucket: int, version: int) -> bool:
-        """Whether a version exists and is the newest."""
+        """Return True if a version exists and is the newest."""
         return self._path(bucket, version).exists() and not self._path(bucket, version + 1).exists()
 
     def _path(self, bucket: int, version: int) -> Path:
@@ -160,7 +160,7 @@ def begin(folder: Path, run: str) -> None:
 
 
 def of_run(path: Path) -> bytes:
-    """What the hash of a state depends on besides its content."""
+    """The input of the hash of a state besides its content."""
     try:
         return path.with_name(RUN).read_bytes() + path.name.encode()
     except FileNotFoundError:
@@ -199,7 +199,7 @@ def _put(path: Path, content: bytes, batch: int) -> None:
 
 
 def log_place(path: Path) -> LogPlace | None:
-    """Where a version is in the log of its bucket; None: it is missing, or no such file."""
+    """Find a version in the log of its bucket; None: it is missing, or no such file."""
     try:
         with present(path).open("rb") as file:
             begins = file.read(_BEFORE + HEAD)
@@ -228,7 +228,7 @@ def _segments(path: Path) -> Segments | None:
 
 
 def _read(path: Path) -> bytes:
-    """What a file holds of a state and its segments. CepError: it is missing or damaged."""
+    """Read a state and its segments from a file. CepError: it is missing or damaged."""
     try:
         data = present(path).read_bytes()
     except FileNotFoundError:

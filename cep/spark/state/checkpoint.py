@@ -1,4 +1,4 @@
-"""What a checkpoint belongs to: the program and the options that its state depends on, beside Spark's own files."""
+"""The owner of a checkpoint: the program and the options that its state depends on, beside Spark's own files."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class CheckpointInfo:
 
     @classmethod
     def read(cls, file: Path) -> CheckpointInfo:
-        """What a file says. CepError: it is damaged."""
+        """Read it from a file. CepError: it is damaged."""
         try:
             found = json.loads(Chain(CHECKPOINT.encode()).read(file.read_bytes()))
             made = {"laid": StateLayout(**found["laid"]), "generation": Generation.of(found["generation"])}
@@ -80,7 +80,7 @@ class CheckpointInfo:
 
     @property
     def withdraws(self) -> bool:
-        """Whether what is written may be withdrawn."""
+        """Return True if written rows may be withdrawn."""
         return self.revise is not None and not self.final
 
     def write(self, file: Path) -> None:
@@ -198,7 +198,7 @@ def _empty(output: str, why: str) -> None:
 
 
 def depends_on_input(folder: Path) -> bool:
-    """Whether anything in the checkpoint depends on input: a micro-batch, or messages received."""
+    """Return True if anything in the checkpoint depends on input: a micro-batch, or messages received."""
     return spark_files.has_planned(folder) or any(folder.glob(f"{INPUTS}*"))
 
 
@@ -210,7 +210,7 @@ def checkpoint_errors(folder: Path) -> Iterator[None]:
 
 
 def difference(before: CheckpointInfo, now: CheckpointInfo) -> str:
-    """What differs, line by line."""
+    """The differences, line by line."""
     lines = list(
         unified_diff(before.text.splitlines(), now.text.splitlines(), "the checkpoint's", "now", lineterm="", n=1)
     )

@@ -1,4 +1,4 @@
-"""What came for a bucket in a micro-batch, as a version of its state: that before, stepped with it, is the one after.
+"""The rows that came for a bucket in a micro-batch, as a version of its state: the one before, stepped with them.
 
 A step depends on the state, the rows and the watermark alone. So of a large state to which little comes, that is
 written, and not the state: the versions since the last whole one are a log, which who has lost the engine steps again.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # which loads polars, and a process that only plans does with
     from cep.spark.shuffle_blocks import ShuffleBlock
 
 MARK = b"\x00came\x02"
-"""What such a version begins with; the last byte counts the forms there have been."""
+"""The first bytes of such a version; the last one counts the forms there have been."""
 EARLIER = b"\x00came\x01"
 """That of a form whose rows have no narrow columns, which is read alike."""
 
@@ -32,7 +32,7 @@ HEAD = len(MARK) + _PLACE.size
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
-    """Where a version is in the log: the number of the `whole` one that it lies on, itself if it is whole; how many
+    """The place of a version in the log: the number of the `whole` one that it lies on, itself if it is whole; how many
     bytes (`size`) that has, and all since together (`behind`)."""
 
     whole: int
@@ -73,7 +73,8 @@ class Came:
 
     @classmethod
     def of(cls, content: bytes, stage: int, bucket: int) -> Came:
-        """What a version says that came for a bucket. ValueError, LookupError, TypeError, struct.error: it is none."""
+        """The blocks that came for a bucket, from a version. ValueError, LookupError, TypeError, struct.error: it is
+        none."""
         from cep.spark.shuffle_blocks import ShuffleBlock
 
         start = HEAD + _LENGTH.size

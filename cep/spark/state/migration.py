@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # loaded only where a migration begins: processes that plan a
 
 @dataclass(frozen=True, slots=True)
 class StateLayout:
-    """Where the state of a program is: `rules` with state and their `goals`, by name; `stages`: for each how its events
+    """The layout of a program's state: `rules` with state and their `goals`, by name; `stages`: for each how its events
     are dealt to buckets (`inputs`, `keyed`), which of them are input (`outside`), what it derives (`outputs`), and its
     goals. `events`: the types of input events; `columns`: of Parquet, by event."""
 
@@ -64,7 +64,7 @@ class StateLayout:
 
 @dataclass(frozen=True, slots=True)
 class StartingPoint:
-    """Where the generation `number` ended, and where the state of its program was (`laid`): `offset` of the source,
+    """The end of the generation `number`, and the layout of the state of its program (`laid`): `offset` of the source,
     `watermark` of its next micro-batch (milliseconds, 0: none), `time` of its buckets (microseconds), their `versions`,
     by names as `1-0003`; `latest`: the bucket with the latest time, None: there are no buckets. `sources`: for each
     stage now the one whose state it takes over, 0: none. `buckets`: how many a keyed stage had. `last`: its last
@@ -158,7 +158,7 @@ class Generation:
         return "commits/[0-9]*"
 
     def begun(self, checkpoint: Path) -> bool:
-        """Whether it has finished a micro-batch."""
+        """Return True if it has finished a micro-batch."""
         return any(self.spark(checkpoint).glob(self.done))
 
     def retire(self, checkpoint: Path) -> None:
@@ -248,8 +248,8 @@ class Migration:
 
 
 def migrated(before: StateLayout, now: StateLayout, reasons: Sequence[str] = ()) -> tuple[Migration, list[int]]:
-    """What is carried over, and for each stage now the number of the stage before that it continues, 0: none. CepError:
-    something forbids it; says all reasons."""
+    """Compare two layouts: what is carried over, and for each stage now the number of the stage before that it
+    continues, 0: none. CepError: something forbids it; says all reasons."""
     found = [
         f"`{author_name(event)}` comes with other attributes: {', '.join(types)} before, "
         f"{', '.join(now.events[event])} now"

@@ -24,10 +24,10 @@ if TYPE_CHECKING:  # which loads Arrow, and a process that only plans does witho
     from cep.runtime.snapshot import SegmentedState
 
 MARK = b"\x00segment\x01"
-"""What a state begins with that has segments; the last byte counts the forms there have been."""
+"""The first bytes of a state that has segments; the last one counts the forms there have been."""
 
 PREFIX = "w"
-"""What the names of the files begin with."""
+"""The beginning of the names of the files."""
 
 _LENGTH = 8  # bytes of the length of what says where the segments are
 
