@@ -91,6 +91,34 @@ class VerifyOptions:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchOptions:
+    """The options of `cep knowledge fetch`."""
+
+    address: Annotated[
+        str, Argument(metavar="ADDRESS", help="As `sensorthings+https://host/FROST-Server/v1.1`, or `+http`.")
+    ]
+
+
+@takes(FetchOptions)
+def fetch(options: FetchOptions) -> None:
+    """Write the Things and Datastreams of a SensorThings service as knowledge (N-Triples).
+
+    \b
+      cep knowledge fetch sensorthings+https://host/FROST-Server/v1.1 > things.nt
+      cep run levels.cep -i level=sensorthings+https://host/FROST-Server/v1.1 -k things.nt
+    """
+    from connectors.addresses import address
+    from connectors.brokers.things import things
+    from knowledge.things import things_to_rdf
+
+    place = address(options.address)
+    if place.kind != "sensorthings":
+        hint = "`sensorthings+https://host/FROST-Server/v1.1`"
+        raise CepError(f"{place.text}: only SensorThings over HTTP has Things", hint=hint, code="option")
+    say(things_to_rdf(*things(place)).rstrip("\n"))
+
+
 @takes(StatsOptions)
 def stats(options: StatsOptions) -> None:
     """Count the triples, classes and properties of the knowledge.
@@ -180,7 +208,7 @@ def verify(options: VerifyOptions) -> int:
     return CLEAN if found.comparison.agrees else DEAD_LETTERS
 
 
-for command in (stats, query, explain, verify):
+for command in (fetch, stats, query, explain, verify):
     knowing.command(cls=Sectioned)(command)
 
 
