@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import polars as pl
 import pytest
 
+from cep.app.pipeline import Interrupt, flow
+from cep.core.schema import ARRIVAL
 from cep.engine import Engine
 from cep.events import Event
+from cep.runtime.run_stats import RunStats
+from cep.server.warming import NoDeadLetters, joined
+from connectors.records.batch import Batch
 from tests.live_programs import Reading, Rules
 from tests.serving import EIGHT
 from tests.test_live_change import Editable, check, drawn, lines, started, versions_of
@@ -199,3 +206,42 @@ def test_a_program_that_was_edited_goes_on_with_what_it_keeps(tmp_path: Path) ->
     tree = server.ask("GET", f"/why/{id}").json()
     assert name == "same" and leaves(tree) == {("milk", EIGHT), ("milk", EIGHT + 2 * 10**6)}
     assert server.end(signal.SIGTERM) == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_small_batches_of_a_history_are_taken_as_one(seed: int) -> None:
+    random = Random(seed)
+    text = Rules.draw(random).text.replace("TIME time.", "TIME time.\nevent pause(fridge: string) TIME time.", 1)
+    text += "after(F) <- pause(F) SEQ reading(F, _) WITHIN 9 s.\n"
+    batches, order = [], 0
+    for number in range(120):
+        tables = {}
+        for name in random.sample(("reading", "pause"), random.choice((1, 1, 2))):
+            times = [EIGHT + (number + random.choice((-6, -2, 0, 0, 1))) * 500_000 for _ in range(random.randrange(3))]
+            columns = {
+                "start": times,
+                "end": times,
+                ARRIVAL: range(order, order + len(times)),
+                "fridge": ["a"] * len(times),
+            }
+            order = 0 if random.random() < 0.03 else order + len(times)
+            temps = {"temp": [float(random.randrange(10)) for _ in times]} if name == "reading" else {}
+            types = {"start": pl.Int64, "end": pl.Int64, ARRIVAL: pl.Int64, "fridge": pl.String, "temp": pl.Float64}
+            data = {**columns, **temps}
+            tables[name] = pl.DataFrame(data, {each: types[each] for each in data})
+        batches.append(Batch(tables, [], [], silence=800_000 if random.random() < 0.03 else 0))
+    runs = []
+    for given in (batches, list(joined(batches))):
+        engine, stats, interrupt = Engine.from_text(text, lateness=1_000_000), RunStats(), Interrupt()
+        found: Counter[tuple[object, ...]] = Counter()
+
+        def take(_: Batch | None, derived: Mapping[str, pl.DataFrame], found: Counter[Any] = found) -> None:
+            found.update((name, *row) for name, table in derived.items() for row in table.iter_rows())
+
+        def fed(given: Sequence[Batch] = given, interrupt: Interrupt = interrupt) -> Iterator[Batch]:
+            yield from given
+            interrupt.signal = 1
+
+        flow(engine, fed(), stats, take, NoDeadLetters(), interrupt)
+        runs.append((found, stats.dead["late"], engine.watermark))
+    assert runs[0] == runs[1] and runs[0][1] and len(list(joined(batches))) < len(batches) // 3

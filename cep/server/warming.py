@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ import polars as pl
 
 from cep.app.pipeline import Interrupt, flow
 from cep.core.errors import CepError
+from cep.core.schema import ARRIVAL
 from cep.core.time import BEGINNING, END_OF_TIME
 from cep.engine import Engine
 from cep.plan.input_horizon import InputHorizon
@@ -18,6 +19,9 @@ from cep.runtime.history import BECAUSE, CONSTITUENTS
 from cep.runtime.run_stats import RunStats
 from connectors.journal import Journal
 from connectors.records.batch import Batch
+
+MOST = 1 << 16
+"""Rows of batches that are taken as one, at most."""
 
 
 class NoDeadLetters:
@@ -74,6 +78,39 @@ class Warmed:
     open: Mapping[str, pl.DataFrame]
 
 
+def joined(batches: Iterable[Batch]) -> Iterator[Batch]:
+    """Yield batches that were processed, with many small ones as one.
+
+    Neither which rows are late nor what is derived depends on where the input is cut, and a step for each record of a
+    long history would take minutes. Batches are one if their rows are numbered upwards and have the same columns.
+    """
+    run: list[Batch] = []
+    schemas: dict[str, pl.Schema] = {}
+    last, count = -1, 0
+    for batch in batches:
+        orders = [table[ARRIVAL] for table in batch.tables.values() if table.height]
+        first = min((int(each.to_numpy().min()) for each in orders), default=last + 1)
+        own = {name: table.schema for name, table in batch.tables.items()}
+        alike = all(schemas.get(name, schema) == schema for name, schema in own.items())
+        if run and (run[-1].silence or batch.silence or first <= last or not alike or count + batch.rows > MOST):
+            yield _one(run)
+            run, schemas, last, count = [], {}, -1, 0
+        run.append(batch)
+        schemas |= own
+        count += batch.rows
+        last = max((int(each.to_numpy().max()) for each in orders), default=last)
+    if run:
+        yield _one(run)
+
+
+def _one(run: Sequence[Batch]) -> Batch:
+    if len(run) == 1:
+        return run[0]
+    names = dict.fromkeys(name for batch in run for name in batch.tables)
+    tables = {name: pl.concat([batch.tables[name] for batch in run if name in batch.tables]) for name in names}
+    return Batch(tables, [], [])
+
+
 def warm(engine: Engine, journal: Journal, latest: int, stop: Callable[[], int]) -> Warmed:
     """Have an engine take the input of before, as far back as it needs it and as the journal has it.
 
@@ -84,21 +121,24 @@ def warm(engine: Engine, journal: Journal, latest: int, stop: Callable[[], int])
     engine.set_lineage_columns(BECAUSE, CONSTITUENTS)
     horizon, interrupt = InputHorizon.of(engine.plan), Interrupt()
     rows = OpenRows([(one.table, one.ends, one.arguments) for one in engine.alerts if one.ends is not None])
-    since, reached, read_since = END_OF_TIME, BEGINNING, journal.read_since(engine.inputs)
+    since, reached, read_since, number = END_OF_TIME, BEGINNING, journal.read_since(engine.inputs), 0
+
+    def seen(from_time: int) -> Iterator[Batch]:
+        nonlocal since, number
+        for beyond, batch in journal.history(number, engine.inputs, from_time):
+            number = beyond
+            if number > read_since:
+                starts = (table["start"] for table in batch.tables.values() if table.height)
+                since = min([since, *(int(each.to_numpy().min()) for each in starts)])
+            yield batch
 
     def batches() -> Iterator[Batch]:
-        nonlocal since, reached
+        nonlocal reached
         from_time = latest - horizon.length if horizon.bounded and latest > BEGINNING else BEGINNING
-        number = 0
         for last in (False, True):
             if last:
                 reached = stop()
-            for beyond, batch in journal.history(number, engine.inputs, from_time):
-                number = beyond
-                if number > read_since:
-                    starts = (table["start"] for table in batch.tables.values() if table.height)
-                    since = min([since, *(int(each.to_numpy().min()) for each in starts)])
-                yield batch
+            yield from joined(seen(from_time))
         interrupt.signal = 1  # the input goes on
 
     def take(batch: Batch | None, derived: Mapping[str, pl.DataFrame]) -> None:
