@@ -22,6 +22,8 @@ from cep.backtest.search import Search
 from cep.compile import CompileOptions
 from cep.engine import Engine
 from cep.variants import compiled_variants
+from connectors.serving.guard import Limits
+from connectors.serving.people import People, Person, Role
 from tests import reference
 from tests.backtest_oracle import DAY, cut, figures, nab
 from tests.cli_runs import cep
@@ -676,3 +678,40 @@ def test_what_a_server_keeps_is_a_history(tmp_path: Path) -> None:
     Path("labels.csv").write_text("start,end\n2024-05-01T08:10Z,2024-05-01T09:00Z\n")
     found = run("--detect", "rising")
     assert (found["records"], found["dead"], found["points"][0]["all"]["recall"]) == (3, 0, 1)
+
+
+def test_a_server_is_asked_for_its_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CEP_TOKEN", raising=False)
+    token = "a-secret-of-the-house"
+    Path("rules.cep").write_text(
+        "event reading(fridge: string, temp: float) TIME time. event door(open: bool?) TIME time.\n"
+        "rising(F) <- reading(F, A) SEQ reading(F, B) WHERE B > A WITHIN 1 h."
+    )
+    Path("labels.csv").write_text("start,end\n2024-05-01T08:10Z,2024-05-01T09:00Z\n")
+    Path("token").write_text(token)
+    asked = "backtest", "rules.cep", "--labels", "labels.csv", "--detect", "rising"
+    with served(tmp_path, Limits(People({Person("wall", Role.VIEWER): token}), rate=0), readings=True) as server:
+        server.push((0, "milk", 8.2), (10, "milk", 9.1), (20, "fish", 1.5))
+        server.close()
+        source = f"reading=server:{server.url}"
+        refused = cep(*asked, "-i", source)
+        assert refused.exit_code == 2 and "(401)" in refused.stderr and "--token-file FILE" in refused.stderr
+        login = "--token-file", "token"
+        for each in (source, f"server:{server.url}"):
+            found = json.loads(cep(*asked, "-i", each, *login, "--json").stdout)
+            assert (found["records"], found["dead"], found["points"][0]["all"]["recall"]) == (3, 0, 1)
+        Path("new.cep").write_text(Path("rules.cep").read_text().replace("B > A ", "B > A + 5 "))
+        compared = cep("diff", "rules.cep", "new.cep", "-i", source, *login)
+        assert 'gone: rising("milk")' in compared.stdout, compared.stdout + compared.stderr
+        for more, message in (
+            (("-i", f"window=server:{server.url}"), "the program does not read `window`"),
+            (("-i", source, "--state", "s.jsonl"), "--state needs a history that stays as it is"),
+            (("-i", f"door=server:{server.url}/nowhere"), "404"),
+            (("-i", "server:nowhere"), "this is not an address of the web"),
+        ):
+            assert message in cep(*asked, *more, *login).stderr, message
+    Path("rules.cep").write_text(
+        'event reading(fridge: string FROM "of.fridge") TIME time. rising(F) <- reading(F) SEQ reading(F) WITHIN 1 h.'
+    )
+    told = cep(*asked, "-i", "server:http://localhost:1").stderr
+    assert "`of.fridge` is a path in a record" in told, told

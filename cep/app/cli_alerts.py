@@ -9,9 +9,8 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 from urllib.parse import quote, urlencode
 
 import typer
@@ -21,19 +20,15 @@ from cep.app import completions
 from cep.app.cli_help import Commands, Sectioned
 from cep.app.command_line import takes
 from cep.app.durations import duration, refuse
+from cep.app.server_client import TokenFile, ask, plain, token_of
 from cep.app.terminal import complain, say
-from cep.core.errors import CepError, reason_of
+from cep.core.errors import CepError
 from cep.core.suggest import did_you_mean
 from cep.rules.alert import SEVERITIES
-
-if TYPE_CHECKING:
-    from urllib.request import HTTPRedirectHandler
 
 WIDTH = 80
 """Columns of a terminal that tables fit into."""
 
-_SECONDS = 30.0  # that a server may take to answer
-_LARGEST = 1 << 26
 _FIRST = 8  # characters of an id that are shown
 _MOST = 10_000  # alerts that a server lists at once
 _STATES = ("pending", "firing", "kept", "resolved", "withdrawn")
@@ -65,54 +60,16 @@ class Connection:
             metavar="URL", help="Address of the server. Default: the variable CEP_SERVER, else http://127.0.0.1:8000."
         ),
     ] = None
-    token_file: Annotated[
-        Path | None, Option(metavar="FILE", help="File that contains your token. Default: the variable CEP_TOKEN.")
-    ] = None
+    token_file: TokenFile = None
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
         """The server's answer. CepError: it cannot be reached, or refuses."""
-        from urllib.error import HTTPError, URLError
-        from urllib.request import Request, build_opener
-
-        address = (self.server or os.environ.get("CEP_SERVER") or "http://127.0.0.1:8000").rstrip("/")
-        if not address.startswith(("http://", "https://")):
-            raise refuse(f"--server {address}: this is not an address of the web", "e.g. `--server http://host:8000`")
-        headers = {"Accept": "application/json"}
-        if token := self._token():
-            headers["Authorization"] = f"Bearer {token}"
-        data = None
-        if body is not None:
-            data, headers["Content-Type"] = json.dumps(body).encode(), "application/json"
+        address = self.server or os.environ.get("CEP_SERVER") or "http://127.0.0.1:8000"
+        answer = ask(address, path, token_of(self.token_file), body, option="--server ", method=method)
         try:
-            request = Request(f"{address}/{path}", data, headers, method=method)
-            with build_opener(_no_redirections()).open(request, timeout=_SECONDS) as answer:
-                return json.loads(answer.read(_LARGEST))
-        except HTTPError as error:
-            if 300 <= error.code < 400:
-                place = _plain(error.headers["Location"])
-                said = f"`--server` with the address that it redirects to, if that is yours: {place}"
-                raise CepError(f"{address}: it redirects elsewhere ({error.code})", hint=said) from None
-            text = error.read(10_000).decode("utf-8", "replace").strip()
-            hint = "`--token-file FILE`, or the token in CEP_TOKEN" if error.code == 401 else None
-            raise CepError(f"{address}: {_plain(text) or error.reason} ({error.code})", hint=hint) from None
-        except (URLError, OSError, ValueError) as error:
-            reason = error.reason if isinstance(error, URLError) else error
-            said = reason_of(reason) if isinstance(reason, OSError) else str(reason)
-            hint = "`--server URL` says where `cep serve` runs"
-            raise CepError(f"{address}: {said}", hint=hint) from None
-
-    def _token(self) -> str:
-        if self.token_file is None:
-            return os.environ.get("CEP_TOKEN", "").strip()
-        try:
-            words = self.token_file.read_text(encoding="utf-8").split()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = reason_of(error) if isinstance(error, OSError) else "this is not a text in UTF-8"
-            raise refuse(f"--token-file {self.token_file}: {reason}") from None
-        if len(words) != 1:
-            hint = "the server's file of all people is not for you: write your token alone into a file of your own"
-            raise refuse(f"--token-file {self.token_file}: there are {len(words)} words, not a token", hint)
-        return words[0]
+            return json.loads(answer)
+        except ValueError as error:
+            raise CepError(f"{address}: {error}", hint="`--server URL` says where `cep serve` runs") from None
 
     def alert(self, begin: str) -> str:
         """The id of the alert whose id begins so. CepError: there is none, or several."""
@@ -123,7 +80,7 @@ class Connection:
             found = [each["alert"] for each in every if each["alert"].startswith(begin.lower())]
             if found:
                 return _one("alert", begin, found)
-        raise CepError(f"no alert has an id that begins with `{_plain(begin)}`", hint="`cep alerts list --all`")
+        raise CepError(f"no alert has an id that begins with `{plain(begin)}`", hint="`cep alerts list --all`")
 
     def verdicts(self) -> list[dict[str, Any]]:
         """The alerts that were closed, the one that changed first first."""
@@ -140,19 +97,8 @@ class Connection:
             return begin
         found = [each["id"] for each in self.ask("GET", "silences") if each["id"].startswith(begin.lower())]
         if not found:
-            raise CepError(f"no silence has an id that begins with `{_plain(begin)}`", hint="`cep alerts silences`")
+            raise CepError(f"no silence has an id that begins with `{plain(begin)}`", hint="`cep alerts silences`")
         return _one("silence", begin, found)
-
-
-def _no_redirections() -> HTTPRedirectHandler:
-    """Take a redirection for an error: another server is not to learn the token, and a POST would become a GET."""
-    from urllib.request import HTTPRedirectHandler
-
-    class Refusing(HTTPRedirectHandler):
-        def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> None:
-            return None
-
-    return Refusing()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,7 +282,7 @@ def ack(options: AckOptions) -> None:
             found = options.to.ask("DELETE", path)
         else:
             found = options.to.ask("POST", path, {"comment": options.comment})
-        _said(found, "no longer acknowledged" if options.undo else f"acknowledged by {_plain(found['acknowledged'])}")
+        _said(found, "no longer acknowledged" if options.undo else f"acknowledged by {plain(found['acknowledged'])}")
 
 
 @takes(AssignOptions)
@@ -349,7 +295,7 @@ def assign(options: AssignOptions) -> None:
     to = None if options.person == "-" else options.person
     body = {"to": to, "comment": options.comment}
     found = options.to.ask("POST", f"alerts/{quote(options.to.alert(options.alert))}/assign", body)
-    _said(found, f"assigned to {_plain(found['assignee']) or 'nobody'}")
+    _said(found, f"assigned to {plain(found['assignee']) or 'nobody'}")
 
 
 @takes(CommentOptions)
@@ -422,7 +368,7 @@ def silence(options: SilenceOptions) -> None:
     text = f"{found['id']}\nuntil {_short(found['endsAt'])} UTC; {effect}"
     say(_json(found) if options.json else text)
     for warning in found.get("warnings", []):
-        complain(f"warning: {_plain(warning)}")
+        complain(f"warning: {plain(warning)}")
 
 
 @takes(SilencesOptions)
@@ -490,7 +436,7 @@ def verdicts(options: VerdictsOptions) -> None:
         names = sorted({each["name"] for each in found})
         complain(
             "warning: these alerts have different keys, and an empty cell stands for every key: write a file for each "
-            f"alert, with {', '.join(f'`--name {_plain(name)}`' for name in names)}"
+            f"alert, with {', '.join(f'`--name {plain(name)}`' for name in names)}"
         )
 
 
@@ -512,7 +458,7 @@ for _command, _name in (
 def _one(what: str, begin: str, found: Sequence[str]) -> str:
     if len(found) > 1:
         hint = "more characters of: " + ", ".join(each[: len(begin) + 4] for each in found[:5])
-        raise CepError(f"{len(found)} {what}s have an id that begins with `{_plain(begin)}`", hint=hint)
+        raise CepError(f"{len(found)} {what}s have an id that begins with `{plain(begin)}`", hint=hint)
     return found[0]
 
 
@@ -520,7 +466,7 @@ def _one_of(what: str, word: str, words: Sequence[str]) -> None:
     """CepError: a word is not one of these."""
     if word not in words:
         hint = did_you_mean(word, words) or f"it is one of {', '.join(words)}"
-        raise refuse(f"`{_plain(word)}` is not a {what}", hint)
+        raise refuse(f"`{plain(word)}` is not a {what}", hint)
 
 
 def _time(text: str, option: str) -> datetime:
@@ -534,11 +480,6 @@ def _time(text: str, option: str) -> datetime:
 
 def _json(found: object) -> str:
     return json.dumps(found, indent=2, ensure_ascii=False)
-
-
-def _plain(text: object) -> str:
-    """A text of the server on one line, without control characters."""
-    return " ".join("".join(each if each.isprintable() else " " for each in str(text)).split())
 
 
 def _short(time: str) -> str:
@@ -559,7 +500,7 @@ def _matchers(found: Iterable[dict[str, Any]]) -> str:
 
 
 def _said(alert: dict[str, Any], what: str) -> None:
-    say(f"{alert['alert'][:_FIRST]} {_plain(alert['title'])}: {what}")
+    say(f"{alert['alert'][:_FIRST]} {plain(alert['title'])}: {what}")
 
 
 def _state(alert: dict[str, Any]) -> str:
@@ -590,7 +531,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[object]], nothing: str) 
     """A table of WIDTH columns; the last column is cut, and those before it where they are very long."""
     if not rows:
         return nothing
-    texts = [[_plain(each) for each in row] for row in rows]
+    texts = [[plain(each) for each in row] for row in rows]
     widths = [min(14, max(len(row[at]) for row in (head, *texts))) for at in range(len(head) - 1)]
     last = max(16, WIDTH - sum(widths) - 2 * len(widths))
 
@@ -618,9 +559,9 @@ def _shown(alert: dict[str, Any]) -> str:
         ("assigned to", alert["assignee"]), ("verdict", alert["verdict"]), ("runbook", alert["runbook"]),
         ("page", alert["link"]),
     ]  # fmt: skip
-    lines = [_plain(alert["title"])]
+    lines = [plain(alert["title"])]
     for name, value in facts:
-        parts = wrap(_plain(value), WIDTH - 16, break_long_words=False, break_on_hyphens=False)
+        parts = wrap(plain(value), WIDTH - 16, break_long_words=False, break_on_hyphens=False)
         lines += [f"  {name if not at else '':<14}{part}" for at, part in enumerate(parts)]
     lines.append("")
     rows = []

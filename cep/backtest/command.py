@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, ClassVar
 
 from typer import Option
@@ -20,6 +21,7 @@ from cep.app.cli_options import (
 )
 from cep.app.command_line import takes
 from cep.app.durations import refuse
+from cep.app.server_client import TokenFile, served_address
 from cep.app.terminal import announce_compiling, complain, say
 from cep.core.errors import CepError, reason_of
 
@@ -32,6 +34,7 @@ class HistoryOptions:
 
     inputs: Inputs = ()
     format: InputFormat = None
+    token_file: TokenFile = None
     lateness: Annotated[
         str | None,
         Option(
@@ -161,6 +164,9 @@ class BacktestOptions:
         """CepError: an option is missing, or does not go with another."""
         if not self.history.inputs:
             raise refuse("there is no --input", "name the history: `--input history.parquet`")
+        if self.grids.state is not None and any(map(served_address, self.history.inputs)):
+            hint = "save the records first, as the page on backtests shows"
+            raise refuse("--state needs a history that stays as it is, and a server goes on", hint)
         if self.scores.labels is None:
             raise refuse("there are no --labels", "name a file of incidents: `--labels labels.csv`")
         if self.scores.detect is None:
@@ -202,8 +208,9 @@ def backtest(options: BacktestOptions) -> int:
 
     options.check()
     announce_compiling()
-    search = Search.of(options)
-    result = search.run()
+    with TemporaryDirectory(prefix="cep-") as folder:
+        search = Search.of(options, Path(folder))
+        result = search.run()
     say(as_json(result) if options.form.json else "\n".join(lines(result)))
     if options.form.picture is not None:
         from cep.backtest.picture import svg

@@ -16,6 +16,7 @@ from cep.app.cli_options import InputOptions
 from cep.app.durations import duration, instant, refuse
 from cep.app.opening import ProgramSource, open_batches
 from cep.app.pipeline import Interrupt
+from cep.app.served_history import downloaded
 from cep.backtest.grid import MOST_POINTS, Axis, Bound, choose, points_of, read_axis, read_bound, read_figure
 from cep.backtest.history import History, detections_of
 from cep.backtest.labels import read_labels
@@ -122,8 +123,9 @@ class Search:
         self.holdout = self._holdout()
 
     @classmethod
-    def of(cls, options: BacktestOptions) -> Search:
-        """Compile the program, and read the labels. CepError: an option is wrong."""
+    def of(cls, options: BacktestOptions, folder: Path | None = None) -> Search:
+        """Compile the program, and read the labels. `folder`: for records that a server keeps; None: there are none.
+        CepError: an option is wrong."""
         source = ProgramSource.read(
             options.rules,
             options.knowledge,
@@ -134,7 +136,12 @@ class Search:
         )
         compiling = source.options
         parameters = parameters_of(source.text, source.name, compiling.files, compiling.dialect, compiling.params)
-        return cls(options, source, source.compiled(alerts=True), parameters)
+        program = source.compiled(alerts=True)
+        history = options.history
+        if folder is not None:
+            local = downloaded(history.inputs, inputs_of(program.plan), history.token_file, folder)
+            options = replace(options, history=replace(history, inputs=local))
+        return cls(options, source, program, parameters)
 
     def run(self) -> BacktestResult:
         """Run the history through all points, and score each. CepError: there are too many points."""

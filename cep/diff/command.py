@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from typer import Argument, Option
@@ -22,6 +23,7 @@ from cep.app.cli_options import (
 )
 from cep.app.command_line import takes
 from cep.app.durations import duration, refuse, refuse_longer_lateness, revise_duration
+from cep.app.server_client import TokenFile
 from cep.app.terminal import announce_compiling, say
 from cep.core.errors import reason_of
 
@@ -60,6 +62,7 @@ class RecordOptions:
 
     inputs: Inputs = ()
     format: InputFormat = None
+    token_file: TokenFile = None
     lateness: Annotated[
         str | None,
         Option(
@@ -172,12 +175,18 @@ def diff(options: DiffOptions) -> int:
     It says which rules changed in meaning and what they reach; with --input also which events appeared, are gone or
     moved, and why. The exit status is 1 where more differs than --allow says.
     """
+    options.check()
+    with TemporaryDirectory(prefix="cep-") as folder:
+        return _diff(options, Path(folder))
+
+
+def _diff(options: DiffOptions, folder: Path) -> int:
+    """Compare; `folder`: for records that a server keeps."""
     from cep.diff.allowed import exceeded, read_limits
     from cep.diff.meaning import program_diff
     from cep.diff.programs import read_programs
     from cep.diff.report import as_json, lines, markdown
 
-    options.check()
     old, new = read_programs(
         options.programs,
         options.parameters.sides,
@@ -191,7 +200,7 @@ def diff(options: DiffOptions) -> int:
     if options.records.inputs:
         limits = [] if options.report.allow is None else read_limits(options.report.allow, _limited(new, old))
         announce_compiling()
-        comparison = _compared(old, new, options)
+        comparison = _compared(old, new, options, folder)
         found = exceeded(limits, comparison.counts)
         if options.report.output is not None:
             _write(comparison, options.report.output)
@@ -215,15 +224,21 @@ def _limited(*programs: Compared) -> list[str]:
     return list(found)
 
 
-def _compared(old: Compared, new: Compared, options: DiffOptions) -> Comparison:
-    """Run both programs over the records. CepError: these cannot be read twice, or a program cannot be run."""
+def _compared(old: Compared, new: Compared, options: DiffOptions, folder: Path) -> Comparison:
+    """Run both programs over the records; `folder`: for those that a server keeps.
+
+    CepError: these cannot be read twice, or a program cannot be run.
+    """
     from cep.app.explained_run import StoredRecords
     from cep.app.knowledge_updates import is_stream
+    from cep.app.served_history import downloaded
     from cep.diff.comparison import Comparison
     from cep.runtime.fluent_records import inputs_of
     from connectors.inputs import inputs as find
 
-    records = options.records
+    read = {name: schema for each in (old, new) for name, schema in inputs_of(each.program.plan).items()}
+    inputs = downloaded(options.records.inputs, read, options.records.token_file, folder)
+    records = replace(options.records, inputs=inputs)
     for each in (old, new):
         for one in find(records.inputs, inputs_of(each.program.plan), records.format):
             if one.size is None:

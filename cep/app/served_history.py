@@ -1,0 +1,102 @@
+"""Inputs that are what a running server keeps (`--readings`): `server:URL`, downloaded to files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from cep.app.durations import refuse
+from cep.app.server_client import LARGEST, ask, served_address, token_of
+from cep.core.errors import CepError
+from cep.core.schema import Schema
+from connectors.rdf.vocabulary import RDF, SOSA, EventVocabulary
+
+_MOST = 64 * LARGEST
+_RESULTS = "application/sparql-results+json"
+_PATH = frozenset('.[]/"')  # characters of a source that is not a column alone
+_XSD = "http://www.w3.org/2001/XMLSchema#"
+_NUMBERS = {"integer": int, "double": float, "float": float, "decimal": float}
+
+
+def downloaded(
+    inputs: Sequence[str], schemas: Mapping[str, Schema], token_file: Path | None, folder: Path
+) -> tuple[str, ...]:
+    """Return the inputs with files in a folder in place of servers. `schemas`: of the events that are read. CepError: a
+    server cannot be asked, or an event cannot be taken from it."""
+    found = []
+    for source in inputs:
+        there = served_address(source)
+        if there is None:
+            found.append(source)
+            continue
+        name, address = there
+        if name is not None and name not in schemas:
+            known = ", ".join(f"`{each}`" for each in sorted(schemas))
+            raise refuse(f"--input {source}: the program does not read `{name}`", f"it reads {known}")
+        for event in [name] if name is not None else sorted(schemas):
+            path = folder / f"{len(found)}-{event}.jsonl"
+            count = _save(path, schemas[event], address, token_of(token_file))
+            if count or name is not None:
+                found.append(f"{event}={path}")
+        if not any(str(folder) in each for each in found):
+            hint = "`cep serve --readings` keeps them"
+            raise CepError(f"--input {source}: the server keeps no record of the program's events", hint=hint)
+    return tuple(found)
+
+
+def _save(path: Path, schema: Schema, address: str, token: str) -> int:
+    """Save the records of an event, as the program reads them; returns how many."""
+    time = schema.time or "time"
+    columns = {f"a{number}": each.source or each.name for number, each in enumerate(schema.attributes)}
+    if not schema.point or schema.format is not None or schema.further or schema.when or schema.fluent is not None:
+        why = "only instants with plain times, of events without WHEN, are taken from a server"
+        raise _unreadable(schema, why)
+    if any(each.format is not None for each in schema.attributes):
+        raise _unreadable(schema, "its attributes have times or durations of a form of their own")
+    if odd := [each for each in (time, *columns.values()) if _PATH & set(each)]:
+        raise _unreadable(schema, f"`{odd[0]}` is a path in a record, not a column")
+    data = urlencode({"query": _query(schema)}).encode()
+    answer = ask(
+        address, "sparql", token, option="--input server:", method="POST", accept=_RESULTS, form=data, largest=_MOST
+    )
+    try:
+        rows = json.loads(answer)["results"]["bindings"]
+    except (ValueError, KeyError, TypeError):
+        raise CepError(f"{address}: the answer is not the result of a query; is this `cep serve`?") from None
+    with path.open("w", encoding="utf-8") as file:
+        for row in rows:
+            record = {time: row["time"]["value"], **dict(_values(row, columns))}
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+    return len(rows)
+
+
+def _unreadable(schema: Schema, why: str) -> CepError:
+    hint = "save them with a query, as the page on backtests shows, and name the file"
+    return refuse(f"--input server: the records of `{schema.name}` cannot be taken: {why}", hint)
+
+
+def _query(schema: Schema) -> str:
+    """The query for the records of an event, in order of time."""
+    words = EventVocabulary()
+    lines = []
+    for number, attribute in enumerate(schema.attributes):
+        pattern = f"?r <{words.property(schema, number)}> ?a{number} ."
+        lines.append(f"OPTIONAL {{ {pattern} }}" if attribute.optional else pattern)
+    names = " ".join(f"?a{number}" for number in range(len(schema.attributes)))
+    head = f"?r <{RDF}type> <{words.type(schema)}> ; <{SOSA}resultTime> ?time ."
+    return f"SELECT ?time {names} {{ {head} {' '.join(lines)} }} ORDER BY ?time ?r"
+
+
+def _values(row: Mapping[str, Mapping[str, str]], columns: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    for variable, column in columns.items():
+        term = row.get(variable)
+        if term is None:
+            continue
+        kind, text = term.get("datatype", "").removeprefix(_XSD), term["value"]
+        if kind == "boolean":
+            yield column, text == "true"
+        else:
+            yield column, _NUMBERS[kind](text) if kind in _NUMBERS else text

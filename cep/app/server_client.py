@@ -1,0 +1,111 @@
+"""Requests to a running server, with the token of whoever asks."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Option
+
+from cep.app.durations import refuse
+from cep.core.errors import CepError, reason_of
+
+if TYPE_CHECKING:
+    from urllib.request import HTTPRedirectHandler
+
+TokenFile = Annotated[
+    Path | None, Option(metavar="FILE", help="File that contains your token. Default: the variable CEP_TOKEN.")
+]
+
+_SECONDS = 30.0  # that a server may take to answer
+_SERVER = "server:"
+LARGEST = 1 << 26
+"""Bytes of an answer, if nothing else is said."""
+
+
+def served_address(source: str) -> tuple[str | None, str] | None:
+    """Return the event, if one is named, and the address of an input `server:URL` or `name=server:URL`; None: it is
+    another input."""
+    if source.startswith(_SERVER):
+        return None, source.removeprefix(_SERVER)
+    name, equals, rest = source.partition("=")
+    return (name, rest.removeprefix(_SERVER)) if equals and rest.startswith(_SERVER) else None
+
+
+def ask(
+    address: str,
+    path: str,
+    token: str,
+    body: object = None,
+    *,
+    option: str,
+    method: str = "GET",
+    accept: str = "application/json",
+    form: bytes | None = None,
+    largest: int = LARGEST,
+) -> bytes:
+    """Return the answer of the server at an address, which stands behind `option` of the command.
+
+    `body` is sent as JSON, `form` as it is. CepError: it cannot be reached, or refuses.
+    """
+    from urllib.error import HTTPError, URLError
+    from urllib.request import Request, build_opener
+
+    address = address.rstrip("/")
+    if not address.startswith(("http://", "https://")):
+        raise refuse(f"{option}{address}: this is not an address of the web", "e.g. `http://host:8000`")
+    headers, data = {"Accept": accept}, form
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    if body is not None:
+        data, headers["Content-Type"] = json.dumps(body).encode(), "application/json"
+    try:
+        request = Request(f"{address}/{path}", data, headers, method=method)
+        with build_opener(_no_redirections()).open(request, timeout=_SECONDS) as answer:
+            found: bytes = answer.read(largest)
+            return found
+    except HTTPError as error:
+        if 300 <= error.code < 400:
+            place = plain(error.headers["Location"])
+            said = f"if that is yours, name it: `{option}{place}`"
+            raise CepError(f"{address}: it redirects elsewhere ({error.code})", hint=said) from None
+        text = error.read(10_000).decode("utf-8", "replace").strip()
+        hint = "`--token-file FILE`, or the token in CEP_TOKEN" if error.code == 401 else None
+        raise CepError(f"{address}: {plain(text) or error.reason} ({error.code})", hint=hint) from None
+    except (URLError, OSError, ValueError) as error:
+        reason = error.reason if isinstance(error, URLError) else error
+        said = reason_of(reason) if isinstance(reason, OSError) else str(reason)
+        raise CepError(f"{address}: {said}", hint=f"`{option}URL` says where `cep serve` runs") from None
+
+
+def token_of(file: Path | None) -> str:
+    """Return the token in a file, or that of the environment. CepError: the file has none."""
+    if file is None:
+        return os.environ.get("CEP_TOKEN", "").strip()
+    try:
+        words = file.read_text(encoding="utf-8").split()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = reason_of(error) if isinstance(error, OSError) else "this is not a text in UTF-8"
+        raise refuse(f"--token-file {file}: {reason}") from None
+    if len(words) != 1:
+        hint = "the server's file of all people is not for you: write your token alone into a file of your own"
+        raise refuse(f"--token-file {file}: there are {len(words)} words, not a token", hint)
+    return words[0]
+
+
+def plain(text: object) -> str:
+    """Return a text of a server on one line, without control characters."""
+    return " ".join("".join(each if each.isprintable() else " " for each in str(text)).split())
+
+
+def _no_redirections() -> HTTPRedirectHandler:
+    """Take a redirection for an error: another server is not to learn the token, and a POST would become a GET."""
+    from urllib.request import HTTPRedirectHandler
+
+    class Refusing(HTTPRedirectHandler):
+        def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> None:
+            return None
+
+    return Refusing()
