@@ -114,7 +114,7 @@ class Service:
         self._notify(batch, self._new(batch), derived, {name: table.height for name, table in new.items()})
 
     def identified(self, derived: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-        """Those of the tables that are of derived events and have rows, with `@id`."""
+        """Return the tables of derived events that have rows, with `@id`."""
         return {
             name: table
             if ID in table.columns
@@ -131,7 +131,7 @@ class Service:
         return table.with_columns(pl.col("start").clip(time), pl.col("end").clip(time))
 
     def _apart(self, derived: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-        """Those of the tables that are of no derived event; what they come from is asked of the events."""
+        """Return the tables that do not hold derived events."""
         return {
             name: _without(self._cut(name, table), BECAUSE, CONSTITUENTS)
             for name, table in derived.items()

@@ -486,7 +486,7 @@ def _joined(parts: Sequence[Ints]) -> Ints:
 
 
 def _in_each_bucket(plan: Plan, stage: Stage) -> frozenset[str]:
-    """The events of a stage's plan that all of its buckets have."""
+    """Return the events that every bucket of a stage has."""
     reads = {head.event: set[str]() for head in plan.heads}
     for head in plan.heads:
         parts = [head.child]

@@ -143,7 +143,7 @@ class LiveProgram:
     # --- a shadow ---
 
     def begin_shadow(self, texts: Mapping[str, str]) -> dict[str, Any]:
-        """Run other texts on the same input, for nobody. Raises ChangeRefused."""
+        """Run a shadow program on the same input. Raises ChangeRefused."""
         with self._alone():
             with self._prepared(texts) as new:
                 warnings = new.warnings

@@ -320,7 +320,7 @@ class Outbox:
         return [entry.change for entry in self.live()]
 
     def hidden(self) -> list[AlertChange]:
-        """The same of those that are told to nobody."""
+        """Return the changes that nobody is notified of."""
         with self._lock:
             rows = self._base.execute("select body from hidden order by slot").fetchall()
         return [AlertChange.load(body) for (body,) in rows]

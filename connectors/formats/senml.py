@@ -93,7 +93,7 @@ class Packs:
         return [self._line(record, base) for record in elements]
 
     def made(self, records: PlainRecords) -> Lines:
-        """Likewise of many plain records at once: a pack with one that is not so plain is refused."""
+        """Read many plain records at once; refuse a pack with a record that is not plain."""
         good = records.good & records.known & ~records.empty
         for label in self.labels:
             good &= ~records.there(label) | records.there(label, *_PLAIN.get(label, ()))

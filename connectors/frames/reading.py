@@ -247,7 +247,7 @@ def _bound(label: str, found: _Table, schema: Schema) -> tuple[Schema, dict[str,
 def _with_paths(
     label: str, batches: Iterator[pa.RecordBatch], nested: Mapping[str, Path], schema: Schema
 ) -> Iterator[pa.RecordBatch]:
-    """The same. CepError: a path leads nowhere in the columns."""
+    """Add columns for nested paths. CepError: the columns do not contain a path."""
     for batch in batches:
         known = resolved(batch.schema, list(nested))
         for source, steps in nested.items():

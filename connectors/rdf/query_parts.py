@@ -74,7 +74,7 @@ class QueryParts:
     prefixes: Mapping[str, str]
 
     def restricted(self, variable: str, path: str, spans: Iterable[str]) -> str:
-        """The same query over the instants from which a path leads to one of some spans; their time is a variable."""
+        """Return the query restricted to instants with a path to one of some spans; their time is a variable."""
         name = "span"
         while name in self.text:
             name += "_"
@@ -99,7 +99,7 @@ class QueryParts:
         return {subject, *ways} - {""}
 
     def among(self, variable: str, values: Iterable[str]) -> str:
-        """The same query, begun with the values that a variable of its `links` may have."""
+        """Return the query restricted to the values that a variable of its `links` may have."""
         return f"{self.text[: self.open]} VALUES {variable} {{ {' '.join(values)} }} {self.text[self.open :]}"
 
 

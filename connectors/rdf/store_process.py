@@ -116,7 +116,7 @@ class StoreProcess:
         return future
 
     def derive(self, rules: str, meanings: Mapping[str, str], again: bool) -> None:
-        """As EventStore.derive, before what is added later."""
+        """Call EventStore.derive, in order with `add`."""
         self._command("derive", rules.encode(), dict(meanings), again)
 
     def add(self, text: str) -> Future[None]:
@@ -141,33 +141,33 @@ class StoreProcess:
         return future
 
     def revise(self, one: StoreRevision) -> Future[None]:
-        """As EventStore.revise, in its place among what is added; otherwise as `add`."""
+        """Call EventStore.revise, in order with `add`."""
         return self._written("revise", one, len(one.text))
 
     def revised(self) -> tuple[str, int] | None:
-        """As EventStore.revised, of what was written before this start."""
+        """Call EventStore.revised for what was written before this start."""
         found: tuple[str, int] | None = self._command("revised").result()
         return found
 
     def learn(self, gone: bytes, come: bytes) -> Future[None]:
-        """As EventStore.learn, after what was added before."""
+        """Call EventStore.learn, in order with `add`."""
         return self._command("learn", gone, come)
 
     def forget(self, until: str) -> Future[None]:
-        """As EventStore.forget, a little at a time, beside what is added; the future is done when all of it is."""
+        """Call EventStore.forget in small steps between additions; the future is done when all steps are."""
         self._forgotten = self._command("forget", until)
         return self._forgotten
 
     def settle(self) -> None:
-        """As EventStore.settle, after what was added before."""
+        """Call EventStore.settle, in order with `add`."""
         self._command("settle")
 
     def hours(self, since: str = "", until: str = "~", client: str = "") -> Future[list[str]]:
-        """As EventStore.hours, their IRIs; otherwise as `ask`."""
+        """Call EventStore.hours, and return IRIs; otherwise like `ask`."""
         return self._ask("hours", since, until, seconds=_LOOKING, client=client)
 
     def page(self, span: str, number: int, most: int, client: str = "") -> Future[Page | None]:
-        """As EventStore.page; otherwise as `ask`."""
+        """Call EventStore.page; otherwise like `ask`."""
         return self._ask("page", span, number, most, _LOOKING, seconds=_LOOKING, client=client)
 
     def ask(self, question: Question) -> Future[Answer]:

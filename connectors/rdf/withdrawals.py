@@ -45,7 +45,7 @@ class StoreRevision:
 
     @property
     def place(self) -> tuple[str, int]:
-        """Revisions are sorted by it, in every run over the same input."""
+        """The sort key of revisions, equal in every run over the same input."""
         return self.time, self.position
 
     @property

@@ -1,4 +1,4 @@
-"""How far a receiver is, where entries reach it out of order: up to a number it has all, beyond it some."""
+"""The position of a receiver that takes entries out of order: all up to a number, and some beyond it."""
 
 from __future__ import annotations
 

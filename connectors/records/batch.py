@@ -97,7 +97,8 @@ class Block:
         return self._line(self.count - 1) + 1
 
     def without_data(self) -> Block:
-        """The same, its text to be read again from a `plain` file; a compressed one gives none then."""
+        """Return the block without its text, which is read again from a `plain` file; for a compressed file it is
+        lost."""
         starts = self.starts if self.plain else None
         return replace(self, data=None, starts=starts, said=self.says_changes)
 

@@ -223,7 +223,7 @@ class FoldedTables:
         return found
 
     def settled(self, tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-        """Those of further blocks."""
+        """Return the settled times of further blocks."""
         if not self._series:
             return tables
         return {name: self._of(name, table) for name, table in tables.items()}
@@ -265,7 +265,7 @@ class Doubtful:
                 self._sure.add(name)
 
     def counts(self) -> Counter[str]:
-        """By zone."""
+        """Counts by zone."""
         found: Counter[str] = Counter()
         for name, number in self._first.items():
             format = self.schemas[name].format

@@ -21,7 +21,7 @@ UNKNOWN = "a record came late, was corrected or withdrawn"
 
 @dataclass(frozen=True, slots=True)
 class LateInput:
-    """So many records, and what the first of them did, as a sentence without its end. Strings are as they came."""
+    """A number of records, and what the first of them did, as a sentence without its end. Strings are as they came."""
 
     count: int = 0
     first: str = UNKNOWN

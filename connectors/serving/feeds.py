@@ -156,7 +156,7 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
         },
     )
     def retry(name: str, person: Person = sends) -> dict[str, int]:
-        """Have them sent again, once each; what is not taken now either stays."""
+        """Send refused changes again, once each; those that are refused again stay."""
         if not outbox.serves(name):
             raise HTTPException(404, "nothing is sent to such a receiver; `feeds/receivers` names them")
         return {"sent": outbox.retry(name)}

@@ -126,7 +126,7 @@ def _triple(here: str, property: str, object: str) -> list[str]:
 
 
 def _relations(this: str, node: str, begin: datetime, end: datetime) -> list[str]:
-    """From a page to one whose members end at or after `begin`, and before `end`."""
+    """Return the relations from a page to one whose members end at or after `begin`, and before `end`."""
     since, until = (f"{time.isoformat(timespec='microseconds')}Z" for time in (begin, end))
     return [*_relation(this, node, "GreaterThanOrEqualTo", since), *_relation(this, node, "LessThan", until)]
 

@@ -57,11 +57,11 @@ def locality(text: str, prefixes: Mapping[str, str]) -> Locality | None:
 
 
 class _Unbounded(Exception):
-    """Whatever the key, answers may depend on any triple."""
+    """Raised if answers may depend on any triple, whatever the key."""
 
 
 class _NotJoined(Exception):
-    """With this key, answers may depend on any triple."""
+    """Raised if answers may depend on any triple with this key."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -604,7 +604,8 @@ def pass_time(slot, until, numbers, results, windows, nodes, made, edges, progre
 
 @bare
 def end_windows(until, numbers, results, windows, nodes, made, edges, progress, lineage):  # type: ignore[no-untyped-def]
-    """The windows of EACH and SESSION that are over by `until` give their results, and their groups leave the list."""
+    """Close the windows of EACH and SESSION that end by `until`: emit their results, and remove their groups from
+    the list."""
     groups, state = windows.groups, windows.state
     while state[HEAD] >= 0 and groups[state[HEAD], G_DUE] <= until:
         slot = state[HEAD]
