@@ -102,11 +102,13 @@ class FetchOptions:
 
 @takes(FetchOptions)
 def fetch(options: FetchOptions) -> None:
-    """Write the Things and Datastreams of a SensorThings service as knowledge (N-Triples).
+    """Write the Things of a SensorThings service as RDF.
 
     \b
       cep knowledge fetch sensorthings+https://host/FROST-Server/v1.1 > things.nt
       cep run levels.cep -i level=sensorthings+https://host/FROST-Server/v1.1 -k things.nt
+
+    The output is N-Triples: the Things and their Datastreams.
     """
     from connectors.addresses import address
     from connectors.brokers.things import things
