@@ -11,6 +11,7 @@ from typer import Argument, Option
 from cep.app import completions
 from cep.app.cli_help import INPUT, KNOWLEDGE, RULES, SPARK
 from cep.app.durations import ahead_limits, duration, name_and_file, refuse
+from cep.app.server_client import TokenFile
 from cep.core.errors import reason_of
 from cep.core.logs import Format as LogFormat
 from cep.runtime.options import MOST_DERIVATIONS, EngineOptions
@@ -140,6 +141,17 @@ class InputOptions:
     def ahead_limits(self) -> AheadLimits:
         """How far records may be ahead of the clock. CepError: it is no duration."""
         return LIVE if self.ahead is None else ahead_limits(self.ahead)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryInputOptions:
+    """The records of the past, in files or as a server keeps them (`cep.app.served_history`)."""
+
+    PANEL: ClassVar = INPUT
+
+    inputs: Inputs = ()
+    format: InputFormat = None
+    token_file: TokenFile = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

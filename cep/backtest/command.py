@@ -9,32 +9,26 @@ from typing import Annotated, ClassVar
 
 from typer import Option
 
-from cep.app.cli_help import INPUT, OUTPUT
+from cep.app.cli_help import OUTPUT
 from cep.app.cli_options import (
     DialectOptions,
     EvaluationOptions,
-    InputFormat,
-    Inputs,
+    HistoryInputOptions,
     KnowledgeOptions,
     ParameterOptions,
     RuleFiles,
 )
 from cep.app.command_line import takes
 from cep.app.durations import refuse
-from cep.app.server_client import TokenFile, served_address
+from cep.app.server_client import served_address
 from cep.app.terminal import announce_compiling, complain, say
 from cep.core.errors import CepError, reason_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryOptions:
-    """The records of the past."""
+class HistoryOptions(HistoryInputOptions):
+    """The records of the past, and how they are read."""
 
-    PANEL: ClassVar = INPUT
-
-    inputs: Inputs = ()
-    format: InputFormat = None
-    token_file: TokenFile = None
     lateness: Annotated[
         str | None,
         Option(
@@ -55,7 +49,7 @@ class ScoreOptions:
         Option(
             metavar="FILE",
             help="The incidents: a table (csv, parquet, json) with `start`, `end` and the key, windows of NAB, or "
-            "`server:URL`, whose verdicts are read with the token in CEP_TOKEN.",
+            "`server:URL`, whose verdicts are read with the token of --token-file.",
         ),
     ] = None
     detect: Annotated[

@@ -25,16 +25,20 @@ _OFFSET = re.compile(r"(?:Z|[+-]\d\d:?\d\d)$", re.IGNORECASE)
 
 
 def read_labels(
-    path: Path | str, keys: Sequence[Attribute], unit: Fraction | None, detect: str = ""
+    path: Path | str,
+    keys: Sequence[Attribute],
+    unit: Fraction | None,
+    detect: str = "",
+    token_file: Path | None = None,
 ) -> tuple[list[Label], list[str]]:
     """Read labels, sorted by start, and the names of their other columns.
 
-    `path`: a file, or `server:URL`, whose verdicts on what `detect` names are labels. `keys`: the attributes that tell
-    the keys of detections apart; an empty cell, and `null`, is a label of every key. CepError: the labels cannot be
-    read, or one says what no label says.
+    `path`: a file, or `server:URL`, whose verdicts on what `detect` names are labels, asked with the token in
+    `token_file`. `keys`: the attributes that tell the keys of detections apart; an empty cell, and `null`, is a label
+    of every key. CepError: the labels cannot be read, or one says what no label says.
     """
     if isinstance(path, str) and path.startswith(SERVER):
-        rows = _checked(path, server_rows(path, detect), keys)
+        rows = _checked(path, server_rows(path, detect, token_file), keys)
     else:
         rows = _rows(path := Path(path), keys)
     labels: list[tuple[Label, int]] = []

@@ -93,7 +93,11 @@ class Search:
         self.key = [_attribute(schema, name) for name in options.scores.key]
         self.attributes = [each.name for each in schema.attributes]
         self.labels, self.label_columns = read_labels(
-            options.scores.labels or "", self.key, self.unit, options.scores.detect or ""
+            options.scores.labels or "",
+            self.key,
+            self.unit,
+            options.scores.detect or "",
+            options.history.token_file,
         )
         scores = options.scores
         merge = None if scores.merge is None else duration(scores.merge, "--merge")

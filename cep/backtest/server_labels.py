@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from cep.app.cli_alerts import Connection, label_end
@@ -11,11 +12,12 @@ from cep.core.suggest import did_you_mean
 SERVER = "server:"
 
 
-def server_rows(place: str, detect: str) -> list[dict[str, Any]]:
+def server_rows(place: str, detect: str, token_file: Path | None = None) -> list[dict[str, Any]]:
     """Return a row for each alert that was closed as `true`: of the alert that `place` names, else of those that are
-    called or are on `detect`. The token is in CEP_TOKEN. CepError: the server refuses, or there are none."""
+    called or are on `detect`. The token is in the file, else in CEP_TOKEN. CepError: the server refuses, or there are
+    none."""
     address, _, name = place.removeprefix(SERVER).partition("#")
-    closed = Connection(server=address).verdicts()
+    closed = Connection(server=address, token_file=token_file).verdicts()
     chosen = [each for each in closed if each["name"] == name or (not name and detect in (each["name"], each["event"]))]
     if not chosen:
         names = sorted({each["name"] for each in closed})

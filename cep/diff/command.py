@@ -10,20 +10,18 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from typer import Argument, Option
 
 from cep.app import completions
-from cep.app.cli_help import INPUT, OUTPUT, RULES
+from cep.app.cli_help import OUTPUT, RULES
 from cep.app.cli_options import (
     ChangingKnowledgeOptions,
     DialectOptions,
     EvaluationOptions,
-    InputFormat,
-    Inputs,
+    HistoryInputOptions,
     LatenessBy,
     ParameterOptions,
     StrictTypes,
 )
 from cep.app.command_line import takes
 from cep.app.durations import duration, refuse, refuse_longer_lateness, revise_duration
-from cep.app.server_client import TokenFile
 from cep.app.terminal import announce_compiling, say
 from cep.core.errors import reason_of
 
@@ -55,14 +53,9 @@ class SidedParameterOptions(ParameterOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordOptions:
+class RecordOptions(HistoryInputOptions):
     """The records that both programs are run over."""
 
-    PANEL: ClassVar = INPUT
-
-    inputs: Inputs = ()
-    format: InputFormat = None
-    token_file: TokenFile = None
     lateness: Annotated[
         str | None,
         Option(
