@@ -126,7 +126,7 @@ def test_the_address_says_what_is_shown(tmp_path: Path) -> None:
         for fields, title, text in (
             (f"alert={'0' * 32}", "Unknown alert", "There is no alert 0000"),
             ("alert=x", "Unknown alert", "There is no alert x"),
-            ("event=0", "Unknown event", "not held here any more"),
+            ("event=0", "Unknown event", "older than what is kept here"),
             ("station=nobody", "nobody", "Nothing is known of nobody"),
         ):
             page.goto(f"{one.url}/#{fields}")

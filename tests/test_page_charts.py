@@ -182,7 +182,7 @@ def test_charts_in_a_browser(tmp_path: Path) -> None:
         chart = why.locator(".chart")
         expect(chart).to_have_count(1)
         expect(chart).to_contain_text("temp of reading34 at 2024-05-01 10:16")
-        expect(chart).to_contain_text("compared: > 20 (line 5), > 30 (line 7)")
+        expect(chart).to_contain_text("compared: > 20 (warm, line 5), > 30 (hot, line 7)")
         expect(chart.locator("canvas")).to_be_visible()
         assert bars(page) == []
 

@@ -116,6 +116,37 @@ def test_handling_in_a_browser(tmp_path: Path) -> None:
         expect(page.locator("#alerts li", has_text="Heat at vie")).to_contain_text(held)
         assert wrong == [] and page.evaluate("window.broken === undefined")
 
+        # who has what is a filter; the list is sorted as somebody wants it
+        page.keyboard.press("Escape")
+        page.locator("#filters-set").click()
+        page.get_by_label("Who has it").select_option("me (ann)")
+        expect(page.locator("#alerts li")).to_have_count(1)
+        assert "who=ann" in page.url
+        page.get_by_label("Who has it").select_option("nobody yet")
+        expect(page.locator("#alerts li strong")).to_have_text(["Heat at grz"])
+        assert bars(page) == []
+        page.get_by_role("button", name="Clear filters").click()
+        expect(page.locator("#alerts li strong")).to_have_text(["Heat at grz", "Heat at vie"])  # the closed one last
+        page.get_by_label("Order").select_option("oldest first")
+        expect(page.locator("#alerts li strong")).to_have_text(["Heat at vie", "Heat at grz"])
+        assert "sort=oldest" in page.url
+
+        # without a network the page says so, in its head and where somebody does something; then it goes on
+        page.locator("#alerts button", has_text="Heat at vie").click()
+        why.get_by_role("button", name="Comment").click()
+        why.locator("textarea").fill("from the train")
+        page.context.set_offline(True)
+        expect(page.locator("#connection")).to_have_text("connection lost, trying again")
+        why.locator("form").get_by_role("button", name="Comment").click()
+        expect(why.locator(".handling [role=alert]")).to_contain_text("The server cannot be reached.")
+        expect(why.locator("textarea")).to_have_value("from the train")
+        page.context.set_offline(False)
+        expect(page.locator("#connection")).to_have_text("live")
+        why.locator("form").get_by_role("button", name="Comment").click()
+        expect(why.locator(".log li").last).to_contain_text("ann said: from the train")
+        assert {each for each in wrong if "ERR_INTERNET_DISCONNECTED" not in each} == set()
+        wrong.clear()
+
         # a viewer sees why there is nothing to be done
         page.context.clear_cookies()
         page.goto(f"{one.url}/?access_token={'v' * 16}#alert={alert}")

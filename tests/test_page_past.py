@@ -14,6 +14,7 @@ from connectors.serving import page as served
 from tests.axe import bars
 from tests.page_server import CHROMIUM, EIGHT, MISSING, SECOND, shown
 from tests.test_page_address import NOWHERE, browser
+from tests.waiting import until
 
 LATER = 9_000
 """Seconds after eight when the first alerts are over."""
@@ -121,3 +122,56 @@ def test_scrubbing_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         expect(page.locator("#connection")).to_have_text("live")
         expect(page.locator("#open-alerts")).to_have_text("2")
         assert wrong == [] and "at=" not in page.url
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
+@pytest.mark.xdist_group("chromium")
+def test_after_a_restart(tmp_path: Path) -> None:
+    """The page holds no events then: alerts have their rows, and events are asked of the store."""
+    from playwright.sync_api import expect
+
+    with (
+        shown(tmp_path, NOWHERE, knowledge="", stored=True) as one,
+        browser(zone="UTC") as (page, wrong),
+    ):
+        one.push((0, "vie", 21), (60, "vie", 36.5), (61, "grz", 34), (LATER, "lnz", 31), (LATER + 1, "x", 2))
+        assert one.store is not None, "there is one"
+        one.store.flush()
+        one.stop()
+        one.scene.events.clear()  # a new process holds none
+        one.scene._ids.clear()
+        one.scene.derived = dict.fromkeys(one.scene.derived, 0)
+        one.start()
+        one.push((LATER + 60, "abc", 22))  # the only event that the page holds
+        page.goto(one.url)
+        expect(page.locator("#open-alerts")).to_have_text("1")
+        until(lambda: page.evaluate("semcep.parts.timeline.rows.length === 4"), "it has its rows", every=0.1)
+        rows = page.evaluate("semcep.parts.timeline.rows.map((row) => [row.key, row.alerts.length])")
+        assert rows == [["lnz", 1], ["abc", 0], ["grz", 1], ["vie", 1]]  # open alerts first
+        from_, to = page.evaluate("semcep.parts.timeline.range()")
+        assert from_ < EIGHT + LATER * SECOND < to
+        page.locator("#alerts button", has_text="Heat at lnz").click()
+        expect(page.locator("#why-body")).to_contain_text("The latest event: warm")
+        expect(page.locator("#why-body")).to_contain_text("temp31")
+        expect(page.locator("#why .facts").first).to_contain_text("whywarm: temp 31 > 30")
+        page.get_by_role("button", name="Close", exact=True).first.click()
+
+        # the list does not count more than there are; what was before comes from the store
+        page.get_by_role("tab", name="Events").click()
+        expect(page.locator("#events-about")).to_have_text("the newest 1")
+        page.locator("#then").fill("2024-05-01 08:05")
+        page.keyboard.press("Enter")
+        expect(page.locator("#events li")).to_have_count(3)
+        page.get_by_role("button", name="Back to now").click()
+        expect(page.locator("#past")).to_be_hidden()
+
+        # what people do later does not lengthen an alert that is over
+        over = [each for each in httpx.get(f"{one.url}/alerts?state=resolved").json() if "vie" in each["title"]]
+        one.push((LATER + 3_600, "abc", 22))
+        one.handling.comment(over[0]["alert"], "ann", "it was the sun")
+        changed = f"semcep.store.alerts.get('{over[0]['alert']}').comment === 'it was the sun'"
+        until(lambda: page.evaluate(changed), "the comment is there", every=0.1)
+        page.get_by_role("tab", name="Alerts").click()
+        about = page.locator("#alerts li", has_text="Heat at vie")
+        expect(about.locator(".absolute")).to_contain_text("2024-05-01 10:01 ")
+        assert all("404 (Not Found)" in each for each in wrong)  # the event that only the store has

@@ -14,7 +14,7 @@ from tests.page_server import CHROMIUM, MISSING, SECOND, shown
 def test_what_is_withdrawn_is_struck_out_and_the_page_says_why(tmp_path: Path) -> None:
     from playwright.sync_api import expect, sync_playwright
 
-    with shown(tmp_path, revise=3600 * SECOND) as one, sync_playwright() as play:
+    with shown(tmp_path, revise=3600 * SECOND, stored=True) as one, sync_playwright() as play:
         browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page()
         wrong: list[str] = []

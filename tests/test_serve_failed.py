@@ -103,7 +103,9 @@ def test_a_server_that_compiles_is_not_ready(tmp_path: Path, monkeypatch: pytest
         return answer.json()["status"] if answer.status_code == 503 else None
 
     said = until(compiling, "it compiles", every=0.05)
-    assert said and re.fullmatch(r"compiling kernels: \d+ in \d+ s, of about 30", said)
+    assert said and re.fullmatch(
+        r"compiling kernels: \d+ in \d+ s, (usually about|longer than the usual) 30 s( in all)?", said
+    )
     assert ask(server, "/health").json() == {"status": "ok"}
     assert server.rows(count=1) and server.look("/ready", bool) == {"status": "ok"}
     told = next(line["text"] for line in chain(server.logged, server.lines) if line["event"] == "compiling")

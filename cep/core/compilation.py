@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from time import monotonic
 
 LIKELY = 30
-"""Seconds that the kernels of a program and of its input take to compile, about."""
+"""Seconds that the kernels of a program and of its input take to compile, about, on an idle machine."""
 
 
 class Compilation:
@@ -29,7 +29,8 @@ class Compilation:
         """A description of the compiling under way; None while nothing is compiled."""
         if self._began is None:
             return None
-        return f"compiling kernels: {self.kernels} in {self.seconds:.0f} s, of about {LIKELY}"
+        usual = f"usually about {LIKELY} s in all" if self.seconds < LIKELY else f"longer than the usual {LIKELY} s"
+        return f"compiling kernels: {self.kernels} in {self.seconds:.0f} s, {usual}"
 
     @contextmanager
     def one(self) -> Iterator[None]:

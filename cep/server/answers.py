@@ -221,7 +221,9 @@ class ServerParts:
                 {each.name: each.inhibitor for each in engine.alerts},
                 alone,
             ),
-            page.router(scene, self.outbox, options.alerts.status, self.vocabulary, program.version.number, alone),
+            page.router(
+                scene, self.outbox, options.alerts.status, self.vocabulary, program.version.number, alone, self.live
+            ),
             why.router(questions),
             waiting.router(
                 engine if program.alert_engine is None else None, program.batches.lock, options.queries.query_seconds

@@ -11,6 +11,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,6 +28,7 @@ from connectors.serving.login import COOKIE, logout_cookie
 from connectors.serving.openapi import route_responses
 from connectors.serving.outline import outline
 from connectors.serving.people import LOCAL, Person, Role, person_of, refuse_other_pages
+from connectors.serving.programs import ChangeRefused, ProgramVersions, Shown, Told
 from connectors.serving.scene import Scene
 
 PAGE = Path(__file__).with_name("page")
@@ -46,7 +48,7 @@ _PACE = 0.1  # seconds between two messages to one client
 _MOST = 1_000  # events of one message
 _CHANGES = 400  # of alerts, that a page is given when it is opened
 _FAR = 2**60
-_NO_TOKENS = "Handling alerts needs a server with tokens (`--token-file`)."
+_HANDLING = "Handling alerts"
 _KINDS = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -70,9 +72,10 @@ def router(
     vocabulary: EventVocabulary | None = None,
     version: int = 1,
     local: bool = False,
+    versions: ProgramVersions | None = None,
 ) -> APIRouter:
     """`scene` is to be closed before the server waits for its clients to go. `local`: the server has no tokens, and
-    only this machine reaches it: whoever asks is a responder."""
+    only this machine reaches it: whoever asks is a responder. `versions`: the program of the server, and its shadow."""
     made = APIRouter(tags=["page"], default_response_class=Response)
     files = _files()
     run = secrets.token_hex(4)  # numbers of another run mean nothing in this one
@@ -154,6 +157,14 @@ def router(
         found |= {"withdrawn": scene.withdrawn_since(at), "cut": LOOKED_AT if more else None}
         return _json(found)
 
+    @made.get("/api/shadow", responses=route_responses("application/json", json=_OBJECT))
+    def shadow(request: Request, limit: Shown = 20, reasons: Told = 0) -> Response:
+        """The shadow program as `/shadow` has it, null: there is none; and why whoever asks may not promote it."""
+        found = None
+        with suppress(ChangeRefused):
+            found = None if versions is None else versions.shadow(limit, reasons)
+        return _json({"shadow": found, "refused": _refused(person_of(request), Role.EDITOR, "Promoting the shadow")})
+
     @made.get("/api/stream", responses=route_responses("text/event-stream"))
     async def stream(
         after: Annotated[str, Query(max_length=40)] = "", last_event_id: Annotated[str, Header()] = ""
@@ -200,12 +211,15 @@ def router(
 def _person(person: Person | None, local: bool) -> dict[str, str]:
     """The name of who looks at the page, and why this person may not handle alerts, empty: may."""
     if person is None:
-        return {"name": LOCAL if local else "", "refused": "" if local else _NO_TOKENS}
-    able = person.role >= Role.RESPONDER
-    return {
-        "name": person.name,
-        "refused": "" if able else f"Handling alerts needs the role responder; {person.name} is {person.role.title}.",
-    }
+        return {"name": LOCAL if local else "", "refused": "" if local else _refused(None, Role.RESPONDER, _HANDLING)}
+    return {"name": person.name, "refused": _refused(person, Role.RESPONDER, _HANDLING)}
+
+
+def _refused(person: Person | None, role: Role, what: str) -> str:
+    """Return why a person may not do what needs a role, empty: may."""
+    if person is None:
+        return f"{what} needs a server with tokens (`--token-file`)."
+    return "" if person.role >= role else f"{what} needs the role {role.title}; {person.name} is {person.role.title}."
 
 
 async def _frames(scene: Scene, run: str, place: str) -> AsyncIterator[bytes]:

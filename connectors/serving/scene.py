@@ -78,6 +78,7 @@ class Scene:
         self.made: dict[PlanUnit, int] = {}
         self.rows: dict[PlanUnit, int] = {}
         self.derived: dict[str, int] = dict.fromkeys(service.outputs, 0)
+        self._open: dict[str, set[str]] = {}  # ids of intervals that have not ended, by fluent
         self.lost: tuple[str, ...] = ()  # sources
         self.reached: int | None = None  # how far the time of events has come; at the end of the input it has no end
         self._schemas: dict[str, Schema] = {**service.inputs, **service.outputs}
@@ -170,7 +171,12 @@ class Scene:
         """Add events in order of time, at most the newest that fit."""
         rows: list[tuple[int, int, str, pl.DataFrame, int]] = []
         for name, table in derived.items():
-            began = 0 if self._schemas[name].fluent is None else table["end"].null_count()
+            began = 0
+            if self._schemas[name].fluent is not None:
+                began = table["end"].null_count()
+                held = self._open.setdefault(name, set())
+                held.update(table.filter(pl.col("end").is_null())[ID].to_list())
+                held.difference_update(table.filter(pl.col("end").is_not_null())[ID].to_list())
             self.derived[name] = self.derived.get(name, 0) + table.height - began
             few = table
             if table.height > EVENTS:
@@ -211,6 +217,7 @@ class Scene:
         reason = clean(why()) if gone - again else ""
         for name, table in tables.items():
             fluent = self._schemas[name].fluent is not None
+            self._open.get(name, set()).difference_update(table[ID].to_list())
             self.derived[name] -= table.height - (table["end"].null_count() if fluent else 0)
             for row in table.tail(EVENTS).iter_rows(named=True):
                 self._ids.pop(row[ID], None)
@@ -341,6 +348,7 @@ class Scene:
                 "lost": list(self.lost),
                 "ahead": self.service.stats.dead["ahead"],
                 "derived": dict(self.derived),
+                "holding": sum(map(len, self._open.values())),
                 "withdrawn": self.withdrawn.counts.total(),
                 "made": {str(unit): made for unit, made in self.made.items()},
                 "waiting": {str(unit): rows for unit, rows in self.rows.items() if rows},

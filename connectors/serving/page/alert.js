@@ -2,11 +2,11 @@
 
 import { ask, counted, el, facts, valued } from "./elements.js";
 import { age, fromNow } from "./ages.js";
-import { around, behind } from "./behind.js";
+import { around, behind, briefly } from "./behind.js";
 import { Charts } from "./charts.js";
 import { Handling } from "./handling.js";
 import { moment } from "./times.js";
-import { isActive, stateOf, subjects } from "./store.js";
+import { isActive, overAt, stateOf, subjects } from "./store.js";
 
 // The alert as the server has it, with what people did and other alerts of its key; null: there is none.
 export async function whole(alert) {
@@ -24,7 +24,7 @@ export class AlertView {
   // `change`: its latest, `full`: as `whole` has it, `found`: its latest event, null where that is not held.
   // `shows(change)`: shows it on the map.
   constructor(change, full, store, program, found, choose, shows) {
-    Object.assign(this, { change, store, program, choose, shows });
+    Object.assign(this, { change, store, program, found, choose, shows });
     this.head = el("div", {});
     this.rest = el("div", {});
     this.below = el("div", {});
@@ -60,13 +60,13 @@ export class AlertView {
         : change.withdrawn ? el("p", { class: "note" }, "Taken back because the program was changed. That is no all-clear: what it warned of may go on.") : null,
       change.text ? el("p", { class: "lead" }, change.text) : null,
       change.instruction && active ? el("p", { class: "instruction", "data-severity": change.severity }, change.instruction) : null,
-      facts([["since", time(change.start)], ["who has it", holders(change)], ...(full?.silences ?? []).map((each) => ["silenced", this.silence(each)])]),
+      facts([["since", time(change.start)], ["why", this.reason(change)], ["who has it", holders(change)], ...(full?.silences ?? []).map((each) => ["silenced", this.silence(each)])]),
     ].filter(Boolean));
     this.rest.replaceChildren(...[
       change.runbook ? el("p", { class: "runbook" }, el("a", { class: "button", href: change.runbook, rel: "noreferrer" }, "Runbook")) : null,
       facts([["alert", change.name], ...Object.entries(change.key).map(([name, value]) => [name, stationed(value, this.store)]), ...judged(change),
         ["fired", change.fired === null ? "not yet" : time(change.fired)], ["latest", time(change.end)],
-        [change.withdrawn ? "taken back at" : over ? "over at" : "until", time(over ? change.time : change.until)],
+        [change.withdrawn ? "taken back at" : over ? "over at" : "until", time(over ? new Date(overAt(change) / 1000).toISOString() : change.until)],
         ...(change.verdict ? [["closed as", change.verdict]] : []), ["occurrences", counted(change.occurrences)], ...labels.filter(([name, value]) => String(change.key[name]) !== value), ...spot(change)]),
       placed ? el("p", { class: "actions" }, el("button", { type: "button", onclick: () => this.shows(change) }, "Show on the map")) : null,
     ].filter(Boolean));
@@ -78,6 +78,12 @@ export class AlertView {
       el("p", {}, ...(change.fired === null ? [] : [el("a", { href: `feeds/cap/${encodeURIComponent(change.alert)}` }, "as CAP"), " · "]),
         el("a", { href: `feeds/alerts/${encodeURIComponent(change.alert)}` }, "its life as JSON")),
     ]);
+  }
+
+  // Why it is there in a few words; the whole of it stands below.
+  reason(change) {
+    const text = briefly(this.program, this.found, change);
+    return this.found === null ? text : el("button", { type: "button", class: "link", onclick: () => document.getElementById("because")?.scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" }) }, text);
   }
 
   // A silence that hides it: by whom, until when, and how much else.

@@ -3,7 +3,7 @@
 import { colour, severity } from "./colours.js";
 import { stamp, tone } from "./glyphs.js";
 import { marks } from "./times.js";
-import { isActive, stateOf } from "./store.js";
+import { isActive, overAt, stateOf } from "./store.js";
 
 export const AXIS = 24;
 export const LANE = 9;
@@ -30,7 +30,7 @@ export function paint(line) {
   pen.textBaseline = "middle";
   if (!line.rows.length) {
     pen.fillStyle = colour("muted");
-    pen.fillText("Nothing derived yet.", 14, height / 2);
+    pen.fillText(line.filters.set ? "Nothing passes the filters." : "Nothing derived yet.", 14, height / 2);
     return;
   }
   const [from, to] = line.range();
@@ -71,7 +71,7 @@ function paintRow(line, row, number, top, { x, from, to, width }) {
   pen.save();
   pen.beginPath(); pen.rect(NAMES, top, width - NAMES, row.height); pen.clip();
   for (const alert of row.alerts) {
-    const [a, b] = [x(Date.parse(alert.start) * 1000), x(alert.state === "resolved" ? Date.parse(alert.time) * 1000 : Math.max(line.store.present(), Date.parse(alert.until) * 1000))];
+    const [a, b] = [x(Date.parse(alert.start) * 1000), x(alert.state === "resolved" ? overAt(alert) : Math.max(line.store.present(), Date.parse(alert.until) * 1000))];
     if (b < NAMES || a > width) continue;
     const y = top + PAD + row.lanes.get(alertLane(alert.name)) * (LANE + GAP);
     pen.fillStyle = pen.strokeStyle = severity(alert.severity);
@@ -89,7 +89,7 @@ function paintRow(line, row, number, top, { x, from, to, width }) {
       pen.globalAlpha = 1;
       stamp(pen, line.kinds.get(event.type), b, y + LANE / 2, LANE, line.scale);
     } else {
-      pen.globalAlpha = 0.38;
+      pen.globalAlpha = 0.6;
       pen.fillStyle = colour(tone(line.kinds.get(event.type)));
       pen.fillRect(a, y, b - a, LANE);
       pen.globalAlpha = 1;

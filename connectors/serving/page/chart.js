@@ -21,7 +21,7 @@ export class Chart {
     this.plot = el("div", { class: "plot", "aria-hidden": "true" });
     this.about = el("output", { class: "about" });
     this.latest = lines.map(() => el("b", {}));
-    const compared = thresholds.length > RULES ? `compared with ${thresholds.length} values` : `compared: ${thresholds.map((each) => `${worded(each)} (line ${each.line})`).join(", ")}`;
+    const compared = thresholds.length > RULES ? `compared with ${thresholds.length} values` : `compared: ${thresholds.map((each) => `${worded(each)} (${each.name ? `${each.name}, ` : ""}line ${each.line})`).join(", ")}`;
     this.box = el("div", { class: "chart" },
       el("p", {}, el("b", {}, title), this.about, thresholds.length ? el("span", { class: "aside" }, compared) : null),
       lines.length > 1 ? el("ul", { class: "legend" }, ...lines.map((line, number) => el("li", {}, sample(number), `${line.name} `, this.latest[number]))) : null, this.plot);
@@ -111,7 +111,7 @@ export class Chart {
     pen.lineWidth = 1.25 * scale;
     pen.setLineDash([5 * scale, 4 * scale]);
     pen.font = `${11 * scale}px Inter, system-ui, sans-serif`;
-    pen.textAlign = "right";
+    pen.textAlign = "left"; // the newest readings are on the right
     let above = -Infinity; // labels do not lie over each other
     for (const each of [...this.thresholds].sort((a, b) => b.value - a.value)) {
       const y = plot.valToPos(each.value, "y", true);
@@ -121,7 +121,7 @@ export class Chart {
       pen.stroke();
       pen.textBaseline = "middle";
       above = Math.max(y + (each.operator.startsWith("<") ? 8 : -7) * scale, above + 12 * scale);
-      pen.fillText(worded(each), bbox.left + bbox.width - 2 * scale, above);
+      pen.fillText(`${worded(each)} ${each.name}`.trim(), bbox.left + 4 * scale, above);
     }
     pen.restore();
   }

@@ -64,7 +64,7 @@ export class Charting {
       const [event, attribute] = [name.slice(0, name.lastIndexOf(".")), name.slice(name.lastIndexOf(".") + 1)];
       return {
         title: `${attribute} of ${event}`, lines: keys.map((key) => ({ name: key, event, attribute, key })),
-        thresholds: unique(this.program.thresholds.filter((each) => each.event === event && each.attribute === attribute && !each.leads.every((lead) => this.filters.hidden.has(lead)))),
+        thresholds: unique(this.program, this.program.thresholds.filter((each) => each.event === event && each.attribute === attribute && !each.leads.every((lead) => this.filters.hidden.has(lead)))),
       };
     }) : [];
     by("chart-box").replaceChildren(...(none ? [el("p", { class: "none" }, none)] : []), ...(specs.length ? [new Charts(specs, null).box] : []));

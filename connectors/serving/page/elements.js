@@ -36,7 +36,10 @@ export const narrow = () => matchMedia("(max-width: 900px)").matches;
 export const send = (address, method, body) => ask(address, { method, ...(body === undefined ? {} : { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } }) });
 
 export async function ask(address, options) {
-  const answer = await fetch(address, options);
+  const answer = await fetch(address, options).catch((error) => {
+    document.dispatchEvent(new Event("unreachable"));
+    throw error.name === "AbortError" ? error : new Error("The server cannot be reached. Is the network there? Try again when the page says `live`.");
+  });
   if (answer.status === 401) location.reload(); // the form to log in stands there
   if (!answer.ok) throw new Error(`${answer.status} ${(await answer.text()).slice(0, 2000)}`);
   return answer;

@@ -3,7 +3,8 @@
 import { stateOf, subjects } from "./store.js";
 
 export const ALERTS = "all alerts"; // no event is called so
-const FIELDS = ["only", "q", "type", "severity", "state", "within"];
+const FIELDS = ["only", "q", "type", "severity", "state", "who", "within"];
+export const NOBODY = "-"; // stands for alerts that nobody has
 
 export class Filters {
   constructor(address) {
@@ -15,7 +16,7 @@ export class Filters {
 
   read() {
     this.hidden = new Set((this.address.get("hide") ?? "").split(",").filter(Boolean).map((name) => name === "alerts" ? ALERTS : name));
-    for (const name of FIELDS) this[name] = this.address.get(name) ?? null;
+    for (const name of [...FIELDS, "sort"]) this[name] = this.address.get(name) ?? null;
     this.words = (this.q ?? "").toLowerCase().split(/\s+/).filter(Boolean);
   }
 
@@ -55,14 +56,17 @@ export class Filters {
   station(station, events, alerts) {
     if (this.only !== null && this.only !== station.key) return false;
     if (alerts.some((alert) => this.alert(alert))) return true;
-    if (this.severity || this.state) return false; // only alerts have these
+    if (this.severity || this.state || this.who) return false; // only alerts have these
     if (events.some((event) => this.event(event))) return true;
     return !this.type && this.has(`${station.key} ${station.name}`.toLowerCase());
   }
 
+  // By somebody who took it or was given it; by nobody: open, and neither.
+  held({ state, acknowledged, assignee }) { return this.who === NOBODY ? state !== "resolved" && !acknowledged && !assignee : [acknowledged, assignee].includes(this.who); }
+
   alert(alert) {
     return !this.hidden.has(ALERTS) && (!this.type || this.type === alert.event) && (this.only === null || subjects(alert).includes(this.only))
-      && (!this.severity || this.severity === alert.severity) && (!this.state || this.state === stateOf(alert))
+      && (!this.severity || this.severity === alert.severity) && (!this.state || this.state === stateOf(alert)) && (!this.who || this.held(alert))
       && (!this.words.length || this.has(`${alert.name} ${alert.title} ${alert.text} ${alert.severity} ${Object.values(alert.labels).join(" ")} ${subjects(alert).join(" ")}`.toLowerCase()));
   }
 }

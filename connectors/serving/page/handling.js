@@ -22,7 +22,7 @@ export class Handling {
     const own = full.acknowledged ? button("Give back", () => this.send("acknowledge", "DELETE")) : button("Acknowledge", () => this.send("acknowledge", "POST", {}), { class: "main" });
     const silences = (full.silences ?? []).filter((each) => !each.maintenance).map(({ id }) => button("End the silence", () => this.unsilence(id)));
     this.box.replaceChildren(
-      el("div", {}, over ? null : own, over ? null : button("Assign", () => this.open(this.assigning())), button("Comment", () => this.open(this.commenting())),
+      el("div", { class: "doing" }, over ? null : own, over ? null : button("Assign", () => this.open(this.assigning())), button("Comment", () => this.open(this.commenting())),
         ...(over ? [] : full.silenced?.length ? silences : [button("Silence", () => this.open(this.silencing()))]), button("Close", () => this.open(this.closing()))),
       ...(refused ? [el("p", { class: "hint" }, refused)] : []), this.said, ...(this.form ? [this.form] : []));
   }

@@ -1,17 +1,24 @@
 // The lists beside the map: alerts, events, stations, as the filters have them. Each is renewed only when seen.
 
 import { ask, by, counted, el, say, valued } from "./elements.js";
-import { interval, moment, written } from "./times.js";
+import { moment, spanOf, written } from "./times.js";
 import { recoloured } from "./colours.js";
 import { age } from "./ages.js";
 import { judgement } from "./alert.js";
 import { swatch } from "./glyphs.js";
 import { save } from "./csv.js";
 import { VirtualList } from "./virtual.js";
-import { GRAVE, isActive, stateOf } from "./store.js";
+import { gravity, isActive, overAt, stateOf } from "./store.js";
 
 const STATES = { silent: "no record yet", quiet: "quiet", event: "part of an event" };
 const PACE = 250; // milliseconds between two renewals of a list
+const byText = (a, b) => a < b ? -1 : a > b ? 1 : 0; // as it is written, not as a language sorts
+const ORDERS = {
+  gravest: (a, b) => gravity(a) - gravity(b),
+  newest: (a, b) => byText(b.start, a.start),
+  oldest: (a, b) => byText(a.start, b.start),
+  title: (a, b) => byText(a.title, b.title),
+};
 
 export class Lists {
   constructor(store, kinds, filters, view, choose) {
@@ -20,8 +27,8 @@ export class Lists {
     this.due = { alerts: true, events: true, stations: true };
     this.timer = 0;
     this.lists = {
-      alerts: new VirtualList(by("alerts"), 74, (alert) => alert.alert, (alert) => `${alert.alert}-${alert.revision}-${this.how(alert)}`, (alert) => this.alert(alert)),
-      events: new VirtualList(by("events"), 52, (event) => event.id, (event) => `${event.id}${"withdrawn" in event ? ` ${event.order}` : ""}`, (event) => this.event(event)),
+      alerts: new VirtualList(by("alerts"), 80, (alert) => alert.alert, (alert) => `${alert.alert}-${alert.revision}-${this.how(alert)}`, (alert) => this.alert(alert)),
+      events: new VirtualList(by("events"), 52, (event) => event.id, (event) => `${event.id}${"withdrawn" in event ? ` ${event.order}` : event.open ? " open" : ""}`, (event) => this.event(event)),
       stations: new VirtualList(by("stations"), 52, (each) => each.key, (each) => `${each.key}\n${each.state}\n${each.event}\n${this.alerted?.get(each.key)?.severity ?? ""}`, (each) => this.station(each)),
     };
     by("find").addEventListener("input", () => { this.due.stations = true; this.later(0); });
@@ -81,10 +88,8 @@ export class Lists {
   }
 
   drawAlerts() {
-    const rank = (alert) => isActive(alert) ? 0 : alert.state === "resolved" ? 2 : 1;
-    const grave = (alert) => rank(alert) ? 0 : 10 * ["firing", "acknowledged", "inhibited", "silenced"].indexOf(stateOf(alert)) + GRAVE.indexOf(alert.severity);
-    const all = [...this.store.alerts.values()].reverse().sort((a, b) => rank(a) - rank(b) || grave(a) - grave(b)); // of those alike the latest first
-    const alerts = all.filter((each) => this.filters.alert(each) && this.within(Date.parse(each.start) * 1000, Date.parse(each.state === "resolved" ? each.time : each.until) * 1000));
+    const all = [...this.store.alerts.values()].reverse().sort(ORDERS[this.filters.sort] ?? ORDERS.gravest); // of those alike the latest change first
+    const alerts = all.filter((each) => this.filters.alert(each) && this.within(Date.parse(each.start) * 1000, each.state === "resolved" ? overAt(each) : Date.parse(each.until) * 1000));
     say(by("open-alerts"), counted(all.filter(isActive).length));
     by("no-alerts").hidden = all.length > 0;
     const about = [alerts.length === all.length ? "" : `${counted(alerts.length)} of ${counted(all.length)} alerts pass the filters`, this.store.cut?.alerts].filter(Boolean).join("; ");
@@ -94,13 +99,13 @@ export class Lists {
   }
 
   alert(alert) {
-    const start = Date.parse(alert.start) * 1000;
-    return el("li", { class: "alert", "data-severity": alert.severity, "data-state": stateOf(alert), "data-alert": alert.alert },
+    const at = alert.state === "resolved" ? overAt(alert) : Date.parse(alert.start) * 1000;
+    const more = alert.text || alert.instruction;
+    return el("li", { class: "alert", "data-severity": alert.severity, "data-state": alert.verdict ? "closed" : stateOf(alert), "data-alert": alert.alert },
       el("button", { type: "button", onclick: () => this.choose({ alert: alert.alert }) },
         el("span", { class: "top" }, alert.status === "Actual" ? null : el("i", { class: "practice" }, alert.status),
-          el("b", {}, alert.severity), el("span", {}, this.how(alert)), el("time", {}, el("span", { class: "absolute" }, `${moment(start)} · `), age(start))),
-        el("strong", {}, alert.title),
-        alert.text ? el("span", { class: "text" }, alert.text) : null));
+          el("b", {}, alert.severity), el("span", {}, this.how(alert)), el("time", {}, el("span", { class: "absolute" }, `${moment(at)} · `), age(at))),
+        el("span", { class: "words" }, el("strong", {}, alert.title), more ? el("span", { class: "text" }, more) : null)));
   }
 
   drawEvents() {
@@ -113,10 +118,10 @@ export class Lists {
       if (passes(held[at])) events.push(held[at]);
     }
     for (; other >= 0; other--) if (passes(gone[other])) events.push(gone[other]);
-    const { derived = {}, withdrawn = 0 } = this.store.numbers ?? {};
-    const total = Object.values(derived).reduce((sum, each) => sum + each, 0);
+    const { withdrawn = 0 } = this.store.numbers ?? {};
+    const total = this.store.derived; // since the server began: the page may hold older ones
     const found = this.filters.set ? `${counted(events.length)} pass the filters; ` : "";
-    say(by("events-about"), `${found}the newest ${counted(held.length)} of ${counted(total)}${withdrawn ? `; ${counted(withdrawn)} withdrawn` : ""}`);
+    say(by("events-about"), `${found}the newest ${counted(held.length)}${total > held.length ? ` of ${counted(total)}` : ""}${withdrawn ? `; ${counted(withdrawn)} withdrawn` : ""}${this.store.cut?.events ? `; ${this.store.cut.events}` : ""}`);
     this.lists.events.put(events);
   }
 
@@ -124,7 +129,7 @@ export class Lists {
     const gone = "withdrawn" in event;
     return el("li", gone ? { class: "withdrawn" } : {}, el("button", { type: "button", onclick: () => this.choose({ event: event.id }) },
       el("span", { class: "top" }, swatch(this.kinds.get(event.type) ?? 0), el("b", {}, event.type), gone ? el("i", {}, "withdrawn") : "since" in event ? el("i", {}, "withdrawn since") : null,
-        el("time", {}, interval(event.start, event.end))),
+        el("time", {}, spanOf(event))),
       el("span", { class: "text" }, values(event))));
   }
 

@@ -8,6 +8,7 @@ import { StationMap } from "./map.js";
 import { Timeline } from "./timeline.js";
 import { Lists } from "./lists.js";
 import { Rules } from "./rules.js";
+import { Shadow } from "./shadow.js";
 import { Past } from "./past.js";
 import { Query } from "./query.js";
 import { Charting } from "./charting.js";
@@ -55,12 +56,13 @@ async function begin() {
   parts.lists = new Lists(store, kinds, filters, () => parts.timeline.range(), choose);
   const searching = new Searching(store, filters, program);
   const charting = new Charting(store, program, filters, address);
+  const shadow = new Shadow(program, kinds, choose);
   charts(store, parts.timeline, program);
   new Query(program, store, choose);
   const tabs = new Tabs((name) => {
     if (!address.moving) why.leave();
     address.set({ tab: name === "alerts" ? null : name });
-    for (const part of [parts.lists, rules, searching, charting]) part.show(name);
+    for (const part of [parts.lists, rules, searching, charting, shadow]) part.show(name);
   });
   searching.show("alerts");
   nothing(program, choose);
@@ -212,23 +214,23 @@ function meant(status) {
 
 // What stands where alerts will.
 function nothing(program, choose) {
-  const kinds = [...new Set(program.events.filter((each) => each.alerts).map((each) => each.name))];
+  const alerting = program.events.filter((each) => each.alerts), kinds = [...new Set(alerting.map((each) => each.name))];
   const text = !kinds.length ? "The program has no ALERT statement, so there is nothing to alert to. What it derives is under Events."
     : `No alert yet. Events that give one: ${kinds.join(", ")}.`;
   by("no-alerts").replaceChildren(el("p", {}, text));
-  if (kinds.length && program.lineage) {
-    by("no-alerts").append(el("button", { type: "button", onclick: () => choose({ absence: { event: kinds[0] } }) }, "Why is there none?"));
+  const derived = alerting.find((each) => each.derived); // why there is no input is nothing that a rule knows
+  if (derived && program.lineage) {
+    by("no-alerts").append(el("button", { type: "button", onclick: () => choose({ absence: { event: derived.name } }) }, "Why is there none?"));
   }
 }
 
 function header(store) {
   const draw = () => {
-    const { records, dead, derived, withdrawn, watermark, ended, lost, ahead } = store.numbers;
+    const { records, dead, withdrawn, watermark, ended, lost, ahead } = store.numbers;
     const missing = (lost ?? []).join(", ");
     if (ended !== now.ended || missing !== now.lost) { Object.assign(now, { ended, lost: missing }); connected(); }
     say(by("records"), counted(records));
-    const total = Object.values(derived).reduce((sum, each) => sum + each, 0);
-    say(by("derived"), `${counted(total)}${withdrawn ? `, ${counted(withdrawn)} withdrawn` : ""}`);
+    say(by("derived"), `${counted(store.derived)}${withdrawn ? `, ${counted(withdrawn)} withdrawn` : ""}`);
     say(by("dead"), `${counted(dead)}${ahead ? `, ${counted(ahead)} ahead of the clock` : ""}`);
     say(by("watermark"), watermark === null ? "–" : moment(watermark + 1));
   };

@@ -44,7 +44,7 @@ export class StationMap {
     this.map.getPane("base").style.pointerEvents = "none";
     this.outlines();
     by("fit").addEventListener("click", () => this.fit());
-    this.map.on("zoomend", () => { if (this.many) this.again(); });
+    this.map.on("zoomend", () => { if (this.many) this.again(); this.drawAreas(); });
     filters.listen(() => this.draw({ alerts: true, events: true, stations: true, moved: store.stations.keys() }));
     this.map.on("dragstart zoomstart", (event) => { if (event.originalEvent) this.fitted = true; });
     new ResizeObserver(() => this.map.invalidateSize({ animate: false })).observe(by("map"));
@@ -261,7 +261,7 @@ export class StationMap {
     const wanted = new Map();
     for (const alert of this.store.alerts.values()) {
       if (!(isActive(alert) && this.filters.alert(alert)) && alert.alert !== this.chosen) continue;
-      wanted.set(alert.alert, [alert, [severity(alert.severity), isActive(alert), alert.alert === this.chosen, alert.title, JSON.stringify(alert.place)].join()]);
+      wanted.set(alert.alert, [alert, [severity(alert.severity), isActive(alert), alert.alert === this.chosen, alert.title, JSON.stringify(alert.place), this.tiny(alert)].join()]);
     }
     for (const [id, layers] of this.areas) { // those that stay as they are are not drawn anew
       if (wanted.get(id)?.[1] === layers.looks) { wanted.delete(id); continue; }
@@ -270,6 +270,11 @@ export class StationMap {
     }
     for (const [alert, looks] of wanted.values()) this.drawArea(alert, looks);
     by("legend-areas").hidden = ![...this.areas.values()].some((layers) => layers.length);
+  }
+
+  // A circle that would be smaller than a station's mark: that is enough.
+  tiny({ place }) {
+    return Boolean(place?.circle) && place.circle[2] * 2 ** (this.map.getZoom() + 8) / (40075016 * Math.cos(place.circle[0] * Math.PI / 180)) < 9;
   }
 
   drawArea(alert, looks) {
@@ -282,7 +287,8 @@ export class StationMap {
     };
     const made = [];
     const { circle, polygons } = alert.place ?? {};
-    if (circle && circle[2] > 0) made.push(L.circle([circle[0], circle[1]], { ...style, radius: circle[2] }));
+    if (circle && !this.tiny(alert)) made.push(L.circle([circle[0], circle[1]], { ...style, radius: circle[2] }));
+    else if (circle && !subjects(alert).some((key) => this.store.stations.has(key))) made.push(L.circleMarker([circle[0], circle[1]], { ...style, pane: "dots", renderer: this.renderers.dots, radius: 7, color: colour("panel"), fillOpacity: past ? 0.4 : 1, dashArray: null }));
     for (const polygon of polygons ?? []) made.push(L.polygon(polygon, style));
     for (const layer of made) {
       layer.bindTooltip(el("span", {}, el("b", {}, alert.severity), ` ${alert.title}`), { sticky: true, className: "station-tip" });
@@ -298,7 +304,7 @@ export class StationMap {
     this.drawAreas();
     const layers = alert ? this.areas.get(alert.alert) ?? [] : [];
     const bounds = window.L.latLngBounds([]);
-    for (const layer of layers) bounds.extend(layer.getBounds());
+    for (const layer of layers) bounds.extend(layer.getBounds?.() ?? layer.getLatLng());
     if (bounds.isValid()) this.see(bounds);
     else if (alert) for (const key of subjects(alert)) this.go(key);
   }
@@ -321,7 +327,7 @@ export class StationMap {
     const stations = [...this.store.stations.values()].filter((each) => this.passes(each));
     if (!stations.length) return;
     const bounds = window.L.latLngBounds(stations.map((each) => [each.lat, each.long]));
-    for (const layers of this.areas.values()) for (const layer of layers) bounds.extend(layer.getBounds());
+    for (const layers of this.areas.values()) for (const layer of layers) bounds.extend(layer.getBounds?.() ?? layer.getLatLng());
     this.map.fitBounds(bounds.pad(0.12), { maxZoom: 8.5, animate });
   }
 }

@@ -2,12 +2,10 @@
 
 import { ask, by, counted, el } from "./elements.js";
 import { age } from "./ages.js";
+import { stored } from "./stored.js";
 import { moment, read } from "./times.js";
 
-const MOST = 5000; // events that the store is asked for
 const LATELY = 3600e6; // a station is part of an event for so long after one, at a time that is past
-const TIME = "http://www.w3.org/2006/time#";
-const XSD = "http://www.w3.org/2001/XMLSchema#";
 const PACE = 200; // milliseconds
 
 export class Past {
@@ -88,33 +86,17 @@ export class Past {
 
   // What had ended by then, and what held.
   async events(at) {
-    const { events, numbers, first } = this.now;
-    const total = Object.values(numbers?.derived ?? {}).reduce((sum, each) => sum + each, 0);
+    const { events } = this.now;
+    const first = events.reduce((least, { start }) => Math.min(least, start ?? Infinity), Infinity);
     const [from] = this.timeline.view ?? [at - 86400e6];
     const held = events.filter((event) => event.end === null ? event.start === null || event.start <= at : event.end <= at || (event.holds && event.start <= at))
       .map((event) => event.end !== null && event.end > at ? { ...event, end: null } : event);
-    if (events.length >= total || first <= Math.min(from, at - LATELY)) return held;
+    if (first <= Math.min(from, at - LATELY)) return held;
     const known = new Set(events.map((event) => event.id));
-    const older = await this.stored(Math.min(from, at - LATELY), at);
+    const { events: older, more } = await stored(this.program, Math.min(from, at - LATELY), at)
+      .catch((error) => ({ events: [], more: [`older events are missing: ${error.message.replace(/^\d+ /, "")}`] }));
+    this.more = more;
     return [...older.filter((event) => !known.has(event.id)), ...held];
-  }
-
-  // From the store: the newest that ended in some time.
-  async stored(from, at) {
-    const stamp = (ticks) => `"${new Date(ticks / 1000).toISOString()}"^^<${XSD}dateTime>`;
-    const rows = async (query) => {
-      const answer = await ask("sparql", { method: "POST", body: query, headers: { "Content-Type": "application/sparql-query", Accept: "application/sparql-results+json" } });
-      return (await answer.json()).results.bindings;
-    };
-    const found = [];
-    for (const event of this.program.events.filter((each) => each.derived)) {
-      const values = event.attributes.map((each, number) => `OPTIONAL { ?e <${each.iri}> ?v${number} }`);
-      const query = `SELECT * WHERE { ?e a <${event.iri}> ; <${TIME}hasEnd>/<${TIME}inXSDDateTimeStamp> ?end ; <${TIME}hasBeginning>/<${TIME}inXSDDateTimeStamp> ?start . FILTER(?end >= ${stamp(from)} && ?end <= ${stamp(at)}) ${values.join(" ")} } ORDER BY DESC(?end) LIMIT ${MOST}`;
-      const answered = await rows(query);
-      if (answered.length === MOST) this.more.push(`of ${event.name} only the newest ${counted(MOST)} before this time`);
-      for (const row of answered) found.push(asEvent(row, event));
-    }
-    return found.sort((a, b) => a.end - b.end);
   }
 
   draw() {
@@ -132,12 +114,3 @@ export class Past {
 
 // An event as it was brought: what lasts has no end of its own.
 const plain = ({ id, type, key, values, places, holds, open, always, start, end }) => ({ id, type, key, values, places, holds, start: always ? null : start, end: open ? null : end });
-
-function asEvent(row, event) {
-  const values = Object.fromEntries(event.attributes.map((each, number) => {
-    const text = row[`v${number}`]?.value ?? null;
-    return [each.name, text !== null && ["int", "float"].includes(each.type) ? Number(text) : text !== null && each.type === "bool" ? text === "true" : text];
-  }));
-  const time = (name) => Date.parse(row[name].value) * 1000;
-  return { id: row.e.value.split("/").at(-1), type: event.name, key: event.subject === null ? null : values[event.subject] === null ? null : String(values[event.subject]), values, start: time("start"), end: time("end") };
-}

@@ -1,8 +1,8 @@
 // The timeline by mouse and by keyboard: what is pointed at, and what is chosen.
 
 import { by, counted, say, valued } from "./elements.js";
-import { interval, lasting, moment } from "./times.js";
-import { stateOf } from "./store.js";
+import { lasting, moment, spanOf } from "./times.js";
+import { overAt, stateOf } from "./store.js";
 import { AXIS, GAP, LANE, NAMES, PAD, alertLane } from "./bars.js";
 
 export class Pointing {
@@ -31,7 +31,7 @@ export class Pointing {
     const lane = Math.floor((y - row.top - PAD + GAP / 2) / (LANE + GAP));
     const absence = { event: [...row.lanes].find(([, each]) => each === lane)?.[0], key: row.key, at: rounded(time, per) };
     if (row.alerts.some((each) => row.lanes.get(alertLane(each.name)) === lane)) {
-      const alert = row.alerts.findLast((each) => row.lanes.get(alertLane(each.name)) === lane && Date.parse(each.start) * 1000 <= time && Date.parse(each.state === "resolved" ? each.time : each.until) * 1000 >= time);
+      const alert = row.alerts.findLast((each) => row.lanes.get(alertLane(each.name)) === lane && Date.parse(each.start) * 1000 <= time && (each.state === "resolved" ? overAt(each) : Math.max(this.line.store.present(), Date.parse(each.until) * 1000)) >= time);
       absence.event = row.alerts.find((each) => row.lanes.get(alertLane(each.name)) === lane).event;
       return alert ? { alert, number } : { absence, number };
     }
@@ -144,5 +144,5 @@ function rounded(time, per) {
 const describe = (event) => {
   const values = Object.entries(event.values).map(([name, value]) => `${name} ${valued(value)}`).join(", ");
   const length = event.end > event.start ? ` (${lasting(event.end - event.start)})` : "";
-  return `${event.type}: ${values}; ${interval(event.start, event.end)}${length}${event.open ? ", still holds" : ""}`.slice(0, 400);
+  return `${event.type}: ${values}; ${spanOf(event)}${length}${event.open ? " so far" : ""}`.slice(0, 400);
 };

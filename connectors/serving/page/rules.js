@@ -40,6 +40,9 @@ function proseAndCode(text) {
     : el("pre", { class: "plain" }, code(lines.join("\n"))));
 }
 
+// Written by the author as a rule: not what a fluent or the end of an alert adds.
+const written = ({ name, event }) => name && !/^alert .* ends$/.test(event);
+
 export class Rules {
   constructor(store, program) {
     this.store = store;
@@ -64,7 +67,7 @@ export class Rules {
       if (height > LONG && /^\s*[^#\s]/m.test(text)) parts.push(el("details", { class: "folded" }, el("summary", {}, `${height} lines of text and declarations`), ...proseAndCode(text)));
       else parts.push(...proseAndCode(text));
     };
-    const rules = [...this.program.rules].sort((a, b) => a.line - b.line);
+    const rules = this.program.rules.filter(written).sort((a, b) => a.line - b.line);
     let line = 0;
     for (let at = 0; at < rules.length; at++) {
       const first = rules[at];
@@ -131,7 +134,7 @@ export class Rules {
   // The text of the rules that derive an event.
   of(event) {
     const lines = this.program.text.split("\n");
-    return this.program.rules.filter((rule) => rule.event === event).map((rule) => ({
+    return this.program.rules.filter((rule) => written(rule) && [event, `transitions of ${event}`].includes(rule.event)).map((rule) => ({
       ...rule, text: lines.slice(rule.line - 1, Math.max(rule.end, rule.line)).join("\n"),
       fired: this.store.numbers?.made?.[rule.node] ?? 0,
     }));

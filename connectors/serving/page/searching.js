@@ -1,6 +1,7 @@
 // The bar above the lists: what is searched for and filtered, which is what the address says too.
 
 import { by, el, say } from "./elements.js";
+import { NOBODY } from "./filters.js";
 import { stateOf } from "./store.js";
 
 const OFFERED = 100; // subjects to choose from
@@ -11,7 +12,7 @@ export class Searching {
     Object.assign(this, { store, filters });
     const types = program.events.filter((event) => event.derived).map((event) => event.name);
     by("filter-type").append(...types.map((name) => el("option", { value: name }, name)));
-    for (const [id, name] of [["filter-type", "type"], ["filter-severity", "severity"], ["filter-state", "state"], ["filter-within", "within"], ["filter-only", "only"]]) {
+    for (const [id, name] of [["filter-type", "type"], ["filter-severity", "severity"], ["filter-state", "state"], ["filter-within", "within"], ["filter-only", "only"], ["filter-who", "who"], ["sort", "sort"]]) {
       by(id).addEventListener("change", (event) => filters.change({ [name]: event.target.value || null }));
     }
     by("search").addEventListener("input", () => {
@@ -23,7 +24,8 @@ export class Searching {
     by("filters").addEventListener("submit", (event) => event.preventDefault());
     by("unfilter").addEventListener("click", () => filters.clear());
     filters.listen(() => this.draw());
-    store.listen((changed) => { if (changed.alerts) this.states(); });
+    this.me = program.person.name;
+    store.listen((changed) => { if (changed.alerts) this.offers(); });
     this.draw();
   }
 
@@ -37,20 +39,20 @@ export class Searching {
     const { filters } = this;
     if (document.activeElement !== by("search")) by("search").value = filters.q ?? "";
     by("filter-only").value = filters.only ?? "";
-    this.states();
-    for (const name of ["type", "severity", "state", "within"]) by(`filter-${name}`).value = filters[name] ?? "";
-    const number = ["type", "severity", "state", "within", "only"].filter((name) => filters[name]).length + (filters.hidden.size ? 1 : 0);
+    this.offers();
+    for (const name of ["type", "severity", "within"]) by(`filter-${name}`).value = filters[name] ?? "";
+    by("sort").value = filters.sort ?? "";
+    const number = ["type", "severity", "state", "who", "within", "only"].filter((name) => filters[name]).length + (filters.hidden.size ? 1 : 0);
     say(by("filters-set"), number ? `Filters (${number})` : "Filters");
     by("unfilter").hidden = !filters.set;
   }
 
-  // The states that there are, and the one that is chosen.
-  states() {
-    const there = [...new Set([...[...this.store.alerts.values()].map(stateOf), ...(this.filters.state ? [this.filters.state] : [])])].sort();
-    const select = by("filter-state");
-    if ([...select.options].slice(1).map((each) => each.value).join() === there.join()) return;
-    select.replaceChildren(select.options[0], ...there.map((state) => el("option", { value: state }, state)));
-    select.value = this.filters.state ?? "";
+  // The states of the alerts and the people who have some, and what is chosen.
+  offers() {
+    const { filters, me } = this, alerts = [...this.store.alerts.values()];
+    const names = new Set(alerts.flatMap((each) => [each.acknowledged, each.assignee, filters.who]).filter((name) => name && name !== NOBODY && name !== me));
+    choices("filter-state", [...new Set([...alerts.map(stateOf), filters.state].filter(Boolean))].sort().map((state) => [state, state]), filters.state);
+    choices("filter-who", [[NOBODY, "nobody yet"], ...(me ? [[me, `me (${me})`]] : []), ...[...names].sort().map((name) => [name, name])], filters.who);
   }
 
   offer() {
@@ -62,4 +64,13 @@ export class Searching {
     }
     by("filter-subjects").replaceChildren(...[...found].sort().map((key) => el("option", { value: key })));
   }
+}
+
+// What a list offers behind its first entry.
+function choices(id, wanted, chosen) {
+  const select = by(id);
+  if ([...select.options].slice(1).map((each) => each.value).join() !== wanted.map(([value]) => value).join()) {
+    select.replaceChildren(select.options[0], ...wanted.map(([value, text]) => el("option", { value }, text)));
+  }
+  select.value = chosen ?? "";
 }

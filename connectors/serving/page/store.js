@@ -145,6 +145,7 @@ export class Store {
       this.touched.add(key);
     }
     this.first = this.events.reduce((first, event) => event.always ? first : Math.min(first, event.start), Infinity);
+    for (const alert of this.alerts.values()) if (isActive(alert)) this.first = Math.min(this.first, Date.parse(alert.start) * 1000);
   }
 
   alert(change) {
@@ -152,6 +153,8 @@ export class Store {
     if (known && known.revision > change.revision) return;
     this.alerts.delete(change.alert);
     this.alerts.set(change.alert, change);
+    if (isActive(change) || !this.events.length) this.first = Math.min(this.first, Date.parse(change.start) * 1000);
+    this.last = Math.max(this.last, Math.min(Date.parse(change.end), Date.parse(change.time)) * 1000);
     if (this.alerts.size > ALERTS) {
       for (const [id, each] of this.alerts) {
         if (each.state === "resolved") { this.alerts.delete(id); break; }
@@ -176,6 +179,9 @@ export class Store {
     });
   }
 
+  // How many events were derived since the server began, what holds now included.
+  get derived() { return Object.values(this.numbers?.derived ?? {}).reduce((sum, each) => sum + each, this.numbers?.holding ?? 0); }
+
   // All alerts by the subjects that they are about.
   bySubject() {
     const found = new Map();
@@ -199,6 +205,13 @@ export const GRAVE = ["Extreme", "Severe", "Moderate", "Minor", "Unknown"];
 
 // An alert that has fired and is not over.
 export const isActive = (alert) => alert.state !== "resolved" && alert.fired !== null;
+
+// When an alert that is over was over: what people do with it later does not count.
+export const overAt = (alert) => Math.min(Date.parse(alert.until), Date.parse(alert.time)) * 1000;
+
+// The gravest alerts first, those that somebody has already judged last.
+export const gravity = (alert) => !isActive(alert) ? 1000 + (alert.state === "resolved" ? 100 : 0)
+  : (alert.verdict ? 100 : 0) + 10 * ["firing", "acknowledged", "inhibited", "silenced"].indexOf(stateOf(alert)) + GRAVE.indexOf(alert.severity);
 
 export const subjects = (alert) => {
   const keys = Object.values(alert.key ?? {});

@@ -4,7 +4,7 @@ import { by, el } from "./elements.js";
 import { recoloured } from "./colours.js";
 import { swatch } from "./glyphs.js";
 import { ALERTS } from "./filters.js";
-import { subjects } from "./store.js";
+import { gravity, subjects } from "./store.js";
 import { written } from "./times.js";
 import { AXIS, GAP, LANE, PAD, alertLane, paint } from "./bars.js";
 import { Pointing } from "./pointing.js";
@@ -83,7 +83,7 @@ export class Timeline {
     const shows = (name, text, mark) => el("button", {
       type: "button", "data-name": name, "aria-pressed": String(!hidden.has(name)), onclick: () => this.filters.turn(name),
     }, mark, text);
-    by("kinds").append(...(this.alerting ? [shows(ALERTS, "alerts", el("i", { class: "swatch bar-mark" }))] : []),
+    by("kinds").append(...(this.alerting ? [shows(ALERTS, "alerts", el("i", { class: "swatch bar-mark severities" }))] : []),
       ...[...this.kinds].map(([name, number]) => shows(name, name, swatch(number))));
   }
 
@@ -115,20 +115,33 @@ export class Timeline {
       this.sorted = [...this.store.keys.keys()].sort();
     }
     const { only } = this.filters;
-    const keys = only === null ? this.sorted : [only];
+    const stood = this.rows[this.row]?.key;
+    const keys = only === null ? this.order() : [only];
     this.rows = [];
     for (const key of keys) {
       let row = this.laid.get(key);
       if (!row) this.laid.set(key, row = this.lay(key));
-      const taken = this.store.keys.get(key)?.length === 0 && row.alerts.length; // all of it was withdrawn
-      if (row.events.length || taken) this.rows.push(row);
+      if (row.events.length || row.alerts.length) this.rows.push(row);
     }
+    const now = this.rows.findIndex((row) => row.key === stood);
+    if (now >= 0) this.row = now;
     let top = AXIS;
     for (const row of this.rows) {
       row.top = top;
       top += row.height;
     }
     by("rows").style.height = `${top}px`;
+    this.box.style.setProperty("--rows", `${top}px`);
+  }
+
+  // Subjects with open alerts first, the gravest above; the others by name.
+  order() {
+    const worst = new Map();
+    for (const [key, alerts] of this.alerts) worst.set(key, Math.min(...alerts.map(gravity)));
+    const alone = [...this.alerts.keys()].filter((key) => !this.store.keys.has(key)); // of an event that the page does not hold
+    const open = [...worst.keys()].filter((key) => worst.get(key) < 1000).sort((a, b) => worst.get(a) - worst.get(b) || (a < b ? -1 : 1));
+    const rest = alone.length ? [...this.sorted, ...alone].sort() : this.sorted;
+    return [...open, ...rest.filter((key) => !(worst.get(key) < 1000))];
   }
 
   // A row has the lanes that it needs.

@@ -47,6 +47,9 @@ export function interval(start, end) {
   return `${a} – ${b.slice(same)}`;
 }
 
+// When an event was; what still holds has no end.
+export const spanOf = ({ start, end, open, always }) => interval(always ? null : start, open ? null : end);
+
 export function lasting(ticks) {
   const s = ticks / 1e6;
   if (s < 90) return `${Number(s.toFixed(s < 10 ? 1 : 0))} s`;

@@ -5,10 +5,11 @@ import { age } from "./ages.js";
 import { AlertView, charted, whole } from "./alert.js";
 import { around, behind } from "./behind.js";
 import { numeric } from "./readings.js";
-import { interval, lasting, moment } from "./times.js";
+import { interval, lasting, moment, spanOf } from "./times.js";
 import { code } from "./rules.js";
 import { swatch } from "./glyphs.js";
 import { latestRecords } from "./lists.js";
+import { storedEvent } from "./stored.js";
 import { tree, withdrawn } from "./tree.js";
 import { Silences } from "./silences.js";
 import { WhyNot } from "./whynot.js";
@@ -79,11 +80,11 @@ export class Why {
         const change = this.store.alerts.get(alert) ?? full?.changes.at(-1); // a link may lead to an old one
         title = change?.title ?? "Unknown alert";
         if (!change) throw new Error(past ? `There was no alert ${alert} at this time.` : `There is no alert ${alert} here: it is older than what is kept, or of another program.`);
-        const found = await this.held(change.last);
+        const found = await this.held(change.last, change.event);
         view = new AlertView(change, full, this.store, this.program, found, (what) => this.open(what), (change) => this.look("map-part", () => this.places.alert(change)));
         parts.push(...view.parts);
         this.places.alert(change);
-        event = change.last;
+        parts.push(...this.cause(change, found));
       }
       if (silences) {
         title = "Silences";
@@ -100,11 +101,11 @@ export class Why {
         title = this.whynot.title(absence);
         parts.push(...this.whynot.parts(absence));
       }
-      if (event) {
+      if (event && !alert) {
         const found = await this.held(event);
         if (!found) title ||= "Unknown event";
         title ||= found && "withdrawn" in found ? `${found.type}, withdrawn` : `Why ${found?.type ?? "this event"}?`;
-        parts.push(...this.event(found, Boolean(alert)));
+        parts.push(...this.event(found, false));
       }
     } catch (error) {
       parts.push(el("p", { class: "wrong" }, error.message));
@@ -124,8 +125,20 @@ export class Why {
     by("why-title").focus({ preventScroll: true });
   }
 
-  // The event with an id, null: the page does not hold it.
-  held(id) { return ask(`api/event/${encodeURIComponent(id)}`).then((answer) => answer.json(), () => null); }
+  // The event with an id, from the page or from the store, which is asked for one of a kind; null: neither has it.
+  async held(id, name) {
+    if (this.program.events.some((each) => each.name === name && !each.derived)) return null; // records are not kept
+    const found = await ask(`api/event/${encodeURIComponent(id)}`).then((answer) => answer.json(), () => null);
+    return found ?? (name ? storedEvent(this.program, name, id).catch(() => null) : null);
+  }
+
+  // What an alert came from: its latest event, or a record, which has no rules behind it.
+  cause(change, found) {
+    const input = this.program.events.find((each) => each.name === change.event && !each.derived);
+    if (!input) return this.event(found, true);
+    return [el("h3", {}, `The record: ${change.event}`), facts(Object.entries(change.values).map(([name, value]) => [name, valued(value)])),
+      ...this.giving({ type: `alert ${change.name}` }), el("p", { class: "none" }, `It is on the input event ${change.event}: no other rule led to it.`)];
+  }
 
   // What this lies over cannot be reached meanwhile.
   veil() {
@@ -157,15 +170,15 @@ export class Why {
 
   short(event) {
     return el("li", {}, el("button", { type: "button", onclick: () => this.open({ event: event.id }) },
-      el("span", { class: "top" }, swatch(this.kinds.get(event.type) ?? 0), el("b", {}, event.type), el("time", {}, interval(event.start, event.end)))));
+      el("span", { class: "top" }, swatch(this.kinds.get(event.type) ?? 0), el("b", {}, event.type), el("time", {}, spanOf(event)))));
   }
 
   event(found, inside) {
-    if (!found) return [el("p", { class: "none" }, "The event itself is not held here any more; /sparql may still know it.")];
+    if (!found) return [el("p", { class: "none" }, "Its event is older than what is kept here.")];
     const gone = "withdrawn" in found;
     const length = found.end > found.start ? `, ${lasting(found.end - found.start)}` : "";
     return [
-      inside ? el("h3", {}, `The latest event: ${found.type}`) : null,
+      inside ? el("h3", { id: "because" }, `The latest event: ${found.type}`) : null,
       gone && !this.program.lineage ? el("p", { class: "note" }, `Withdrawn${found.withdrawn === null ? "" : `, when the time of events had come to ${moment(found.withdrawn)}`}: ${found.why}. What led to this is no more.`) : null,
       facts([["when", el("span", {}, interval(found.start, found.end) + length, " · ", age(found.end ?? found.start))], ...Object.entries(found.values).map(([name, value]) => [name, valued(value)])]),
       el("p", { class: "actions" }, gone ? null : el("button", { type: "button", onclick: () => this.look("timeline-part", () => this.places.event(found)) }, "Show in the timeline"),

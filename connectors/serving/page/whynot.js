@@ -5,7 +5,7 @@ import { moment, read, zone } from "./times.js";
 import { refusals } from "./refusals.js";
 
 const OFFERED = 100; // subjects in the list to choose from
-const BACK = [["", "as far as the rules go"], ["1h", "one hour"], ["6h", "6 hours"], ["1d", "one day"], ["7d", "7 days"], ["30d", "30 days"]];
+const BACK = [["", "automatic"], ["1h", "one hour"], ["6h", "6 hours"], ["1d", "one day"], ["7d", "7 days"], ["30d", "30 days"]];
 
 export class WhyNot {
   constructor(store, kinds, program, choose, marked) {
@@ -26,7 +26,7 @@ export class WhyNot {
     return Math.round(ticks / 1e6) * 1e6;
   }
 
-  title({ event, key }) { return `Why no ${event ?? this.usual}${key ? ` at ${key}` : ""}?`; }
+  title({ event, key }) { return `Why no ${this.of(event)?.name ?? this.usual}${key ? ` at ${key}` : ""}?`; }
 
   // A short one: which event, here and now.
   brief(key) {
@@ -38,7 +38,7 @@ export class WhyNot {
   // The whole question, with what is known of it, and its answer.
   parts(given) {
     const shown = moment(given.at ?? this.now());
-    const event = this.choice(given.event ?? this.usual);
+    const event = this.choice(this.of(given.event)?.name ?? this.usual);
     const offered = el("datalist", { id: "subjects" });
     const about = el("input", { type: "text", list: "subjects", value: given.key ?? "", autocomplete: "off", spellcheck: "false", maxlength: "300", placeholder: "any" });
     const named = el("span", {}, "");

@@ -8,6 +8,7 @@ const KINDS = ["pending", "firing", "updated", "escalated", "inhibited", "kept",
   "acknowledged", "unacknowledged", "assigned", "commented", "closed", "silenced", "unsilenced"];
 const AGAIN = 2000; // milliseconds
 const UNSEEN = 5000;
+const SILENT = 40_000; // the server says something every 15 s
 
 export class Wire {
   constructor(store, alerts, report) {
@@ -18,6 +19,9 @@ export class Wire {
     this.at = null; // how far it has come: of the news, of the alerts
     this.timer = 0;
     document.addEventListener("visibilitychange", () => this.seen(!document.hidden));
+    document.addEventListener("unreachable", () => this.lose());
+    addEventListener("offline", () => this.lose());
+    addEventListener("online", () => { if (this.timer) this.begin(); });
   }
 
   // The page shows another time: nothing comes.
@@ -36,15 +40,14 @@ export class Wire {
   async begin() {
     this.close();
     if (this.held) return;
-    this.report("waiting");
+    if (!this.lost) this.report("waiting");
     let state;
     try {
       state = await (await ask("api/state")).json();
     } catch {
-      this.report("broken");
-      this.later();
-      return;
+      return this.lose();
     }
+    this.lost = false;
     if (this.held) return;
     this.version ??= state.version;
     if (state.version !== this.version) return location.reload(); // another program has taken over: its rules are others
@@ -58,14 +61,29 @@ export class Wire {
     this.close();
     if (document.hidden) return this.sleep();
     const news = this.open(`api/stream?after=${encodeURIComponent(this.at.news)}`);
-    news.addEventListener("news", (message) => { this.at.news = message.lastEventId; this.store.news(JSON.parse(message.data)); });
+    news.addEventListener("news", (message) => { this.beat(); this.at.news = message.lastEventId; this.store.news(JSON.parse(message.data)); });
     news.addEventListener("reset", () => this.begin());
-    news.addEventListener("open", () => this.report("live"));
+    news.addEventListener("open", () => { this.beat(); this.report("live"); });
     if (!this.alerts) return;
     const feed = this.open(`feeds/events?after=${this.at.alerts}`);
     for (const kind of KINDS) {
       feed.addEventListener(kind, (message) => { this.at.alerts = message.lastEventId; this.store.alert(JSON.parse(message.data)); });
     }
+  }
+
+  // Without a word for long the connection is dead, though the browser may not know it yet.
+  beat() {
+    clearTimeout(this.silence);
+    this.silence = setTimeout(() => this.lose(), SILENT);
+  }
+
+  // The server cannot be reached: it is tried again.
+  lose() {
+    if (this.held || this.asleep) return;
+    this.lost = true;
+    this.close();
+    this.report("broken");
+    this.later();
   }
 
   open(address) {
@@ -104,6 +122,7 @@ export class Wire {
 
   close() {
     clearTimeout(this.timer);
+    clearTimeout(this.silence);
     this.timer = 0;
     for (const source of this.sources) source.close();
     this.sources = [];
