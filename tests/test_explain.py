@@ -109,6 +109,7 @@ derives    fire(r: string)
 5.  g5(R) <- smoke(R, D1) SEQ smoke(R, D2) WITHIN 3 h WHERE D2 > D1
                                                                    # for line 13
       key        R
+      index      D2 > D1
       policy     chronological: the oldest that the WHERE allows, of equal ends
                    the shortest; both are then used up
       remembers  smoke(R, D1)
@@ -126,6 +127,7 @@ derives    fire(r: string)
 7.  fire(R) <- NOT(door(R, true)).[g1(R, D), smoke(R, D2)] WITHIN 5 min
         WHERE D2 > D                                                    # line 8
       key        R
+      index      D2 > D
       absent     door(R, true) of the same R
       policy     unrestricted: every pair
       remembers  g1(R, D) and door(R, true)
@@ -133,6 +135,9 @@ derives    fire(r: string)
 
 8.  spread(R, Q) <- g1(R, _) SEQ g2(Q) WHERE reach(R, Q)                # line 9
       key        none: every pair is tried
+      row by row reach(R, Q)
+      warning    nothing bounds the rows that this tries: add WITHIN, or a
+                   shared variable
       policy     unrestricted: every pair
       remembers  g1(R, _)
       forgets    never
@@ -296,6 +301,7 @@ def test_fluents_have_the_names_of_their_author() -> None:
         assert line in flat, (line, page)
 
 
+UNBOUND = ["key none: every pair is tried"]
 CONDITION_KEYS = """\
 event a(k: int, x: int, s: string) TIME t.
 event b(k: int, y: float, s: string) TIME t.
@@ -303,19 +309,23 @@ event b(k: int, y: float, s: string) TIME t.
 
 
 @pytest.mark.parametrize(
-    ("rule", "key"),
+    ("rule", "ways"),
     [
-        ("a(K, X, _) SEQ b(K, Y, _) WHERE Y = X + 1, Y > 0", "K, Y = X + 1"),
-        ("a(_, X, S) AND b(_, Y, T) WHERE lower(S) = lower(T), X < Y", "lower(S) = lower(T)"),
-        ("a(_, X, _) SEQ b(_, Y, _) WHERE X = Y POLICY chronological", "X = Y"),
-        ("a(_, X, _) SEQ b(_, Y, _) WHERE X = Y POLICY recent", "none: every pair is tried"),
-        ("a(K, X, _) SEQ b(K, Y, _) WHERE (X = Y or X > 9)", "K"),
-        ("a(K, X, _) SEQ b(K, Y, _) WHERE X = Y + K, X + Y = 2", "K"),
+        ("a(K, X, _) SEQ b(K, Y, _) WHERE Y = X + 1, Y > 0", ["key K, Y = X + 1"]),
+        ("a(_, X, S) AND b(_, Y, T) WHERE lower(S) = lower(T), X < Y", ["key lower(S) = lower(T)", "row by row X < Y"]),
+        ("a(_, X, _) SEQ b(_, Y, _) WHERE X = Y POLICY chronological", ["key X = Y"]),
+        ("a(_, X, _) SEQ b(_, Y, _) WHERE X = Y POLICY recent", ["key none: every pair is tried"]),
+        ("a(K, X, _) SEQ b(K, Y, _) WHERE (X = Y or X > 9)", ["key K", "row by row (X = Y or X > 9)"]),
+        ("a(K, X, _) SEQ b(K, Y, _) WHERE X = Y + K, X + Y = 2", ["key K", "row by row X = Y + K, X + Y = 2"]),
+        ("a(I, X, _) SEQ b(J, Y, _) WHERE J > I + 9, Y > 0", ["key none", "index J > I + 9"]),
+        ("a(I, X, _) SEQ b(J, Y, _) WHERE duration() > 9 s WITHIN 1 h", [*UNBOUND, "row by row duration() > 9 s"]),
+        ("a(I, X, _) SEQ b(J, Y, _) WHERE I + J = 9", [*UNBOUND, "row by row I + J = 9", "warning nothing bounds"]),
     ],
 )
-def test_conditions_that_work_as_a_key_are_shown(rule: str, key: str) -> None:
+def test_the_plan_tells_keys_indexes_and_conditions_of_single_pairs(rule: str, ways: list[str]) -> None:
     page = explain(Engine.from_text(f"{CONDITION_KEYS}o(X, Y) <- {rule}.").plan)
-    assert re.findall(r"^ +key +(.*)$", page, re.MULTILINE) == [key]
+    found = re.findall(r"^ +((?:key|index|row by row) +.*|warning +nothing bounds).*$", page, re.MULTILINE)
+    assert [" ".join(each.split()) for each in found] == ways
 
 
 def test_answers_are_counted() -> None:

@@ -16,6 +16,7 @@ from cep.operators.unless import GOING_ON
 from cep.operators.where import of_parts
 from cep.plan.binarise import Component, canonical, timed
 from cep.plan.horizon import Horizon
+from cep.plan.join_conditions import searched
 from cep.plan.lint.ranges import Ranges, Searcher, both
 from cep.plan.names import author_names
 from cep.plan.node import Lasting, Meeting, Node, NodeProperties, PartColumn
@@ -239,11 +240,6 @@ class Join(Node):
                     found[condition] = Comparison(operator, condition.right, condition.left, condition.span)
         return found
 
-    @property
-    def matched(self) -> dict[Condition, Comparison]:
-        """The conditions that ask for equal values, which work as a key."""
-        return {condition: each for condition, each in self.between.items() if each.operator == "="}
-
     def _side(self, expression: Expression) -> int | None:
         """The side whose columns alone an expression reads; None: those of both, of neither, or others."""
         names = expression_variables(expression)
@@ -368,16 +364,27 @@ class Join(Node):
     def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
         names = rendering.names[number]
         written = author_names(self.decide, names, rendering.source)
-        matched = [rename_condition(condition, written) for condition in self.matched]
-        key = ", ".join([*(names[left] for left, _ in self.key), *map(print_condition, matched)])
-        said = [("key", key or "none: every pair is tried")]
+        types = [[column.type for column in rendering.columns[part]] for part in (self.left, self.right)]
+        search = searched(self.between, types[0], types[1], self.own, rendering.source)
+        ways: dict[str, list[str]] = {"key": [names[left] for left, _ in self.key], "index": [], "row by row": []}
+        for condition in self.decide if self.policy != "recent" else ():
+            operator = search[condition][0] if condition in search else None
+            way = "row by row" if operator is None else "key" if operator == "=" else "index"
+            ways[way].append(print_condition(rename_condition(condition, written)))
+        key, index, each = map(", ".join, ways.values())
+        horizon = self.horizon(rendering.points(self))
+        said = [("key", key or ("none" if index else "none: every pair is tried"))]
+        said += [("index", index)] if index else []
+        said += [("row by row", each)] if each else []
+        if each and not (key or index or horizon.forgets):
+            said.append(("warning", "nothing bounds the rows that this tries: add WITHIN, or a shared variable"))
         if self.absent is not None:
             common = ", ".join(names[mine] for _, mine in self.absent_key)
             said.append(("absent", f"{sides[2]} of the same {common}" if common else f"any {sides[2]}"))
         said.append(("policy", self._policy(rendering, number)))
         waiting = [sides[part] for part in self.properties().waits]
         said.append(("remembers", listed(list(dict.fromkeys([*waiting, *sides[2:]])))))
-        said.append(("forgets", self.horizon(rendering.points(self)).text(key)))
+        said.append(("forgets", horizon.text(key)))
         return said
 
     def _policy(self, rendering: Rendering, number: int) -> str:

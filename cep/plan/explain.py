@@ -61,7 +61,9 @@ class _Listing:
         self.compiled = compiled
         self.width = width
         self.lines: list[str] = []
-        self.written = Rendering(plan.nodes, plan.names, plan.heads, plan.schemas, plan.source, plan.points)
+        self.written = Rendering(
+            plan.nodes, plan.names, plan.heads, plan.schemas, plan.source, plan.points, plan.columns
+        )
         self.stored = {rule.name for rule in plan.rules.statics}
         self.alerts = {table: alert for alert in plan.rules.alerts for table in alert.tables}
         self.asked: list[Predicate] = []

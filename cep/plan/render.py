@@ -11,6 +11,7 @@ from cep.core.schema import Schema
 from cep.plan.algebra import Head
 from cep.plan.names import author_names, numbered, plain, used_variables
 from cep.plan.node import Meeting, Node
+from cep.plan.types import ColumnType
 from cep.rules import pattern_text
 from cep.rules.graph_text import on_one_line
 from cep.rules.pattern_text import Text
@@ -42,6 +43,7 @@ class Rendering:
         schemas: Mapping[str, Schema],
         source: Source,
         instants: Sequence[bool] = (),
+        columns: Sequence[Sequence[ColumnType]] = (),
     ) -> None:
         self.properties = [node.properties() for node in nodes]
         self.instants = instants
@@ -50,6 +52,7 @@ class Rendering:
         self.heads = heads
         self.schemas = schemas
         self.source = source
+        self.columns = columns
         self.labels: dict[int, str] = {}
         self.needed = self._needed()
 

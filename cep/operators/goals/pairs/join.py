@@ -14,7 +14,7 @@ from cep.core.relation import END, FIRST, Table, contiguous, empty, narrowed, ro
 from cep.core.room import roomy
 from cep.core.time import Frontier
 from cep.operators.goals.arrival import order_of_arrival, take
-from cep.operators.goals.checkpoint import ALL, Touched
+from cep.operators.goals.checkpoint import ALL, Checkpoint, Touched
 from cep.operators.goals.contract import (
     Arrays,
     Ints,
@@ -26,6 +26,7 @@ from cep.operators.goals.lineage import Lineage, first_of_each
 from cep.operators.goals.pairs import pairing
 from cep.operators.goals.pairs.bytecode import stack_cells
 from cep.operators.goals.pairs.found_pairs import assemble, consume, latest
+from cep.operators.goals.pairs.inequality_index import no_index
 from cep.operators.goals.pairs.join_spec import JoinSpec
 from cep.operators.goals.pairs.pairing import SideRows, still_absent
 from cep.operators.goals.pairs.rows_by_key import SharedRows, are_few, near
@@ -104,6 +105,7 @@ class JoinGoal(StoredState, Untimed):
         self.keys, self.absent_keys = Keys(len(spec.left_key)), Keys(len(spec.absent_key))
         self.chains = np.full((roomy(0, 16), 4), -1, np.int64)
         self.absent_chains = np.full((roomy(0, 16), 2), -1, np.int64)
+        self.index, self.nodes = no_index(len(spec.orders)), 0
         self.watched = 1024
         self.once = once
         widths = max(spec.left_width, spec.right_width) + 1, max(spec.left_width, 1)
@@ -202,6 +204,9 @@ class JoinGoal(StoredState, Untimed):
         state = np.zeros(pairing.STATE, np.int64)
         state[pairing.A_RESUME] = -1
         state[pairing.A_COUNT], state[pairing.A_ABSENT] = self.count, self.absent_count
+        state[pairing.A_NODES] = self.nodes
+        if self.spec.orders:
+            self.index = self.index._replace(roots=more_chains(self.index.roots, self.keys.count))
         current, new, stack, key = self.scratch
         while not pairing.pair(
             self.numbers,
@@ -211,6 +216,7 @@ class JoinGoal(StoredState, Untimed):
             (self.hot, self.cold, self.chains),
             (self.absent_hot, self.absent_cold, self.absent_chains),
             (self.absent_from, self.absent_keys.index, self.absent_keys.table, key),
+            tuple(self.index),
             (self.code, self.literals, stack, current),
             (self.head, self.head_literals, self.head_ends, new),
             pairs,
@@ -219,6 +225,10 @@ class JoinGoal(StoredState, Untimed):
             self.count = int(state[pairing.A_COUNT])
             pairs = room(pairs, int(state[pairing.A_MADE]) + 1)
             self._make_room(roomy(1, len(pairs)) if self.feeds else 1)
+            if state[pairing.A_LACKING]:
+                nodes = self.index.nodes
+                self.index = self.index._replace(nodes=room(nodes, roomy(len(nodes) + 16, 2 * len(nodes) + 256)))
+        self.nodes = int(state[pairing.A_NODES])
         self.count, self.absent_count = int(state[pairing.A_COUNT]), int(state[pairing.A_ABSENT])
         made: Ints = pairs[: state[pairing.A_MADE]]
         return made
@@ -344,8 +354,18 @@ class JoinGoal(StoredState, Untimed):
             self.keys = renumber(self.cold, self.count, self.keys)
             self.chains = np.full((roomy(self.keys.count, 16), 4), -1, np.int64)
             relink(self.hot, self.cold, self.count, self.chains, self._in_order())
+        self._drop_index()
         if self.spec.absent:
             self._compact_absent(watermark)
+
+    def _drop_index(self) -> None:
+        """Rows have moved, or left their chains unseen: the next long searches build their trees anew."""
+        self.index.roots[:] = -1
+        self.nodes = 0
+
+    def take_back(self, to: Checkpoint) -> None:
+        super().take_back(to)
+        self._drop_index()
 
     def _in_order(self) -> bool:
         """Return True if the rows of the left store are in the order of their chains."""

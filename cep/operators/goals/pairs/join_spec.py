@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,24 +14,21 @@ from cep.core.relation import Table, rows
 from cep.operators.goals.heads import codes_of, columns_of, others
 from cep.operators.goals.pairs import pairing
 from cep.operators.goals.pairs.bytecode import LEFT, RIGHT, Code, compile_stack
-from cep.operators.goals.pairs.pairing import MOST_ORDERS, ORDERS, bounds_of
+from cep.operators.goals.pairs.pairing import bounds_of
 from cep.operators.goals.store import FOREVER
+from cep.plan.join_conditions import ORDERS, searched
 from cep.plan.types import TIMES, ColumnType
 from cep.rules.expressions.checking import check
 from cep.rules.expressions.evaluate import Evaluation, compile_expression
-from cep.rules.expressions.typed import TICKS, Typed, TypedVariable, common_type, fitted
+from cep.rules.expressions.typed import TypedVariable
 from cep.rules.terms import (
     Comparison,
-    Condition,
     as_expression,
     each_condition,
     expression_variables,
-    rename_expression,
 )
 
 Ints = NDArray[np.int64]
-SORTED = ("int", "float", *TICKS)
-"""Types whose values are ordered as the bits are that the kernels compare."""
 
 if TYPE_CHECKING:
     from cep.operators import pair
@@ -46,7 +43,7 @@ class JoinSpec:
     conditions that work as a key. `absent_key`: columns of the absent side;
     `absent_from`: for each, (0, left column) or (1, right column). `within` None: unbounded. `point`: every right side
     is an instant. `gap`: of a `SEQ[g, h]`. `by`: columns of `recent(by V)`, -1 for none.
-    `orders`: comparisons that the search makes (`pairing.MOST_ORDERS`). `stack`: what decides,
+    `orders`: inequalities that the search takes (`cep.plan.join_conditions`). `stack`: what decides,
     as bytecode; `test`: the same on tables, where the machine cannot run it, or where the choice comes first.
     """
 
@@ -131,30 +128,6 @@ def places_of(node: pair.Join, builder: GoalBuilder) -> dict[str, tuple[int, int
     return places | {f"v{left + i}": (RIGHT, column) for i, column in enumerate(node.own)}
 
 
-def _compared(
-    node: pair.Join, builder: GoalBuilder, left: Sequence[str], right: Sequence[str]
-) -> dict[Condition, tuple[str, Typed, Typed]]:
-    """The conditions that the search for partners sees to: `=` as a key, and up to MOST_ORDERS others whose sides are
-    ordered as their bits are. Of each the operator and both sides, over the columns of their inputs and of one type."""
-    theirs = {f"v{len(left) + i}": f"v{column}" for i, column in enumerate(node.own)}
-    types = [{f"v{i}": type for i, type in enumerate(side)} for side in (left, right)]
-    found: dict[Condition, tuple[str, Typed, Typed]] = {}
-    orders = 0
-    for condition, each in node.between.items():
-        both = each.left, rename_expression(each.right, theirs)
-        one, other = (check(side, known, builder.plan.source) for side, known in zip(both, types, strict=True))
-        if each.operator == "=":
-            common = common_type(one.type, other.type)
-            assert common is not None, "what never compares was refused"
-            mine, yours = fitted(one, common), fitted(other, common)
-            assert mine is not None and yours is not None, "what has a common type fits it"
-            found[condition] = "=", mine, yours
-        elif each.operator in ORDERS and one.type == other.type in SORTED and orders < MOST_ORDERS:
-            orders += 1
-            found[condition] = each.operator, one, other
-    return found
-
-
 def spec_of(
     node: pair.Join, builder: GoalBuilder, matching: bool = True
 ) -> tuple[JoinSpec, bool, tuple[tuple[Evaluation, ...], ...]]:
@@ -166,7 +139,7 @@ def spec_of(
     left_key, left_added = builder.widened_key(mine, left)
     right_key, right_added = builder.widened_key(theirs, right)
     keys = [*left_key], [*right_key]
-    compared = _compared(node, builder, left, right) if matching else {}
+    compared = searched(node.between, left, right, node.own, plan.source) if matching else {}
     places = places_of(node, builder)
     out = [*left, *(right[column] for column in node.own)]
     absent_key: tuple[int, ...] = ()

@@ -16,6 +16,17 @@ from cep.core.room import roomy
 from cep.operators.goals.intrinsics import bare, inside
 from cep.operators.goals.keys import MISSING, Keys, id_of
 from cep.operators.goals.pairs.bytecode import run
+from cep.operators.goals.pairs.inequality_index import (
+    BY_TREE,
+    COUNT,
+    FITTING,
+    PASSED,
+    InequalityIndex,
+    append,
+    build,
+    next_found,
+    open_search,
+)
 from cep.operators.goals.store import (
     BEGIN,
     END,
@@ -42,6 +53,7 @@ from cep.operators.goals.store import (
     supersede,
     unlink,
 )
+from cep.plan.join_conditions import MOST_ORDERS
 
 DIFFERENCES = ((B, C), (A, C), (B, D), (A, D), (A, B), (C, D))
 MOST_BOUNDS = 4
@@ -95,17 +107,17 @@ TIES = {"longest": 0, "shortest": 1, "by": 2}
     S_SUPERSEDES, S_REACH_LEFT, S_REACH_RIGHT, S_LEAST_GAP, S_MOST_GAP, S_BOUNDS,
 ) = range(18)  # fmt: skip
 S_ORDERS = S_BOUNDS + 1 + 3 * MOST_BOUNDS
-MOST_ORDERS = 4
-"""Comparisons of both sides that the search makes; each is four numbers: which it is in ORDERS, the left side's column,
-the right side's, and whether they are floats."""
+# From there on how many inequalities the search takes, and for each of them four numbers: its place in
+# `join_conditions.ORDERS`, the left side's column, the right side's, and whether they are floats.
 SPEC = S_ORDERS + 1 + 4 * MOST_ORDERS
-ORDERS = ("<", "<=", ">", ">=")
 
 # places in `state`: rows taken of each input, rows in the stores, pairs made; and of an arrival whose partners were
 # not all tried for want of room (A_RESUME: the next of them, else -1) what it was; of what is made at once whether it
-# is in order
-A_I, A_J, A_X, A_COUNT, A_ABSENT, A_MADE, A_RESUME, A_SIDE, A_ROW, A_MINE, A_FLOOR, A_IN_ORDER = range(12)
-STATE = 12
+# is in order; nodes in the index of inequalities, and whether it lacks room
+(
+    A_I, A_J, A_X, A_COUNT, A_ABSENT, A_MADE, A_RESUME, A_SIDE, A_ROW, A_MINE, A_FLOOR, A_IN_ORDER, A_NODES, A_LACKING,
+) = range(14)  # fmt: skip
+STATE = 14
 
 # where the key of the absent event comes from: no absence, from the join key, the right side, the left side, both
 NO_ABSENCE, ABSENT_COMMON, ABSENT_RIGHT, ABSENT_LEFT, ABSENT_BOTH = range(5)
@@ -173,9 +185,10 @@ class PairSpec(NamedTuple):
     """The numbers of a goal: `spec`, read.
 
     `only_gap`: all that the relation says is how much later than the end of the left side the right one begins, so that
-    the right one completes; `orders`: values of both sides are compared; `tested`: a condition decides in the kernel,
-    `computes`: the arrival's arguments are read; `backward`: partners are tried from the latest end on, by the link
-    `onward`; `longest`: of two that end together the longer one is taken.
+    the right one completes; `orders`: values of both sides are compared; `indexed`: searches may go by the index of
+    inequalities; `tested`: a condition decides in the kernel, `computes`: the arrival's arguments are read; `backward`:
+    partners are tried from the latest end on, by the link `onward`; `longest`: of two that end together the longer one
+    is taken.
     """
 
     policy: int
@@ -196,6 +209,7 @@ class PairSpec(NamedTuple):
     most_gap: int
     only_gap: bool
     orders: bool
+    indexed: bool
     tested: bool
     computes: bool
     backward: bool
@@ -230,6 +244,7 @@ def read_spec(spec, code):  # type: ignore[no-untyped-def]
         spec[S_MOST_GAP],
         spec[S_BOUNDS] == 1 and spec[S_BOUNDS + 1] == 0 and spec[S_STORE_RIGHT] == 0,
         spec[S_ORDERS] > 0,
+        spec[S_ORDERS] > 0 and not backward and not feedback,
         tested,
         tested or feedback,
         backward,
@@ -385,10 +400,10 @@ def reach(rule, arrival):  # type: ignore[no-untyped-def]
 
 
 @inside
-def begin_search(rule, waiting, absences, arrival, absent_slot):  # type: ignore[no-untyped-def]
+def begin_search(spec, rule, waiting, absences, index, arrival, absent_slot, table):  # type: ignore[no-untyped-def]
     """The first row to try (-1: none), and a floor: no left side that ends before it fits, as the relation leaves no
     longer gap, or, under NOT with a key that the arrival knows (`absent_slot`), as it is not free of the absent. What
-    can be of no use any more leaves the chain."""
+    can be of no use any more leaves the chain. `table` has the arrival."""
     hot, chains, slot, chain = waiting.hot, waiting.chains, arrival.slot, 2 - 2 * arrival.side
     expire(hot, chains, slot, chain, reach(rule, arrival))
     gap_floor = arrival.begin - rule.most_gap if arrival.side == 1 and rule.most_gap < FOREVER else MISSING
@@ -400,6 +415,13 @@ def begin_search(rule, waiting, absences, arrival, absent_slot):  # type: ignore
         dropped = rule.point and rule.absence == ABSENT_COMMON and not rule.backward
         if dropped:  # nor will one be for a later right side
             expire(hot, chains, slot, chain, free)
+    if rule.indexed:
+        index.cursor[COUNT] = 0
+        index.cursor[BY_TREE] = index.roots[slot, chain] >= 0
+        if index.cursor[BY_TREE] == 1:
+            if open_search(index, spec, S_ORDERS, slot, 1 - arrival.side, floor, table, arrival.row):
+                return next_found(index, spec[S_ORDERS] + 1, hot), floor
+            return np.int64(-1), floor
     return first_partner(hot, chains, slot, chain, rule.backward, gap_floor if dropped else floor), floor
 
 
@@ -445,8 +467,16 @@ def ordered(spec, cold, p, arrival, table):  # type: ignore[no-untyped-def]
 
 
 @inside
+def following(spec, rule, index, hot, p):  # type: ignore[no-untyped-def]
+    """The row that a search tries after row `p`; -1: none."""
+    if rule.indexed and index.cursor[BY_TREE] == 1:
+        return next_found(index, spec[S_ORDERS] + 1, hot)
+    return hot[p, rule.onward]
+
+
+@inside
 def next_partner(  # type: ignore[no-untyped-def]
-    spec, rule, waiting, absences, absent_key, left, right, condition, arrival, p, best, limit, floor
+    spec, rule, waiting, absences, absent_key, index, left, right, condition, arrival, p, best, limit, floor
 ):
     """From row `p` on the next that fits, and is no worse than `best` (-1: none yet) for its end; -1: there is none."""
     hot = waiting.hot
@@ -470,19 +500,44 @@ def next_partner(  # type: ignore[no-untyped-def]
         fits = fits and now - start <= rule.within
         if fits and rule.orders:
             fits = ordered(spec, cold, p, arrival, right if arrival.side == 1 else left)
+            if rule.indexed:
+                index.cursor[COUNT] += -FITTING if fits else 1
         if fits and rule.absence >= ABSENT_LEFT:
             fits = free_from(rule.absence, absences, absent_key, cold, p, right, arrival.row, begin) <= end
         if fits and rule.tested and rule.policy != RECENT:
             fits = holds(condition, cold, p, arrival, start)
         if fits:
             return p
-        p = hot[p, rule.onward]
+        p = following(spec, rule, index, hot, p)
     return -1
+
+
+@inside
+def note_in_index(spec, rule, waiting, index, used, arrival, mine):  # type: ignore[no-untyped-def]
+    """After the turn of an arrival that waits as row `mine` (-1: it does not): append it to the tree of its chain if
+    there is one, and build the tree that its search lacked. Returns the nodes used then, and if there was too little
+    room."""
+    hot, cold, side = waiting.hot, waiting.cold, np.int64(arrival.side)
+    lacking = False
+    if mine >= 0 and index.roots[arrival.slot, 2 * side] >= 0:
+        now = append(index, used, spec, S_ORDERS, arrival.slot, side, hot, cold, mine)
+        lacking = now < 0
+        if lacking:
+            index.roots[arrival.slot, 2 * side] = -1
+        else:
+            used = now
+    if index.cursor[COUNT] > PASSED and index.cursor[BY_TREE] == 0 and (side == 1 or rule.keeps_right):
+        now = build(index, used, spec, S_ORDERS, waiting.chains, arrival.slot, 1 - side, hot, cold)
+        if now < 0:
+            lacking = True
+        else:
+            used = now
+    return used, lacking
 
 
 @bare
 def pair(  # type: ignore[no-untyped-def]
-    spec, left, right, absent, waiting, absences, absent_key, condition, head, pairs, state
+    spec, left, right, absent, waiting, absences, absent_key, index, condition, head, pairs, state
 ):
     """Arrivals of both sides in order, against what waits and each other. Gives whether all is done.
 
@@ -497,6 +552,7 @@ def pair(  # type: ignore[no-untyped-def]
     """
     left, right, absent = SideRows(*left), SideRows(*right), SideRows(*absent)
     waiting, absences, absent_key = Waiting(*waiting), Waiting(*absences), AbsentKey(*absent_key)
+    index = InequalityIndex(*index)
     condition, head = DecidingCode(*condition), HeadCode(*head)
     rule = read_spec(spec, condition.code)
     hot = waiting.hot
@@ -515,10 +571,12 @@ def pair(  # type: ignore[no-untyped-def]
     row = state[A_ROW]
     mine = state[A_MINE]
     floor = state[A_FLOOR]
+    nodes = state[A_NODES]
+    lacking = False
     room = min(hot.shape[0], cold.shape[0])
     full = False
     while resumed >= 0 or i < n_left or j < n_right:
-        full = made == pairs.shape[0] or count == room
+        full = made == pairs.shape[0] or count == room or lacking
         if full:
             break
         if resumed < 0:
@@ -563,14 +621,17 @@ def pair(  # type: ignore[no-untyped-def]
             p = resumed
             if resumed < 0:
                 known_absent = rule.absence == ABSENT_COMMON or rule.absence == ABSENT_RIGHT
-                p, floor = begin_search(rule, waiting, absences, arrival, right.absent[row] if known_absent else -1)
+                p, floor = begin_search(
+                    spec, rule, waiting, absences, index, arrival, right.absent[row] if known_absent else -1,
+                    right.table if side == 1 else left.table,
+                )  # fmt: skip
             resumed = -1
             best = np.int64(-1)
             limit = reach(rule, arrival)
             while True:
                 p = next_partner(
-                    spec, rule, waiting, absences, absent_key, left.table, right.table, condition, arrival, p, best,
-                    limit, floor,
+                    spec, rule, waiting, absences, absent_key, index, left.table, right.table, condition, arrival, p,
+                    best, limit, floor,
                 )  # fmt: skip
                 chosen = p
                 if rule.policy == UNRESTRICTED:
@@ -580,12 +641,12 @@ def pair(  # type: ignore[no-untyped-def]
                     if full:
                         resumed = p
                         break
-                    p = hot[p, NEXT]
+                    p = following(spec, rule, index, hot, p)
                 elif p >= 0:
                     by = rule.by_right if side == 0 else rule.by_left
                     if best < 0 or better(rule.longest, by, rule.by_float, hot, cold, p, best):
                         best = p
-                    p = hot[p, rule.onward]
+                    p = following(spec, rule, index, hot, p)
                     continue
                 else:
                     if best < 0:
@@ -623,6 +684,9 @@ def pair(  # type: ignore[no-untyped-def]
                 link(hot, chains, slot, 2 * side, mine)
             if rule.supersedes and side == 0:
                 supersede(hot, chains, slot, 0, rule.within, arrival.now)
+        if rule.indexed:
+            waits = (side == 0 or rule.keeps_right) and not matched
+            nodes, lacking = note_in_index(spec, rule, waiting, index, nodes, arrival, mine if waits else np.int64(-1))
     if not full and rule.absence != NO_ABSENCE:
         x, absent_count = note_until(absent, absences, x, absent_count, np.int64(FOREVER), rule.point)
     state[A_RESUME] = resumed
@@ -636,6 +700,8 @@ def pair(  # type: ignore[no-untyped-def]
     state[A_COUNT] = count
     state[A_ABSENT] = absent_count
     state[A_MADE] = made
+    state[A_NODES] = nodes
+    state[A_LACKING] = lacking
     return not full
 
 

@@ -1,0 +1,60 @@
+"""`python -m benchmarks.waiting_rows`: a SEQ with an inequality, by how many rows of a key wait.
+
+About one waiting row fits each event. Nanoseconds of CPU time an event: by the index (`Y > X + c`), and with the same
+condition tested row by row (`Y - X > c`), up to a thousand rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+from time import process_time
+
+import numpy as np
+import polars as pl
+
+EVENTS, ROWS, MOST_TRIED = 200_000, (1, 10, 100, 1_000, 10_000, 100_000), 1_000
+
+
+def stream(events: int, keys: int) -> dict[str, pl.DataFrame]:
+    """An event a millisecond, of a random one of two types and a random key."""
+    random = np.random.default_rng(1)
+    times, types = np.arange(events) * 1000, random.integers(0, 2, events)
+    rows = pl.DataFrame(
+        {"start": times, "end": times, "id": random.integers(0, keys, events), "value": random.random(events)}
+    )
+    return {name: rows.filter(pl.lit(types == number)) for number, name in enumerate("ab")}
+
+
+def measured(rows: int, keys: int, events: int, condition: str) -> tuple[float, int]:
+    """Nanoseconds an event, and how many pairs were found. The first half of the stream fills the windows."""
+    from cep.engine import Engine
+
+    bound = max(0.0, 1 - (2 / rows) ** 0.5)
+    where = condition.format(bound)
+    declared = "event a(id: int, value: float) TIME t.\nevent b(id: int, value: float) TIME t.\n"
+    rule = f"ab(I, X, Y) <- (a(I, X) SEQ b(I, Y) WHERE {where}) WITHIN {2 * rows * keys} ms.\n"
+    engine, table = Engine.from_text(declared + rule), stream(events, keys)
+    half = {name: each.filter(pl.col("start") < events // 2 * 1000) for name, each in table.items()}
+    rest = {name: each.filter(pl.col("start") >= events // 2 * 1000) for name, each in table.items()}
+    engine.push(half)
+    began = process_time()
+    found = engine.push(rest)
+    return (process_time() - began) / (events - events // 2) * 1e9, sum(each.height for each in found.values())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.waiting_rows", description=__doc__)
+    parser.add_argument("--keys", type=int, default=1)
+    parser.add_argument("--rows", type=int, nargs="+", default=ROWS, help="rows of a key that wait")
+    options = parser.parse_args()
+    measured(10, 1, 1_000, "Y > X + {}"), measured(10, 1, 1_000, "Y - X > {}")  # compiles
+    print(f"{'rows of a key':>14} {'pairs':>8} {'index':>8} {'row by row':>11}   ns an event")
+    for rows in options.rows:
+        events = max(EVENTS, 4 * rows * options.keys)
+        ours, found = measured(rows, options.keys, events, "Y > X + {}")
+        tried = measured(rows, options.keys, events, "Y - X > {}")[0] if rows <= MOST_TRIED else None
+        print(f"{rows:>14,} {found:>8,} {ours:>8.0f} {'' if tried is None else f'{tried:.0f}':>11}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

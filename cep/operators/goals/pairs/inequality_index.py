@@ -1,0 +1,211 @@
+"""An index of waiting rows for inequalities: a search visits only those that can fit.
+
+Each chain of the store has a tree over its rows in the order of the chain. A node holds the greatest end and the
+greatest value of each compared column below each of its children, so a search skips the children below which no row
+fits, and finds the others in the order of the chain. With one inequality a search costs the rows that it finds, times
+the height of the tree.
+
+The tree of a chain is built when a search has passed many rows that do not fit; then each new row is appended. Rows
+that have left their chain are dropped as searches meet them. The trees are derived from the store: nothing saves them,
+and they are built anew after rows have moved.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cep.core.relation import FIRST
+from cep.core.room import CHECKED
+from cep.operators.goals.intrinsics import inside
+from cep.operators.goals.keys import MISSING
+from cep.operators.goals.store import END, GONE, HEADER, NEXT, sortable
+
+Ints = NDArray[np.int64]
+
+FANOUT = 2 if CHECKED else 32
+PASSED, FITTING = (1, 0) if CHECKED else (64, 3)
+"""A search builds the tree of its chain if it passes more than PASSED rows that do not fit, and FITTING for each that
+does: where most rows fit, the chain itself is faster."""
+MOST = 2**63 - 1
+
+# Columns of `roots`, for each side of a slot: the root, the levels below it.
+ROOTS = 4
+# Places in `cursor`: whether the search goes by a tree, what it passed without one (PASSED), its level and that of
+# the root; then for each key the least value that fits, then for each level the node and the next child.
+BY_TREE, COUNT, LEVEL, TOP, LEAST = range(5)
+MOST_LEVELS = 64 if CHECKED else 16
+
+
+class InequalityIndex(NamedTuple):
+    """The trees of a store. `roots`: as ROOTS, a row for each slot; `cursor`: where a search is.
+
+    A row of `nodes`: FANOUT values for each key (the end, then each compared column), the FANOUT children, which are
+    rows of the store in a leaf, and how many there are.
+    """
+
+    nodes: Ints
+    roots: Ints
+    cursor: Ints
+
+
+def no_index(orders: int) -> InequalityIndex:
+    """An index without trees, for so many inequalities."""
+    width = (orders + 2) * FANOUT + 1 if orders else 0
+    cursor = np.zeros(LEAST + 1 + orders + 2 * MOST_LEVELS, np.int64)
+    return InequalityIndex(np.empty((0, width), np.int64), np.empty((0, ROOTS), np.int64), cursor)
+
+
+@inside
+def key_of(orders, at, k, side, cold, p):  # type: ignore[no-untyped-def]
+    """The value of row `p` of a side under the `k`th inequality: the greater it is, the sooner it fits."""
+    place = at + 1 + 4 * k
+    value = sortable(cold[p, HEADER + orders[place + 1 + side]], orders[place + 3])
+    return ~value if value != MISSING and (orders[place] < 2) == (side == 0) else value
+
+
+@inside
+def append(index, used, orders, at, slot, side, hot, cold, p):  # type: ignore[no-untyped-def]
+    """Append row `p` to the tree of a chain. Returns the nodes used then, or -1 if there is no room for more.
+
+    `orders[at:]`: the inequalities, as numbers.
+    """
+    nodes = index.nodes
+    keys = orders[at] + 1
+    own = keys * FANOUT
+    last = own + FANOUT
+    root = index.roots[slot, 2 * side]
+    top = index.roots[slot, 2 * side + 1] if root >= 0 else np.int64(-1)
+    if used + top + 3 > nodes.shape[0] or top + 2 > MOST_LEVELS:
+        return np.int64(-1)
+    # The lowest node on the right edge that has a place.
+    place = np.int64(-1)
+    level = np.int64(-1)
+    node = root
+    for depth in range(top + 1):
+        if nodes[node, last] < FANOUT:
+            place = node
+            level = top - depth
+        node = nodes[node, own + nodes[node, last] - 1]
+    if place < 0:
+        place = used
+        used += 1
+        level = top + 1
+        nodes[place, last] = 0
+        if root >= 0:
+            nodes[place, last] = 1
+            nodes[place, own] = root
+            for k in range(keys):
+                nodes[place, k * FANOUT] = greatest(nodes, root, k, last)
+        index.roots[slot, 2 * side] = place
+        index.roots[slot, 2 * side + 1] = level
+        root = place
+        top = level
+    # Down the edge, with new nodes below that place.
+    node = root
+    for depth in range(top + 1):
+        below = top - depth
+        fresh = below <= level
+        if fresh:
+            nodes[node, last] += 1
+        child = nodes[node, last] - 1
+        for k in range(keys):
+            value = hot[p, END] if k == 0 else key_of(orders, at, k - 1, side, cold, p)
+            nodes[node, k * FANOUT + child] = value if fresh else max(value, nodes[node, k * FANOUT + child])
+        if below == 0:
+            nodes[node, own + child] = p
+        elif fresh:
+            nodes[node, own + child] = used
+            nodes[used, last] = 0
+            used += 1
+        node = nodes[node, own + child]
+    return used
+
+
+@inside
+def greatest(nodes, node, k, last):  # type: ignore[no-untyped-def]
+    """The greatest value of a key below a node."""
+    found = np.int64(MISSING)
+    for child in range(nodes[node, last]):
+        found = max(found, nodes[node, k * FANOUT + child])
+    return found
+
+
+@inside
+def build(index, used, orders, at, chains, slot, side, hot, cold):  # type: ignore[no-untyped-def]
+    """Build the tree of a chain. Returns the nodes used then, or -1 if there is no room."""
+    index.roots[slot, 2 * side] = -1
+    p = chains[slot, 2 * side]
+    while p >= 0 and used >= 0:
+        used = append(index, used, orders, at, slot, side, hot, cold, p)
+        p = hot[p, NEXT]
+    if used < 0:
+        index.roots[slot, 2 * side] = -1
+    return used
+
+
+@inside
+def open_search(index, orders, at, slot, side, floor, table, row):  # type: ignore[no-untyped-def]
+    """Begin a search among the rows of `side` for those that end no earlier than `floor` and fit a row of the other
+    side's table. Returns False if none can fit."""
+    cursor = index.cursor
+    keys = orders[at] + 1
+    cursor[LEAST] = max(floor, np.int64(MISSING + 1))
+    for k in range(orders[at]):
+        place = at + 1 + 4 * k
+        value = sortable(table[FIRST + orders[place + 2 - side], row], orders[place + 3])
+        if value == MISSING:
+            return False
+        if (orders[place] < 2) == (side == 0):
+            value = ~value
+        if (orders[place] == 0 or orders[place] == 2) and value < MOST:
+            value += 1
+        cursor[LEAST + 1 + k] = value
+    top = index.roots[slot, 2 * side + 1]
+    cursor[TOP] = cursor[LEVEL] = top
+    path = LEAST + keys
+    cursor[path + 2 * top] = index.roots[slot, 2 * side]
+    cursor[path + 2 * top + 1] = 0
+    return True
+
+
+@inside
+def next_found(index, keys, hot):  # type: ignore[no-untyped-def]
+    """The next row in the order of the chain that may fit, or -1. `keys`: how many a node has."""
+    nodes = index.nodes
+    cursor = index.cursor
+    own = keys * FANOUT
+    last = own + FANOUT
+    path = LEAST + keys
+    level = cursor[LEVEL]
+    while True:
+        node = cursor[path + 2 * level]
+        child = cursor[path + 2 * level + 1]
+        while child < nodes[node, last]:
+            fits = True
+            for k in range(keys):
+                fits = fits and nodes[node, k * FANOUT + child] >= cursor[LEAST + k]
+            if fits:
+                break
+            child += 1
+        cursor[path + 2 * level + 1] = child + 1
+        if child == nodes[node, last]:
+            if level == cursor[TOP]:
+                cursor[LEVEL] = level
+                return np.int64(-1)
+            level += 1  # what is above learns of the rows that are gone
+            parent = cursor[path + 2 * level]
+            for k in range(keys):
+                nodes[parent, k * FANOUT + cursor[path + 2 * level + 1] - 1] = greatest(nodes, node, k, last)
+        elif level > 0:
+            level -= 1
+            cursor[path + 2 * level] = nodes[node, own + child]
+            cursor[path + 2 * level + 1] = 0
+        elif hot[nodes[node, own + child], NEXT] == GONE:
+            for k in range(keys):
+                nodes[node, k * FANOUT + child] = MISSING
+        else:
+            cursor[LEVEL] = level
+            return nodes[node, own + child]

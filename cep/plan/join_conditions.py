@@ -1,0 +1,48 @@
+"""Conditions between the two sides of a join that take part in the search for partners: keys and inequalities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cep.core.errors import Source
+from cep.rules.expressions.checking import check
+from cep.rules.expressions.typed import TICKS, Typed, common_type, fitted
+from cep.rules.terms import Comparison, Condition, rename_expression
+
+ORDERS = ("<", "<=", ">", ">=")
+MOST_ORDERS = 4
+"""Inequalities that the search takes; it tests all further ones on each pair."""
+SORTED = ("int", "float", *TICKS)
+"""Types whose values are ordered as their bits are."""
+
+
+def searched(
+    between: Mapping[Condition, Comparison],
+    left: Sequence[str],
+    right: Sequence[str],
+    own: Sequence[int],
+    source: Source,
+) -> dict[Condition, tuple[str, Typed, Typed]]:
+    """Return the conditions that the search takes, with their operator and sides over the columns of the inputs.
+
+    `=` works as a key; up to MOST_ORDERS inequalities of sorted types are compared by an index. Both sides have one
+    type. `between`: comparisons of a left with a right side. `left`, `right`: column types. `own`: the right columns
+    that follow the left ones in the join's output.
+    """
+    theirs = {f"v{len(left) + i}": f"v{column}" for i, column in enumerate(own)}
+    types = [{f"v{i}": type for i, type in enumerate(side)} for side in (left, right)]
+    found: dict[Condition, tuple[str, Typed, Typed]] = {}
+    orders = 0
+    for condition, comparison in between.items():
+        both = comparison.left, rename_expression(comparison.right, theirs)
+        one, other = (check(side, known, source) for side, known in zip(both, types, strict=True))
+        if comparison.operator == "=":
+            common = common_type(one.type, other.type)
+            assert common is not None, "what never compares was refused"
+            mine, yours = fitted(one, common), fitted(other, common)
+            assert mine is not None and yours is not None, "what has a common type fits it"
+            found[condition] = "=", mine, yours
+        elif comparison.operator in ORDERS and one.type == other.type in SORTED and orders < MOST_ORDERS:
+            orders += 1
+            found[condition] = comparison.operator, one, other
+    return found
