@@ -229,7 +229,7 @@ def test_nothing_is_missing_or_out_of_order_after_kills(seed: int, tmp_path: Pat
             pause(1.5)  # an Alertmanager is told what is open
         events.over = True
     assert answered, "people have done something"
-    recorded = [(each["comment"], each["alert"]) for each in last if each["alert"]]
+    recorded = [(each.get("comment"), each["alert"]) for each in last if each["alert"]]
     recorded += [("silence", each["silence"]) for each in last if each["silence"]]
     assert all(recorded.count(each) == 1 for each in answered), "what was answered is kept, once"
     numbers = [number for number, _ in events.seen]
