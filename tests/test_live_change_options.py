@@ -184,6 +184,35 @@ def test_corrected_readings_count_for_the_program_that_took_over(tmp_path: Path)
     assert server.end(signal.SIGTERM) == 0
 
 
+def test_values_of_the_command_line_hold_for_later_programs_which_say_so(tmp_path: Path) -> None:
+    first = Rules(0, 9, 4, 8, 7, False)
+    text = "PARAM Hot = 7.0 IN 5..12.\n" + first.text.replace("T > 7", "T > Hot").replace("T <= 7", "T <= Hot")
+    arguments = ["--input", "reading=-", *started(tmp_path, first), "--param", "Hot=8"]
+    (tmp_path / "rules.cep").write_text(text)
+    server = Editable(*arguments)
+    value = {"name": "Hot", "value": "8.0", "default": "7.0", "source": "command line"}
+    assert server.ask("GET", "/program").json()["parameters"] == [value]
+    taken = server.put(text.replace("= 7.0", "= 9.0")).json()
+    assert taken["parameters"] == [{**value, "default": "9.0"}] == server.ask("GET", "/program").json()["parameters"]
+    (told,) = (each for each in taken["warnings"] if "command line" in each)
+    assert told == "`Hot` is 8.0, as the command line has it: the program's own 9.0 does not count"
+    for wrong, message in (
+        (first.text.replace("B > A", "B > Q"), "`Q` is not bound"),
+        (text.replace("5..12", "9..12").replace("= 7.0", "= 9.0"), "8.0 is out of range"),
+        ("", "no rules and no alerts"),
+    ):
+        answer = server.put(wrong)
+        assert answer.status_code == 422 and message in answer.text, answer.text
+    own = text.replace("Hot", "Warm")
+    taken = server.put(own).json()
+    assert taken["parameters"] == [{"name": "Warm", "value": "7.0", "default": "7.0", "source": "program"}], taken
+    assert "`Hot` is set on the command line, and the program has no such parameter" in taken["warnings"]
+    assert server.end(signal.SIGTERM) == 0
+    server = Editable(*arguments)
+    assert server.ask("GET", "/program").json()["files"] == {"rules.cep": own}, "also after a restart"
+    assert server.end(signal.SIGTERM) == 0
+
+
 def test_a_program_that_was_edited_goes_on_with_what_it_keeps(tmp_path: Path) -> None:
     """With --explain, too, a server that is started with other rules keeps the state of those that mean the same."""
     before, after = Rules(0, 9, 4, 8, 7, False), Rules(1, 9, 4, 8, 7, False)

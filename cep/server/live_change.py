@@ -82,8 +82,35 @@ class LiveProgram:
         return self._options.file_names
 
     def running(self) -> dict[str, Any]:
-        """The version that runs, with its texts."""
-        return self._full(self._program.version)
+        """The version that runs, with its texts and the values of its parameters."""
+        return {**self._full(self._program.version), "parameters": self._parameters(self._program.engine)}
+
+    def _parameters(self, engine: Engine) -> list[dict[str, str]]:
+        """The parameters of a program: the value in force of each, and where it comes from."""
+        named = self._options.parameters.values
+        return [
+            {
+                "name": each.name,
+                "value": each.written(each.value.value),
+                "default": each.written(each.default.value),
+                "source": "command line" if each.name in named else "program",
+            }
+            for each in engine.written.parameters
+        ]
+
+    def _overriding(self, engine: Engine) -> list[str]:
+        """Warnings of the values on the command line that a program does not declare, or that override its own."""
+        parameters = engine.written.parameters.by_name
+        found = []
+        for name in self._options.parameters.values:
+            if name not in parameters:
+                found.append(f"`{name}` is set on the command line, and the program has no such parameter")
+            elif (each := parameters[name]).value != each.default:
+                value, default = (each.written(one.value) for one in (each.value, each.default))
+                found.append(
+                    f"`{name}` is {value}, as the command line has it: the program's own {default} does not count"
+                )
+        return found
 
     def history(self) -> list[dict[str, Any]]:
         """All versions, the newest first, without their texts."""
@@ -136,7 +163,9 @@ class LiveProgram:
         with self._alone():
             if texts == self._program.version.texts:
                 self._refuse_unchangeable()
-                return {**self._listed(self._program.version), "same": True}
+                engine = self._program.engine
+                values = {"parameters": self._parameters(engine), "warnings": self._overriding(engine)}
+                return {**self._listed(self._program.version), "same": True, **values}
             with self._prepared(texts) as new:
                 return self._take_over(new, author, restores)
 
@@ -156,7 +185,7 @@ class LiveProgram:
     def check_shadow(self) -> None:
         """CepError: the files of `--shadow` cannot be a shadow, whatever comes."""
         self.check_changeable("--shadow")
-        source = program_source(self._options, None, self._program.known, self._options.server.shadow)
+        source = program_source(self._options, None, self._program.known, self._options.server.shadow, later=True)
         try:
             self._refuse_other_input(Engine(source.compiled(alerts=True), self._program.running))
         except ChangeRefused as error:
@@ -246,9 +275,12 @@ class LiveProgram:
         assert program.journal is not None, "else it is refused"
         before, lock, held = program.engine, program.batches.lock, False
         named = self._named(texts)
-        source = program_source(options, named, program.known)
-        compiled = source.compiled(alerts=True)
-        engine = Engine(compiled, program.running)
+        try:
+            source = program_source(options, named, program.known, later=True)
+            compiled = source.compiled(alerts=True)
+            engine = Engine(compiled, program.running)
+        except CepError as error:
+            raise ChangeRefused(422, self._in_names(str(error))) from None
         if not engine.outputs and not engine.alerts:
             text = f"the new program has no rules and no alerts, so it would derive nothing; {_BEHIND}"
             raise ChangeRefused(422, f"{text}. To stop deriving, end the server")
@@ -263,9 +295,8 @@ class LiveProgram:
             )
         self._refuse_other_input(engine)
         tests = self._tested({path.resolve(): text for path, text in named.items()})
-        warnings = [
-            self._in_names(str(each)) for each in warnings_of(engine, source.name, options.knowledge.predicates)
-        ]
+        found = warnings_of(engine, source.name, options.knowledge.predicates)
+        warnings = [*(self._in_names(str(each)) for each in found), *self._overriding(engine)]
         for text in warnings:
             options.log("warning", text.splitlines()[0], "warning")
 
@@ -338,7 +369,7 @@ class LiveProgram:
         both = before.outputs.keys() & after.outputs.keys()  # a new fluent begins, and is not cut
         cut = sorted(name for name in cuts if name in both and cuts[name] == version.watermark)
         taken = {"kept": kept, "warmed": warmed, "cut": cut, "tests": new.tests, "warnings": new.warnings}
-        return {**self._listed(version), "same": False, **taken}
+        return {**self._listed(version), "same": False, "parameters": self._parameters(after), **taken}
 
     def _ended(self, after: Engine) -> dict[str, pl.DataFrame]:
         """The intervals that end at the watermark: those of fluents that mean something else in the new program, or are

@@ -21,6 +21,7 @@ from cep.core.private_files import private_folder
 from cep.core.schema import Schema
 from cep.core.suggest import astray
 from cep.engine import Engine
+from cep.language.reading import parameters_of
 from cep.runtime.options import EngineOptions
 from cep.runtime.snapshot import DAMAGED
 from cep.server.options import ServeOptions
@@ -82,14 +83,22 @@ def program_source(
     texts: Mapping[Path, str] | None = None,
     known: Knowledge | None = None,
     rules: Sequence[Path] | None = None,
+    later: bool = False,
 ) -> ProgramSource:
     """The program that options name, or that is in the files `rules`. `texts`: those of files that are not read;
-    `known`: the knowledge, if it has been read. CepError: it cannot be read, or is wrong."""
+    `known`: the knowledge, if it has been read; `later`: the text is newer than the options, so that values of
+    parameters that it does not declare are left out. CepError: it cannot be read, or is wrong."""
     evaluation = options.evaluation
-    return ProgramSource.read(
-        rules or options.rules, options.knowledge, evaluation.policy, options.dialect, options.parameters,
-        options.source.strict_types, evaluation.distinct, texts, known,
+    source = ProgramSource.read(
+        rules or options.rules, options.knowledge, evaluation.policy, options.dialect,
+        None if later else options.parameters, options.source.strict_types, evaluation.distinct, texts, known,
     )  # fmt: skip
+    values = options.parameters.values if later else None
+    if not values:
+        return source
+    declared = parameters_of(source.text, source.name, source.options.files, source.options.dialect).by_name
+    params = {name: value for name, value in values.items() if name in declared}
+    return replace(source, options=replace(source.options, params=params))
 
 
 def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
@@ -103,7 +112,8 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
         versions = Versions(state / "versions")
         version = _version(options, versions, state, files)
     texts = files if version is None else version.texts
-    source = program_source(options, dict(zip(options.rules, (texts[name] for name in options.file_names))))
+    named = dict(zip(options.rules, (texts[name] for name in options.file_names)))
+    source = program_source(options, named, later=texts != files)
     running = replace(
         options.evaluation.engine,
         lateness=duration(options.source.lateness or "0", "--lateness"),
@@ -183,7 +193,7 @@ def _read_for(
     for rules, own in others:
         with suppress(CepError):  # who wants it to take over is told
             named = None if own is None else dict(zip(rules, (own[name] for name in options.file_names)))
-            other = Engine(program_source(options, named, known, rules).compiled(alerts=True))
+            other = Engine(program_source(options, named, known, rules, later=True).compiled(alerts=True))
             if other.revises == engine.revises:
                 found = {**other.inputs, **found}
     return {**found, **engine.inputs}

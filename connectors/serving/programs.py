@@ -28,11 +28,26 @@ _VERSION: Mapping[str, Any] = {
     "required": ["version", "author", "time", "from", "seen", "running"],
 }
 _FULL = {**_VERSION, "properties": {**_VERSION["properties"], "files": {"type": "object"}}}
+_PARAMETERS: Mapping[str, Any] = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string"},
+            "value": {"type": "string"},
+            "default": {"type": "string"},
+            "source": {"type": "string", "enum": ["program", "command line"]},
+        },
+        "required": ["name", "value", "default", "source"],
+    },
+}
+_RUNNING = {**_FULL, "properties": {**_FULL["properties"], "parameters": _PARAMETERS}}
 _TAKEN = {
     "type": "object",
     "properties": {
         **_VERSION["properties"],
         "same": {"type": "boolean"},
+        "parameters": _PARAMETERS,
         **{name: {"type": "array", "items": {"type": "string"}} for name in ("kept", "warmed", "cut", "warnings")},
         "tests": {"type": "integer"},
     },
@@ -99,7 +114,7 @@ class ProgramVersions(Protocol):
         """The names of the program's files."""
 
     def running(self) -> dict[str, Any]:
-        """The version that runs, with its texts."""
+        """The version that runs, with its texts and the values of its parameters."""
 
     def history(self) -> list[dict[str, Any]]:
         """All versions, the newest first, without their texts."""
@@ -134,9 +149,9 @@ def router(versions: ProgramVersions) -> APIRouter:
     def answered(found: object) -> Response:
         return JSONResponse(found, headers={"Cache-Control": "no-store"})
 
-    @made.get("", responses=route_responses("application/json", json=_FULL))
+    @made.get("", responses=route_responses("application/json", json=_RUNNING))
     def running() -> Response:
-        """The running program: its files, their author, and the time from which it derives events."""
+        """The running program: its files, their author, the time from which it derives events, and its parameters."""
         return answered(versions.running())
 
     @made.put(
