@@ -69,6 +69,7 @@ def test_handling_in_a_browser(tmp_path: Path) -> None:
         why.get_by_label("Comment (optional)").fill(HOSTILE)
         why.locator("form").get_by_role("button", name="Assign").click()
         expect(why.locator(".facts").first).to_contain_text("acknowledged by ann, assigned to bob")
+        expect(why.locator(".facts").first).to_contain_text(f" · ann assigned it to bob: {HOSTILE}")
         expect(why.locator(".log li")).to_have_count(2)
         expect(why.locator(".log li").last).to_contain_text(f"ann assigned it to bob: {HOSTILE}")
 

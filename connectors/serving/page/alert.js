@@ -60,7 +60,7 @@ export class AlertView {
         : change.withdrawn ? el("p", { class: "note" }, "Taken back because the program was changed. That is no all-clear: what it warned of may go on.") : null,
       change.text ? el("p", { class: "lead" }, change.text) : null,
       change.instruction && active ? el("p", { class: "instruction", "data-severity": change.severity }, change.instruction) : null,
-      facts([["since", time(change.start)], ["why", this.reason(change)], ["who has it", holders(change)], ...(full?.silences ?? []).map((each) => ["silenced", this.silence(each)])]),
+      facts([["since", time(change.start)], ["why", this.reason(change)], ["who has it", holders(change)], ...latest(full?.actions), ...(full?.silences ?? []).map((each) => ["silenced", this.silence(each)])]),
     ].filter(Boolean));
     this.rest.replaceChildren(...[
       change.runbook ? el("p", { class: "runbook" }, el("a", { class: "button", href: change.runbook, rel: "noreferrer" }, "Runbook")) : null,
@@ -106,6 +106,9 @@ function done({ action, comment, assignee, verdict }) {
     commented: "said", silenced: "silenced it", unsilenced: "ended its silence" }[action] ?? action;
   return comment ? `${what}: ${comment}` : what;
 }
+
+// What somebody did with it last, for whoever wants to know if anyone is on it.
+const latest = (actions) => (actions ?? []).slice(-1).map((each) => ["last action", `${each.when ? `${moment(Date.parse(each.when) * 1000)} · ` : ""}${each.by} ${done(each)}`]);
 
 // The verdict on it, if there is one.
 export const judgement = ({ verdict }) => verdict ? `, closed as ${verdict}` : "";

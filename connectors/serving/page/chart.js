@@ -121,7 +121,15 @@ export class Chart {
       pen.stroke();
       pen.textBaseline = "middle";
       above = Math.max(y + (each.operator.startsWith("<") ? 8 : -7) * scale, above + 12 * scale);
-      pen.fillText(`${worded(each)} ${each.name}`.trim(), bbox.left + 4 * scale, above);
+      const words = `${worded(each)} ${each.name}`.trim();
+      pen.save(); // no line crosses the words
+      pen.setLineDash([]);
+      pen.lineWidth = 4 * scale;
+      pen.lineJoin = "round";
+      pen.strokeStyle = colour("panel");
+      pen.strokeText(words, bbox.left + 4 * scale, above);
+      pen.restore();
+      pen.fillText(words, bbox.left + 4 * scale, above);
     }
     pen.restore();
   }
