@@ -11,6 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from cep.app.terminal import announce_compiling
 from cep.core.compilation import Compilation
 from tests import cli_runs
 from tests.cli_runs import COMPILING, EVENTS, FIRE, PROGRAM, cep, events, jsonl, start, without_compiling
@@ -158,6 +159,15 @@ def test_what_compiling_takes_is_told_while_it_lasts() -> None:
     with compiling.one():
         assert compiling.state == "compiling kernels: 2 in 105 s, longer than the usual 30 s"
     assert said[0] == "compiling kernels: 0 in 0 s, usually about 30 s in all" and said[-1] is None
+
+
+def test_the_first_kernel_and_those_that_it_calls_are_announced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiling, said = Compilation(), list[str]()
+    monkeypatch.setattr("cep.core.compilation.compilation", compiling)
+    announce_compiling(lambda event, text, level="info", **more: said.append(text))
+    with compiling.one(), compiling.one(), compiling.one():
+        pass
+    assert said == ["compiling kernels, once: about 30 s"]
 
 
 def test_no_folder_for_kernels_is_told() -> None:

@@ -155,6 +155,13 @@ other(I) <- c(I) SEQ d(I).
     assert not len(engine.partial_matches("warning"))
 
 
+def test_a_number_for_a_text_is_refused() -> None:
+    engine = running("warning(S) <- reading(S, _) SEQ calm(S).\n")
+    with pytest.raises(CepError, match="`S` is of type string, not `3`") as caught:
+        engine.partial_matches("warning", {"S": 3})
+    assert caught.value.hint == 'a text: `"3"`'
+
+
 def test_a_head_with_constants_and_expressions() -> None:
     program = "event a(k: int) TIME time.\nwarning(K + 1, low) <- a(K) SEQ a(K).\nwarning(K, high) <- a(K) SEQ a(_)."
     engine = Engine.from_text(program, lateness=None)

@@ -204,11 +204,14 @@ def announce_compiling(log: Log = plain) -> None:
     """Say that kernels are compiled, before the first one is and then every few seconds."""
     from cep.core.compilation import LIKELY, compilation
 
-    said = 0.0
+    said, begun = 0.0, False
 
     def listen() -> None:
-        nonlocal said
+        nonlocal said, begun
         if not compilation.kernels:
+            if begun:  # a kernel that the first one calls
+                return
+            begun = True
             log("compiling", f"compiling kernels, once: about {LIKELY} s", seconds=LIKELY)
         elif (state := compilation.state) is not None and compilation.seconds >= said + OFTEN:
             said = compilation.seconds

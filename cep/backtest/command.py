@@ -57,7 +57,11 @@ class ScoreOptions:
     ] = None
     key: Annotated[
         tuple[str, ...],
-        Option(metavar="ATTRIBUTE", help="Attribute that identifies an incident, in events and labels. Repeatable."),
+        Option(
+            metavar="ATTRIBUTE[=COLUMN]",
+            help="Attribute that identifies an incident, in events and labels; `f=fridge` if the labels call it `fridge`. "
+            "Repeatable.",
+        ),
     ] = ()
     merge: Annotated[
         str | None,

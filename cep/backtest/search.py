@@ -24,10 +24,11 @@ from cep.backtest.nab import Key, Times
 from cep.backtest.passes import HistorySummary, Parts, PassResult, Point, Seen, passes
 from cep.backtest.progress import SearchProgress
 from cep.backtest.scoring import Figures, Label, Scoring, halves, holdout_of, score
+from cep.backtest.server_labels import SERVER
 from cep.backtest.state import SearchState
 from cep.compile import CompiledProgram
 from cep.core.errors import CepError
-from cep.core.literals import say_duration, write_time
+from cep.core.literals import SECOND, UNITS, write_time
 from cep.core.schema import Attribute, Schema
 from cep.core.suggest import did_you_mean
 from cep.language.reading import parameters_of
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 AT_ONCE, KEPT_AT_ONCE = 500, 100
 """How many points are run in one pass, and how many where what is done is kept."""
+TIMED = 16
+"""How many points are run together to estimate how long more of them take."""
 ROWS = 1 << 18
 """How many records are taken at a time."""
 
@@ -90,15 +93,20 @@ class Search:
             if one.size is None:
                 raise refuse(f"--input {one.path}: a history is files", "save what comes live, then name the files")
         self.unit = number_size(found, self.schemas)
-        self.key = [_attribute(schema, name) for name in options.scores.key]
+        named = [each.partition("=") for each in options.scores.key]
+        self.key = [_attribute(schema, name) for name, _, _ in named]
+        columns = [column or name for name, _, column in named]
         self.attributes = [each.name for each in schema.attributes]
         self.labels, self.label_columns = read_labels(
             options.scores.labels or "",
-            self.key,
+            [replace(each, name=column) for each, column in zip(self.key, columns)],
             self.unit,
             options.scores.detect or "",
             options.history.token_file,
         )
+        served = (options.scores.labels or "").startswith(SERVER)
+        ignored = [*columns, "alert"] if served else columns
+        self.label_columns = [each for each in self.label_columns if each not in ignored]
         scores = options.scores
         merge = None if scores.merge is None else duration(scores.merge, "--merge")
         flapping = None if scores.flapping is None else duration(scores.flapping, "--flapping")
@@ -233,6 +241,14 @@ class Search:
                 f"labels have a column `{column}`, an attribute of `{self.detect}`: with `--key {column}` a label is "
                 f"hit by detections of its own `{column}` alone"
             )
+        elif self.label_columns:
+            names = ", ".join(f"`{each}`" for each in self.label_columns)
+            text = f"{count(len(self.label_columns), 'column')} of the labels that nothing uses: {names}"
+            if not self.key and self.attributes:
+                column = self.label_columns[0]
+                text += f"; with `--key {self.attributes[0]}={column}` a label is hit only by detections whose "
+                text += f"`{self.attributes[0]}` is its `{column}`"
+            remarks.append(text)
         before, after = self.scoring.before, self.scoring.after
         outside = [
             each for each in self.labels if each.end + after < history.since or each.start - before > history.until
@@ -390,22 +406,45 @@ class Search:
         return found
 
     def _estimate(self, number: int) -> str:
-        """Return how long so many points take at most, by a run of the first one."""
-        first = tuple(axis.values[0] for axis in self.axes)
+        """Return how long so many points take in one process, by a run of one and a run of several together."""
+        several = [_point(self.axes, place * number // TIMED) for place in range(TIMED)]
+        self._seconds(several)  # compiles kernels
+        one, together = self._seconds(several[:1]), self._seconds(several)
+        further = max((together - one) / (TIMED - 1), 0.0)
+        return _about(number * further + -(-number // AT_ONCE) * max(one - further, 0.0))
+
+    def _seconds(self, points: Sequence[Point]) -> float:
+        """Return how long a pass over points takes."""
         began = process_time()
-        self._pass([first], lambda part: None)
-        return say_duration(max(round((process_time() - began) * number), 1) * 1_000_000)
+        self._pass(points, lambda part: None)
+        return process_time() - began
 
     def _refuse(self, number: int) -> None:
         """Refuse too many points, with how long they would take."""
         told = self._estimate(number)
-        hint = f"fewer values, or `--points {number}`: by a run of one point they take up to {told}"
+        hint = f"fewer values, or `--points {number}`: they take {told}, by a run of {TIMED}"
         most = self.options.grids.points or MOST_POINTS
         raise CepError(f"--grid: {number:,} points are more than {most:,}", hint=hint, code="option")
 
     def _warn(self, number: int) -> None:
         """Say how long many points take."""
-        typer.echo(f"{number:,} points: by a run of one point they take up to {self._estimate(number)}", err=True)
+        typer.echo(f"{number:,} points take {self._estimate(number)}, by a run of {TIMED}", err=True)
+
+
+def _point(axes: Sequence[Axis], place: int) -> Point:
+    """Return the point at a place in the order of `points_of`, without the others."""
+    values = []
+    for axis in reversed(axes):
+        place, own = divmod(place, len(axis.values))
+        values.append(axis.values[own])
+    return tuple(reversed(values))
+
+
+def _about(seconds: float) -> str:
+    """Return a duration to two figures, in its largest unit."""
+    unit = next((each for each in ("d", "h", "min") if seconds * SECOND >= UNITS[each]), "s")
+    amount = max(seconds * SECOND / UNITS[unit], 1.0)
+    return f"about {float(f'{amount:.1e}'):,.16g} {unit}"
 
 
 def window_of(rules: Iterable[Rule], event: str) -> int | None:
@@ -453,6 +492,10 @@ def _detected(program: CompiledProgram, name: str) -> tuple[str, Schema, bool]:
 def _attribute(schema: Schema, name: str) -> Attribute:
     names = [each.name for each in schema.attributes]
     if name not in names:
-        hint = did_you_mean(name, names) or f"it has {', '.join(f'`{each}`' for each in names)}"
+        hint = did_you_mean(name, names) or (
+            f"it has {', '.join(f'`{each}`' for each in names)}; `--key {names[0]}={name}` if `{name}` is a column"
+            if names
+            else "it has none: leave `--key` out"
+        )
         raise refuse(f"--key: `{schema.name}` has no attribute `{name}`", hint)
     return schema.attributes[names.index(name)]

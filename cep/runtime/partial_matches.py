@@ -191,6 +191,10 @@ def check_asked(plan: Plan, event: str, key: Key, limit: int) -> None:
             hint = did_you_mean(name, known) or f"it has {listed([f'`{each}`' for each in known]) if known else 'none'}"
             text = f"`{author_name(event)}` has no attribute or variable `{name}`"
             raise CepError(text, hint=hint, code="unknown")
+    types = {attribute.name: attribute.type for attribute in plan.schemas[event].attributes}
+    for name, value in key.items():
+        if types.get(name) in ("string", "iri"):
+            _check_text(value, types[name], name)
 
 
 def _rendering(plan: Plan) -> Rendering:
@@ -520,10 +524,18 @@ def _written(value: Value, type: str) -> str:
     return print_expression(Constant(value, type))
 
 
+def _check_text(given: Value, type: str, name: str) -> None:
+    """CepError: a value that is compared with texts is none."""
+    if given is not None and not isinstance(given, str):
+        raise CepError(f"`{name}` is of type {type}, not `{given}`", hint=f'a text: `"{given}"`', code="type")
+
+
 def _equal(held: Value, given: Value, type: str, name: str) -> bool:
     """Compare a value that is held with one that is given, perhaps as text. CepError: it is not of the type."""
     if held is None or given is None:
         return held is given
+    if isinstance(held, str):
+        _check_text(given, type, name)
     if not isinstance(given, str) or isinstance(held, str):
         return str(held) == str(given) if isinstance(held, str) and isinstance(given, str) else held == given
     if isinstance(held, bool):
