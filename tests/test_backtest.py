@@ -263,7 +263,8 @@ def test_the_chosen_values_are_written_into_the_program() -> None:
     assert "PARAM Hot = 8.0 IN 5..9 STEP 1." in text and text != PROGRAM
     assert cep("check", "rules.cep").exit_code == 0
     assert max(map(len, result.stdout.splitlines())) <= 80
-    for part in ("from the holdout on", "Pareto front: no other point has both more recall and less load", "chosen by load"):
+    heading = "Pareto front: no other point has both more recall and less load"
+    for part in ("from the holdout on", heading, "chosen by load"):
         assert part in result.stdout
 
 

@@ -325,6 +325,15 @@ def test_rename(document: Document) -> None:
             document.rename(mark, name)
 
 
+def test_a_refused_name_is_no_traceback(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    editor = Editor()
+    document = Document(editor, tmp_path / "a.cep", PROGRAM)
+    with pytest.raises(JsonRpcException, match="a keyword"):
+        document.rename("reading(F, A)", "where")
+    editor.close()
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_other_files_of_the_program(editor: Editor, tmp_path: Path) -> None:
     """Those that a test file names together, also those that are not open."""
     (tmp_path / "x.test.yaml").write_text("program: [a.cep, b.cep]\ntests: [{name: a, input: [], none: [late]}]\n")

@@ -216,7 +216,7 @@ def cut(text: str, begin: str, end: str) -> str:
         (HEAD + "    dead: 0\n    input: [none.csv]\n", ":10:13:", "none.csv", None),
         ("lateness: soon\n" + HEAD + "    dead: 0\n", ":1:11:", "`soon` is not a duration", None),
         ("policy: newest\n" + HEAD + "    dead: 0\n", ":1:9:", "policy", None),
-        (HEAD.replace("temp\n", "tmp\n") + "    dead: 0\n", ":5:", "temp", None),
+        (HEAD.replace("temp\n", "tmp\n") + "    dead: 0\n", ":6:21:", "needs a column `temp`", None),
     ],
 )
 def test_a_mistake_in_a_test_file_has_its_place(text: str, place: str, told: str, hint: str | None) -> None:

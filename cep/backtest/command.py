@@ -59,7 +59,7 @@ class ScoreOptions:
         tuple[str, ...],
         Option(
             metavar="ATTRIBUTE[=COLUMN]",
-            help="Attribute that identifies an incident, in events and labels; `f=fridge` if the labels call it `fridge`. "
+            help="Attribute that identifies an incident, in events and labels; `f=fridge` if labels call it `fridge`. "
             "Repeatable.",
         ),
     ] = ()

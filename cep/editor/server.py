@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -57,6 +58,11 @@ _SYMBOLS = {
 }
 
 
+def _is_unexpected(record: logging.LogRecord) -> bool:
+    """Return True unless a record of the log is about a refusal that the editor is told, such as that of a name."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], JsonRpcInvalidParams)
+
+
 class RuleServer(LanguageServer):
     """A server with the programs that are open."""
 
@@ -67,6 +73,7 @@ class RuleServer(LanguageServer):
             number = "0"
         # Whole texts are sent: editors and Python count the lines of a text with strange line breaks differently.
         super().__init__("semcep", number, text_document_sync_kind=lsp.TextDocumentSyncKind.Full)
+        logging.getLogger("pygls.protocol.json_rpc").addFilter(_is_unexpected)
         self.checker = checker
         self.prefixed = Prefixed()
         self.opened: dict[Path, str] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -13,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cep.core.errors import CepError
+from cep.core.errors import CepError, Span
 from cep.core.schema import ARRIVAL, Schema
 from cep.core.suggest import did_you_mean
 from cep.testing.rule_files import RuleTest
@@ -121,8 +122,25 @@ def _given(
     path_there = folder / f"{first}{suffix}"
     path_there.write_text(text, encoding="utf-8")
     spec = f"{event}={path_there}"
-    batches = [_placed(each, str(test.file.path), numbers) for each in _read(spec, value, read_as, first)]
-    return spec, batches
+    try:
+        found = list(read([spec], read_as, first=first))
+    except CepError as error:
+        raise _of_header(error, path_there, value, schemas[event], numbers[0]) from None
+    return spec, [_placed(each, str(test.file.path), numbers) for each in found]
+
+
+def _of_header(error: CepError, file: Path, value: Value, schema: Schema, line: int) -> CepError:
+    """Return an error of given records that have no place in a file of their own, where their header has a column that
+    the event does not know, else at the header."""
+    message = error.message.replace(f"{file}: ", "").replace(str(file), "the records")
+    lines = value.source.text.splitlines()
+    if value.items is not None or not line <= len(lines):
+        return value.error(message, error.hint)
+    known = {schema.time or "time", "time", "start", "end", *(each.source or each.name for each in schema.attributes)}
+    cells = [(each.start(), each.group().strip()) for each in re.finditer(r"[^,;\t]+", lines[line - 1])]
+    start, cell = next((each for each in cells if each[1] and each[1].strip('"') not in known), cells[0])
+    column = lines[line - 1].index(cell, start) + 1
+    return CepError(message, value.source, Span(line, column, line, column + len(cell)), error.hint, "test")
 
 
 def _record(value: Value) -> object:
