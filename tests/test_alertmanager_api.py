@@ -196,6 +196,20 @@ def test_amtool_lists_silences_and_expires(desk: Desk) -> None:
         assert "disabled" in amtool("cluster", "show")
 
 
+def test_without_routes_each_receiver_gets_everything(desk: Desk, tmp_path: Path) -> None:
+    for name in ("mqtt://h/a", "mqtt://h/b"):
+        desk.outbox.receiver(name)
+    config = desk.ask("GET", "/api/v2/status")["config"]["original"]
+    below = [{"receiver": name, "continue": True} for name in ("mqtt://h/a", "mqtt://h/b")]
+    assert yaml.safe_load(config)["route"] == {"receiver": "nobody", "group_by": ["alertname"], "routes": below}
+    if AMTOOL is not None:
+        written = tmp_path / "config.yml"
+        written.write_text(config)
+        command = [AMTOOL, "config", "routes", "test", f"--config.file={written}", "alertname=flood"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.stdout.strip() == "mqtt://h/a,mqtt://h/b", done
+
+
 def test_groups_are_those_of_routes(desk: Desk, tmp_path: Path) -> None:
     file = tmp_path / "routes.toml"
     file.write_text(

@@ -155,12 +155,16 @@ def test_closing_says_what_it_was_also_when_it_is_over(desk: Desk) -> None:
     desk.take((0, "a", 9), (2, "a", 0), (3, "a", 9), (4, "x", 4))
     first, second = [each["alert"] for each in desk.ask("GET", "/alerts?state=resolved&state=firing")][::-1]
     assert desk.ask("POST", f"/alerts/{first}/close", {"verdict": "false", "comment": "a boat"})["state"] == "resolved"
-    desk.ask("POST", f"/alerts/{first}/acknowledge", status=409)
+    *_, over = [each["time"] for each in desk.ask("GET", f"/alerts/{first}")["changes"] if not each["action"]]
+    assert desk.ask("GET", f"/alerts/{first}")["time"] > over, "it was closed later"
+    refusal = desk.ask("POST", f"/alerts/{first}/acknowledge", status=409)
+    assert refusal == f"the alert is over since {over}: it can be commented on or closed\n"
     assert desk.ask("POST", f"/alerts/{second}/close", {"verdict": "true"})["acknowledged"] == "ben"
     desk.take((60, "a", 0), (61, "x", 4))
     assert [each["verdict"] for each in desk.ask("GET", "/alerts/verdicts")] == ["true", "false"]
     full = desk.ask("GET", f"/alerts/{second}")
     assert [each["alert"] for each in full["episodes"]] == [first] and full["episodes"][0]["verdict"] == "false"
+    assert full["episodes"][0]["over"] == over == desk.ask("GET", "/alerts/verdicts")[1]["over"]
     assert [each["action"] for each in full["actions"]] == ["closed"]
     assert [each["state"] for each in full["changes"]] == ["firing", "updated", "resolved"]
     assert full["severity"] == "Minor", "what is closed does not escalate"
@@ -226,7 +230,8 @@ def test_a_body_that_does_not_say_that_it_is_json(desk: Desk) -> None:
     assert said.status_code == 422
     assert said.text == "the body is not read as JSON; the request needs the header `Content-Type: application/json`\n"
     assert desk.ask("POST", path, [1], status=422) == "body: `[1]` is not an object\n"
-    assert desk.ask("POST", path, {"verdict": "true", "by": "me"}, status=422) == "`by` is not known here\n"
+    refusal = desk.ask("POST", path, {"verdict": "true", "by": "me"}, status=422)
+    assert refusal == "`by` is not known here; there are comment, verdict\n"
 
 
 def test_a_silence_that_begins_or_ends_is_a_change_also_if_another_comes_before_it_is_looked_at(desk: Desk) -> None:
@@ -390,6 +395,8 @@ def test_a_trusted_proxy_says_who_asks(desk: Desk) -> None:
         ("/silences", {"matchers": ["site=a"], "startsAt": at(9), "endsAt": at(8)}, 422, "before it starts"),
         ("/silences", {"matchers": ["site=a"], "endsAt": at(-9)}, 422, "which is past"),
         ("/silences", {"matchers": ["site=a"], "endsAt": "soon"}, 422, "endsAt: `soon`"),
+        ("/silences", {"matchers": ["site=b"], "endsAt": at(9), "startAt": at(8)}, 422, "did you mean `startsAt`?"),
+        ("/silences/preview", {"matchers": ["site=b"], "matcher": []}, 422, "did you mean `matchers`?"),
         ("/silences/preview", {"matchers": ["site"]}, 422, "is not followed by an operator"),
     ],
 )
@@ -542,6 +549,19 @@ def test_matchers_stand_in_braces_as_calendars_have_them(tmp_path: Path, text: s
 def test_an_event_that_recurs_often_is_a_window_if_it_is_bounded(tmp_path: Path) -> None:
     calendar = calendar_of(tmp_path / "works.ics", 'SUMMARY:P {site="a"}\nRRULE:FREQ=MINUTELY;COUNT=30')
     assert len(texts_of(calendar)) == 30 and calendar.remarks == ()
+
+
+def test_windows_of_a_calendar_that_is_gone_stay_and_it_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "works.ics"
+    file.write_text(CALENDAR)
+    calendar, now = MaintenanceCalendar(file), 1_795_910_400 * SECOND
+    windows = calendar.windows(now)
+    content = file.read_bytes()
+    file.unlink()
+    assert calendar.windows(now) == windows and windows
+    assert calendar.trouble == f"--maintenance {file}: no such file or directory"
+    file.write_bytes(content)
+    assert calendar.windows(now) == windows and calendar.trouble == ""
 
 
 def test_a_file_that_is_not_a_calendar_is_refused(tmp_path: Path) -> None:

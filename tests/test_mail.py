@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cep.core.errors import CepError
-from connectors.alerts.lifecycle import AlertChange, AlertState
+from connectors.alerts.lifecycle import AlertChange, AlertState, resolved
 from connectors.alerts.outbox import Outbox
 from connectors.alerts.outbox_entries import OutboxEntry
 from connectors.receivers import mail
@@ -182,8 +182,39 @@ def test_references_are_to_messages_that_are_there() -> None:
     assert ids(first, second) == (digest, None)
     assert ids(end) == (f"<{over.id}@example.org>", digest) and ids(again)[1] == digest
     assert ids(replace(second, reminder=2)) == (f"<{other.id}.2@example.org>", digest)
-    outbox.forget_threads(to(25).name, [other.alert])
     assert ids(end, again) == (f"<{over.id}@example.org>", digest)
+
+
+def test_what_people_do_after_the_end_is_told_in_the_thread_with_when_it_was_over() -> None:
+    over = resolved(FIRST, FIRST.time + 60 * 1_000_000)
+    later = replace(
+        over, revision=2, action="commented", by="anna", comment="it was a boat", time=over.time + 3600_000_000
+    )
+    outbox = filled([FIRST, over, later])
+    sent: list[EmailMessage] = []
+    mail = Mail(to(25), ORIGIN, outbox)
+    mail._send = sent.append  # type: ignore[method-assign]
+    for entry in outbox.after(0):
+        mail.give([entry])
+    assert [one["References"] for one in sent] == [None, *[sent[0]["Message-ID"]] * 2]
+    (said,) = {line for one in sent for line in texts(one)[0].splitlines() if line.startswith("Over:")}
+    assert said == "Over: 1970-01-01 00:01:00 UTC"
+
+
+def test_threads_of_alerts_that_are_not_kept_any_more_are_forgotten() -> None:
+    outbox = Outbox(None, keep=10)
+    first = f"<{FIRST.id}@example.org>"
+
+    def thread(alert: str) -> list[str]:
+        return outbox.threads("mail:team@example.org", [alert], "<other@example.org>")
+
+    outbox.add([FIRST], {})
+    assert outbox.threads("mail:team@example.org", [FIRST.alert], first) == [first] == thread(FIRST.alert)
+    outbox.add([resolved(FIRST, FIRST.time)], {})
+    assert thread(FIRST.alert) == [first]
+    for number in range(30):
+        outbox.add([replace(FIRST, alert=f"{number:032x}", slot=str(number))], {})
+    assert outbox.revision(FIRST.alert) is None and thread(FIRST.alert) == ["<other@example.org>"]
 
 
 def test_a_reminder_is_another_message_of_its_thread() -> None:

@@ -345,8 +345,8 @@ class Handling:
         """Take an alert: it does not escalate any more, and nobody is reminded of it."""
         with self.lock:
             told = self._known(alert)
-            if told.state == "resolved":
-                raise Conflict(f"the alert is over since {rfc3339(told.time)}: it can be commented on or closed")
+            if told.ended is not None:
+                raise Conflict(f"the alert is over since {rfc3339(told.ended)}: it can be commented on or closed")
             if told.acknowledged == by and not comment.strip():
                 return told
             return self._act(told, "acknowledged", by, comment, acknowledged=by)
@@ -357,8 +357,8 @@ class Handling:
             told = self._known(alert)
             if not told.acknowledged:
                 raise Conflict("nobody has acknowledged the alert")
-            if told.state == "resolved":
-                raise Conflict(f"the alert is over since {rfc3339(told.time)}")
+            if told.ended is not None:
+                raise Conflict(f"the alert is over since {rfc3339(told.ended)}")
             return self._act(told, "unacknowledged", by, comment, acknowledged="")
 
     def assign(self, alert: str, by: str, to: str, comment: str = "") -> AlertChange:

@@ -39,6 +39,7 @@ class AlertChange:
     sent nothing of it. `sent`: the first revision that they are sent, None: none so far. `severities`: those that it
     can have, if they are several, `escalated`: which of them it has. `inhibited`: another alert inhibits it; `hidden`:
     it only inhibits others, and is told to nobody; `repeat`: receivers are reminded after so long, 0: they are not.
+    `ended`: when the alert was over, None: it is not; what people do later does not change it.
     `action`: the change is what a person did, or a silence, empty: it is not; `by` and `comment`: of that person.
     `acknowledged` and `assignee`: the names of those who have it, `verdict`: what it was closed with, `silenced`: the
     ids of the silences that hide it.
@@ -94,6 +95,7 @@ class AlertChange:
     assignee: str = ""
     verdict: Verdict = ""
     silenced: list[str] = field(default_factory=list)
+    ended: int | None = None
 
     @property
     def word(self) -> str:
@@ -437,7 +439,7 @@ def resolved(change: AlertChange, time: int, withdrawn: bool = False, note: str 
     """The end of an alert's life."""
     return replace(
         change, revision=change.revision + 1, state="resolved", time=time, withdrawn=withdrawn, holding=[], note=note,
-        action="", by="", comment="", silenced=[],
+        action="", by="", comment="", silenced=[], ended=time,
     )  # fmt: skip
 
 

@@ -69,8 +69,9 @@ class MaintenanceCalendar:
     def _changed(self) -> bool:
         try:
             status = os.stat(self.file)
-        except OSError:
-            return False
+        except OSError:  # reading says why
+            self._read = None
+            return True
         before, self._read = self._read, (status.st_mtime_ns, status.st_size)
         return before != self._read
 
@@ -152,7 +153,8 @@ def _series_of(
         remarks = [*remarks[:_MOST_REMARKS], f"{where}: {len(remarks) - _MOST_REMARKS} more are not windows either"]
     if without:
         some = "1 event has" if len(without) == 1 else f"{len(without)} events have"
-        remarks.append(f"{where}: {some} no matchers in braces and hide nothing, as `{without[0]}`; {_FORM}")
+        hide = "hides" if len(without) == 1 else "hide"
+        remarks.append(f"{where}: {some} no matchers in braces and {hide} nothing, as `{without[0]}`; {_FORM}")
     return found, tuple(remarks)
 
 

@@ -258,6 +258,7 @@ class Outbox:
                 "delete from dead where number <= ? and number not in (select number from changes)", (until,)
             )
             handling_tables.prune(self._base)
+            outbox_tables.prune_threads(self._base)
             self._set("pruned", str(until))
         self._pruned = until
 
@@ -460,21 +461,15 @@ class Outbox:
 
     def threads(self, name: str, alerts: Sequence[str], message: str) -> list[str]:
         """The first message in which a receiver was told of each of some alerts, in their order; of those that were in
-        none it is this one from now on. CepError: the disk takes no more."""
+        none it is this one from now on, as long as a change of the alert is kept. CepError: the disk takes no more."""
         with self._lock, self._at_once():
             found: dict[str, None] = {}
             for alert in alerts:
-                place = f"thread {json.dumps([name, alert])}"
+                place = outbox_tables.thread(name, alert)
                 if (first := self._meta(place)) is None:
                     self._set(place, first := message)
                 found[first] = None
         return list(found)
-
-    def forget_threads(self, name: str, alerts: Iterable[str]) -> None:
-        """These alerts are over. CepError: the disk takes no more."""
-        rows = [(f"thread {json.dumps([name, alert])}",) for alert in alerts]
-        with self._lock, outbox_tables.writing(self._where):
-            self._base.executemany("delete from meta where name = ?", rows)
 
     def serves(self, name: str) -> bool:
         """Return True if a sender serves this receiver now."""

@@ -132,6 +132,17 @@ def verify(
         raise damaged_outbox(where, f"in {table}, at {wrong[0]!r}")
 
 
+def thread(receiver: str, alert: str) -> str:
+    """The name in `meta` of the first message in which a receiver was told of an alert."""
+    return f"thread {json.dumps([receiver, alert])}"
+
+
+def prune_threads(base: sqlite3.Connection) -> None:
+    """Forget the first messages of alerts of which no change is kept."""
+    alert = f"json_extract(substr(name, {len('thread ') + 1}), '$[1]')"
+    base.execute(f"delete from meta where name like 'thread %' and {alert} not in (select alert from changes)")
+
+
 def row_hash(*values: object) -> bytes:
     """The hash of a row: of its values as JSON, `json.dumps(values, ensure_ascii=False)`, made in half of the time."""
     parts = [

@@ -391,7 +391,7 @@ def _heirs(key: AlertKey, lives: Mapping[str, Sequence[AlertChange]]) -> list[He
 
 
 def _end(change: AlertChange) -> int:
-    return change.time if change.state == "resolved" else max(change.time, change.until)
+    return max(change.time, change.until) if change.ended is None else change.ended
 
 
 def _standing(change: AlertChange) -> AlertState:
@@ -403,7 +403,7 @@ def _says_the_same(change: AlertChange, before: AlertChange) -> bool:
     """Return True if two changes say the same of an alert, of one that is over also when, whichever was first."""
     over = change.state == "resolved"
     same = over == (before.state == "resolved") and bool(change.holding) == bool(before.holding)
-    if not same or (over and not change.withdrawn and change.time != before.time):
+    if not same or (over and not change.withdrawn and change.ended != before.ended):
         return False
     return all(getattr(change, name) == getattr(before, name) for name in _SAME)
 

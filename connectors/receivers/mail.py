@@ -56,9 +56,6 @@ class Mail:
 
     def give(self, entries: Sequence[OutboxEntry]) -> None:
         self._send(self.message(entries))
-        over = [entry.change.alert for entry in entries if entry.change.state == "resolved" and not entry.change.action]
-        if over:
-            self.outbox.forget_threads(self.target.name, over)
 
     def message(self, entries: Sequence[OutboxEntry]) -> EmailMessage:
         """The message of a group of changes; it is noted as the first one of alerts that were in none before. CepError:

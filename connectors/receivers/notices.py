@@ -97,12 +97,14 @@ def _fields(entry: OutboxEntry, origin: Publisher) -> list[tuple[str, str]]:
     """Names with values; the last ones are addresses."""
     change = entry.change
     more = [text for text in (change.certainty, change.urgency) if text != "Unknown"]
+    over = change.time if change.ended is None else change.ended
+    latest = over if change.over else change.end
     fields = [
         ("State", _word(change)),
         ("Severity", change.severity + (f" ({', '.join(more)})" if more else "")),
         ("Since", _time(change.start)),
         *([("Fired", _time(change.fired))] if change.fired is not None and change.fired > change.start else []),
-        ("Over" if change.over else "Latest", _time(change.time if change.over else change.end)),
+        ("Over" if change.over else "Latest", _time(latest)),
     ]
     done = [("Acknowledged by", change.acknowledged), ("Assigned to", change.assignee), ("Verdict", change.verdict)]
     fields += [(name, text) for name, text in done if text]

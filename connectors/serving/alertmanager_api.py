@@ -300,12 +300,11 @@ def _silence(silence: Silence, now: int) -> dict[str, Any]:
 def _config(receivers: Sequence[str], routes: Routes | None) -> str:
     """Receivers and routes as a configuration of Alertmanager says it; without routes each receiver gets everything."""
     if routes is None:
-        first, *others = receivers
-        below = [{"receiver": name, "continue": True} for name in others]
-        route = {"receiver": first, "group_by": ["alertname"], "routes": below}
+        below: list[dict[str, Any]] = [{"receiver": name, "continue": True} for name in receivers if name != NOBODY]
+        route = {"receiver": NOBODY, "group_by": ["alertname"], "routes": below}
     else:  # what no route wants goes to nobody
-        receivers = [*receivers, NOBODY] if NOBODY not in receivers else receivers
         route = {"receiver": NOBODY, "routes": [_route(each) for each in routes.routes]}
+    receivers = [*receivers, NOBODY] if NOBODY not in receivers else receivers
     lines = [f"route: {json.dumps(route)}", "receivers:", *(f"- name: {json.dumps(name)}" for name in receivers)]
     return "\n".join(lines) + "\n"
 

@@ -126,6 +126,12 @@ class Matching(BaseModel):
         return Matchers.of(found)
 
 
+class Previewed(Matching):
+    """Matchers of a silence that is to be looked at before it begins."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
 class NewSilence(Matching):
     """A silence: `startsAt` is now, unless it is said."""
 
@@ -138,6 +144,12 @@ class NewSilence(Matching):
     def made(self, by: str, now: int) -> Silence:
         """The silence. Raises CepError."""
         return silence(self.parsed(), _ticks(self.startsAt), _ticks(self.endsAt), by, self.comment, now)
+
+
+class OwnSilence(NewSilence):
+    """A silence of which no field is misspelt: with `startAt` it would begin at once."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 def _ticks(when: datetime | None) -> int | None:
@@ -179,13 +191,13 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
     def answered(found: object, status: int = 200) -> Response:
         return JSONResponse(found, status, headers=_SAFE)
 
-    def ends(alert: str) -> dict[str, str | None]:
+    def ends(change: AlertChange) -> dict[str, str | None]:
         """When an alert was over, None: it is not; and where event time was when it was first closed."""
-        life = [each.change for each in outbox.life(alert)]
-        over = [each.time for each in life if each.word in ("resolved", "withdrawn")]
+        life = [each.change for each in outbox.life(change.alert)]
         reopened = max((place for place, each in enumerate(life) if each.action == "reopened"), default=-1)
         closed = [each.time for each in life[reopened + 1 :] if each.action == "closed"]
-        return {"over": rfc3339(over[-1]) if over else None, "closed": rfc3339(closed[0]) if closed else None}
+        over = None if change.ended is None else rfc3339(change.ended)
+        return {"over": over, "closed": rfc3339(closed[0]) if closed else None}
 
     def done(change: AlertChange) -> Response:
         entry = outbox.revision(change.alert)
@@ -256,7 +268,7 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
         found = []
         for entry in _newest(handling, before, True):
             if entry.change.verdict and not entry.change.withdrawn:
-                found.append(view(entry) | ends(entry.change.alert))
+                found.append(view(entry) | ends(entry.change))
                 if len(found) == limit:
                     break
         return answered(found)
@@ -327,7 +339,7 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
         return answered([silence_view(each, handling, hidden) for each in found])
 
     @made.post("/silences", responses={**route_responses("application/json", json=_SILENCE), **REFUSALS})
-    def silenced(new: NewSilence, person: Person = responder) -> Response:
+    def silenced(new: OwnSilence, person: Person = responder) -> Response:
         """Silence alerts from now or `startsAt` until `endsAt`. With `id`, change that silence."""
 
         def add() -> Silence:
@@ -338,7 +350,7 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
         return answered(silence_view(new_silence, handling, handling.hidden()) | {"warnings": warnings})
 
     @made.post("/silences/preview", responses={**route_responses("application/json", json=_MANY(dict(_VIEW)))})
-    def preview(asked: Matching) -> Response:
+    def preview(asked: Previewed) -> Response:
         """The open alerts that a silence with these matchers would hide now."""
         changes = handling.hidden_by(doing(asked.parsed))
         entries = [outbox.revision(each.alert) for each in changes]
@@ -442,7 +454,7 @@ def _episode(entry: OutboxEntry) -> dict[str, Any]:
         "title": change.title,
         "start": rfc3339(change.start),
         "fired": None if change.fired is None else rfc3339(change.fired),
-        "over": rfc3339(change.time) if change.state == "resolved" else None,
+        "over": None if change.ended is None else rfc3339(change.ended),
         "occurrences": change.occurrences,
         "acknowledged": change.acknowledged,
         "verdict": change.verdict,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -25,7 +25,7 @@ def in_sentences(app: FastAPI, paths: RouteMethods) -> None:
     @app.exception_handler(RequestValidationError)
     async def wrong(request: Request, error: RequestValidationError) -> Response:
         errors = error.errors()
-        lines = parameter_errors(errors)
+        lines = parameter_errors(errors, _body_fields(request))
         if any(each["loc"] == ("body",) for each in errors) and not _says_json(request):
             lines = ["the body is not read as JSON; the request needs the header `Content-Type: application/json`"]
         return PlainTextResponse("".join(f"{line}\n" for line in lines), 422)
@@ -43,6 +43,17 @@ def in_sentences(app: FastAPI, paths: RouteMethods) -> None:
         return PlainTextResponse(f"{sentence}\n", error.status_code, more)
 
 
+def _body_fields(request: Request) -> list[str]:
+    """The names of the fields that the body of a route may have."""
+    found: list[str] = []
+    dependant = getattr(request.scope.get("route"), "dependant", None)
+    for each in () if dependant is None else dependant.body_params:
+        annotation = each.field_info.annotation
+        for model in get_args(annotation) or (annotation,):
+            found += getattr(model, "model_fields", ())
+    return found
+
+
 def _says_json(request: Request) -> bool:
     """Return True if a request says that its body is JSON."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -58,8 +69,9 @@ def refuse_unknown_parameters(request: Request) -> None:
             raise HTTPException(422, f"the parameter `{clean(name, 80)}` is not known; {hint}")
 
 
-def parameter_errors(errors: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a line for each error, with its parameter: `at: this parameter is missing`."""
+def parameter_errors(errors: Sequence[Mapping[str, Any]], known: Sequence[str] = ()) -> list[str]:
+    """Return a line for each error, with its parameter: `at: this parameter is missing`. `known`: the fields of the
+    body."""
     lines = []
     for error in errors:
         name = clean(next((part for part in reversed(error["loc"]) if isinstance(part, str)), "body"), 80)
@@ -70,7 +82,8 @@ def parameter_errors(errors: Sequence[Mapping[str, Any]]) -> list[str]:
         if error["type"] == "missing":
             lines.append(f"{name}: this parameter is missing")
         elif error["type"] == "extra_forbidden":
-            lines.append(f"`{name}` is not known here")
+            hint = did_you_mean(name, known) or (f"there are {', '.join(known)}" if known else "")
+            lines.append(f"`{name}` is not known here{hint and f'; {hint}'}")
         else:
             lines.append(f"{name}: `{clean(str(error.get('input')), 80)}` {_reason(error)}")
     return list(dict.fromkeys(lines))
