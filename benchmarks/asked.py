@@ -15,14 +15,14 @@ import polars as pl
 import pyoxigraph as ox
 
 from benchmarks.serve import SCHEMA, SECOND, STATIONS
+from cep.connectors.rdf import triples
+from cep.connectors.rdf.evaluation import evaluate
+from cep.connectors.rdf.question import QueryRefused, Question
+from cep.connectors.rdf.store import EventStore
+from cep.connectors.rdf.time_index import TimeIndex
+from cep.connectors.rdf.vocabulary import EventVocabulary
 from cep.core.identity import identified
 from cep.core.prefixes import PREFIXES
-from connectors.rdf import triples
-from connectors.rdf.evaluation import evaluate
-from connectors.rdf.question import QueryRefused, Question
-from connectors.rdf.store import EventStore
-from connectors.rdf.time_index import TimeIndex
-from connectors.rdf.vocabulary import EventVocabulary
 
 ROOT = Path(__file__).parents[1]
 LAST = 1_360_447_200 * SECOND  # 2013-02-09T22:00:00Z, in the storm of the documents

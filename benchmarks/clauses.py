@@ -12,8 +12,8 @@ from time import process_time
 
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
+from cep.connectors.formats.clauses import ClauseReader
 from cep.engine import Engine
-from connectors.formats.clauses import ClauseReader
 
 LINES = 400_000
 FACTS = "Often(Z) :- Diamondminus[0,2]Signal(Z)\nFlag(X,Z) :- Monit(X,Z), Often(Z)\n"

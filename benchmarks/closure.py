@@ -63,7 +63,7 @@ def _in_process(side: str, stations: int) -> dict[str, Any]:
 
 def ours(stations: int) -> dict[str, Any]:
     """Our closure of so many stations, from triples of ids to triples of ids."""
-    from knowledge.reasoning.closure import compute_closure
+    from cep.knowledge.reasoning.closure import compute_closure
 
     assert len(compute_closure(*network.loaded(2), "owlrl").triples), "this compiles the kernels"
     watch = Watch()
@@ -76,8 +76,8 @@ def ours(stations: int) -> dict[str, Any]:
 
 def change(stations: int) -> dict[str, Any]:
     """One station's triples added, and taken away again."""
-    from knowledge.rdf.triples import TripleSet
-    from knowledge.reasoning.closure import compute_closure
+    from cep.knowledge.rdf.triples import TripleSet
+    from cep.knowledge.reasoning.closure import compute_closure
 
     terms, triples = network.loaded(stations)
     station = terms.id_of(f"{network.PREFIXES['id']}station-{stations // 2}")

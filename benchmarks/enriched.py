@@ -36,10 +36,10 @@ ONTOLOGIES, AREAS = ROOT / "ontologies", ROOT / "demos" / "blizzard" / "areas.ce
 @cache
 def register(stations: int, features: int = 0) -> Any:
     """So many stations with five sensors each, and perhaps places, closed under OWL 2 RL with the ontologies."""
-    from knowledge import load
-    from knowledge.graph import Knowledge
-    from knowledge.rdf.terms import NONE, Terms
-    from knowledge.rdf.triples import TripleSet
+    from cep.knowledge import load
+    from cep.knowledge.graph import Knowledge
+    from cep.knowledge.rdf.terms import NONE, Terms
+    from cep.knowledge.rdf.triples import TripleSet
 
     terms = Terms()
     said = load.load([ONTOLOGIES / f"{name}.ttl" for name in ("sensors", "weather", "places")], terms)
@@ -75,7 +75,7 @@ def closed(turtle: str) -> Any:
     """Knowledge of a text in Turtle."""
     import pyoxigraph as ox
 
-    from knowledge.graph import Knowledge
+    from cep.knowledge.graph import Knowledge
 
     return Knowledge.of(ox.parse(turtle, ox.RdfFormat.TURTLE), "owlrl")
 
@@ -83,9 +83,9 @@ def closed(turtle: str) -> Any:
 @cache
 def places() -> Any:
     """Places spread over the United States."""
-    from knowledge.graph import Knowledge
-    from knowledge.rdf.terms import NONE, Terms
-    from knowledge.rdf.triples import TripleSet
+    from cep.knowledge.graph import Knowledge
+    from cep.knowledge.rdf.terms import NONE, Terms
+    from cep.knowledge.rdf.triples import TripleSet
 
     terms = Terms()
     return Knowledge(terms, {NONE: TripleSet.of(*registers.stations(PLACES, seed=2).triples(terms))}, "none")

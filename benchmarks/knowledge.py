@@ -93,7 +93,7 @@ def places(features: int) -> dict[str, Any]:
 
 
 def _load(source: str | Path) -> dict[str, Any]:
-    from knowledge.graph import Knowledge
+    from cep.knowledge.graph import Knowledge
 
     Knowledge.of([])  # this loads the kernels
     watch = Watch()
@@ -139,8 +139,8 @@ def change(stations: int) -> dict[str, Any]:
 
 
 def _network(stations: int) -> Any:
-    from knowledge.graph import Knowledge
-    from knowledge.rdf.terms import NONE
+    from cep.knowledge.graph import Knowledge
+    from cep.knowledge.rdf.terms import NONE
 
     terms, triples = network.loaded(stations)
     return Knowledge(terms, {NONE: triples})

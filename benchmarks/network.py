@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 import pyoxigraph as ox
 
-from knowledge.rdf.terms import Terms
-from knowledge.rdf.triples import TripleSet
+from cep.knowledge.rdf.terms import Terms
+from cep.knowledge.rdf.triples import TripleSet
 
 PREFIXES = {
     "": "http://example.org/weather#",

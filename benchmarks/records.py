@@ -159,8 +159,8 @@ def _sensors(folder: Path, columns: dict[str, list[Any]], ends: list[int]) -> No
 
 def measured(folder: Path, rows: int, runs: int, only: str = "") -> Iterator[tuple[Shape, float]]:
     """Rows a second of CPU time of each shape."""
+    from cep.connectors.files import read
     from cep.engine import Engine
-    from connectors.files import read
 
     known = {}
     for shape in (*SHAPES, *FORMATS):

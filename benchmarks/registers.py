@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from knowledge.gazetteers.gazetteer import OWN
-from knowledge.gazetteers.geonames import FEATURES
-from knowledge.gazetteers.tab_separated import DTYPES
-from knowledge.stations import SENSORS, Register
+from cep.knowledge.gazetteers.gazetteer import OWN
+from cep.knowledge.gazetteers.geonames import FEATURES
+from cep.knowledge.gazetteers.tab_separated import DTYPES
+from cep.knowledge.stations import SENSORS, Register
 
 Array = NDArray[Any]
 

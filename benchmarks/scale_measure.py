@@ -90,6 +90,8 @@ class TaskCosts:
 def task_costs(shape: Shape, batches: int) -> TaskCosts:
     """What each takes of the micro-batches of the second half: on average, as in a cluster; of `log` the least, so that
     is of a version that is not written whole."""
+    from cep.connectors.files import read_one
+    from cep.connectors.inputs import Input
     from cep.engine import Engine
     from cep.spark.handed_blocks import rows_of
     from cep.spark.handover import FEW
@@ -101,8 +103,6 @@ def task_costs(shape: Shape, batches: int) -> TaskCosts:
     from cep.spark.stage_task import StageTask, StageWork
     from cep.spark.state.bucket_states import BucketStates, state_name
     from cep.spark.state.delta_log import Came
-    from connectors.files import read_one
-    from connectors.inputs import Input
 
     class Timed(StageTask):
         """Adds up what keeping takes; keeps a state whole besides, to be timed."""

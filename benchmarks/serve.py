@@ -15,12 +15,12 @@ from tempfile import TemporaryDirectory
 
 import polars as pl
 
+from cep.connectors.rdf import triples
+from cep.connectors.rdf.question import Question
+from cep.connectors.rdf.store_process import StoreProcess
+from cep.connectors.rdf.vocabulary import PREFIXES, EventVocabulary
 from cep.core.identity import identified
 from cep.core.schema import Attribute, Schema
-from connectors.rdf import triples
-from connectors.rdf.question import Question
-from connectors.rdf.store_process import StoreProcess
-from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
 
 SCHEMA = Schema("warning", (Attribute("station", "string"), Attribute("readings", "int")), True, False)
 STATIONS, SECOND = 5000, 1_000_000

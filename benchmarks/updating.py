@@ -113,7 +113,7 @@ def endless(known: Any, count: int = 100_000, every: int = 5_000) -> int:
 
 def growth(count: int) -> None:
     """Print how the cost of an update grows with what there is."""
-    from knowledge.graph import Knowledge
+    from cep.knowledge.graph import Knowledge
 
     print(f"{'triples':>12}{'plain':>10}{'OPTIONAL':>10}{'static':>10}   ms each, one by one")
     for stations in (STATIONS // 10, STATIONS, STATIONS * 4):
@@ -126,7 +126,7 @@ def growth(count: int) -> None:
 
 def main(count: int = UPDATES) -> None:
     """Print the table."""
-    from knowledge.graph import Knowledge
+    from cep.knowledge.graph import Knowledge
 
     known = Knowledge.of(ox.parse(knowledge(), ox.RdfFormat.TURTLE), "owlrl")
     print(f"{len(known):,} triples")

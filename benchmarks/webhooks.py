@@ -17,10 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from connectors.alerts.lifecycle import AlertChange
-from connectors.alerts.outbox import Outbox
-from connectors.receivers.document import Publisher
-from connectors.receivers.senders import sending, targets
+from cep.connectors.alerts.lifecycle import AlertChange
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.receivers.document import Publisher
+from cep.connectors.receivers.senders import sending, targets
 
 ALERTS = 1000
 FIRST = AlertChange(

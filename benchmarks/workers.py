@@ -80,12 +80,12 @@ class Measured:
 def run(text: str, first: Path, source: Path, target: Path, workers: int) -> Measured:
     """A steady run: the second file, behind a first one that loads kernels and fills windows."""
     from cep.compile import CompileOptions, compiled
+    from cep.connectors.files import read
+    from cep.connectors.writing.writers import Writer
     from cep.core.time import END_OF_TIME
     from cep.engine import Engine
     from cep.runtime.options import EngineOptions
     from cep.workers.partitioned_engine import PartitionedEngine
-    from connectors.files import read
-    from connectors.writing.writers import Writer
 
     made = compiled(text, "<program>", CompileOptions())
     engine = Engine(made) if workers == 1 else PartitionedEngine(made, EngineOptions(), workers)

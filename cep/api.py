@@ -14,6 +14,11 @@ from warnings import warn
 import polars as pl
 
 from cep.compile import CompileOptions, DataProgramKeywords, divided
+from cep.connectors.frames.reading import ROWS, read_data
+from cep.connectors.records.batch import Batch
+from cep.connectors.records.order import in_order
+from cep.connectors.records.revised import as_written, changes_of, with_changes
+from cep.connectors.records.times import of_iso
 from cep.core.errors import CepError, Warning
 from cep.core.schema import Schema
 from cep.core.time import BEGINNING
@@ -27,11 +32,6 @@ from cep.runtime.encode import RefusedRow
 from cep.runtime.knowledge_source import KnowledgeSource
 from cep.runtime.partial_matches import Key, PartialMatches
 from cep.workers.partitioned_engine import dealt_engine
-from connectors.frames.reading import ROWS, read_data
-from connectors.records.batch import Batch
-from connectors.records.order import in_order
-from connectors.records.revised import as_written, changes_of, with_changes
-from connectors.records.times import of_iso
 
 
 class ArrowStream(Protocol):
@@ -47,7 +47,7 @@ class ArrowArray(Protocol):
 
 
 Data = pl.DataFrame | pl.LazyFrame | ArrowStream | ArrowArray | Mapping[str, Any] | Iterable[Any] | Event
-"""What rows are taken from (`connectors.frames.reading`): a data frame of polars or pandas, lazy ones too; a table,
+"""What rows are taken from (`cep.connectors.frames.reading`): a data frame of polars or pandas, lazy ones too; a table,
 record batch, reader or dataset of pyarrow, and whatever offers `__arrow_c_stream__` or `__arrow_c_array__`; `{column:
 array}`; a list of records (dicts) or of `Event`; an iterator of any of these; `{event: any of these}`."""
 

@@ -103,7 +103,7 @@ class RuleCells:
             return None
         if len(named) == 1 and named[0] in self.names:
             return self.names[named[0]]
-        from knowledge.graph import Knowledge
+        from cep.knowledge.graph import Knowledge
 
         return Knowledge.load(named, "owlrl")
 

@@ -38,11 +38,11 @@ from cep.app.terminal import (
 )
 from cep.backtest.command import backtest
 from cep.core.errors import CepError, CepErrors
+from cep.demos.command import demos
 from cep.diff.command import diff
 from cep.editor.command import lsp
 from cep.server.command import serve
 from cep.testing.command import test
-from demos.command import demos
 
 # Commands import what they need when they run: `cep --help` is to answer at once.
 

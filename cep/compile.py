@@ -38,7 +38,7 @@ from cep.runtime.options import EngineKeywords, EngineOptions, UntimedEngineKeyw
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileOptions:
-    """`facts`: {predicate: table}; `knowledge`: what graph patterns ask, a `knowledge.graph.Knowledge`, or, where
+    """`facts`: {predicate: table}; `knowledge`: what graph patterns ask, a `cep.knowledge.graph.Knowledge`, or, where
     that module is imported, an rdflib graph or dataset, as it is.
 
     `types`: of undeclared input events; `policy`: of rules that name none.

@@ -23,6 +23,7 @@ from typing import SupportsIndex
 import polars as pl
 
 from cep.compile import CompileOptions, ReadProgram
+from cep.connectors.records.times import of_duration
 from cep.core.errors import CepError, Source
 from cep.core.fluents import HOLDS, INCONSISTENT
 from cep.engine import Engine
@@ -39,7 +40,6 @@ from cep.language.syntax import ast
 from cep.plan.types import grown
 from cep.rules.printing import print_expression
 from cep.rules.terms import Constant
-from connectors.records.times import of_duration
 
 Stream = Iterable[tuple[int, Sequence[str]]]
 Atom = tuple[str, tuple[Constant, ...]]

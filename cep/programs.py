@@ -11,12 +11,12 @@ from typing import Any
 import polars as pl
 
 from cep.compile import CompiledProgram, CompileOptions, ReadProgram, one_text
+from cep.connectors.frames.reading import whole_table
+from cep.connectors.records.times import of_duration
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.core.suggest import did_you_mean
 from cep.runtime.knowledge_source import KnowledgeSource
-from connectors.frames.reading import whole_table
-from connectors.records.times import of_duration
 
 Duration = timedelta | str
 """`timedelta(minutes=5)`, or `"5 min"`."""
@@ -62,7 +62,7 @@ def _source(knowledge: KnowledgeSource | Iterable[Any] | None) -> KnowledgeSourc
     """Knowledge as engines ask it: triples, too. CepError: these are none."""
     if knowledge is None or isinstance(knowledge, KnowledgeSource):
         return knowledge
-    from knowledge.graph import Knowledge
+    from cep.knowledge.graph import Knowledge
 
     return Knowledge.of(knowledge)
 

@@ -8,8 +8,8 @@ from io import BytesIO
 import polars as pl
 import pyarrow as pa
 
+from cep.connectors.narrow_columns import ROWS, is_narrow, narrowed, widened
 from cep.events import Iri
-from connectors.narrow_columns import ROWS, is_narrow, narrowed, widened
 
 _MIXED = "mixed:"  # before the name of a column whose values are of several kinds, each as JSON
 _SMALL = 1 << 16
@@ -17,8 +17,8 @@ _SMALL = 1 << 16
 
 
 def pack(table: pl.DataFrame, narrow: bool = False) -> bytes:
-    """A table as an Arrow stream; `narrow`: in few bytes (`connectors.narrow_columns`). One of few rows polars writes,
-    in a fifth of the time."""
+    """A table as an Arrow stream; `narrow`: in few bytes (`cep.connectors.narrow_columns`). One of few rows polars
+    writes, in a fifth of the time."""
     if table.height >= ROWS:
         return bytes(stream(table, narrow))
     sink = BytesIO()

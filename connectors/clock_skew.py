@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import polars as pl
 
+from cep.connectors.records.batch import Batch, DeadLetter
+from cep.connectors.records.times import SECOND, iso
 from cep.core.literals import say_duration
 from cep.core.time import END_OF_TIME
-from connectors.records.batch import Batch, DeadLetter
-from connectors.records.times import SECOND, iso
 
 MINUTE = 60_000_000
 DAY = 24 * 60 * MINUTE

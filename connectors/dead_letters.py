@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
+from cep.connectors.records.batch import Batch, DeadLetter
+from cep.connectors.records.paths import elsewhere
+from cep.connectors.writing.sinks import Sink
 from cep.core.schema import Attribute
 from cep.runtime.encode import RefusedRow
-from connectors.records.batch import Batch, DeadLetter
-from connectors.records.paths import elsewhere
-from connectors.writing.sinks import Sink
 
 
 class DeadLetters:

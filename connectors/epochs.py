@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from cep.connectors.formats.influx_points import timed
+from cep.connectors.records.times import SHIFTS, likely_unit
 from cep.core.schema import Schema
-from connectors.formats.influx_points import timed
-from connectors.records.times import SHIFTS, likely_unit
 
 _YEAR = 365 * 86_400_000_000
 

@@ -11,31 +11,31 @@ from typing import BinaryIO
 
 import polars as pl
 
+from cep.connectors.brokers.live import RunState, lasting_connection, listen
+from cep.connectors.brokers.sources import Sources
+from cep.connectors.brokers.tcp import connected
+from cep.connectors.clock_skew import without_ahead
+from cep.connectors.epochs import SmallUnits
+from cep.connectors.formats.chunks import ChunkReaders
+from cep.connectors.formats.csv import read_csv
+from cep.connectors.formats.json_files import read_json
+from cep.connectors.formats.jsonl import LineReader, read_jsonl
+from cep.connectors.formats.packs import PackReader, read_packs
+from cep.connectors.formats.parquet import open_parquet, read_parquet
+from cep.connectors.formats.sosa import Documents, read_observations
+from cep.connectors.formats.streams import LONGEST, ByteStream
+from cep.connectors.inputs import Input, inputs, sure
+from cep.connectors.open_files import is_being_written
+from cep.connectors.records.batch import Batch, Block, DeadLetter
+from cep.connectors.records.double_hours import FoldedTables
+from cep.connectors.records.order import in_order
+from cep.connectors.records.paths import level, source_of
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.core.signals import stops
 from cep.core.storage.failures import StorageError
 from cep.core.storage.urls import is_url
 from cep.core.suggest import astray
-from connectors.brokers.live import RunState, lasting_connection, listen
-from connectors.brokers.sources import Sources
-from connectors.brokers.tcp import connected
-from connectors.clock_skew import without_ahead
-from connectors.epochs import SmallUnits
-from connectors.formats.chunks import ChunkReaders
-from connectors.formats.csv import read_csv
-from connectors.formats.json_files import read_json
-from connectors.formats.jsonl import LineReader, read_jsonl
-from connectors.formats.packs import PackReader, read_packs
-from connectors.formats.parquet import open_parquet, read_parquet
-from connectors.formats.sosa import Documents, read_observations
-from connectors.formats.streams import LONGEST, ByteStream
-from connectors.inputs import Input, inputs, sure
-from connectors.open_files import is_being_written
-from connectors.records.batch import Batch, Block, DeadLetter
-from connectors.records.double_hours import FoldedTables
-from connectors.records.order import in_order
-from connectors.records.paths import level, source_of
 
 CHUNK = 1 << 24
 """Bytes of text that are read at once."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from connectors.records.times import SECOND
+from cep.connectors.records.times import SECOND
 
 BEAT = 1.0
 """Seconds between two reports, at least."""

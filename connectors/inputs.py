@@ -10,16 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
+from cep.connectors.addresses import Address, address, bare, live
+from cep.connectors.formats.known import BY_SUFFIX, COMPRESSED, FORMATS, KNOWN, NAMES, Format
+from cep.connectors.records.records import closest
+from cep.connectors.tables.names import input_table, is_table
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.core.storage import files as stored
 from cep.core.storage.failures import StorageError
 from cep.core.storage.urls import is_pattern, is_url, local_path, url
 from cep.core.suggest import astray, missing, nearest
-from connectors.addresses import Address, address, bare, live
-from connectors.formats.known import BY_SUFFIX, COMPRESSED, FORMATS, KNOWN, NAMES, Format
-from connectors.records.records import closest
-from connectors.tables.names import input_table, is_table
 
 _BOUND = re.compile(r"([a-z]\w*)=(.+)", re.ASCII | re.DOTALL)
 
@@ -133,7 +133,7 @@ def _files(path: str, spec: str, known: Set[str]) -> list[str]:
     if path == "-":
         return [path]
     if is_table(path) and not os.path.exists(path):
-        from connectors.tables.reading import table_files
+        from cep.connectors.tables.reading import table_files
 
         return table_files(input_table(path))
     if is_url(path):

@@ -18,6 +18,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from cep.connectors.arrow_bytes import pack, unpack
+from cep.connectors.input_history import EVENTS, InputHistory, JournalRecord, read_records
+from cep.connectors.records.batch import Batch, Block, DeadLetter
 from cep.core import checksum
 from cep.core.append_log import RecordBytes, RecordLog
 from cep.core.durable_names import sync_names
@@ -25,9 +28,6 @@ from cep.core.errors import FULL, CepError, reason_of
 from cep.core.private_files import private_opener
 from cep.core.schema import Schema
 from cep.core.time import BEGINNING
-from connectors.arrow_bytes import pack, unpack
-from connectors.input_history import EVENTS, InputHistory, JournalRecord, read_records
-from connectors.records.batch import Batch, Block, DeadLetter
 
 SourcePosition = Mapping[int, int]
 """How far a source was read, by numbers of its own: from here on it goes on."""

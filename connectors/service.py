@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from cep.connectors.records.batch import Batch
+from cep.connectors.records.late_input import Told, told_of, unknown
+from cep.connectors.records.record_changes import RecordChanges
 from cep.core.identity import ID, identified
 from cep.core.schema import ARRIVAL, CHANGE, Schema
 from cep.core.time import BEGINNING
 from cep.engine import Engine
 from cep.runtime.history import BECAUSE, CONSTITUENTS
 from cep.runtime.run_stats import Count, RunStats
-from connectors.records.batch import Batch
-from connectors.records.late_input import Told, told_of, unknown
-from connectors.records.record_changes import RecordChanges
 
 
 @dataclass(frozen=True, slots=True)

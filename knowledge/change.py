@@ -14,9 +14,9 @@ import pyoxigraph as ox
 
 from cep.core.errors import CepError
 from cep.core.values import Ints
-from knowledge import load
-from knowledge.rdf import interop
-from knowledge.rdf.terms import NONE, Terms
+from cep.knowledge import load
+from cep.knowledge.rdf import interop
+from cep.knowledge.rdf.terms import NONE, Terms
 
 _FEW = 1000  # quads whose terms are looked up one by one
 _TRIPLE = re.compile(r'\S+ \S+ (?:<[^>]*>|_:\S+|"(?:[^"\\]|\\.)*"(?:\^\^<[^>]*>|@[A-Za-z0-9-]+)?)')

@@ -9,9 +9,9 @@ from rdflib import OWL, RDF, RDFS, SH, BNode, Graph, Literal, URIRef
 
 from cep.core.prefixes import PREFIXES
 from cep.core.values import Ints
-from knowledge.rdf.namespaces import XSD
-from knowledge.rdf.terms import BLANK, IRI, NONE, Terms
-from knowledge.rdf.triples import TripleColumns, TripleSet
+from cep.knowledge.rdf.namespaces import XSD
+from cep.knowledge.rdf.terms import BLANK, IRI, NONE, Terms
+from cep.knowledge.rdf.triples import TripleColumns, TripleSet
 
 if TYPE_CHECKING:
     from rdflib.term import Node

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cep.core.values import Ints
-from knowledge.query.bindings import Bindings
-from knowledge.query.pattern_tables import PatternTable
-from knowledge.rdf.relation import unpacked
-from knowledge.rdf.terms import NONE
-from knowledge.reasoning.closure import compute_closure
+from cep.knowledge.query.bindings import Bindings
+from cep.knowledge.query.pattern_tables import PatternTable
+from cep.knowledge.rdf.relation import unpacked
+from cep.knowledge.rdf.terms import NONE
+from cep.knowledge.reasoning.closure import compute_closure
 
 if TYPE_CHECKING:
-    from knowledge.graph import Knowledge
+    from cep.knowledge.graph import Knowledge
 
 FEW = 1 << 12
 """Terms with which a dictionary is not looked through."""

@@ -14,13 +14,13 @@ import shapely
 from cep.core.errors import CepError
 from cep.core.relation import Column
 from cep.core.values import MISSING, Floats, Ints, Pool
+from cep.knowledge.point_index import PointIndex
+from cep.knowledge.rdf.namespaces import GEO, SCHEMA, WGS84
+from cep.knowledge.rdf.terms import IRI, NONE, Terms
+from cep.knowledge.rdf.triples import TripleSet
 from cep.rules.conditions.relations import Mask, Probe
 from cep.rules.expressions import geodesy
 from cep.rules.expressions.areas import WrongArea, read_all
-from knowledge.point_index import PointIndex
-from knowledge.rdf.namespaces import GEO, SCHEMA, WGS84
-from knowledge.rdf.terms import IRI, NONE, Terms
-from knowledge.rdf.triples import TripleSet
 
 GEOMETRIES = (GEO + "hasGeometry", GEO + "hasDefaultGeometry", *(schema + "geo" for schema in SCHEMA))
 LINKS = (WGS84 + "location", *GEOMETRIES)

@@ -15,32 +15,32 @@ import pyoxigraph as ox
 from cep.core.errors import CepError, Source, Warning
 from cep.core.schema import Schema
 from cep.core.values import Areas, Pool
+from cep.knowledge import geometry, load, no_answers
+from cep.knowledge.change import Change, merge
+from cep.knowledge.forgetting import FEW, forget
+from cep.knowledge.named_graphs import by_graph, changed, differing, graph_contains, union
+from cep.knowledge.query import differences, graph_patterns, store, validation
+from cep.knowledge.query.answers import PreviousAnswers, answered
+from cep.knowledge.query.bindings import TooLarge
+from cep.knowledge.query.differences import Difference
+from cep.knowledge.query.frames import has_order_by, solutions_frame
+from cep.knowledge.query.locality import locality
+from cep.knowledge.query.pattern_tables import PatternTable
+from cep.knowledge.query.refreshed import Refreshed, names, refreshed, tables_following
+from cep.knowledge.query.sparql import ConstantTerm, basic, tokens
+from cep.knowledge.rdf import interop
+from cep.knowledge.rdf.canonical import Canonical
+from cep.knowledge.rdf.fingerprint import quads_fingerprint
+from cep.knowledge.rdf.terms import NONE, Terms
+from cep.knowledge.rdf.triples import TripleSet
+from cep.knowledge.reasoning.closure import Closure
+from cep.knowledge.reasoning.owlrl_rules import OwlrlClosure
+from cep.knowledge.reasoning.regime import closed_under
+from cep.knowledge.stretch import stretch
 from cep.plan import algebra
 from cep.rules.conditions.relations import Relation
 from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Answers, Fixed, KnowledgeSource, Spanned, take_triples_by
-from knowledge import geometry, load, no_answers
-from knowledge.change import Change, merge
-from knowledge.forgetting import FEW, forget
-from knowledge.named_graphs import by_graph, changed, differing, graph_contains, union
-from knowledge.query import differences, graph_patterns, store, validation
-from knowledge.query.answers import PreviousAnswers, answered
-from knowledge.query.bindings import TooLarge
-from knowledge.query.differences import Difference
-from knowledge.query.frames import has_order_by, solutions_frame
-from knowledge.query.locality import locality
-from knowledge.query.pattern_tables import PatternTable
-from knowledge.query.refreshed import Refreshed, names, refreshed, tables_following
-from knowledge.query.sparql import ConstantTerm, basic, tokens
-from knowledge.rdf import interop
-from knowledge.rdf.canonical import Canonical
-from knowledge.rdf.fingerprint import quads_fingerprint
-from knowledge.rdf.terms import NONE, Terms
-from knowledge.rdf.triples import TripleSet
-from knowledge.reasoning.closure import Closure
-from knowledge.reasoning.owlrl_rules import OwlrlClosure
-from knowledge.reasoning.regime import closed_under
-from knowledge.stretch import stretch
 
 if TYPE_CHECKING:
     import rdflib
@@ -161,8 +161,8 @@ class Knowledge(KnowledgeSource):
     def by_difference(self, graph: Graph) -> bool:
         """Return True if the table of a pattern can follow a change by its difference.
 
-        Either it consists of triples (`knowledge.query.pattern_tables`), or each of its answers depends on few triples
-        (`knowledge.query.locality`).
+        Either it consists of triples (`cep.knowledge.query.pattern_tables`), or each of its answers depends on few
+        triples (`cep.knowledge.query.locality`).
         """
         prefixes = dict(graph.prefixes)
         return basic(graph.text, prefixes) is not None or bool(graph.variables and locality(graph.text, prefixes))

@@ -13,11 +13,11 @@ from pathlib import Path
 import pyoxigraph as ox
 
 from cep.core.errors import CepError
-from knowledge.change import Change
-from knowledge.load import files
-from knowledge.rdf.nesting import TOO_DEEP, triples_too_deep
-from knowledge.rdf.parse_errors import plain
-from knowledge.updates import Graphs, RefusedUpdate, Update, read_updates
+from cep.knowledge.change import Change
+from cep.knowledge.load import files
+from cep.knowledge.rdf.nesting import TOO_DEEP, triples_too_deep
+from cep.knowledge.rdf.parse_errors import plain
+from cep.knowledge.updates import Graphs, RefusedUpdate, Update, read_updates
 
 
 @dataclass(slots=True)

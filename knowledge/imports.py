@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from cep.core.errors import Warning
-from knowledge.graph import Knowledge
-from knowledge.rdf.namespaces import OWL, RDF_TYPE
-from knowledge.rdf.terms import IRI, NONE
+from cep.knowledge.graph import Knowledge
+from cep.knowledge.rdf.namespaces import OWL, RDF_TYPE
+from cep.knowledge.rdf.terms import IRI, NONE
 
 _SHOWN = 3
 

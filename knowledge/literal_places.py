@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from cep.core.errors import CepError
-from knowledge.load import files, open_rdf, rdf_format
+from cep.knowledge.load import files, open_rdf, rdf_format
 
 _LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"(?:\^\^|@)')
 

@@ -26,10 +26,10 @@ from cep.core.storage.urls import is_pattern, is_url, local_path, url
 from cep.core.suggest import astray, beside
 from cep.core.unpacking import Unpacked
 from cep.core.values import Ints
-from knowledge import places
-from knowledge.rdf.guarded_file import guarded
-from knowledge.rdf.parse_errors import unreadable
-from knowledge.rdf.terms import NONE, Terms
+from cep.knowledge import places
+from cep.knowledge.rdf.guarded_file import guarded
+from cep.knowledge.rdf.parse_errors import unreadable
+from cep.knowledge.rdf.terms import NONE, Terms
 
 FORMATS = {
     ".ttl": ox.RdfFormat.TURTLE,

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pyoxigraph as ox
 
-from knowledge import load
-from knowledge.rdf.terms import NONE, Terms
-from knowledge.rdf.triples import TripleSet
+from cep.knowledge import load
+from cep.knowledge.rdf.terms import NONE, Terms
+from cep.knowledge.rdf.triples import TripleSet
 
 
 def by_graph(quads: load.Quads) -> dict[int, TripleSet]:

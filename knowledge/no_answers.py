@@ -14,24 +14,24 @@ from cep.core.errors import Source, Span, Warning
 from cep.core.prefixes import PREFIXES
 from cep.core.schema import Schema
 from cep.core.suggest import nearest
+from cep.knowledge.query.group_patterns import elements
+from cep.knowledge.query.sparql import ConstantTerm, SparqlToken, basic, tokens
+from cep.knowledge.query.validation import span_in_program
+from cep.knowledge.rdf.namespaces import OWN
+from cep.knowledge.rdf.terms import IRI, NONE
 from cep.plan.algebra import Triples
 from cep.rules.graph_text import on_one_line
 from cep.rules.terms import Graph
-from knowledge.query.group_patterns import elements
-from knowledge.query.sparql import ConstantTerm, SparqlToken, basic, tokens
-from knowledge.query.validation import span_in_program
-from knowledge.rdf.namespaces import OWN
-from knowledge.rdf.terms import IRI, NONE
 
 if TYPE_CHECKING:
-    from knowledge.graph import Knowledge
+    from cep.knowledge.graph import Knowledge
 
 _NEEDED = ("triples", "group", "graph", "values", "select")
 _PREFIX = re.compile(r"^\s*PREFIX\s+(\S*):\s*<([^>]*)>", re.MULTILINE | re.IGNORECASE)
 _EVENT = re.compile(
     rf"{OWN}(type|attribute|event|reading|instant|interval|hour|derivation|rule|revision)/|{re.escape(PREFIXES['time'])}"
 )
-"""How the IRIs of events and of their times begin (`connectors.rdf.vocabulary`)."""
+"""How the IRIs of events and of their times begin (`cep.connectors.rdf.vocabulary`)."""
 _MOST = 20_000  # names that are compared letter by letter
 
 

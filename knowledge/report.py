@@ -12,13 +12,13 @@ import pyoxigraph as ox
 
 from cep.core.errors import CepError, Source, Span
 from cep.core.values import Ints
-from knowledge.graph import Knowledge
-from knowledge.load import files
-from knowledge.places import attributions
-from knowledge.rdf.namespaces import RDF_TYPE
-from knowledge.rdf.prefixed_names import PrefixedNames
-from knowledge.rdf.terms import NONE
-from knowledge.rdf.triples import TripleSet
+from cep.knowledge.graph import Knowledge
+from cep.knowledge.load import files
+from cep.knowledge.places import attributions
+from cep.knowledge.rdf.namespaces import RDF_TYPE
+from cep.knowledge.rdf.prefixed_names import PrefixedNames
+from cep.knowledge.rdf.terms import NONE
+from cep.knowledge.rdf.triples import TripleSet
 
 _PREFIX = re.compile(r"^\s*@?prefix\s+([^\s:]*):\s*<([^>]*)>", re.IGNORECASE | re.MULTILINE)
 _DECLARED = 1 << 16  # characters of a file in which prefixes are looked for

@@ -12,11 +12,11 @@ from typing import Any
 import pyoxigraph as ox
 
 from cep.core.errors import CepError
-from knowledge.graph import Knowledge
-from knowledge.query.frames import has_order_by
-from knowledge.rdf.namespaces import XSD
-from knowledge.rdf.prefixed_names import PrefixedNames
-from knowledge.rdf.terms import Terms
+from cep.knowledge.graph import Knowledge
+from cep.knowledge.query.frames import has_order_by
+from cep.knowledge.rdf.namespaces import XSD
+from cep.knowledge.rdf.prefixed_names import PrefixedNames
+from cep.knowledge.rdf.terms import Terms
 
 NUMBERS = frozenset(XSD + name for name in ("integer", "decimal", "double", "float", "int", "long", "short", "byte"))
 ResultTerm = ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple | None

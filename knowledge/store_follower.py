@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import pyoxigraph as ox
 
-from knowledge.graph import Knowledge
-from knowledge.query import store
-from knowledge.rdf.terms import NONE
-from knowledge.rdf.triples import TripleSet
+from cep.knowledge.graph import Knowledge
+from cep.knowledge.query import store
+from cep.knowledge.rdf.terms import NONE
+from cep.knowledge.rdf.triples import TripleSet
 
 
 class StoreFollower:

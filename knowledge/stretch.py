@@ -17,21 +17,21 @@ from numpy.typing import NDArray
 from cep.core.errors import CepError
 from cep.core.hashtable import KeySet
 from cep.core.values import Ints, Pool
+from cep.knowledge.change import Change, parse_change, unnamed
+from cep.knowledge.query.answers import spanned
+from cep.knowledge.query.bindings import Bindings, TooLarge, solve
+from cep.knowledge.query.graph_patterns import MOST_CELLS
+from cep.knowledge.query.pattern_tables import PatternComponent, PatternTable, Resolve
+from cep.knowledge.query.valid_time import ValidTimeRows, always, concat_rows
+from cep.knowledge.rdf.terms import NONE
+from cep.knowledge.rdf.triples import TripleColumns, TripleSet, expand
 from cep.plan import algebra
 from cep.rules.static.materialized import ALWAYS, NEVER, words
 from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Spanned
-from knowledge.change import Change, parse_change, unnamed
-from knowledge.query.answers import spanned
-from knowledge.query.bindings import Bindings, TooLarge, solve
-from knowledge.query.graph_patterns import MOST_CELLS
-from knowledge.query.pattern_tables import PatternComponent, PatternTable, Resolve
-from knowledge.query.valid_time import ValidTimeRows, always, concat_rows
-from knowledge.rdf.terms import NONE
-from knowledge.rdf.triples import TripleColumns, TripleSet, expand
 
 if TYPE_CHECKING:
-    from knowledge.graph import Knowledge
+    from cep.knowledge.graph import Knowledge
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit
 
 import pyoxigraph as ox
 
-from knowledge.rdf.namespaces import DCTERMS, GEO, OWN, RDF_TYPE, RDFS, SCHEMA, SKOS, WGS84, XSD
+from cep.knowledge.rdf.namespaces import DCTERMS, GEO, OWN, RDF_TYPE, RDFS, SCHEMA, SKOS, WGS84, XSD
 
 SOSA = "http://www.w3.org/ns/sosa/"
 QUDT = "http://qudt.org/schema/qudt/"

@@ -19,11 +19,11 @@ import pyoxigraph as ox
 from cep.core.errors import CepError, reason_of
 from cep.core.literals import read_time
 from cep.core.suggest import SURE, nearest
-from knowledge.change import labelled
-from knowledge.load import at, base_iri, files, open_rdf, rdf_format
-from knowledge.rdf.guarded_file import guarded
-from knowledge.rdf.namespaces import PROV
-from knowledge.rdf.parse_errors import unreadable
+from cep.knowledge.change import labelled
+from cep.knowledge.load import at, base_iri, files, open_rdf, rdf_format
+from cep.knowledge.rdf.guarded_file import guarded
+from cep.knowledge.rdf.namespaces import PROV
+from cep.knowledge.rdf.parse_errors import unreadable
 
 FROM, UNTIL = PROV + "generatedAtTime", PROV + "invalidatedAtTime"
 _HINT = (

@@ -11,11 +11,11 @@ from fastapi import FastAPI
 from lxml import etree
 from starlette.testclient import TestClient
 
-from connectors.alerts.lifecycle import AlertChange
-from connectors.alerts.outbox import Outbox
-from connectors.receivers.document import Publisher
-from connectors.receivers.sse import Stream
-from connectors.serving.feeds import router
+from cep.connectors.alerts.lifecycle import AlertChange
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.receivers.document import Publisher
+from cep.connectors.receivers.sse import Stream
+from cep.connectors.serving.feeds import router
 from tests.alert_server import expected
 
 ORIGIN = Publisher("storm.cep")

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import polars as pl
 
+from cep.connectors.alerts.lifecycle import AlertChange, AlertLifecycle, alert_fingerprints
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.receivers.document import Publisher
+from cep.connectors.receivers.routes import Routes
+from cep.connectors.receivers.senders import sending, targets
 from cep.core.time import END_OF_TIME
-from connectors.alerts.lifecycle import AlertChange, AlertLifecycle, alert_fingerprints
-from connectors.alerts.outbox import Outbox
-from connectors.receivers.document import Publisher
-from connectors.receivers.routes import Routes
-from connectors.receivers.senders import sending, targets
 from tests.test_alerts import TABLES, tables
 from tests.waiting import pause, until
 

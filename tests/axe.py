@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from connectors.serving import vendor
+from cep.connectors.serving import vendor
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

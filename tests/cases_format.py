@@ -10,7 +10,7 @@ from typing import Any
 import pyoxigraph as ox
 
 from cep.events import Event, Iri
-from knowledge.graph import Knowledge
+from cep.knowledge.graph import Knowledge
 from tests.reference_expressions import seconds
 from tests.reference_parser import Reader
 from tests.reference_tree import SECOND, Const, Ticks, Var

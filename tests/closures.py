@@ -10,14 +10,14 @@ from rdflib import BNode, Literal, URIRef
 from rdflib.namespace import OWL, RDF
 from rdflib.term import Node
 
-from knowledge.rdf.terms import Terms
-from knowledge.rdf.triples import TripleSet
-from knowledge.reasoning.closure import Closure, compute_closure
-from knowledge.reasoning.owlrl_rules import expanded
-from knowledge.reasoning.proof import Proof
-from knowledge.reasoning.ruleset import Reasoning
-from knowledge.verification.literal_values import representative
-from knowledge.verification.rule_sets import DATATYPES, generalised, with_datatype
+from cep.knowledge.rdf.terms import Terms
+from cep.knowledge.rdf.triples import TripleSet
+from cep.knowledge.reasoning.closure import Closure, compute_closure
+from cep.knowledge.reasoning.owlrl_rules import expanded
+from cep.knowledge.reasoning.proof import Proof
+from cep.knowledge.reasoning.ruleset import Reasoning
+from cep.knowledge.verification.literal_values import representative
+from cep.knowledge.verification.rule_sets import DATATYPES, generalised, with_datatype
 
 Triple = tuple[Node, Node, Node]
 

@@ -12,22 +12,22 @@ import uvicorn
 from prometheus_client import CollectorRegistry
 from starlette.testclient import TestClient
 
+from cep.connectors.alerts.handling import Handling
+from cep.connectors.alerts.listener import AlertListener
+from cep.connectors.alerts.maintenance import MaintenanceCalendar
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.text import rfc3339
+from cep.connectors.receivers.document import Publisher
+from cep.connectors.receivers.sse import Stream
+from cep.connectors.records.batch import Batch
+from cep.connectors.service import Service
+from cep.connectors.serving import alertmanager_api, alerts, feeds
+from cep.connectors.serving.app import application
+from cep.connectors.serving.guard import Limits, RememberPeer
+from cep.connectors.serving.people import read_people
 from cep.engine import Engine
 from cep.events import Event
 from cep.runtime.run_stats import RunStats
-from connectors.alerts.handling import Handling
-from connectors.alerts.listener import AlertListener
-from connectors.alerts.maintenance import MaintenanceCalendar
-from connectors.alerts.outbox import Outbox
-from connectors.alerts.text import rfc3339
-from connectors.receivers.document import Publisher
-from connectors.receivers.sse import Stream
-from connectors.records.batch import Batch
-from connectors.service import Service
-from connectors.serving import alertmanager_api, alerts, feeds
-from connectors.serving.app import application
-from connectors.serving.guard import Limits, RememberPeer
-from connectors.serving.people import read_people
 from tests.ports import free_port
 from tests.waiting import until
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import uvicorn
 
-from connectors.receivers.senders import sending, targets
+from cep.connectors.receivers.senders import sending, targets
 from tests.desk import ORIGIN, PROGRAM, SECOND, Desk
 from tests.waiting import pause
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from cep.connectors.files import read
+from cep.connectors.records.batch import Batch
 from cep.core.errors import CepError
 from cep.core.schema import Attribute, Schema
-from connectors.files import read
-from connectors.records.batch import Batch
 
 READING = Schema(
     "reading",

@@ -14,30 +14,30 @@ import polars as pl
 import uvicorn
 from prometheus_client import CollectorRegistry
 
+from cep.connectors.alerts.handling import Handling
+from cep.connectors.alerts.listener import AlertListener
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.rdf.history import StoreListener
+from cep.connectors.rdf.store_process import StoreProcess
+from cep.connectors.rdf.vocabulary import PREFIXES, EventVocabulary
+from cep.connectors.receivers.document import Publisher
+from cep.connectors.receivers.sse import Stream
+from cep.connectors.records.batch import Batch
+from cep.connectors.service import Service
+from cep.connectors.serving import alerts as handled
+from cep.connectors.serving import feeds as alerts
+from cep.connectors.serving import page, partial, sparql, why
+from cep.connectors.serving.app import application
+from cep.connectors.serving.fair_lock import FairLock
+from cep.connectors.serving.gazette import Gazette
+from cep.connectors.serving.guard import Limits
+from cep.connectors.serving.scene import Scene
+from cep.connectors.why.live_revisions import LiveRevisions
 from cep.engine import Engine
+from cep.knowledge.graph import Knowledge
+from cep.knowledge.provenance import Provenance
 from cep.language.files import joined
 from cep.runtime.run_stats import RunStats
-from connectors.alerts.handling import Handling
-from connectors.alerts.listener import AlertListener
-from connectors.alerts.outbox import Outbox
-from connectors.rdf.history import StoreListener
-from connectors.rdf.store_process import StoreProcess
-from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
-from connectors.receivers.document import Publisher
-from connectors.receivers.sse import Stream
-from connectors.records.batch import Batch
-from connectors.service import Service
-from connectors.serving import alerts as handled
-from connectors.serving import feeds as alerts
-from connectors.serving import page, partial, sparql, why
-from connectors.serving.app import application
-from connectors.serving.fair_lock import FairLock
-from connectors.serving.gazette import Gazette
-from connectors.serving.guard import Limits
-from connectors.serving.scene import Scene
-from connectors.why.live_revisions import LiveRevisions
-from knowledge.graph import Knowledge
-from knowledge.provenance import Provenance
 from tests.ports import free_port
 from tests.waiting import Started
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pyoxigraph as ox
 
-from knowledge.rdf.terms import Terms
-from knowledge.rdf.triples import TripleColumns
+from cep.knowledge.rdf.terms import Terms
+from cep.knowledge.rdf.triples import TripleColumns
 
 SHOWN = Path(__file__).parent.parent / "demos" / "blizzard" / "stations.ttl"
 XSD = "http://www.w3.org/2001/XMLSchema#"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
+from cep.connectors.formats.jsonl import LineReader
+from cep.connectors.records.batch import DeadLetter
+from cep.connectors.records.records import Record
 from cep.core.schema import Attribute, Schema
-from connectors.formats.jsonl import LineReader
-from connectors.records.batch import DeadLetter
-from connectors.records.records import Record
 
 SENSOR = Schema(
     "sensor",

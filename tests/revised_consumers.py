@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 import polars as pl
 import pyoxigraph as ox
 
+from cep.connectors.alerts.lifecycle import AlertChange
+from cep.connectors.rdf.triples import reading_ids
+from cep.connectors.rdf.vocabulary import AS, PROV, TREE
+from cep.connectors.rdf.withdrawals import CREATE, DELETE
 from cep.core.identity import ID, identified
 from cep.engine import Engine
 from cep.events import Event
-from connectors.alerts.lifecycle import AlertChange
-from connectors.rdf.triples import reading_ids
-from connectors.rdf.vocabulary import AS, PROV, TREE
-from connectors.rdf.withdrawals import CREATE, DELETE
 from tests.reference_alerts import Change, Reading, Simple, Statement, intervals, of_event, of_fluent, patterns, there
 from tests.serving import EIGHT
 from tests.test_alerts_revised import lifecycle

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import polars as pl
 
+from cep.connectors.records.times import iso
 from cep.core.fluents import RECORD_BOUNDS, RECORD_END
 from cep.core.schema import Attribute, Schema
 from cep.events import Event, Value
-from connectors.records.times import iso
 
 Change = tuple[Event, int]
 """A record, and 1 where it comes, -1 where it withdraws another."""

@@ -7,10 +7,10 @@ from typing import Any
 
 import polars as pl
 
+from cep.connectors.files import read
+from cep.connectors.records.batch import Batch, DeadLetter
 from cep.core.schema import Schema
 from cep.engine import Engine
-from connectors.files import read
-from connectors.records.batch import Batch, DeadLetter
 
 SECOND = 1_000_000
 

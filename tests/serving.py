@@ -12,17 +12,17 @@ import polars as pl
 import uvicorn
 from prometheus_client import CollectorRegistry
 
+from cep.connectors.rdf.history import StoreListener
+from cep.connectors.rdf.store_process import StoreProcess
+from cep.connectors.rdf.vocabulary import PREFIXES, EventVocabulary
+from cep.connectors.records.batch import Batch
+from cep.connectors.service import Service
+from cep.connectors.serving import ldes, sparql, subscribe
+from cep.connectors.serving.app import application
+from cep.connectors.serving.guard import Limits
 from cep.engine import Engine
+from cep.knowledge.graph import Knowledge
 from cep.runtime.run_stats import RunStats
-from connectors.rdf.history import StoreListener
-from connectors.rdf.store_process import StoreProcess
-from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
-from connectors.records.batch import Batch
-from connectors.service import Service
-from connectors.serving import ldes, sparql, subscribe
-from connectors.serving.app import application
-from connectors.serving.guard import Limits
-from knowledge.graph import Knowledge
 from tests.waiting import Started
 
 MINUTE = 60_000_000

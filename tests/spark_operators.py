@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 
 from cep.compile import compiled, divided
+from cep.connectors.inputs import inputs
 from cep.core.schema import ARRIVAL, CHANGE, NUMBER, TIE
 from cep.engine import Engine
 from cep.events import Event
@@ -37,7 +38,6 @@ from cep.spark.source.reading import file_blocks, first_ends, furthest, with_cha
 from cep.spark.stage_task import GenerationStart, StageWork
 from cep.spark.state.bucket_states import BucketStates
 from cep.spark.ways_task import WaysWork
-from connectors.inputs import inputs
 from tests.test_revision import UNSEEN, Change, Known, Rows, rows, sets_of, tables
 from tests.test_revision_knowledge import Update
 

@@ -10,17 +10,17 @@ from random import Random
 from typing import Any
 
 from cep.compile import CompileOptions
+from cep.connectors.files import read
+from cep.connectors.records.times import iso
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.events import Event
+from cep.knowledge.updates import FROM, UNTIL
 from cep.rules.expressions.typed import TICKS
 from cep.spark.driver.query import StopRequest, run_query
 from cep.spark.driver.session import OLDEST, java, session
 from cep.spark.job import Job, start
 from cep.spark.program import ProgramOptions, ShippedProgram
-from connectors.files import read
-from connectors.records.times import iso
-from knowledge.updates import FROM, UNTIL
 from tests.cases_format import _seconds
 
 THERE = (java() or 0) >= OLDEST
@@ -156,6 +156,6 @@ def _value(value: Any, type: str) -> Any:
 
 
 def _ticks(time: str | float) -> int:
-    from connectors.records.times import of_iso
+    from cep.connectors.records.times import of_iso
 
     return of_iso(time) if isinstance(time, str) else round(time * 1e6)

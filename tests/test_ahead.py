@@ -17,20 +17,20 @@ from typer.testing import CliRunner
 from cep.app.durations import ahead_limits
 from cep.app.pipeline import Interrupt, flow
 from cep.command import app
+from cep.connectors.ahead_limits import AHEAD, LIVE, AheadLimits
+from cep.connectors.brokers.messages import Inbox, Messages
+from cep.connectors.brokers.sources import Sources
+from cep.connectors.clock_skew import DAY, place_of, without_ahead
+from cep.connectors.dead_letters import DeadLetters
+from cep.connectors.files import read, replay
+from cep.connectors.inputs import inputs
+from cep.connectors.journal import Journal
+from cep.connectors.records.batch import Batch
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.runtime.report import Report
 from cep.runtime.run_stats import RunStats
 from cep.spark.driver.remarks import InputRemarks
-from connectors.ahead_limits import AHEAD, LIVE, AheadLimits
-from connectors.brokers.messages import Inbox, Messages
-from connectors.brokers.sources import Sources
-from connectors.clock_skew import DAY, place_of, without_ahead
-from connectors.dead_letters import DeadLetters
-from connectors.files import read, replay
-from connectors.inputs import inputs
-from connectors.journal import Journal
-from connectors.records.batch import Batch
 from tests.serving import EIGHT, MINUTE
 from tests.test_serve import PAIRS, Server
 

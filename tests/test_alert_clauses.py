@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
+from cep.connectors.alerts.lifecycle import AlertChange
+from cep.connectors.alerts.listener import AlertListener
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.outbox_entries import OutboxEntry
+from cep.connectors.receivers import alertmanager, atom, cap
+from cep.connectors.receivers.document import Publisher, document
+from cep.connectors.receivers.sender import Sender
+from cep.connectors.records.batch import Batch
+from cep.connectors.service import Service
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
 from cep.runtime.run_stats import RunStats
-from connectors.alerts.lifecycle import AlertChange
-from connectors.alerts.listener import AlertListener
-from connectors.alerts.outbox import Outbox
-from connectors.alerts.outbox_entries import OutboxEntry
-from connectors.receivers import alertmanager, atom, cap
-from connectors.receivers.document import Publisher, document
-from connectors.receivers.sender import Sender
-from connectors.records.batch import Batch
-from connectors.service import Service
 from tests.waiting import until
 
 SECOND = 1_000_000

@@ -17,14 +17,14 @@ from typing import Any
 
 import pytest
 
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.receivers.alertmanager import LASTS, Alertmanager, alertmanager_alert
+from cep.connectors.receivers.http_post import HttpConnections
+from cep.connectors.receivers.mqtt import Topics
+from cep.connectors.receivers.sender import Unreachable
+from cep.connectors.receivers.senders import sending, targets
+from cep.connectors.receivers.targets import public, reachable, target
 from cep.core.errors import CepError
-from connectors.alerts.outbox import Outbox
-from connectors.receivers.alertmanager import LASTS, Alertmanager, alertmanager_alert
-from connectors.receivers.http_post import HttpConnections
-from connectors.receivers.mqtt import Topics
-from connectors.receivers.sender import Unreachable
-from connectors.receivers.senders import sending, targets
-from connectors.receivers.targets import public, reachable, target
 from tests.alert_feeds import ORIGIN, WHOLE, filled
 from tests.brokers import answers, publish
 from tests.ports import free_port

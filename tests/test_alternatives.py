@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.compile import compile
+from cep.connectors.why.text import Explainer
 from cep.core.errors import CepError
 from cep.engine import Engine, detect
 from cep.events import Event
@@ -19,7 +20,6 @@ from cep.language.syntax.printer import print_program
 from cep.operators.build import GoalBuilder
 from cep.operators.goals.pairs.join_spec import spec_of
 from cep.operators.pair import Join
-from connectors.why.text import Explainer
 from tests import reference
 from tests.cases_format import difference
 from tests.long import examples

@@ -18,10 +18,9 @@ import pytest
 import requests
 from apprise import plugins
 
-from cep.core.errors import CepError
-from connectors.alerts.outbox import Outbox
-from connectors.receivers import apprise_urls
-from connectors.receivers.apprise_urls import (
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.receivers import apprise_urls
+from cep.connectors.receivers.apprise_urls import (
     CHATS,
     HOSTED,
     MARKDOWN,
@@ -30,9 +29,10 @@ from connectors.receivers.apprise_urls import (
     AppriseMessages,
     apprise_targets,
 )
-from connectors.receivers.document import Publisher
-from connectors.receivers.sender import ServerError
-from connectors.receivers.senders import sending, targets
+from cep.connectors.receivers.document import Publisher
+from cep.connectors.receivers.sender import ServerError
+from cep.connectors.receivers.senders import sending, targets
+from cep.core.errors import CepError
 from tests.alert_feeds import WHOLE, filled
 from tests.waiting import Received, until
 

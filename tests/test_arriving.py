@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.app.knowledge_updates import KnowledgeUpdates
+from cep.connectors.records.times import iso
 from cep.core.time import END_OF_TIME
 from cep.engine import Engine
 from cep.events import Event
-from connectors.records.times import iso
-from knowledge.arriving import Arriving
-from knowledge.updates import FROM, UNTIL, Update, read_updates
+from cep.knowledge.arriving import Arriving
+from cep.knowledge.updates import FROM, UNTIL, Update, read_updates
 from tests.cases_format import known
 from tests.long import examples
 from tests.test_equivalence import rows

@@ -18,12 +18,12 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 
-from connectors.rdf.fair_queue import PLACES, SHARE, FairQueue
-from connectors.rdf.query_process import Gate, QueryProcess
-from connectors.rdf.question import QueryRefused, Question
-from connectors.rdf.store import EventStore
-from connectors.rdf.store_process import StoreProcess
-from connectors.rdf.vocabulary import EventVocabulary
+from cep.connectors.rdf.fair_queue import PLACES, SHARE, FairQueue
+from cep.connectors.rdf.query_process import Gate, QueryProcess
+from cep.connectors.rdf.question import QueryRefused, Question
+from cep.connectors.rdf.store import EventStore
+from cep.connectors.rdf.store_process import StoreProcess
+from cep.connectors.rdf.vocabulary import EventVocabulary
 from tests.serving import served
 from tests.waiting import until
 
@@ -253,7 +253,7 @@ def test_a_fork_ends_with_the_process_that_made_it() -> None:
     if sys.platform != "linux":
         return
     text = (
-        "import os, time; from connectors.rdf.query_process import QueryProcess, Gate\n"
+        "import os, time; from cep.connectors.rdf.query_process import QueryProcess, Gate\n"
         "def work():\n"
         "    print(os.getpid(), open('/proc/self/oom_score_adj').read(), flush=True)\n"
         "    os.kill(os.getppid(), 9)\n"

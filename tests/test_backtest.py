@@ -21,10 +21,10 @@ from cep.backtest.nab import PROFILES, nab_scores
 from cep.backtest.scoring import Figures, Label, Scoring, halves, holdout_of, score, wilson
 from cep.backtest.search import Search
 from cep.compile import CompileOptions
+from cep.connectors.serving.guard import Limits
+from cep.connectors.serving.people import People, Person, Role
 from cep.engine import Engine
 from cep.variants import compiled_variants
-from connectors.serving.guard import Limits
-from connectors.serving.people import People, Person, Role
 from tests import reference
 from tests.backtest_oracle import DAY, cut, figures, nab
 from tests.cli_runs import cep

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.outbox_entries import OutboxEntry
+from cep.connectors.receivers import atom, cap
+from cep.connectors.receivers.document import Publisher, own_name, sender
 from cep.core.errors import CepError
-from connectors.alerts.outbox import Outbox
-from connectors.alerts.outbox_entries import OutboxEntry
-from connectors.receivers import atom, cap
-from connectors.receivers.document import Publisher, own_name, sender
 from tests.alert_feeds import CAP, ORIGIN, SCHEMA, WHOLE, client_of, filled
 
 

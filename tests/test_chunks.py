@@ -11,14 +11,14 @@ import polars as pl
 import pytest
 
 from cep.compile import CompileOptions, compiled
+from cep.connectors.files import read, replay
+from cep.connectors.records.batch import Batch
 from cep.core.errors import CepError
 from cep.runtime.options import EngineOptions
 from cep.workers.chunk_readers import WorkerChunks
 from cep.workers.messages import ChunkFound, ReadChunk
 from cep.workers.packing import Tables
 from cep.workers.partitioned_engine import PartitionedEngine
-from connectors.files import read, replay
-from connectors.records.batch import Batch
 from tests.local_workers import LocalWorkers
 from tests.long import seeds
 

@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from cep.connectors.formats.clause_columns import PlainLines
+from cep.connectors.formats.clauses import ClauseReader
 from cep.engine import Engine
-from connectors.formats.clause_columns import PlainLines
-from connectors.formats.clauses import ClauseReader
 from tests.long import seeds
 
 FACTS = "Often(Z) :- Diamondminus[0,2]Signal(Z)\nFlag(X,Z) :- Monit(X,Z), Often(Z), Rain\n"

@@ -12,9 +12,9 @@ from types import FrameType
 
 import pytest
 
+from cep.connectors.formats.jsonl import LineReader
 from cep.core import suggest
 from cep.engine import Engine
-from connectors.formats.jsonl import LineReader
 from tests import cli_runs
 from tests.cli_runs import BAD, EVENTS, FIRE, PROGRAM, cep, events, jsonl
 

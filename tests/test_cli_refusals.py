@@ -13,7 +13,7 @@ import pytest
 from cep.app.durations import duration, name_and_file
 from cep.app.terminal import announce_spark
 from cep.core.errors import CepError
-from demos import command as cli_demo
+from cep.demos import command as cli_demo
 from tests import cli_runs
 from tests.cli_runs import BAD, COMPILING, EVENTS, FIRE, cep, events, jsonl, start, without_compiling
 

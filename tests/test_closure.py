@@ -13,11 +13,11 @@ from rdflib.namespace import OWL, RDF
 
 from benchmarks import network
 from cep.core.errors import CepError
-from knowledge.rdf.triples import TripleSet
-from knowledge.reasoning import delete_rederive, join, same_as, saturation, transitivity
-from knowledge.reasoning.closure import Closure, compute_closure
-from knowledge.reasoning.proof import Proof
-from knowledge.verification.rule_sets import CorrectedOwlRl, CorrectedRdfs, with_datatype
+from cep.knowledge.rdf.triples import TripleSet
+from cep.knowledge.reasoning import delete_rederive, join, same_as, saturation, transitivity
+from cep.knowledge.reasoning.closure import Closure, compute_closure
+from cep.knowledge.reasoning.proof import Proof
+from cep.knowledge.verification.rule_sets import CorrectedOwlRl, CorrectedRdfs, with_datatype
 from tests.closures import Triple, closed, closed_by, comparable, loaded, proof_of, read, text_of, texts, triples_of
 from tests.conftest import FUZZ
 from tests.graph_maker import GraphMaker

@@ -16,12 +16,12 @@ from typer.testing import CliRunner
 
 from cep.app.cli_knowledge import knowing
 from cep.core.errors import CepError
-from knowledge.graph import Knowledge
-from knowledge.rdf.terms import Terms
-from knowledge.rdf.triples import TripleSet
-from knowledge.reasoning import cache, closure
-from knowledge.reasoning.cache import close_once, folder, key
-from knowledge.reasoning.closure import Closure, compute_closure
+from cep.knowledge.graph import Knowledge
+from cep.knowledge.rdf.terms import Terms
+from cep.knowledge.rdf.triples import TripleSet
+from cep.knowledge.reasoning import cache, closure
+from cep.knowledge.reasoning.cache import close_once, folder, key
+from cep.knowledge.reasoning.closure import Closure, compute_closure
 from tests.closures import HEADER, closed, loaded, proof_of, read, text_of, triples_of
 from tests.damage import flipped
 
@@ -247,8 +247,8 @@ def close_again() -> Closure:
 
 
 def test_the_name_of_a_file_depends_on_all_code_that_a_closure_depends_on() -> None:
-    root = Path(cache.__file__).parents[2]
-    waiting, read = ["knowledge.reasoning.closure"], set[str]()
+    root = Path(cache.__file__).parents[3]
+    waiting, read = ["cep.knowledge.reasoning.closure"], set[str]()
     while waiting:
         name = waiting.pop()
         path = root.joinpath(*name.split(".")).with_suffix(".py")
@@ -256,7 +256,7 @@ def test_the_name_of_a_file_depends_on_all_code_that_a_closure_depends_on() -> N
             continue
         read.add(name)
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("knowledge"):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("cep.knowledge"):
                 waiting += [str(node.module), *(f"{node.module}.{each.name}" for each in node.names)]
-    beyond = {name.replace(".", "/") + ".py" for name in read if not name.startswith("knowledge.reasoning.")}
-    assert beyond == {f"knowledge/{name}" for name in cache._READ_TOO}
+    beyond = {name.replace(".", "/") + ".py" for name in read if not name.startswith("cep.knowledge.reasoning.")}
+    assert beyond == {f"cep/knowledge/{name}" for name in cache._READ_TOO}

@@ -10,9 +10,9 @@ from owlrl import OWLRL_Semantics
 from rdflib import Graph
 
 from cep.core.errors import CepError
-from knowledge.reasoning import owl2rl
-from knowledge.reasoning.rule import rules_of
-from knowledge.verification.rule_sets import CorrectedOwlRl
+from cep.knowledge.reasoning import owl2rl
+from cep.knowledge.reasoning.rule import rules_of
+from cep.knowledge.verification.rule_sets import CorrectedOwlRl
 from tests.closures import Triple, closed, closed_by, comparable, proof_of, read, term, text_of, texts, triples_of
 
 FOLDER = Path(__file__).parent / "owl"

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knowledge.rdf.namespaces import RDF, RDFS, XSD
-from knowledge.rdf.terms import Terms
-from knowledge.reasoning.equal_literals import standing_for
-from knowledge.reasoning.literals import ill_formed, inside, known_different, outside, well_formed
+from cep.knowledge.rdf.namespaces import RDF, RDFS, XSD
+from cep.knowledge.rdf.terms import Terms
+from cep.knowledge.reasoning.equal_literals import standing_for
+from cep.knowledge.reasoning.literals import ill_formed, inside, known_different, outside, well_formed
 
 FORMS = {
     "integer": (["5", "-05", "+5", "9" * 50], ["", "5.0", " 5", "five", "5e3"]),

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from rdflib import Graph
 from rdflib.compare import isomorphic
 
-from connectors.rdf.compact import to_json_ld
-from connectors.rdf.vocabulary import RDF, XSD
+from cep.connectors.rdf.compact import to_json_ld
+from cep.connectors.rdf.vocabulary import RDF, XSD
 
 PREFIXES = {
     "k": "http://k.example/",

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cep.command import app
-from connectors.formats.known import NAMES
+from cep.connectors.formats.known import NAMES
 
 ANSWER = r"""
 source .asked/cep.bash

@@ -153,7 +153,7 @@ def test_a_pattern_of_folders_finds_the_output_too() -> None:
 
 
 def test_a_demo_does_not_write_over_its_own_files() -> None:
-    import demos
+    from cep import demos
 
     program = Path(demos.__path__[0], "blizzard", "areas.cep")
     before = program.read_bytes()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 READS = """
 import sys
-from connectors.files import replay
+from cep.connectors.files import replay
 from cep.engine import Engine
 event = "event reading(station: string, wind: float, gusts: int) TIME time."
 engine = Engine.from_text(event + " a(S) <- reading(S, _, _).")

@@ -21,13 +21,13 @@ from pyproj import Geod
 from typer.testing import CliRunner
 
 from cep.command import app
+from cep.demos import run
+from cep.demos.blizzard import demo
+from cep.demos.blizzard.register import Register
+from cep.demos.blizzard.storms import HOUR, episodes
 from cep.engine import detect
 from cep.events import Event
-from demos import run
-from demos.blizzard import demo
-from demos.blizzard.register import Register
-from demos.blizzard.storms import HOUR, episodes
-from knowledge.graph import Knowledge
+from cep.knowledge.graph import Knowledge
 from tests.long import examples
 
 pytestmark = pytest.mark.xdist_group("blizzard")  # what they share is made once

@@ -11,9 +11,9 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from cep.command import app
-from demos.blizzard import lasting
-from demos.blizzard.register import Register
-from demos.blizzard.storms import HOUR
+from cep.demos.blizzard import lasting
+from cep.demos.blizzard.register import Register
+from cep.demos.blizzard.storms import HOUR
 from tests.test_demo_blizzard import AIRPORTS, by_hand, hour, metres, places
 
 pytestmark = pytest.mark.xdist_group("blizzard")

@@ -12,10 +12,10 @@ from cep import Engine
 from cep.command import app
 from cep.core.identity import ID
 from cep.core.schema import CHANGE
-from demos.blizzard import REVISED, revising
-from demos.blizzard.arrivals import arrivals
-from demos.blizzard.register import STATIONS
-from knowledge.graph import Knowledge
+from cep.demos.blizzard import REVISED, revising
+from cep.demos.blizzard.arrivals import arrivals
+from cep.demos.blizzard.register import STATIONS
+from cep.knowledge.graph import Knowledge
 
 pytestmark = pytest.mark.xdist_group("blizzard")
 

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cep.command import app
-from demos.fire import demo
+from cep.demos.fire import demo
 
 WT = "http://knoesis.wright.edu/ssw/ont/weather.owl#"
 

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cep.command import app
-from demos.heat import demo
-from demos.run import RunResult, weather
+from cep.demos.heat import demo
+from cep.demos.run import RunResult, weather
 
 AREAS = {"EWR": "west of the Hudson", "JFK": "Long Island", "LGA": "Long Island"}
 

@@ -12,7 +12,7 @@ from pyproj import Geod
 from typer.testing import CliRunner
 
 from cep.command import app
-from demos.jetstream import demo, positions, routes
+from cep.demos.jetstream import demo, positions, routes
 
 pytestmark = pytest.mark.xdist_group("jetstream")  # the demo runs once
 

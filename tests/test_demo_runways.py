@@ -14,9 +14,9 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from cep.command import app
-from demos.run import weather
-from demos.runways import demo, picture
-from knowledge.graph import Knowledge
+from cep.demos.run import weather
+from cep.demos.runways import demo, picture
+from cep.knowledge.graph import Knowledge
 
 pytestmark = pytest.mark.xdist_group("runways")  # the demo runs once
 

@@ -13,8 +13,8 @@ from pyproj import Geod
 from typer.testing import CliRunner
 
 from cep.command import app
-from demos.jetstream import positions as data
-from demos.traffic import demo, picture
+from cep.demos.jetstream import positions as data
+from cep.demos.traffic import demo, picture
 
 pytestmark = pytest.mark.xdist_group("traffic")  # the demo runs once
 

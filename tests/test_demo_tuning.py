@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cep.command import app
-from demos.run import weather
-from demos.tuning import demo, incidents
+from cep.demos.run import weather
+from cep.demos.tuning import demo, incidents
 
 HOUR = timedelta(hours=1)
 

@@ -23,13 +23,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from cep.app.meter import Meter, charts
 from cep.app.metrics import serving
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.brokers.sources import Sources
+from cep.connectors.receivers.document import Publisher
+from cep.connectors.receivers.metrics import AlertMetrics, ProgramMetrics, SourceMetrics
+from cep.connectors.receivers.sse import Stream
 from cep.engine import Engine
 from cep.runtime.buckets import KeyShares
-from connectors.alerts.outbox import Outbox
-from connectors.brokers.sources import Sources
-from connectors.receivers.document import Publisher
-from connectors.receivers.metrics import AlertMetrics, ProgramMetrics, SourceMetrics
-from connectors.receivers.sse import Stream
 from tests import spark_runs
 from tests.fake_kubernetes import kubernetes
 
@@ -147,7 +147,7 @@ def test_the_image_holds_what_its_file_copies() -> None:
         assert (HERE / place).is_file() and any(place == one or place.startswith(f"{one}/") for one in kept), place
     assert all((HERE / one).exists() for one in kept)
     build = tomllib.loads((HERE / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert {*build["packages"], "hatch_build.py", "pyproject.toml"} <= kept, "what a wheel is made of"
+    assert {*build["only-include"], "hatch_build.py", "pyproject.toml"} <= kept, "what a wheel is made of"
     assert {"build_kernels.py", "benchmarks", "docs", "tests"} <= kept, "what finds the kernels that it brings"
     assert (
         'ENTRYPOINT ["/opt/semcep/entrypoint.sh"]' in lines and "COPY docs/deploy/entrypoint.sh /opt/semcep/" in lines
@@ -215,8 +215,7 @@ class TestArchive:
         expected = written(tmp_path)
         venv.create(tmp_path / "env", symlinks=True)
         (place,) = (tmp_path / "env" / "lib").glob("python3*/site-packages")
-        for name in ("cep", "connectors", "demos", "knowledge", "ontologies"):
-            shutil.copytree(HERE / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(HERE / "cep", place / "cep", ignore=shutil.ignore_patterns("__pycache__"))
         libraries = [path for path in sys.path if path.endswith("site-packages")]
         (place / "libraries.pth").write_text("\n".join(libraries) + "\n")  # too large to travel in a test
         with tarfile.open(tmp_path / "semcep.tar.gz", "w:gz", compresslevel=1) as archive:

@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from connectors.serving.guard import Limits
-from connectors.serving.people import People, Person, Role
+from cep.connectors.serving.guard import Limits
+from cep.connectors.serving.people import People, Person, Role
 from tests import http_served
 from tests.http_served import places
 from tests.page_server import Shown, shown

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cep.connectors.why.text import Explainer
 from cep.core.errors import CepError
 from cep.diff.matching import Difference, compared_event
 from cep.diff.meaning import program_diff
@@ -21,7 +22,6 @@ from cep.explain.derivation import derivation
 from cep.explain.judging import Judge
 from cep.explain.occurrences import Memory, Occurrence
 from cep.explain.question import EventQuestion
-from connectors.why.text import Explainer
 from tests import reference
 from tests.long import seeds
 from tests.programs import Program, iteration, program, recursion, window

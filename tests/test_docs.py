@@ -34,6 +34,10 @@ import pytest
 from typer.testing import CliRunner
 
 from cep import command
+from cep.connectors.rdf import triples
+from cep.connectors.rdf.question import Question
+from cep.connectors.rdf.store import EventStore
+from cep.connectors.rdf.vocabulary import PREFIXES, EventVocabulary
 from cep.core.compilation import Compilation
 from cep.core.errors import CepError
 from cep.core.identity import identified
@@ -46,10 +50,6 @@ from cep.language.syntax import parser
 from cep.rules.expressions.aggregates import AGGREGATES
 from cep.rules.expressions.functions import FUNCTIONS
 from cep.rules.keywords import BINARY_OPERATORS, KEYWORDS
-from connectors.rdf import triples
-from connectors.rdf.question import Question
-from connectors.rdf.store import EventStore
-from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
 from tests import reference
 from tests.cases_format import difference, known, read_event, read_events, sort_key, write_event
 from tests.reference_knowledge import read

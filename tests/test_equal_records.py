@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 import cep
 from cep.command import app
 from cep.compile import CompileOptions, compiled
+from cep.connectors.files import read
 from cep.core.errors import CepError
 from cep.core.identity import ID
 from cep.core.schema import CHANGE
@@ -26,7 +27,6 @@ from cep.events import Event
 from cep.runtime.history import BECAUSE, CONSTITUENTS
 from cep.runtime.options import EngineOptions
 from cep.workers.partitioned_engine import PartitionedEngine
-from connectors.files import read
 from tests.local_workers import LocalWorkers
 from tests.long import examples
 from tests.program_maker import SECOND

@@ -13,7 +13,7 @@ from cep import Engine
 from cep.command import app
 from cep.core.errors import CepError
 from cep.engine import Engine as Running
-from knowledge.graph import Knowledge
+from cep.knowledge.graph import Knowledge
 
 SECOND = 1_000_000
 PROGRAM = "event r(x: int) TIME time.\nb(X) <- r(X)."

@@ -11,9 +11,9 @@ from hypothesis import given
 from cep.app.terminal import warnings_of
 from cep.core.errors import CepError
 from cep.engine import Engine
+from cep.knowledge.graph import Knowledge
 from cep.plan.explain import explain
 from cep.plan.plan import Plan
-from knowledge.graph import Knowledge
 from tests.cases_format import FOLDER, Case, known, read_case
 from tests.long import examples
 from tests.programs import Program, programs, recursions

@@ -10,12 +10,12 @@ from typer.testing import CliRunner
 
 from cep.app.durations import duration
 from cep.command import app
+from cep.connectors.records.times import of_duration
 from cep.core.errors import CepError
 from cep.core.literals import say_duration, write_duration
 from cep.core.time import FARTHEST
 from cep.engine import Engine, detect
 from cep.events import Event
-from connectors.records.times import of_duration
 from tests import reference
 
 EVENTS = "event a(v: int). event b(v: int). "

@@ -9,11 +9,11 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cep.connectors.formats.csv import Dialect, Fields
+from cep.connectors.records.header import bind
+from cep.connectors.records.records import Record, read_fields, read_line
+from cep.connectors.records.values import Unreadable
 from cep.core.schema import Schema
-from connectors.formats.csv import Dialect, Fields
-from connectors.records.header import bind
-from connectors.records.records import Record, read_fields, read_line
-from connectors.records.values import Unreadable
 from tests.long import examples
 from tests.record_lines import LOOSE, SCHEMAS, SENSOR, fast
 

@@ -15,10 +15,10 @@ import httpx
 import pyoxigraph as ox
 import pytest
 
-from connectors.rdf.federation import refuse_federation
-from connectors.rdf.question import QueryRefused, Question
-from connectors.rdf.vocabulary import EventVocabulary
-from knowledge.query.sparql import tokens
+from cep.connectors.rdf.federation import refuse_federation
+from cep.connectors.rdf.question import QueryRefused, Question
+from cep.connectors.rdf.vocabulary import EventVocabulary
+from cep.knowledge.query.sparql import tokens
 from tests.listening import Listener
 from tests.serving import served
 
@@ -50,7 +50,7 @@ FINE = (
 HOSTILE = ("a.", '"\\', "!", "{}")
 BYPASSED = """
 import sys
-from connectors.rdf import federation, store_worker
+from cep.connectors.rdf import federation, store_worker
 federation.refuse_federation = lambda text, prefixes: None
 store_worker.main(*sys.argv[1:])
 """

@@ -17,16 +17,16 @@ from fastapi import FastAPI
 from lxml import etree
 from starlette.testclient import TestClient
 
-from connectors.alerts.outbox import Outbox
-from connectors.alerts.text import clean
-from connectors.receivers import atom, cap
-from connectors.receivers.alertmanager import alertmanager_alert
-from connectors.receivers.document import SCHEMA as SCHEMA_OF_CHANGES
-from connectors.receivers.document import document, to_json
-from connectors.receivers.mqtt import topic_end
-from connectors.receivers.sse import Stream, sse_message
-from connectors.receivers.webhooks import cloudevent
-from connectors.serving.feeds import router
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.text import clean
+from cep.connectors.receivers import atom, cap
+from cep.connectors.receivers.alertmanager import alertmanager_alert
+from cep.connectors.receivers.document import SCHEMA as SCHEMA_OF_CHANGES
+from cep.connectors.receivers.document import document, to_json
+from cep.connectors.receivers.mqtt import topic_end
+from cep.connectors.receivers.sse import Stream, sse_message
+from cep.connectors.receivers.webhooks import cloudevent
+from cep.connectors.serving.feeds import router
 from tests.alert_feeds import CAP, ORIGIN, SCHEMA, WHOLE, client_of, filled
 from tests.ports import free_port
 from tests.waiting import Started, pause

@@ -9,12 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from cep.command import app
+from cep.connectors.inputs import Input, passed_over
+from cep.connectors.inputs import inputs as listed
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.spark.source import data_source, file_list
 from cep.spark.source.file_list import FILE_BITS, FileChanges, FileList, ListedFile, packed
-from connectors.inputs import Input, passed_over
-from connectors.inputs import inputs as listed
 from tests import local_spark
 
 pytestmark = pytest.mark.xdist_group("spark")

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from cep.app.facts import read_facts
 from cep.compile import CompileOptions, ReadProgram
+from cep.connectors.files import read
 from cep.core.errors import CepError
 from cep.language.static_predicates import declarations_of
-from connectors.files import read
 from tests.file_reading import BOTH, LOOSE, TICKS, dead, refusal, rows
 from tests.long import examples
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from cep.connectors.files import read
+from cep.connectors.records.times import of_text
 from cep.core.errors import CepError
 from cep.core.schema import TimeFormat
 from cep.engine import Engine
-from connectors.files import read
-from connectors.records.times import of_text
 
 DECLARED = "event a(d: int, o: bool).\n"
 

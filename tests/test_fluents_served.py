@@ -14,9 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 from cep.command import app
+from cep.connectors.alerts.lifecycle import AlertLifecycle
 from cep.engine import Engine
 from cep.events import Event
-from connectors.alerts.lifecycle import AlertLifecycle
 from tests.page_server import CHROMIUM, EIGHT, MISSING, SECOND, shown
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from cep import Engine, detect
 from cep.command import app
+from cep.connectors.files import read
+from cep.connectors.records.double_hours import OrderedTimes
 from cep.core.errors import CepError
-from connectors.files import read
-from connectors.records.double_hours import OrderedTimes
 
 ZURICH = ZoneInfo("Europe/Zurich")
 BEGIN = datetime(2024, 10, 26, 20, tzinfo=UTC)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from cep.connectors.files import read
+from cep.connectors.inputs import inputs
 from cep.core.errors import CepError
 from cep.engine import Engine
-from connectors.files import read
-from connectors.inputs import inputs
 
 SCHEMAS = Engine.from_text("event r(x: int) TIME t.\nf(X) <- r(X).\n").inputs
 

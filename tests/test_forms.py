@@ -17,18 +17,18 @@ import pytest
 from typer.testing import CliRunner
 
 from cep.command import app
+from cep.connectors.brokers.message_sender import Message
+from cep.connectors.brokers.sending import Sending
+from cep.connectors.files import read
+from cep.connectors.inputs import inputs
+from cep.connectors.rdf import triples
+from cep.connectors.rdf.store import Question
+from cep.connectors.rdf.vocabulary import EventVocabulary
+from cep.connectors.records.times import SECOND, iso
+from cep.connectors.writing import time_format
+from cep.connectors.writing.writers import Writer
 from cep.core.schema import Attribute, Schema
 from cep.engine import Engine
-from connectors.brokers.message_sender import Message
-from connectors.brokers.sending import Sending
-from connectors.files import read
-from connectors.inputs import inputs
-from connectors.rdf import triples
-from connectors.rdf.store import Question
-from connectors.rdf.vocabulary import EventVocabulary
-from connectors.records.times import SECOND, iso
-from connectors.writing import time_format
-from connectors.writing.writers import Writer
 from tests import spark_runs
 from tests.brokers import Cluster
 from tests.serving import EIGHT, program

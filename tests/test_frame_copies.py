@@ -21,7 +21,7 @@ import pytest
 import cep
 from cep import CepError, Derived, Engine, detect
 from cep import engine as inner
-from connectors.frames.reading import read_data
+from cep.connectors.frames.reading import read_data
 from tests.frame_shapes import FOUND, FRAME, PROGRAM, Stream
 
 

@@ -17,13 +17,13 @@ from cep.core.errors import CepError
 from cep.core.values import Pool
 from cep.engine import Engine
 from cep.events import Event, Iri
+from cep.knowledge import geometry, point_index
+from cep.knowledge.geometry import Geometries, Near
+from cep.knowledge.graph import Knowledge
+from cep.knowledge.point_index import PointIndex
+from cep.knowledge.rdf.terms import Terms
+from cep.knowledge.rdf.triples import TripleSet
 from cep.rules.expressions import geodesy
-from knowledge import geometry, point_index
-from knowledge.geometry import Geometries, Near
-from knowledge.graph import Knowledge
-from knowledge.point_index import PointIndex
-from knowledge.rdf.terms import Terms
-from knowledge.rdf.triples import TripleSet
 from tests.long import examples
 
 PREFIXES = """

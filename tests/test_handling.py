@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from cep.connectors.alerts.maintenance import MaintenanceCalendar
+from cep.connectors.alerts.matchers import Matchers
+from cep.connectors.receivers import atom, cap
 from cep.core.errors import CepError
-from connectors.alerts.maintenance import MaintenanceCalendar
-from connectors.alerts.matchers import Matchers
-from connectors.receivers import atom, cap
 from tests.desk import ANN, BEGIN, BEN, ORIGIN, PROGRAM, SECOND, WALL, Desk, at
 from tests.waiting import until
 

@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import pytest
 
-from connectors.alerts.text import rfc3339
+from cep.connectors.alerts.text import rfc3339
 from tests.desk import BEN
 from tests.mail_server import mail_server
 from tests.ports import free_port

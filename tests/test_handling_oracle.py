@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
+from cep.connectors.alerts.handling import MACHINE, Conflict, Handling
+from cep.connectors.alerts.listener import AlertListener
+from cep.connectors.alerts.matchers import Matchers
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.outbox_entries import OutboxEntry
+from cep.connectors.alerts.silences import silence
+from cep.connectors.receivers.document import document
+from cep.connectors.service import Service
 from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
-from connectors.alerts.handling import MACHINE, Conflict, Handling
-from connectors.alerts.listener import AlertListener
-from connectors.alerts.matchers import Matchers
-from connectors.alerts.outbox import Outbox
-from connectors.alerts.outbox_entries import OutboxEntry
-from connectors.alerts.silences import silence
-from connectors.receivers.document import document
-from connectors.service import Service
 from tests.alert_programs import AlertProgram, alert_program, batches, in_order
 from tests.long import seeds
 from tests.reference_alerts import there

@@ -15,19 +15,19 @@ import pyarrow.parquet as pq
 import pyoxigraph as ox
 import pytest
 
+from cep.connectors.files import read
+from cep.connectors.formats.streams import ByteStream
 from cep.core import unpacking
 from cep.core.errors import CepError
 from cep.engine import Engine
-from connectors.files import read
-from connectors.formats.streams import ByteStream
-from knowledge.arriving import Arriving
-from knowledge.gazetteers import geonames
-from knowledge.graph import Knowledge
-from knowledge.growing_files import GrowingFile
-from knowledge.observations import InvalidLine, NodeShape, observations
-from knowledge.rdf.guarded_file import guarded
-from knowledge.rdf.nesting import TurtleDepth, XmlDepth
-from knowledge.updates import read_updates
+from cep.knowledge.arriving import Arriving
+from cep.knowledge.gazetteers import geonames
+from cep.knowledge.graph import Knowledge
+from cep.knowledge.growing_files import GrowingFile
+from cep.knowledge.observations import InvalidLine, NodeShape, observations
+from cep.knowledge.rdf.guarded_file import guarded
+from cep.knowledge.rdf.nesting import TurtleDepth, XmlDepth
+from cep.knowledge.updates import read_updates
 from tests.long import seeds
 
 HEAD = '<?xml version="1.0"?>\n'

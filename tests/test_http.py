@@ -15,15 +15,15 @@ from fastapi import FastAPI
 from starlette.datastructures import Headers
 from starlette.testclient import TestClient
 
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.receivers.document import Publisher
+from cep.connectors.receivers.sse import Stream
+from cep.connectors.receivers.targets import public, target
+from cep.connectors.serving.feeds import router
+from cep.connectors.serving.guard import HEAD, _host, client_of
+from cep.connectors.serving.negotiation import accepts, negotiated, takes_coding
 from cep.core.errors import CepError
 from cep.core.ip import canonical_host, here
-from connectors.alerts.outbox import Outbox
-from connectors.receivers.document import Publisher
-from connectors.receivers.sse import Stream
-from connectors.receivers.targets import public, target
-from connectors.serving.feeds import router
-from connectors.serving.guard import HEAD, _host, client_of
-from connectors.serving.negotiation import accepts, negotiated, takes_coding
 from tests import http_served
 from tests.alert_server import expected
 from tests.http_served import places

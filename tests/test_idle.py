@@ -14,14 +14,14 @@ import pytest
 
 from cep.app.durations import idle_seconds
 from cep.app.pipeline import Interrupt, flow
+from cep.connectors.dead_letters import DeadLetters
+from cep.connectors.idle import IdleTimer
+from cep.connectors.records.batch import Batch, DeadLetter
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
 from cep.runtime.encode import RefusedRow
 from cep.runtime.run_stats import RunStats
-from connectors.dead_letters import DeadLetters
-from connectors.idle import IdleTimer
-from connectors.records.batch import Batch, DeadLetter
 from tests.spark_runs import of_tables
 
 SECOND = 1_000_000

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from cep.command import app
+from cep.connectors.files import read
+from cep.connectors.infer.types import guess
 from cep.language.schemas import Schemas
 from cep.language.syntax.parser import parse
-from connectors.files import read
-from connectors.infer.types import guess
 
 
 @pytest.fixture(autouse=True)

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from cep.command import app
+from cep.connectors.files import read
 from cep.language.schemas import Schemas
 from cep.language.syntax.parser import parse
-from connectors.files import read
 from tests.long import examples
 
 

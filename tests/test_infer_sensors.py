@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from cep.command import app
+from cep.connectors.files import read
 from cep.language.schemas import Schemas
 from cep.language.syntax.parser import parse
-from connectors.files import read
 
 SENML = '[\n{"bn":"urn:dev:1:","bt":1320078429,"n":"temp","u":"Cel","v":25.2},\n{"n":"label","vs":"x"}\n]\n'
 PAGE = """{"value": [

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cep.connectors.brokers.messages import Inbox, Messages
+from cep.connectors.files import read
+from cep.connectors.formats.influx import PointReader
+from cep.connectors.formats.influx_points import read_point, record, timed
+from cep.connectors.inputs import inputs
+from cep.connectors.records.records import Record
+from cep.connectors.records.values import Unreadable
 from cep.core.errors import CepError
-from connectors.brokers.messages import Inbox, Messages
-from connectors.files import read
-from connectors.formats.influx import PointReader
-from connectors.formats.influx_points import read_point, record, timed
-from connectors.inputs import inputs
-from connectors.records.records import Record
-from connectors.records.values import Unreadable
 from tests.long import examples
 from tests.sensor_packs import SECOND, everything, rows, schemas
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from cep.connectors.journal import Handover, Journal
+from cep.connectors.records.batch import Batch, Block
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.plan.input_horizon import InputHorizon
 from cep.server.warming import warm
-from connectors.journal import Handover, Journal
-from connectors.records.batch import Batch, Block
 
 SECOND = 1_000_000
 PROGRAM = "event a(x: int) TIME time. e(X) <- a(X) WHERE X > 0."

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cep.connectors.files import read, replay
+from cep.connectors.formats.json_files import in_lines
+from cep.connectors.records.batch import Batch
 from cep.language.schemas import Schemas
 from cep.language.syntax.parser import parse
-from connectors.files import read, replay
-from connectors.formats.json_files import in_lines
-from connectors.records.batch import Batch
 
 SCHEMAS = Schemas(parse('event r(x: float?, s: string? FROM "a.s") TIME t.'), {}).found
 VALUES = st.one_of(st.none(), st.floats(-9, 9), st.text(max_size=5), st.lists(st.integers(), max_size=2))

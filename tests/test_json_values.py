@@ -12,18 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cep import detect
+from cep.connectors.brokers.messages import Inbox, Messages
+from cep.connectors.files import read
+from cep.connectors.formats.jsonl import LineReader
+from cep.connectors.inputs import Input
+from cep.connectors.records.paths import path, written
+from cep.connectors.records.records import Record, read_events
+from cep.connectors.records.values import Unreadable
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.language.syntax.parser import parse
 from cep.language.syntax.printer import print_statement
-from connectors.brokers.messages import Inbox, Messages
-from connectors.files import read
-from connectors.formats.jsonl import LineReader
-from connectors.inputs import Input
-from connectors.records.paths import path, written
-from connectors.records.records import Record, read_events
-from connectors.records.values import Unreadable
 from tests.long import examples
 
 SHAPES = """\

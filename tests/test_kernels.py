@@ -18,8 +18,8 @@ from cep.core.kernel_cache import made_of
 ROOT = Path(__file__).parent.parent
 READS = """
 import numpy as np
-from connectors.records.cells import numbers
-from connectors.records.numbers import STRING
+from cep.connectors.records.cells import numbers
+from cep.connectors.records.numbers import STRING
 text, here = np.frombuffer(b"41", np.uint8), np.zeros(1, np.int64)
 found = np.zeros(1, np.int64)
 numbers(found, text, here, here + 2, np.full(1, STRING, np.uint8), True, ord("."), True)
@@ -32,9 +32,8 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The packages without what belongs to a clone, as an installation has them."""
     made = tmp_path / "site"
     for package in ("cep", "connectors", "knowledge"):
-        shutil.copytree(
-            ROOT / package, made / package, ignore=shutil.ignore_patterns("__pycache__", "compiled", "page")
-        )
+        without = shutil.ignore_patterns("__pycache__", "compiled", "page")
+        shutil.copytree(ROOT / package, made / package, symlinks=True, ignore=without)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     return made
@@ -131,7 +130,7 @@ def test_it_is_made_of_what_it_calls_and_of_constants(copy: Path, monkeypatch: p
     def changed(path: str) -> set[str]:
         """The modules whose kernels have to be compiled again when a file changes."""
         names = "records.cells", "formats.csv_scan", "writing.json_lines"
-        modules = (*(f"connectors.{one}" for one in names), "cep.operators.goals.pairs.pairing")
+        modules = (*(f"cep.connectors.{one}" for one in names), "cep.operators.goals.pairs.pairing")
         read_again()
         before = {name: made_of(name) for name in modules}
         file = copy / path
@@ -139,11 +138,14 @@ def test_it_is_made_of_what_it_calls_and_of_constants(copy: Path, monkeypatch: p
         read_again()
         return {name for name in modules if made_of(name) != before[name]}
 
-    assert changed("connectors/records/numbers.py") == {"connectors.records.cells", "connectors.formats.csv_scan"}
+    assert changed("connectors/records/numbers.py") == {
+        "cep.connectors.records.cells",
+        "cep.connectors.formats.csv_scan",
+    }
     assert changed("connectors/records/times.py") == {
-        "connectors.records.cells",
-        "connectors.formats.csv_scan",
-        "connectors.writing.json_lines",
+        "cep.connectors.records.cells",
+        "cep.connectors.formats.csv_scan",
+        "cep.connectors.writing.json_lines",
     }
     assert changed("cep/operators/goals/store.py") >= {"cep.operators.goals.pairs.pairing"}
     assert changed("connectors/brokers/tcp.py") == changed("cep/command.py") == set()

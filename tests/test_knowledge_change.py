@@ -17,10 +17,10 @@ from cep.core.errors import CepError
 from cep.core.values import Pool
 from cep.engine import Engine
 from cep.events import Event
-from knowledge import graph
-from knowledge.graph import Knowledge
-from knowledge.query import pattern_tables
-from knowledge.rdf import triples
+from cep.knowledge import graph
+from cep.knowledge.graph import Knowledge
+from cep.knowledge.query import pattern_tables
+from cep.knowledge.rdf import triples
 from tests import knowledge_maker as maker
 from tests.test_equivalence import examples
 from tests.test_knowledge_patterns import graph as pattern
@@ -209,7 +209,7 @@ def test_an_answer_that_a_change_leaves_alone_is_the_same_object() -> None:
 
 
 def test_a_table_that_grows_too_large_is_refused_when_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("knowledge.query.graph_patterns.MOST_CELLS", 7)
+    monkeypatch.setattr("cep.knowledge.query.graph_patterns.MOST_CELLS", 7)
     knowledge = Knowledge.of(ox.parse("<x:a> <x:p> 1, 2, 3 .", ox.RdfFormat.TURTLE))
     assert len(rows(knowledge, "{ ?S <x:p> ?O }")) == 3
     knowledge.apply(knowledge.change("<x:a> <x:p> 4 ."))

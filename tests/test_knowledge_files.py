@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from cep.connectors.rdf.knowledge_files import Damaged, StoreChangeLog
 from cep.core import checksum
-from connectors.rdf.knowledge_files import Damaged, StoreChangeLog
 from tests.damage import flipped
 
 CHANGES = [

@@ -15,15 +15,15 @@ from cep.core.errors import CepError
 from cep.core.values import Pool
 from cep.engine import Engine
 from cep.events import Event, Iri
+from cep.knowledge.graph import Knowledge
+from cep.knowledge.query import refreshed
+from cep.knowledge.query.locality import locality
 from cep.plan.algebra import Triples
 from cep.rules.expressions.value_order import sorting
 from cep.rules.static.materialized import MaterializedRelation
 from cep.rules.static.table_views import PreviousTable
 from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Answers
-from knowledge.graph import Knowledge
-from knowledge.query import refreshed
-from knowledge.query.locality import locality
 from tests import knowledge_maker as maker
 from tests.cases_format import write_event
 from tests.test_equivalence import examples, rows

@@ -1,4 +1,5 @@
-"""What takes triples as knowledge: programs from Python as they are, the engine below where `knowledge.graph` is."""
+"""What takes triples as knowledge: programs from Python as they are, the engine below where `cep.knowledge.graph`
+is."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def run(use: str) -> str:
     "use",
     [
         "import cep\n" + FOUND.format(detect="cep.detect"),
-        "import cep.engine, knowledge.graph\n" + FOUND.format(detect="cep.engine.detect"),
+        "import cep.engine, cep.knowledge.graph\n" + FOUND.format(detect="cep.engine.detect"),
     ],
 )
 def test_a_graph_is_taken_as_it_is(use: str) -> None:
@@ -37,7 +38,7 @@ def test_a_graph_is_taken_as_it_is(use: str) -> None:
 
 def test_the_engine_alone_says_what_to_import() -> None:
     use = f"import sys, cep.engine\ntry:\n    {FOUND.format(detect='cep.engine.detect')}\n"
-    use += "except CepError as error:\n    print(error, 'knowledge.graph' in sys.modules)"
+    use += "except CepError as error:\n    print(error, 'cep.knowledge.graph' in sys.modules)"
     found = run(use)
     assert "nothing is imported that takes triples, as of this Graph" in found
-    assert "from knowledge.graph import Knowledge" in found and found.endswith("False")
+    assert "from cep.knowledge.graph import Knowledge" in found and found.endswith("False")

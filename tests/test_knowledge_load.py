@@ -12,9 +12,9 @@ from hypothesis import given
 from rdflib.compare import isomorphic
 
 from cep.core.errors import CepError, CepErrors
-from knowledge.graph import Knowledge
-from knowledge.query import store
-from knowledge.rdf.terms import NONE
+from cep.knowledge.graph import Knowledge
+from cep.knowledge.query import store
+from cep.knowledge.rdf.terms import NONE
 from tests import knowledge_maker as maker
 from tests.test_equivalence import examples
 from tests.test_knowledge_patterns import rows
@@ -59,7 +59,7 @@ def test_chunks_of_any_size_are_the_file(tmp_path: Path, lines: list[str]) -> No
     path = tmp_path / "some.nt"
     path.write_text("\n".join(lines))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("knowledge.load._CHUNK", 3)
+        patch.setattr("cep.knowledge.load._CHUNK", 3)
         knowledge = Knowledge.load(path)
     assert {str(q.triple) for q in store.store_quads(knowledge.terms, knowledge.closed)} == {
         line[:-2] for line in lines

@@ -17,13 +17,13 @@ from rdflib.term import BNode, Literal, URIRef
 from cep.core.errors import CepError, Source, Span
 from cep.core.values import Pool
 from cep.events import Iri
+from cep.knowledge.graph import Knowledge
+from cep.knowledge.query import graph_patterns, sparql
+from cep.knowledge.rdf import interop
 from cep.rules.graph_text import of_the_rule
 from cep.rules.static.materialized import series_of
 from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Answers
-from knowledge.graph import Knowledge
-from knowledge.query import graph_patterns, sparql
-from knowledge.rdf import interop
 from tests import knowledge_maker as maker
 from tests import reference_knowledge, reference_tree
 from tests.test_equivalence import examples
@@ -279,7 +279,7 @@ def test_answers_are_the_same_in_whatever_pieces_they_are_read(monkeypatch: pyte
     )
     whole = [rows(many(), text) for text in texts]
     assert [len(each) for each in whole] == [2, 2000, 1, 0]
-    monkeypatch.setattr("knowledge.query.solutions._PIECE", 100)
+    monkeypatch.setattr("cep.knowledge.query.solutions._PIECE", 100)
     assert [rows(many(), text) for text in texts] == whole
 
 

@@ -14,10 +14,10 @@ from cep.core.errors import CepError
 from cep.core.values import Pool
 from cep.engine import Engine
 from cep.events import Event, Iri
+from cep.knowledge.graph import Knowledge
 from cep.plan.algebra import Triples
 from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Answers, Spanned
-from knowledge.graph import Knowledge
 from tests import knowledge_maker as maker
 from tests.cases_format import known, write_event
 from tests.test_equivalence import examples, rows

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from rdflib.term import BNode, Literal, URIRef
 
 from cep.core.values import Pool
+from cep.knowledge.rdf.interop import of_rdflib, to_rdflib
+from cep.knowledge.rdf.namespaces import XSD
+from cep.knowledge.rdf.terms import BLANK, IRI, LITERAL, NONE, Terms
+from cep.knowledge.rdf.triples import TripleSet
 from cep.rules.static.materialized import series_of
-from knowledge.rdf.interop import of_rdflib, to_rdflib
-from knowledge.rdf.namespaces import XSD
-from knowledge.rdf.terms import BLANK, IRI, LITERAL, NONE, Terms
-from knowledge.rdf.triples import TripleSet
 from tests.long import examples
 
 letters = st.text(st.characters(exclude_categories=["Cs"]))
@@ -206,8 +206,8 @@ def test_triples_are_found_by_any_of_their_terms(triples: list[tuple[int, ...]],
 def test_more_and_fewer_triples(first: list[Any], second: list[Any], orders: list[int], small: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         if small:
-            patch.setattr("knowledge.rdf.triples._FEW", 0)
-            patch.setattr("knowledge.rdf.triples._MANY", 0)
+            patch.setattr("cep.knowledge.rdf.triples._FEW", 0)
+            patch.setattr("cep.knowledge.rdf.triples._MANY", 0)
         one, two = table(first), table(second)
         for order in orders:
             one.ordered(order)
@@ -225,7 +225,7 @@ def test_more_and_fewer_triples(first: list[Any], second: list[Any], orders: lis
 def test_many_small_changes_of_triples(first: list[Any], steps: list[tuple[bool, list[Any]]], s: int, p: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("_FEW", "_MANY"):
-            patch.setattr(f"knowledge.rdf.triples.{name}", 0)
+            patch.setattr(f"cep.knowledge.rdf.triples.{name}", 0)
         made, expected = table(first), {*first}
         for more, changed in steps:
             made = made.plus(table(changed)) if more else made.minus(table(changed))

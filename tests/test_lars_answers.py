@@ -10,9 +10,9 @@ from cep.compile import compile
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event, Iri
+from cep.knowledge.graph import Knowledge
 from cep.language.dialects.lars.ast import LarsLiteral, TimeWindow
 from cep.lars import answers
-from knowledge.graph import Knowledge
 from tests.lars_answer_sets import nearest
 from tests.lars_maker import DERIVED, Maker, program_text, stream_text
 from tests.long import seeds

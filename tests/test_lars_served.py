@@ -12,11 +12,11 @@ import httpx
 from cep.app.pipeline import Interrupt, flow
 from cep.app.program_thread import JournaledBatches
 from cep.compile import compile
+from cep.connectors.dead_letters import DeadLetters
+from cep.connectors.journal import Journal
+from cep.connectors.records.batch import Batch
 from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
-from connectors.dead_letters import DeadLetters
-from connectors.journal import Journal
-from connectors.records.batch import Batch
 from tests.page_server import EIGHT, SECOND, shown
 from tests.test_serve_journal import readings
 

@@ -7,8 +7,8 @@ import pytest
 
 from cep.engine import Engine
 from cep.events import Event
+from cep.knowledge.graph import Knowledge
 from cep.lars import answers
-from knowledge.graph import Knowledge
 
 PLACES = """
 PREFIX : <urn:places:>

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from cep.connectors.records.late_input import UNKNOWN, late_input
 from cep.engine import Engine
-from connectors.records.late_input import UNKNOWN, late_input
 from tests.serving import EIGHT
 
 MINUTE = 60_000_000

@@ -13,13 +13,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cep.command import app
+from cep.connectors.addresses import address
+from cep.connectors.brokers.kafka import TopicSource
+from cep.connectors.brokers.mqtt import Subscription
+from cep.connectors.files import read
+from cep.connectors.records.batch import Batch
 from cep.core.compilation import Compilation
 from cep.engine import Engine
-from connectors.addresses import address
-from connectors.brokers.kafka import TopicSource
-from connectors.brokers.mqtt import Subscription
-from connectors.files import read
-from connectors.records.batch import Batch
 from tests import brokers
 from tests.brokers import PASSWORD, Cluster, mosquitto, publish
 
@@ -164,7 +164,7 @@ def test_partitions_side_by_side_once_each() -> None:
 
 
 def test_large_messages_come_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("connectors.brokers.kafka._BYTES", 1 << 17)
+    monkeypatch.setattr("cep.connectors.brokers.kafka._BYTES", 1 << 17)
     cluster = Cluster("readings")
     sent = [record(n, "a" * (8000 if 40 <= n < 80 else 1)) for n in range(120)]
     cluster.send([(n % 2, n, payload) for n, payload in enumerate(sent)])

@@ -22,8 +22,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cep.command import app
-from connectors.addresses import address
-from connectors.brokers.mqtt import Subscription
+from cep.connectors.addresses import address
+from cep.connectors.brokers.mqtt import Subscription
 from tests import brokers
 from tests.brokers import mosquitto, publish
 from tests.live_programs import BEGINNING, Reading, Row, Rules, expected, results

@@ -16,12 +16,12 @@ import polars as pl
 import pytest
 
 from cep.app.pipeline import Interrupt, flow
+from cep.connectors.records.batch import Batch
 from cep.core.schema import ARRIVAL
 from cep.engine import Engine
 from cep.events import Event
 from cep.runtime.run_stats import RunStats
 from cep.server.warming import NoDeadLetters, joined
-from connectors.records.batch import Batch
 from tests.live_programs import Reading, Rules
 from tests.serving import EIGHT
 from tests.test_live_change import Editable, check, drawn, lines, started, versions_of

@@ -12,13 +12,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cep import detect
+from cep.connectors.files import read
+from cep.connectors.records.columns import text_cells, ticks
+from cep.connectors.records.numbers import GOOD
+from cep.connectors.records.times import of_text
 from cep.core.schema import TimeFormat
 from cep.core.time_pattern import padded
 from cep.engine import Engine
-from connectors.files import read
-from connectors.records.columns import text_cells, ticks
-from connectors.records.numbers import GOOD
-from connectors.records.times import of_text
 from tests.long import examples
 
 FIRST_OF_MAY = 1_714_521_600_000_000

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
+from cep.connectors.alerts.lifecycle import AlertChange, AlertState, resolved
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.outbox_entries import OutboxEntry
+from cep.connectors.receivers import mail
+from cep.connectors.receivers.document import Publisher
+from cep.connectors.receivers.groups import Groups, by_alert
+from cep.connectors.receivers.mail import Mail
+from cep.connectors.receivers.sender import DeliveryRefused, ServerError, Unreachable
+from cep.connectors.receivers.senders import sending, targets
+from cep.connectors.receivers.targets import Target, target
 from cep.core.errors import CepError
-from connectors.alerts.lifecycle import AlertChange, AlertState, resolved
-from connectors.alerts.outbox import Outbox
-from connectors.alerts.outbox_entries import OutboxEntry
-from connectors.receivers import mail
-from connectors.receivers.document import Publisher
-from connectors.receivers.groups import Groups, by_alert
-from connectors.receivers.mail import Mail
-from connectors.receivers.sender import DeliveryRefused, ServerError, Unreachable
-from connectors.receivers.senders import sending, targets
-from connectors.receivers.targets import Target, target
 from tests.alert_feeds import WHOLE, filled
 from tests.alert_server import expected
 from tests.mail_server import Certificates, mail_server, tls_mail_server

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cep.connectors.alerts.labels import alert_labels
+from cep.connectors.alerts.matchers import OPERATORS, Matcher, Matchers, Operator
 from cep.core.errors import CepError
-from connectors.alerts.labels import alert_labels
-from connectors.alerts.matchers import OPERATORS, Matcher, Matchers, Operator
 from tests.alert_server import expected
 
 LABELS = {"alertname": "flood", "severity": "severe", "site": "north 1", "team": "water"}

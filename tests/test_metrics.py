@@ -16,13 +16,13 @@ from cep.app import pipeline, watch
 from cep.app.meter import Meter, charts
 from cep.app.metrics import host_and_port, serving
 from cep.command import app
+from cep.connectors.records.batch import Batch
 from cep.core.compilation import Compilation
 from cep.core.logs import plain
 from cep.engine import Engine
 from cep.events import Event
 from cep.runtime.report import Report
 from cep.runtime.run_stats import RunStats
-from connectors.records.batch import Batch
 
 PROGRAM = """\
 event heat(room: string, temp: float in -50..500).

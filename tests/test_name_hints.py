@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cep.compile import compile
+from cep.connectors.inputs import inputs
 from cep.core.errors import CepError
-from connectors.inputs import inputs
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cep.connectors import arrow_bytes, narrow_columns
+from cep.connectors.arrow_bytes import pack, unpack
 from cep.spark.shuffle_blocks import ShuffleBlock
 from cep.spark.state import delta_log
 from cep.spark.state.delta_log import Came, LogPlace
-from connectors import arrow_bytes, narrow_columns
-from connectors.arrow_bytes import pack, unpack
 from tests.long import examples
 
 LEAST, MOST = -(2**63), 2**63 - 1

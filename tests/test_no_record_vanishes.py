@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cep.connectors.files import read
 from cep.language.schemas import Schemas
 from cep.language.syntax.parser import parse
-from connectors.files import read
 
 MANY = settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
 SCALARS = st.one_of(

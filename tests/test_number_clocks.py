@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from cep.command import app
+from cep.connectors.files import read
+from cep.connectors.records.columns import Cells, joined, text_cells, ticks
+from cep.connectors.records.numbers import GOOD, NUMBER, STRING
+from cep.connectors.records.records import read_times
+from cep.connectors.records.values import Unreadable, text_time
 from cep.core.schema import Schema, TimeFormat
 from cep.engine import Engine
 from cep.language.schemas import Schemas
 from cep.language.syntax.parser import parse
-from connectors.files import read
-from connectors.records.columns import Cells, joined, text_cells, ticks
-from connectors.records.numbers import GOOD, NUMBER, STRING
-from connectors.records.records import read_times
-from connectors.records.values import Unreadable, text_time
 from tests.long import examples
 
 MAY = int(datetime(2024, 5, 1, tzinfo=UTC).timestamp()) * 1_000_000

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 from cep.command import app
 from cep.core.errors import CepError
 from cep.engine import Engine
-from knowledge.graph import Knowledge
-from knowledge.imports import missing_imports
-from knowledge.observations import NodeShape, observations
-from knowledge.shapes import validate
+from cep.knowledge.graph import Knowledge
+from cep.knowledge.imports import missing_imports
+from cep.knowledge.observations import NodeShape, observations
+from cep.knowledge.shapes import validate
 from tests.listening import Listener
 from tests.test_federation import HIDDEN
 

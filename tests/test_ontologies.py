@@ -14,8 +14,8 @@ from rdflib import OWL, RDF, RDFS, Graph, Namespace, URIRef
 from cep.core.errors import CepError
 from cep.engine import detect
 from cep.events import Event
+from cep.knowledge.graph import Knowledge
 from cep.language.syntax.parser import parse
-from knowledge.graph import Knowledge
 
 FOLDER = Path(__file__).parent.parent / "ontologies"
 FILES = sorted(FOLDER.glob("*.ttl"))

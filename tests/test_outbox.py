@@ -16,16 +16,16 @@ from fastapi import FastAPI
 from prometheus_client import generate_latest
 from starlette.testclient import TestClient
 
+from cep.connectors.alerts import outbox_tables
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.receivers import http_post
+from cep.connectors.receivers.document import Publisher, document
+from cep.connectors.receivers.metrics import AlertMetrics
+from cep.connectors.receivers.senders import sending, targets
+from cep.connectors.receivers.sse import Stream
+from cep.connectors.serving.feeds import router
 from cep.core import checksum
 from cep.core.errors import CepError
-from connectors.alerts import outbox_tables
-from connectors.alerts.outbox import Outbox
-from connectors.receivers import http_post
-from connectors.receivers.document import Publisher, document
-from connectors.receivers.metrics import AlertMetrics
-from connectors.receivers.senders import sending, targets
-from connectors.receivers.sse import Stream
-from connectors.serving.feeds import router
 from tests.alert_server import expected
 from tests.damage import cut, flipped
 from tests.ports import free_port
@@ -124,7 +124,7 @@ def test_old_changes_are_verified_after_the_outbox_is_open(tmp_path: Path, monke
     """The newest, and those of open alerts, before; what is damaged among the rest is reported, and to who reads it."""
     path, whole = tmp_path / "alerts.db", expected()
     monkeypatch.setattr(outbox_tables, "NEWEST", 10)
-    monkeypatch.setattr("connectors.alerts.outbox._VERIFIED", 7)
+    monkeypatch.setattr("cep.connectors.alerts.outbox._VERIFIED", 7)
     with closing(Outbox(path)) as outbox:
         outbox.add(whole, {"p": 0})
         (opened,) = outbox._sqlite.execute("select min(number) from live").fetchone() or (None,)

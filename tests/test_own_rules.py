@@ -16,7 +16,7 @@ from cep.command import app
 from cep.core.errors import CepError
 from cep.engine import Engine, detect
 from cep.events import Event, Iri
-from knowledge.graph import Knowledge
+from cep.knowledge.graph import Knowledge
 from tests.closures import HEADER
 
 EX = Namespace("http://example.org/")

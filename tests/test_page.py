@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+from cep.connectors.rdf.vocabulary import EventVocabulary
+from cep.connectors.serving import scene, vendor
+from cep.connectors.serving.gazette import Gazette, SubjectColumns
+from cep.connectors.serving.outline import outline
 from cep.engine import Engine
+from cep.knowledge.graph import Knowledge
 from cep.rules.keywords import BINARY_OPERATORS
-from connectors.rdf.vocabulary import EventVocabulary
-from connectors.serving import scene, vendor
-from connectors.serving.gazette import Gazette, SubjectColumns
-from connectors.serving.outline import outline
-from knowledge.graph import Knowledge
 from tests.axe import bars
 from tests.page_server import CHROMIUM, MISSING, SECOND, STATIONS, shown
 

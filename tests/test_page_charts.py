@@ -11,12 +11,12 @@ import numpy as np
 import polars as pl
 import pytest
 
+from cep.connectors.serving import page as served
+from cep.connectors.serving import readings, vendor
+from cep.connectors.serving.gazette import SubjectColumns
+from cep.connectors.serving.readings import Readings
 from cep.engine import Engine
 from cep.plan.thresholds import thresholds
-from connectors.serving import page as served
-from connectors.serving import readings, vendor
-from connectors.serving.gazette import SubjectColumns
-from connectors.serving.readings import Readings
 from tests.axe import bars
 from tests.page_server import CHROMIUM, EIGHT, MISSING, SECOND, shown
 from tests.test_page_address import NOWHERE, browser

@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from connectors.alerts.maintenance import MaintenanceCalendar
-from connectors.serving.guard import Limits
-from connectors.serving.people import People, Person, Role
+from cep.connectors.alerts.maintenance import MaintenanceCalendar
+from cep.connectors.serving.guard import Limits
+from cep.connectors.serving.people import People, Person, Role
 from tests.axe import bars
 from tests.page_server import CHROMIUM, MISSING, SECOND, shown
 from tests.test_page_address import NOWHERE, browser

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from connectors.serving import guard
-from connectors.serving.guard import Limits
-from connectors.serving.login import LASTS
-from connectors.serving.people import People, Person, Role, cookie_value
+from cep.connectors.serving import guard
+from cep.connectors.serving.guard import Limits
+from cep.connectors.serving.login import LASTS
+from cep.connectors.serving.people import People, Person, Role, cookie_value
 from tests.axe import bars
 from tests.http_served import places
 from tests.page_server import CHROMIUM, MISSING, SECOND, shown

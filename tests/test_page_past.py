@@ -8,9 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from connectors.alerts import past
-from connectors.alerts.past import alerts_at
-from connectors.serving import page as served
+from cep.connectors.alerts import past
+from cep.connectors.alerts.past import alerts_at
+from cep.connectors.serving import page as served
 from tests.axe import bars
 from tests.page_server import CHROMIUM, EIGHT, MISSING, SECOND, shown
 from tests.test_page_address import NOWHERE, browser

@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from connectors.serving import page as served
-from connectors.serving.guard import Limits
-from connectors.serving.people import People, Person, Role
+from cep.connectors.serving import page as served
+from cep.connectors.serving.guard import Limits
+from cep.connectors.serving.people import People, Person, Role
 from tests.axe import bars
 from tests.page_server import CHROMIUM, MISSING, shown
 from tests.test_page_address import NOWHERE, browser

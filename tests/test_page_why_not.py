@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors.alerts.lifecycle import resolved
+from cep.connectors.alerts.lifecycle import resolved
 from tests.axe import bars
 from tests.page_server import CHROMIUM, MISSING, SECOND, shown
 from tests.proxy import below

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from cep import api
 from cep.command import app
 from cep.compile import compile
+from cep.connectors.why.text import Explainer, condition_text
 from cep.core.errors import CepError, CepErrors
 from cep.engine import Engine
 from cep.events import Event, Iri
@@ -24,7 +25,6 @@ from cep.language.syntax.parser import parse
 from cep.operators.where import SelectPattern
 from cep.rules.printing import print_condition
 from cep.rules.terms import Condition, Disjunction
-from connectors.why.text import Explainer, condition_text
 from tests.cases_format import known
 from tests.long import seeds
 from tests.programs import iteration, program, recursion, window

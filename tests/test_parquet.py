@@ -9,8 +9,8 @@ from typing import Any
 
 import polars as pl
 
+from cep.connectors.files import read
 from cep.core.schema import Attribute, Schema
-from connectors.files import read
 from tests.file_reading import TICKS, dead, refusal, rows
 
 

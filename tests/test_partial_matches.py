@@ -18,15 +18,15 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 import cep
+from cep.connectors.serving import partial
+from cep.connectors.serving.fair_lock import FairLock
+from cep.connectors.serving.guard import Limits
+from cep.connectors.serving.people import People, Person, Role
 from cep.core.errors import CepError
 from cep.core.schema import CHANGE
 from cep.engine import Engine, detect
 from cep.events import Event, Iri
 from cep.plan.plan import Plan
-from connectors.serving import partial
-from connectors.serving.fair_lock import FairLock
-from connectors.serving.guard import Limits
-from connectors.serving.people import People, Person, Role
 from tests.axe import bars
 from tests.long import examples, seeds
 from tests.page_server import CHROMIUM, MISSING, shown

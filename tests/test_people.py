@@ -14,10 +14,10 @@ from prometheus_client import CollectorRegistry
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
+from cep.connectors.serving.app import application
+from cep.connectors.serving.guard import Guard, Limits, RememberPeer
+from cep.connectors.serving.people import Person, Role, cookie_value, read_people, requires
 from cep.core.errors import CepError
-from connectors.serving.app import application
-from connectors.serving.guard import Guard, Limits, RememberPeer
-from connectors.serving.people import Person, Role, cookie_value, read_people, requires
 
 ANN, BEN, WALL = "a" * 16, "b" * 20, "c" * 64
 FILE = f"# who may ask\nann editor {ANN}\n\n  ben\tresponder {BEN}  \nwall viewer {WALL}\n"

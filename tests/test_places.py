@@ -19,13 +19,13 @@ from benchmarks import registers
 from cep.core.errors import CepError
 from cep.engine import detect
 from cep.events import Event
-from knowledge import places
-from knowledge.gazetteers.gazetteer import digits
-from knowledge.gazetteers.regions import GEONAMES, SWS
-from knowledge.graph import Knowledge
-from knowledge.rdf.namespaces import GN, WGS84
-from knowledge.rdf.terms import Terms
-from knowledge.rdf.triples import TripleSet
+from cep.knowledge import places
+from cep.knowledge.gazetteers.gazetteer import digits
+from cep.knowledge.gazetteers.regions import GEONAMES, SWS
+from cep.knowledge.graph import Knowledge
+from cep.knowledge.rdf.namespaces import GN, WGS84
+from cep.knowledge.rdf.terms import Terms
+from cep.knowledge.rdf.triples import TripleSet
 from tests.long import examples
 from tests.place_files import NEWARK, XSD, Said, iri, line, place, triples_of, written
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from connectors.formats import plain_packs as plainpacks
+from cep.connectors.formats import plain_packs as plainpacks
 from tests.long import seeds
 from tests.sensor_packs import rows
 
@@ -140,7 +140,7 @@ def test_pages_read_many_at_a_time(seed: int, tmp_path: Path, monkeypatch: pytes
 def test_what_is_plain_needs_no_other_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reader of single documents is not asked where all is plain."""
     monkeypatch.setattr(plainpacks, "LARGE", 0)
-    monkeypatch.setattr("connectors.formats.packs.elements", None)
+    monkeypatch.setattr("cep.connectors.formats.packs.elements", None)
     base, last = '{"bn":"dev:","bt":1712016000.5,"bu":"Cel","bver":10}', '{"n":"b","u":"V","vs":"\u20ac"}'
     pack = f'[{base},{{"n":"a","t":1,"v":2.5}},{last}]\n'
     found, dead = rows(tmp_path, SENML, pack * 2, "packs.json")

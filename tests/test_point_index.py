@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cep.knowledge.point_index import LEAF, PointIndex, _sort
 from cep.rules.expressions.geodesy import cartesian
-from knowledge.point_index import LEAF, PointIndex, _sort
 from tests.long import examples
 
 

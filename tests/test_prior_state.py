@@ -17,12 +17,12 @@ from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
 from cep.explain.occurrences import Memory, Occurrence
+from cep.knowledge.graph import Knowledge
 from cep.language.syntax.ast import EventRule
 from cep.language.syntax.parser import parse
 from cep.language.syntax.printer import print_program
 from cep.plan.partition import partition
 from cep.runtime.prior_state import PriorState
-from knowledge.graph import Knowledge
 from tests.keyed_programs import keyed_programs
 from tests.program_maker import SECOND
 from tests.programs import Program, iterations, programs, recursions

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from cep.connectors.brokers.messages import Inbox, Messages
+from cep.connectors.files import read
+from cep.connectors.formats.prometheus import as_points
+from cep.connectors.inputs import inputs
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.engine import Engine
-from connectors.brokers.messages import Inbox, Messages
-from connectors.files import read
-from connectors.formats.prometheus import as_points
-from connectors.inputs import inputs
 from tests.cli_runs import cep
 
 REQUESTS = "event http_requests_total(method: string, code: int, value: float?) FORMAT prometheus."

@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from cep.command import app
+from cep.connectors.rdf import triples
+from cep.connectors.rdf.derivations import Derivations
+from cep.connectors.rdf.question import Question
+from cep.connectors.rdf.vocabulary import PREFIXES, EventVocabulary
+from cep.connectors.why.lines import tree as lines
+from cep.connectors.why.prov import provenance
+from cep.connectors.why.text import why
 from cep.core.identity import identified
 from cep.core.schema import Attribute, Schema
 from cep.engine import Engine
 from cep.events import Event
 from cep.runtime.history import CONSTITUENTS
-from connectors.rdf import triples
-from connectors.rdf.derivations import Derivations
-from connectors.rdf.question import Question
-from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
-from connectors.why.lines import tree as lines
-from connectors.why.prov import provenance
-from connectors.why.text import why
 from tests.long import examples
 from tests.serving import EIGHT, FRIDGES, MINUTE, TWICE, derived, program
 

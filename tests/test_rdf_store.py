@@ -17,16 +17,16 @@ import pyoxigraph as ox
 import pytest
 from fastapi import FastAPI
 
+from cep.connectors.rdf import triples
+from cep.connectors.rdf.question import Page, QueryRefused, Question
+from cep.connectors.rdf.store import EventStore
+from cep.connectors.rdf.store_process import StoreProcess
+from cep.connectors.rdf.vocabulary import EventVocabulary
+from cep.connectors.serving import ldes
 from cep.core.errors import CepError
 from cep.core.identity import identified
 from cep.core.schema import Attribute, Schema
-from connectors.rdf import triples
-from connectors.rdf.question import Page, QueryRefused, Question
-from connectors.rdf.store import EventStore
-from connectors.rdf.store_process import StoreProcess
-from connectors.rdf.vocabulary import EventVocabulary
-from connectors.serving import ldes
-from knowledge.graph import Knowledge
+from cep.knowledge.graph import Knowledge
 from tests.serving import EIGHT, FRIDGES, KITCHEN, MINUTE, TWICE, Served, program
 
 

@@ -16,16 +16,16 @@ import polars as pl
 import pyoxigraph as ox
 import pytest
 
+from cep.connectors.rdf import triples
+from cep.connectors.rdf.question import Question
+from cep.connectors.rdf.rebuild import Rebuild, recover, swap
+from cep.connectors.rdf.store import EventStore
+from cep.connectors.rdf.store_files import Corruption
+from cep.connectors.rdf.store_process import StoreProcess
+from cep.connectors.rdf.vocabulary import EventVocabulary
+from cep.connectors.rdf.withdrawals import StoreRevision
 from cep.core.identity import ID, identified
 from cep.core.schema import Attribute, Schema
-from connectors.rdf import triples
-from connectors.rdf.question import Question
-from connectors.rdf.rebuild import Rebuild, recover, swap
-from connectors.rdf.store import EventStore
-from connectors.rdf.store_files import Corruption
-from connectors.rdf.store_process import StoreProcess
-from connectors.rdf.vocabulary import EventVocabulary
-from connectors.rdf.withdrawals import StoreRevision
 from tests.damage import flipped
 from tests.killing import HOOK, ROOT, KillPoint
 from tests.waiting import until
@@ -33,7 +33,7 @@ from tests.waiting import until
 EIGHT, SECOND = 1_714_550_400_000_000, 1_000_000  # 2024-05-01T08:00:00Z
 BEAT = Schema("beat", (Attribute("n", "int"),), True, False)
 ALL = Question("SELECT ?s ?p ?o { ?s ?p ?o }", table="csv", seconds=60.0)
-SMALL = {"connectors.rdf.rebuild:_REMOVED": 2_000, "connectors.rdf.quad_writer:_IN_MEMORY": 1_000}
+SMALL = {"cep.connectors.rdf.rebuild:_REMOVED": 2_000, "cep.connectors.rdf.quad_writer:_IN_MEMORY": 1_000}
 MINUTES = 30
 KNOWN = (
     b'_:b%d <urn:p%d> "%d\\n\\"\\u00e9"^^<urn:t> .\n'
@@ -267,7 +267,7 @@ def test_without_room_the_store_stays_as_it_is(tmp_path: Path, monkeypatch: pyte
         store.writer.log = full
         store.add(beats(0)[1].encode())
         assert store.writer.log is None and len(store.store) > 300
-    monkeypatch.setattr("connectors.rdf.rebuild._LEFT", 1 << 60)
+    monkeypatch.setattr("cep.connectors.rdf.rebuild._LEFT", 1 << 60)
     with pytest.raises(OSError, match="room"):
         Rebuild(str(tmp_path / "events"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["events", "events.hashes"]
@@ -276,7 +276,7 @@ def test_without_room_the_store_stays_as_it_is(tmp_path: Path, monkeypatch: pyte
 def test_who_writes_more_than_can_be_loaded_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until all is loaded, so that the log of changes has a bound."""
     EventStore(str(tmp_path / "events"), EventVocabulary())
-    monkeypatch.setattr("connectors.rdf.rebuild._MANY", 100)
+    monkeypatch.setattr("cep.connectors.rdf.rebuild._MANY", 100)
     rebuild = Rebuild(str(tmp_path / "events"))
     rebuild.log.write(b"." * 100)
     rebuild.keep_pace()

@@ -17,19 +17,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from benchmarks.records import SHAPES, WEATHER, write
+from cep.connectors.brokers.messages import Inbox, Messages
+from cep.connectors.dead_letters import DeadLetters
+from cep.connectors.files import read
+from cep.connectors.formats.csv import Dialect, Fields
+from cep.connectors.formats.jsonl import LineReader
+from cep.connectors.inputs import Input
+from cep.connectors.records.batch import DeadLetter
+from cep.connectors.records.records import Record, read_events, read_fields
+from cep.connectors.records.values import Unreadable
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.runtime.encode import RefusedRow
-from connectors.brokers.messages import Inbox, Messages
-from connectors.dead_letters import DeadLetters
-from connectors.files import read
-from connectors.formats.csv import Dialect, Fields
-from connectors.formats.jsonl import LineReader
-from connectors.inputs import Input
-from connectors.records.batch import DeadLetter
-from connectors.records.records import Record, read_events, read_fields
-from connectors.records.values import Unreadable
 from tests.long import examples
 from tests.waiting import pause
 

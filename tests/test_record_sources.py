@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from cep.connectors.files import read
 from cep.engine import Engine
 from cep.events import Event
-from connectors.files import read
 from tests import brokers
 from tests.brokers import FIRST, Cluster, mosquitto, publish
 from tests.waiting import PATIENCE

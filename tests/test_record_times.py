@@ -14,14 +14,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from cep.connectors.files import read
+from cep.connectors.records.columns import text_cells, ticks
+from cep.connectors.records.numbers import GOOD
+from cep.connectors.records.times import FIRST, LAST, of_text
 from cep.core.errors import CepError
 from cep.core.schema import Schema, TimeFormat
 from cep.core.time_pattern import of_pattern, parts
 from cep.engine import Engine
-from connectors.files import read
-from connectors.records.columns import text_cells, ticks
-from connectors.records.numbers import GOOD
-from connectors.records.times import FIRST, LAST, of_text
 from tests.long import examples
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

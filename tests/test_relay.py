@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from cep.connectors.brokers.sending import Sending
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.spark.disk import OUTGOING, STOP
 from cep.spark.sink.commit_log import CommitLog, OutputFile
 from cep.spark.sink.relay import BrokerRelay, relaying
-from connectors.brokers.sending import Sending
 from tests.brokers import Cluster
 from tests.waiting import Received, until
 
@@ -77,7 +77,7 @@ def test_what_a_broker_does_not_take_waits(tmp_path: Path, monkeypatch: pytest.M
     commit(tmp_path, 0, range(100))
     reported: Received[str] = Received()
     with monkeypatch.context() as hasty:
-        hasty.setattr("connectors.brokers.kafka_sender.ANSWER", 0.2)
+        hasty.setattr("cep.connectors.brokers.kafka_sender.ANSWER", 0.2)
         with (
             pytest.raises(CepError, match=r"no answer: .*\n.*2 files wait in .*; the same command sends") as failed,
             relaying(tmp_path, "kafka://127.0.0.1:1/derived", SCHEMAS, reported.append),

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.files import read, replay
+from cep.connectors.files import read, replay
 from tests.file_reading import BOTH, LOOSE, TICK, TICKS, dead, rows
 from tests.long import examples
 

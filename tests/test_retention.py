@@ -15,16 +15,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cep.connectors.rdf import retention, triples
+from cep.connectors.rdf.history import StoreListener
+from cep.connectors.rdf.quad_writer import QuadWriter
+from cep.connectors.rdf.retention import Retention
+from cep.connectors.rdf.store_files import StoreFiles
+from cep.connectors.rdf.store_process import StoreProcess
+from cep.connectors.rdf.time_tree import TimeTree
+from cep.connectors.rdf.vocabulary import PROV, EventVocabulary
 from cep.core.identity import identified
 from cep.core.schema import Attribute, Schema
-from connectors.rdf import retention, triples
-from connectors.rdf.history import StoreListener
-from connectors.rdf.quad_writer import QuadWriter
-from connectors.rdf.retention import Retention
-from connectors.rdf.store_files import StoreFiles
-from connectors.rdf.store_process import StoreProcess
-from connectors.rdf.time_tree import TimeTree
-from connectors.rdf.vocabulary import PROV, EventVocabulary
 from tests.long import examples
 
 EIGHT, SECOND = 1_714_550_400_000_000, 1_000_000  # 2024-05-01T08:00:00Z

@@ -12,13 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 from cep.command import app
+from cep.connectors.why.lines import tree
+from cep.connectors.why.text import Explainer
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
 from cep.explain.occurrences import Memory
 from cep.explain.question import read_question
-from connectors.why.lines import tree
-from connectors.why.text import Explainer
 from tests.keyed_programs import keyed
 from tests.long import seeds
 from tests.programs import contest, iteration, loop, program, recursion, window

@@ -18,18 +18,18 @@ import pytest
 from typer.testing import CliRunner
 
 from cep.command import app
+from cep.connectors.brokers.messages import Inbox, Messages
+from cep.connectors.files import read
+from cep.connectors.formats.known import NAMES
+from cep.connectors.frames.reading import read_data
+from cep.connectors.inputs import Input
+from cep.connectors.records.batch import Batch
+from cep.connectors.records.revised import changes_of, says_changes, with_changes
+from cep.connectors.records.times import of_iso
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.events import Event
-from connectors.brokers.messages import Inbox, Messages
-from connectors.files import read
-from connectors.formats.known import NAMES
-from connectors.frames.reading import read_data
-from connectors.inputs import Input
-from connectors.records.batch import Batch
-from connectors.records.revised import changes_of, says_changes, with_changes
-from connectors.records.times import of_iso
 from tests.keyed_programs import keyed
 from tests.long import TIMEOUT, seeds
 from tests.programs import program, window

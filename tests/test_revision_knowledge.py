@@ -14,8 +14,8 @@ from cep.core.errors import CepError
 from cep.core.time import END_OF_TIME
 from cep.engine import Engine
 from cep.events import Event
-from knowledge.arriving import Arriving
-from knowledge.graph import Knowledge
+from cep.knowledge.arriving import Arriving
+from cep.knowledge.graph import Knowledge
 from tests.cases_format import known
 from tests.formula_maker import FEATURES
 from tests.long import seeds

@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cep.command import app
+from cep.connectors.records.revised import RowVersions
 from cep.core.compilation import Compilation
-from connectors.records.revised import RowVersions
 from tests.brokers import Cluster
 
 PROGRAM = """event reading(sensor: string, seq: int, temp: float) TIME time KEY sensor, seq.
@@ -143,7 +143,7 @@ def test_messages_have_versions_and_each_an_id_of_its_own() -> None:
 
 
 def test_versions_of_what_is_final_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("connectors.records.revised._MANY", 2)
+    monkeypatch.setattr("cep.connectors.records.revised._MANY", 2)
     versions = RowVersions()
     for number in range(100):
         table = pl.DataFrame({"end": [number], "@id": [f"r{number}"], "@change": [-1]})

@@ -15,17 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
+from cep.connectors.writing.json_lines import TextPieces, merged
 from cep.core import hashtable
 from cep.core.chains import Chains
 from cep.core.room import CHECKED
 from cep.engine import Engine, detect
 from cep.events import Event
+from cep.knowledge.rdf.relation import packed, unpacked
+from cep.knowledge.reasoning.transitivity import reachable_pairs
 from cep.operators.goals import store
 from cep.operators.goals.pairs import join, pairing, unless
 from cep.operators.goals.windows import sliding_aggregate
-from connectors.writing.json_lines import TextPieces, merged
-from knowledge.rdf.relation import packed, unpacked
-from knowledge.reasoning.transitivity import reachable_pairs
 from tests import reference
 from tests.cases_format import difference
 from tests.program_maker import SECOND

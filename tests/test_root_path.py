@@ -12,11 +12,11 @@ import httpx
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
+from cep.connectors.serving import root_path as path_of
+from cep.connectors.serving.guard import MANY, Guard, Limits
+from cep.connectors.serving.people import People, Person, Role, cookie_value
 from cep.core.errors import CepError
 from cep.server.options import ServerOptions
-from connectors.serving import root_path as path_of
-from connectors.serving.guard import MANY, Guard, Limits
-from connectors.serving.people import People, Person, Role, cookie_value
 from tests.page_server import shown
 from tests.proxy import below
 from tests.waiting import turn, until

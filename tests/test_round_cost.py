@@ -11,18 +11,18 @@ from types import FrameType
 import polars as pl
 import pyoxigraph as ox
 
+from cep.connectors.alerts.listener import AlertListener
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.rdf import triples
+from cep.connectors.rdf.history import StoreListener
+from cep.connectors.rdf.store_process import StoreProcess
+from cep.connectors.rdf.vocabulary import EventVocabulary
+from cep.connectors.service import Service
+from cep.connectors.serving.scene import Scene
 from cep.core.identity import identified
 from cep.core.schema import Attribute, Schema
 from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
-from connectors.alerts.listener import AlertListener
-from connectors.alerts.outbox import Outbox
-from connectors.rdf import triples
-from connectors.rdf.history import StoreListener
-from connectors.rdf.store_process import StoreProcess
-from connectors.rdf.vocabulary import EventVocabulary
-from connectors.service import Service
-from connectors.serving.scene import Scene
 from tests.serving import EIGHT, Served
 
 READING = "event reading(fridge: string, temp: float) TIME time.\n"

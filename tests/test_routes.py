@@ -12,15 +12,15 @@ import pytest
 from typer.testing import CliRunner
 
 from cep.command import app
+from cep.connectors.alerts.lifecycle import AlertChange, AlertState
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.receivers.document import Publisher
+from cep.connectors.receivers.groups import Group, Groups
+from cep.connectors.receivers.routes import Routes, lines, unreached
+from cep.connectors.receivers.senders import sending, targets
 from cep.core.errors import CepError
 from cep.core.literals import say_duration
 from cep.engine import Engine
-from connectors.alerts.lifecycle import AlertChange, AlertState
-from connectors.alerts.outbox import Outbox
-from connectors.receivers.document import Publisher
-from connectors.receivers.groups import Group, Groups
-from connectors.receivers.routes import Routes, lines, unreached
-from connectors.receivers.senders import sending, targets
 from tests.alert_feeds import WHOLE
 from tests.alert_server import expected
 from tests.long import seeds

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.rdf import evaluation, place_index, selectivity, time_index
-from connectors.rdf.distance_filters import near
-from connectors.rdf.evaluation import evaluate
-from connectors.rdf.question import QueryRefused, Question
-from connectors.rdf.store import EventStore
-from connectors.rdf.time_index import TimeIndex
-from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
+from cep.connectors.rdf import evaluation, place_index, selectivity, time_index
+from cep.connectors.rdf.distance_filters import near
+from cep.connectors.rdf.evaluation import evaluate
+from cep.connectors.rdf.question import QueryRefused, Question
+from cep.connectors.rdf.store import EventStore
+from cep.connectors.rdf.time_index import TimeIndex
+from cep.connectors.rdf.vocabulary import PREFIXES, EventVocabulary
 from tests.long import examples
 from tests.test_time_index import END, filled, moment
 

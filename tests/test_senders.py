@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from connectors.alerts.lifecycle import AlertChange
-from connectors.alerts.outbox import Outbox
-from connectors.alerts.outbox_entries import OutboxEntry
-from connectors.receivers import senders
-from connectors.receivers.document import Publisher
-from connectors.receivers.http_post import HttpConnections
-from connectors.receivers.sender import DeliveryRefused, Sender, ServerError, Unreachable
-from connectors.receivers.senders import sending, targets
+from cep.connectors.alerts.lifecycle import AlertChange
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.outbox_entries import OutboxEntry
+from cep.connectors.receivers import senders
+from cep.connectors.receivers.document import Publisher
+from cep.connectors.receivers.http_post import HttpConnections
+from cep.connectors.receivers.sender import DeliveryRefused, Sender, ServerError, Unreachable
+from cep.connectors.receivers.senders import sending, targets
 from tests.alert_server import expected
 from tests.ports import free_port
 from tests.receiver import receiver

@@ -77,7 +77,7 @@ def test_events_go_to_topics_by_type(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_said(place: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("connectors.brokers.kafka_sender.ANSWER", 0.3)
+    monkeypatch.setattr("cep.connectors.brokers.kafka_sender.ANSWER", 0.3)
     result = run("--output", place)
     assert result.exit_code == 2
     assert message in result.stderr.splitlines()[0], result.stderr

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cep.connectors.brokers.messages import Inbox, Messages
+from cep.connectors.files import read, replay
+from cep.connectors.inputs import Input
+from cep.connectors.records.times import of_iso
 from cep.core.errors import CepError
 from cep.engine import Engine
-from connectors.brokers.messages import Inbox, Messages
-from connectors.files import read, replay
-from connectors.inputs import Input
-from connectors.records.times import of_iso
 from tests.long import examples
 from tests.sensor_packs import SECOND, everything, rows, schemas
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from cep.connectors.addresses import address
+from cep.connectors.files import read
+from cep.connectors.inputs import inputs
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.language.syntax.parser import parse
 from cep.language.syntax.printer import print_program
-from connectors.addresses import address
-from connectors.files import read
-from connectors.inputs import inputs
 from tests.sensor_packs import everything, schemas
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from connectors.brokers.messages import Inbox, Messages
-from connectors.inputs import inputs
-from connectors.records.times import of_iso
+from cep.connectors.brokers.messages import Inbox, Messages
+from cep.connectors.inputs import inputs
+from cep.connectors.records.times import of_iso
 from tests.sensor_packs import SECOND, rows, schemas
 
 OBSERVATION = """{

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from cep.app.meter import Meter, charts
 from cep.app.pipeline import Interrupt, flow
+from cep.connectors.files import read
+from cep.connectors.records.revised import changes_of, with_changes
+from cep.connectors.service import Service
 from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
 from cep.server.answers import _measure
 from cep.server.dead_letters import LoggedDeadLetters
-from connectors.files import read
-from connectors.records.revised import changes_of, with_changes
-from connectors.service import Service
 
 PROGRAM = "event reading(id: int, temp: float) TIME time KEY id. warm(I) <- reading(I, T) WHERE T > 7."
 

@@ -18,12 +18,12 @@ import pytest
 
 from cep.app.pipeline import Interrupt
 from cep.app.program_thread import JournaledBatches, ProgramThread
+from cep.connectors.dead_letters import DeadLetters
+from cep.connectors.records.batch import Batch
+from cep.connectors.service import Service
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
-from connectors.dead_letters import DeadLetters
-from connectors.records.batch import Batch
-from connectors.service import Service
 from tests.serving import TWICE, program
 from tests.test_serve import PAIRS, Server
 from tests.waiting import PATIENCE, until

@@ -19,16 +19,16 @@ from hypothesis import strategies as st
 
 from cep.app.pipeline import Interrupt, flow
 from cep.app.program_thread import JournaledBatches, ProgramThread
+from cep.connectors.dead_letters import DeadLetters
+from cep.connectors.files import read
+from cep.connectors.journal import Journal, JournalMark
+from cep.connectors.records.batch import Batch, Block, DeadLetter
+from cep.connectors.service import Service
 from cep.core import checksum
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Iri
 from cep.runtime.run_stats import RunStats
-from connectors.dead_letters import DeadLetters
-from connectors.files import read
-from connectors.journal import Journal, JournalMark
-from connectors.records.batch import Batch, Block, DeadLetter
-from connectors.service import Service
 from tests.brokers import Cluster
 from tests.damage import flipped
 from tests.long import examples

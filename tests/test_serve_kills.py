@@ -23,12 +23,12 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
+from cep.connectors.addresses import address
+from cep.connectors.alerts.lifecycle import AlertChange, AlertLifecycle
+from cep.connectors.brokers.mqtt import Subscription
+from cep.connectors.receivers.document import document
 from cep.engine import Engine
 from cep.events import Event
-from connectors.addresses import address
-from connectors.alerts.lifecycle import AlertChange, AlertLifecycle
-from connectors.brokers.mqtt import Subscription
-from connectors.receivers.document import document
 from tests import brokers
 from tests.alert_feeds import by_key
 from tests.brokers import mosquitto, publish

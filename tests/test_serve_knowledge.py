@@ -11,14 +11,14 @@ import httpx
 import pytest
 from hypothesis import given, settings
 
+from cep.connectors.rdf.knowledge_files import Damaged, StoreChangeLog
+from cep.connectors.rdf.question import Question
+from cep.connectors.rdf.store import EventStore
+from cep.connectors.rdf.vocabulary import EventVocabulary
 from cep.core import checksum
 from cep.core.errors import CepError
-from connectors.rdf.knowledge_files import Damaged, StoreChangeLog
-from connectors.rdf.question import Question
-from connectors.rdf.store import EventStore
-from connectors.rdf.vocabulary import EventVocabulary
-from knowledge.graph import Knowledge
-from knowledge.store_follower import StoreFollower
+from cep.knowledge.graph import Knowledge
+from cep.knowledge.store_follower import StoreFollower
 from tests.damage import flipped
 from tests.serving import EIGHT, FRIDGES, KITCHEN, MINUTE, program, served
 from tests.test_knowledge_change import SCHEMA, Steps, changes

@@ -20,16 +20,16 @@ import pytest
 from typer.testing import CliRunner
 
 from cep.command import app
+from cep.connectors.alerts.listener import AlertListener
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.files import read
+from cep.connectors.records.batch import DeadLetter
+from cep.connectors.service import Service
+from cep.demos.blizzard import replay
 from cep.engine import Engine
+from cep.knowledge.graph import Knowledge
 from cep.runtime.run_stats import RunStats
 from cep.server.dead_letters import OFTEN, LoggedDeadLetters
-from connectors.alerts.listener import AlertListener
-from connectors.alerts.outbox import Outbox
-from connectors.files import read
-from connectors.records.batch import DeadLetter
-from connectors.service import Service
-from demos.blizzard import replay
-from knowledge.graph import Knowledge
 from tests.serving import FRIDGES, KITCHEN
 
 BLIZZARD = Path(replay.__file__).parent

@@ -12,18 +12,18 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
+from cep.connectors.alerts.listener import AlertListener
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.rdf.history import StoreListener
+from cep.connectors.rdf.question import Question
+from cep.connectors.rdf.store_process import StoreProcess
+from cep.connectors.rdf.vocabulary import PREFIXES, EventVocabulary
+from cep.connectors.records.batch import Batch
+from cep.connectors.service import Service
+from cep.connectors.serving import ldes
+from cep.connectors.serving.scene import Scene
 from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
-from connectors.alerts.listener import AlertListener
-from connectors.alerts.outbox import Outbox
-from connectors.rdf.history import StoreListener
-from connectors.rdf.question import Question
-from connectors.rdf.store_process import StoreProcess
-from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
-from connectors.records.batch import Batch
-from connectors.service import Service
-from connectors.serving import ldes
-from connectors.serving.scene import Scene
 from tests.long import seeds
 from tests.revised_consumers import PROGRAM, SECOND, LdesClient, Record, Truth, records, table
 from tests.test_alerts_revised import standing, told

@@ -22,8 +22,8 @@ import httpx
 import pytest
 from lxml import etree
 
+from cep.connectors.receivers.document import document
 from cep.engine import Engine
-from connectors.receivers.document import document
 from tests import brokers
 from tests.alert_feeds import CAP, SCHEMA, by_key
 from tests.brokers import Cluster, mosquitto, publish

@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cep.connectors.brokers.messages import Inbox, Messages
+from cep.connectors.inputs import inputs
+from cep.connectors.rdf import quad_writer
+from cep.connectors.rdf.store import EventStore
+from cep.connectors.rdf.store_process import StoreProcess
+from cep.connectors.rdf.vocabulary import EventVocabulary
+from cep.connectors.records.batch import Batch
+from cep.connectors.why.origins import Origins
 from cep.engine import Engine
 from cep.explain.occurrences import Occurrence
-from connectors.brokers.messages import Inbox, Messages
-from connectors.inputs import inputs
-from connectors.rdf import quad_writer
-from connectors.rdf.store import EventStore
-from connectors.rdf.store_process import StoreProcess
-from connectors.rdf.vocabulary import EventVocabulary
-from connectors.records.batch import Batch
-from connectors.why.origins import Origins
 from tests.test_serve import PAIRS
 
 PLACE = "tcp://localhost:9"

@@ -13,11 +13,11 @@ from rdflib import Graph
 
 from benchmarks import registers
 from cep.core.errors import CepError
-from knowledge.data_graph import data_graph
-from knowledge.graph import Knowledge
-from knowledge.rdf.terms import NONE, Terms
-from knowledge.rdf.triples import TripleSet
-from knowledge.shapes import STATIONS, ValidationResult, undescribed_properties, validate, with_files
+from cep.knowledge.data_graph import data_graph
+from cep.knowledge.graph import Knowledge
+from cep.knowledge.rdf.terms import NONE, Terms
+from cep.knowledge.rdf.triples import TripleSet
+from cep.knowledge.shapes import STATIONS, ValidationResult, undescribed_properties, validate, with_files
 from tests.long import examples
 
 SHOWN = Path(__file__).parent.parent / "demos" / "blizzard" / "stations.ttl"

@@ -10,6 +10,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from cep.connectors.alerts.listener import AlertListener
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.service import Relay, Round, Service
+from cep.connectors.writing.writers import json_lines, typed
 from cep.core.errors import CepError
 from cep.core.identity import ID
 from cep.core.schema import Schema
@@ -17,10 +21,6 @@ from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
 from cep.spark.disk import SINK_LOG
 from cep.spark.sink.reader import SinkReader
-from connectors.alerts.listener import AlertListener
-from connectors.alerts.outbox import Outbox
-from connectors.service import Relay, Round, Service
-from connectors.writing.writers import json_lines, typed
 from tests.sink_log import enter
 
 PROGRAM = """

@@ -11,6 +11,11 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
+from cep.connectors.alerts.listener import AlertListener
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.service import Relay, Round, Service
+from cep.connectors.writing.layout import ParquetLayout
+from cep.connectors.writing.writers import json_lines
 from cep.core.errors import CepError
 from cep.core.fluents import EDGES
 from cep.core.identity import ID
@@ -20,11 +25,6 @@ from cep.events import Event
 from cep.runtime.run_stats import RunStats
 from cep.spark.sink.commit_log import CommitLog, OutputFile
 from cep.spark.sink.reader import SinkReader
-from connectors.alerts.listener import AlertListener
-from connectors.alerts.outbox import Outbox
-from connectors.service import Relay, Round, Service
-from connectors.writing.layout import ParquetLayout
-from connectors.writing.writers import json_lines
 
 PROGRAM = """event reading(station: string, temp: float) TIME time.
 fluent warm(station: string).

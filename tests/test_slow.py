@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from connectors.serving import header_timeout
-from connectors.serving.guard import HEAD, Guard, Limits
+from cep.connectors.serving import header_timeout
+from cep.connectors.serving.guard import HEAD, Guard, Limits
 from tests.waiting import turn, until
 
 SECONDS = 0.3

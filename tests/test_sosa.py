@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from cep.connectors.files import read, replay
 from cep.core.errors import CepError
 from cep.engine import Engine
-from connectors.files import read, replay
 
 PREFIXES = """PREFIX sosa: <http://www.w3.org/ns/sosa/>
 PREFIX qudt: <http://qudt.org/schema/qudt/>

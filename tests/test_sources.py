@@ -13,14 +13,14 @@ from pathlib import Path
 import httpx
 import pytest
 
+from cep.connectors.addresses import address
+from cep.connectors.brokers import kafka, live, sources
+from cep.connectors.brokers.messages import Messages
+from cep.connectors.brokers.sources import Reconnecting, SourceLost, Sources
+from cep.connectors.files import read
+from cep.connectors.records.batch import Batch
 from cep.core.errors import CepError
 from cep.engine import Engine
-from connectors.addresses import address
-from connectors.brokers import kafka, live, sources
-from connectors.brokers.messages import Messages
-from connectors.brokers.sources import Reconnecting, SourceLost, Sources
-from connectors.files import read
-from connectors.records.batch import Batch
 from tests.brokers import MISSING, MOSQUITTO, Cluster
 from tests.ports import free_port
 from tests.test_serve import PAIRS, Server

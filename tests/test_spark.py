@@ -15,7 +15,7 @@ import pytest
 
 from cep.engine import Engine
 from cep.events import Event
-from knowledge.graph import Knowledge
+from cep.knowledge.graph import Knowledge
 from tests import spark_runs
 from tests.cases_format import difference
 from tests.program_maker import SECOND

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from cep.compile import CompileOptions
+from cep.connectors.inputs import inputs
+from cep.connectors.writing.writers import json_lines
 from cep.core.schema import ARRIVAL, TIE
 from cep.engine import Engine
 from cep.runtime.options import EngineOptions
@@ -21,8 +23,6 @@ from cep.spark.source.reading import file_blocks
 from cep.spark.stage_task import StageTask, StageWork
 from cep.spark.state.bucket_states import BucketStates
 from cep.spark.state.delta_log import Came
-from connectors.inputs import inputs
-from connectors.writing.writers import json_lines
 
 pytest.importorskip("pyspark")
 
@@ -67,7 +67,7 @@ def distributed(text: str, files: list[str], folder: Path, buckets: int, **optio
 
 def alone(text: str, files: list[str], **options: Any) -> list[str]:
     engine = Engine.from_text(text, lateness=None, **options)
-    from connectors.files import replay
+    from cep.connectors.files import replay
 
     for batch in replay(files, engine.inputs):
         engine.receive(batch.tables)

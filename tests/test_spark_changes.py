@@ -11,10 +11,10 @@ import pyoxigraph as ox
 import pytest
 
 from cep.core.errors import CepError
+from cep.knowledge.graph import Knowledge
+from cep.knowledge.growing_files import GrowingFile
+from cep.knowledge.updates import FROM, UNTIL
 from cep.spark.source.knowledge_changes import FileChangeLog
-from knowledge.graph import Knowledge
-from knowledge.growing_files import GrowingFile
-from knowledge.updates import FROM, UNTIL
 from tests import spark_runs
 from tests.cases_format import difference
 from tests.program_maker import SECOND

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from cep.connectors.brokers.mqtt import Arrival
+from cep.connectors.inputs import Input
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.spark import spark_files
@@ -29,8 +31,6 @@ from cep.spark.source.message_log import MessageLog
 from cep.spark.state.bucket_states import BucketStates, begin, read_state, state_header
 from cep.spark.state.checkpoint import CheckpointInfo
 from cep.spark.state.migration import StateLayout
-from connectors.brokers.mqtt import Arrival
-from connectors.inputs import Input
 from tests.bucket_versions import newest_versions
 from tests.damage import cut, flipped
 

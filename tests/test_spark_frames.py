@@ -22,12 +22,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from cep.connectors.writing.layout import ParquetLayout
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.events import Event
 from cep.spark import Events, Rules
-from connectors.writing.layout import ParquetLayout
 from tests import notebooks, spark_runs
 from tests.cases_format import difference
 from tests.program_maker import SECOND

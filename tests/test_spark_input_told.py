@@ -11,6 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cep.command import app
+from cep.connectors import files
+from cep.connectors.records.batch import Batch
 from cep.core.errors import CepError
 from cep.core.storage.failures import StorageError, no_bucket, not_there
 from cep.core.storage.urls import url
@@ -18,8 +20,6 @@ from cep.engine import Engine
 from cep.runtime.report import Report
 from cep.spark.driver.remarks import InputRemarks
 from cep.spark.source.reading import readable_batches
-from connectors import files
-from connectors.records.batch import Batch
 from tests import spark_runs
 
 pytestmark = pytest.mark.xdist_group("spark")

@@ -21,6 +21,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 from typer.testing import CliRunner, Result
 
 from cep.command import app
+from cep.connectors.addresses import address
+from cep.connectors.brokers.kafka import Topic
 from cep.core.checksum import seal
 from cep.core.compilation import Compilation
 from cep.core.errors import CepError
@@ -32,8 +34,6 @@ from cep.spark.source import kafka_connector
 from cep.spark.source.control_messages import IdleWatermark
 from cep.spark.source.data_source import alive
 from cep.spark.spark_files import next_watermark
-from connectors.addresses import address
-from connectors.brokers.kafka import Topic
 from tests import spark_runs
 from tests.brokers import Cluster
 from tests.cases_format import difference

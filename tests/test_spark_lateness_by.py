@@ -15,11 +15,11 @@ import polars as pl
 import pytest
 from typer.testing import Result
 
+from cep.connectors.files import read
+from cep.connectors.records.times import iso
 from cep.core.compilation import Compilation
 from cep.core.schema import CHANGE
 from cep.engine import Engine
-from connectors.files import read
-from connectors.records.times import iso
 from tests import local_spark, spark_runs
 from tests.cli_runs import cep, jsonl
 from tests.killing import KillPoint, killed, ran

@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from cep.connectors.addresses import address
+from cep.connectors.brokers.mqtt import Arrival, Subscription
+from cep.connectors.brokers.tcp import Connection
+from cep.connectors.inputs import Input
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
@@ -18,10 +22,6 @@ from cep.spark.source.data_source import alive
 from cep.spark.source.live import TopicInput, live_input
 from cep.spark.source.message_log import MessageLog
 from cep.spark.source.work_items import WorkItem
-from connectors.addresses import address
-from connectors.brokers.mqtt import Arrival, Subscription
-from connectors.brokers.tcp import Connection
-from connectors.inputs import Input
 from tests import brokers, spark_runs
 from tests.brokers import Cluster, mosquitto, publish
 from tests.cases_format import difference

@@ -18,10 +18,10 @@ import pytest
 from typer.testing import CliRunner
 
 from cep.command import app
+from cep.connectors.addresses import address
+from cep.connectors.brokers.mqtt import Subscription
 from cep.spark.disk import OUTGOING
 from cep.spark.sink.commit_log import CommitLog
-from connectors.addresses import address
-from connectors.brokers.mqtt import Subscription
 from tests import brokers, spark_runs
 from tests.brokers import listening, mosquitto, publish
 from tests.test_spark_kills import KILLS, killed

@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from cep.connectors.inputs import Input
 from cep.core.errors import CepError
 from cep.spark import handover
 from cep.spark.claims import Claims
@@ -26,7 +27,6 @@ from cep.spark.source.reading import until
 from cep.spark.state.batch_notes import KEPT, BatchNote, BatchNotes
 from cep.spark.state.bucket_states import begin
 from cep.spark.tasks import BucketInput, TaskInput, TaskOutput
-from connectors.inputs import Input
 from tests.damage import cut, flipped
 
 

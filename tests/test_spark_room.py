@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cep.connectors.records.batch import DeadLetter
 from cep.core.errors import CepError
 from cep.spark import disk
 from cep.spark.dead_letters import write_dead_letters
@@ -18,7 +19,6 @@ from cep.spark.disk import SINK_LOG, SPARK_LOG
 from cep.spark.driver import failure
 from cep.spark.driver.failure import failed
 from cep.spark.state.bucket_states import BucketStates
-from connectors.records.batch import DeadLetter
 
 
 def test_a_folder_is_made_and_tried_and_nothing_stays_in_it(tmp_path: Path) -> None:

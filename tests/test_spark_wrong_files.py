@@ -13,6 +13,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cep.command import app
+from cep.connectors.files import DEVICE, _unreadable
+from cep.connectors.inputs import Input
 from cep.core.compilation import Compilation
 from cep.core.errors import CepError
 from cep.engine import Engine
@@ -22,8 +24,6 @@ from cep.spark.shuffle_blocks import REPORT
 from cep.spark.source.data_source import new_files
 from cep.spark.source.file_list import FileList
 from cep.spark.source.reading import file_blocks
-from connectors.files import DEVICE, _unreadable
-from connectors.inputs import Input
 from tests import spark_runs
 
 pytestmark = pytest.mark.xdist_group("spark")

@@ -17,11 +17,11 @@ from SPARQLWrapper.SPARQLExceptions import QueryBadFormed
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 
-from connectors.rdf.federation import refuse_federation
-from connectors.rdf.question import QueryRefused
-from connectors.serving.guard import Guard, Limits
-from connectors.serving.negotiation import negotiated
-from connectors.serving.people import People, Person, Role, cookie_value
+from cep.connectors.rdf.federation import refuse_federation
+from cep.connectors.rdf.question import QueryRefused
+from cep.connectors.serving.guard import Guard, Limits
+from cep.connectors.serving.negotiation import negotiated
+from cep.connectors.serving.people import People, Person, Role, cookie_value
 from tests import sparql_served
 from tests.serving import Served, served
 from tests.sparql_served import K

@@ -11,8 +11,8 @@ import httpx
 import pyoxigraph as ox
 import pytest
 
-from connectors.rdf.question import Answer, QueryRefused, Question
-from connectors.serving.subscribe import PollingRate, Subscriptions, events_named
+from cep.connectors.rdf.question import Answer, QueryRefused, Question
+from cep.connectors.serving.subscribe import PollingRate, Subscriptions, events_named
 from tests import sparql_served
 from tests.serving import Served, served
 from tests.sparql_served import K

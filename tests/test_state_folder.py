@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cep.connectors.serving.state_folder import StateFolder
 from cep.core.errors import CepError
-from connectors.serving.state_folder import StateFolder
 
 
 def test_it_says_what_has_changed_and_one_has_it_at_a_time(tmp_path: Path) -> None:

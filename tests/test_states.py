@@ -9,13 +9,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from cep.connectors.records.batch import Batch, Block, DeadLetter
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL
 from cep.spark.dead_letters import LINE_BITS, dead_letter_file, remove_uncounted, stage_letters
 from cep.spark.disk import remove_hidden
 from cep.spark.source.reading import numbered
 from cep.spark.state.bucket_states import KEPT, BucketStates, remove_leftovers
-from connectors.records.batch import Batch, Block, DeadLetter
 from tests.bucket_versions import newest_versions
 
 

@@ -15,11 +15,11 @@ from pyproj import Geod
 
 from benchmarks import registers
 from cep.core.errors import CepError
-from demos.blizzard.demo import weather
-from knowledge import stations
-from knowledge.gazetteers.gazetteer import OWN
-from knowledge.gazetteers.regions import SWS
-from knowledge.rdf.terms import Terms
+from cep.demos.blizzard.demo import weather
+from cep.knowledge import stations
+from cep.knowledge.gazetteers.gazetteer import OWN
+from cep.knowledge.gazetteers.regions import SWS
+from cep.knowledge.rdf.terms import Terms
 from tests.place_files import SHOWN, Said, iri, triples_of
 
 pytestmark = pytest.mark.xdist_group("places")  # what they share is made once
@@ -96,7 +96,7 @@ def test_an_airport_without_an_icao_code_has_a_station(capsys: pytest.CaptureFix
     stations.main(["AHD"])
     made = capsys.readouterr().out
     assert "station:AHD a sosa:Platform" in made and 'om-owl:ID "AHD"' in made
-    command = [sys.executable, "-m", "knowledge.stations", "AHD", "QQQ"]
+    command = [sys.executable, "-m", "cep.knowledge.stations", "AHD", "QQQ"]
     missing = subprocess.run(command, capture_output=True, text=True, check=False)
     assert missing.returncode == 1 and not missing.stdout
     assert missing.stderr == (

@@ -17,13 +17,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from cep.connectors.inputs import inputs
+from cep.connectors.tables import delta
+from cep.connectors.tables.names import table_name
 from cep.core.errors import CepError
 from cep.core.storage import creation, files, stores
 from cep.core.storage.failures import StorageError, explained
 from cep.core.storage.urls import is_url, local_path, near_scheme, url
-from connectors.inputs import inputs
-from connectors.tables import delta
-from connectors.tables.names import table_name
 from tests.cli_runs import EVENTS, FIRE, cep, events, here, jsonl
 from tests.object_store import Bucket, answers, reached
 from tests.ports import free_port

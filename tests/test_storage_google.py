@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from cep.connectors.tables import delta
+from cep.connectors.tables.names import table_name
 from cep.core.storage import creation, files
 from cep.core.storage.failures import StorageError
-from connectors.tables import delta
-from connectors.tables.names import table_name
 from tests.cli_runs import EVENTS, FIRE, cep, events, here, jsonl
 from tests.google_store import Bucket, reached
 

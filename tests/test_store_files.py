@@ -11,11 +11,11 @@ from random import Random
 
 import pytest
 
-from connectors.rdf import quad_writer
-from connectors.rdf.store import EventStore
-from connectors.rdf.store_files import Corruption, StoreFiles
-from connectors.rdf.store_process import StoreProcess
-from connectors.rdf.vocabulary import EventVocabulary
+from cep.connectors.rdf import quad_writer
+from cep.connectors.rdf.store import EventStore
+from cep.connectors.rdf.store_files import Corruption, StoreFiles
+from cep.connectors.rdf.store_process import StoreProcess
+from cep.connectors.rdf.vocabulary import EventVocabulary
 from tests.damage import flipped
 from tests.waiting import until
 

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cep.connectors.files import read
+from cep.connectors.records.patterns import compiled, read_patterns
+from cep.connectors.records.times import of_text
 from cep.core.errors import CepError
 from cep.core.schema import Schema, TimeFormat
 from cep.engine import Engine
 from cep.language.syntax.parser import parse
 from cep.language.syntax.printer import print_statement
-from connectors.files import read
-from connectors.records.patterns import compiled, read_patterns
-from connectors.records.times import of_text
 from tests.cli_runs import cep
 from tests.long import examples
 

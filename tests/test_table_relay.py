@@ -16,6 +16,10 @@ import pyarrow.dataset as ds
 import pytest
 from pyiceberg.utils.config import Config
 
+from cep.connectors.tables import delta
+from cep.connectors.tables import iceberg as iceberg_table
+from cep.connectors.tables.kinds import KINDS
+from cep.connectors.tables.names import TableName, table_name
 from cep.core.errors import UNREACHABLE, CepError
 from cep.engine import Engine
 from cep.spark.disk import OUTGOING
@@ -23,10 +27,6 @@ from cep.spark.sink import table_relay
 from cep.spark.sink.file_sink import FileSinkOptions, FileWriter
 from cep.spark.sink.relay import relaying
 from cep.spark.sink.table_relay import TableRelay, check_table
-from connectors.tables import delta
-from connectors.tables import iceberg as iceberg_table
-from connectors.tables.kinds import KINDS
-from connectors.tables.names import TableName, table_name
 from tests.object_store import reached
 from tests.waiting import Received, pause, until
 

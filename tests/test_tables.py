@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.utils.config import Config
 
+from cep.connectors.tables.names import TableName, table_name
 from cep.core.errors import CepError
 from cep.core.extras import install_command
-from connectors.tables.names import TableName, table_name
 from tests.cli_runs import EVENTS, FIRE, cep, events, here, jsonl
 from tests.object_store import reached
 
@@ -128,7 +128,7 @@ def test_a_table_in_s3(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_two_runs_of_one_name_add_once() -> None:
-    from connectors.tables import delta
+    from cep.connectors.tables import delta
 
     name = table_name("delta:fires?append=x")
     run("delta:fires?append=w")

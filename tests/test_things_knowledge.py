@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cep.command import app
-from knowledge.things import things_to_rdf
+from cep.knowledge.things import things_to_rdf
 from tests.things_server import ROOT, ThingsServer, things_server
 
 PROGRAM = """

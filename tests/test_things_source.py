@@ -14,17 +14,17 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cep.command import app
+from cep.connectors.addresses import address
+from cep.connectors.brokers import sources
+from cep.connectors.brokers.live import acknowledged
+from cep.connectors.brokers.sensorthings import AGAIN, Observations
+from cep.connectors.brokers.sources import SourceLost, Sources
+from cep.connectors.files import read
+from cep.connectors.inputs import inputs
+from cep.connectors.records.batch import Batch
 from cep.core.compilation import Compilation
 from cep.core.errors import CepError
 from cep.engine import Engine
-from connectors.addresses import address
-from connectors.brokers import sources
-from connectors.brokers.live import acknowledged
-from connectors.brokers.sensorthings import AGAIN, Observations
-from connectors.brokers.sources import SourceLost, Sources
-from connectors.files import read
-from connectors.inputs import inputs
-from connectors.records.batch import Batch
 from tests.brokers import MISSING, MOSQUITTO, mosquitto, publish
 from tests.long import seeds
 from tests.ports import free_port

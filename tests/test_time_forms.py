@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from cep.command import app
-from connectors.records.times import FIRST, LAST, form_of_ticks, iso, time_text
-from connectors.writing.json_lines import as_json, ticks_text
+from cep.connectors.records.times import FIRST, LAST, form_of_ticks, iso, time_text
+from cep.connectors.writing.json_lines import as_json, ticks_text
 from tests import spark_runs
 from tests.long import TIMEOUT, examples
 

@@ -17,16 +17,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cep.connectors.rdf import selectivity, time_index, triples
+from cep.connectors.rdf.evaluation import evaluate
+from cep.connectors.rdf.question import QueryRefused, Question
+from cep.connectors.rdf.ranges import timed
+from cep.connectors.rdf.store import EventStore
+from cep.connectors.rdf.time_index import TimeIndex
+from cep.connectors.rdf.time_tree import TimeTree
+from cep.connectors.rdf.vocabulary import PREFIXES, EventVocabulary
 from cep.core.identity import identified
 from cep.core.schema import Attribute, Schema
-from connectors.rdf import selectivity, time_index, triples
-from connectors.rdf.evaluation import evaluate
-from connectors.rdf.question import QueryRefused, Question
-from connectors.rdf.ranges import timed
-from connectors.rdf.store import EventStore
-from connectors.rdf.time_index import TimeIndex
-from connectors.rdf.time_tree import TimeTree
-from connectors.rdf.vocabulary import PREFIXES, EventVocabulary
 from tests.long import examples
 
 EIGHT, MINUTE = 1_714_550_400_000_000, 60_000_000  # 2024-05-01T08:00:00Z

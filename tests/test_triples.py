@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knowledge.rdf.fingerprint import quads_fingerprint
-from knowledge.rdf.terms import NONE, Terms
-from knowledge.rdf.triples import TripleSet
+from cep.knowledge.rdf.fingerprint import quads_fingerprint
+from cep.knowledge.rdf.terms import NONE, Terms
+from cep.knowledge.rdf.triples import TripleSet
 from tests.long import examples
 
 Row = tuple[int, int, int]

@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 
 from cep.app.pipeline import UNREVISED
 from cep.command import app
+from cep.connectors.records import late_input
+from cep.connectors.records.batch import Batch
+from cep.connectors.service import Round, Service
 from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
-from connectors.records import late_input
-from connectors.records.batch import Batch
-from connectors.service import Round, Service
 from tests.revised_consumers import PROGRAM, SECOND, table
 
 RULES = "event reading(sensor: string, temp: float) TIME time.\nhot(S, T) <- reading(S, T) WHERE T > 30.\n"

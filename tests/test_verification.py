@@ -12,10 +12,10 @@ from typer.testing import CliRunner, Result
 from benchmarks import network
 from cep.command import app
 from cep.core.errors import CepError
-from knowledge.graph import Knowledge
-from knowledge.reasoning import owl2rl
-from knowledge.verification.comparison import DIFFERENCES, ClosureComparison, compare_closures
-from knowledge.verification.sample import TripleSample, sample
+from cep.knowledge.graph import Knowledge
+from cep.knowledge.reasoning import owl2rl
+from cep.knowledge.verification.comparison import DIFFERENCES, ClosureComparison, compare_closures
+from cep.knowledge.verification.sample import TripleSample, sample
 from tests.closures import HEADER, read
 
 FRIDGES = """\

@@ -17,15 +17,15 @@ from typing import Any
 
 import pytest
 
+from cep.connectors.alerts.lifecycle import AlertChange
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.receivers import sender
+from cep.connectors.receivers.document import Publisher
+from cep.connectors.receivers.position import Position
+from cep.connectors.receivers.senders import sending, targets
+from cep.connectors.receivers.targets import target
+from cep.connectors.receivers.webhooks import signed
 from cep.core.errors import CepError
-from connectors.alerts.lifecycle import AlertChange
-from connectors.alerts.outbox import Outbox
-from connectors.receivers import sender
-from connectors.receivers.document import Publisher
-from connectors.receivers.position import Position
-from connectors.receivers.senders import sending, targets
-from connectors.receivers.targets import target
-from connectors.receivers.webhooks import signed
 from tests.alert_server import expected
 from tests.long import seeds
 from tests.waiting import PATIENCE, until
@@ -173,7 +173,7 @@ def test_what_a_receiver_has_beyond_the_first_that_waits_is_not_sent_again(tmp_p
 def test_a_position_is_what_was_done(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However entries are done, and whenever it is noted and begun anew from that; what is not noted comes again."""
     chance, few = random.Random(seed), seed % 2
-    monkeypatch.setattr("connectors.receivers.position.MOST", 3 if few else 1000)
+    monkeypatch.setattr("cep.connectors.receivers.position.MOST", 3 if few else 1000)
     numbers = sorted(chance.sample(range(1, 200), 80))
     done: set[int] = set()
     position, start = Position(0), 0

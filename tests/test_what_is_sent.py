@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from connectors.alerts.lifecycle import AlertChange
-from connectors.alerts.outbox import Outbox
-from connectors.alerts.outbox_entries import OutboxEntry
-from connectors.receivers.document import Publisher
-from connectors.receivers.groups import Group
-from connectors.receivers.notices import news
-from connectors.receivers.sender import Sender, Unreachable
-from connectors.receivers.senders import sending, targets
+from cep.connectors.alerts.lifecycle import AlertChange
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.outbox_entries import OutboxEntry
+from cep.connectors.receivers.document import Publisher
+from cep.connectors.receivers.groups import Group
+from cep.connectors.receivers.notices import news
+from cep.connectors.receivers.sender import Sender, Unreachable
+from cep.connectors.receivers.senders import sending, targets
 from tests.alert_feeds import WHOLE
 from tests.long import seeds
 from tests.mail_server import mail_server

@@ -13,17 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cep
+from cep.connectors.brokers.messages import Inbox, Messages
+from cep.connectors.files import read, replay
+from cep.connectors.formats.jsonl import LineReader
+from cep.connectors.inputs import Input
+from cep.connectors.records.records import Record, read_events
+from cep.connectors.records.values import Unreadable
 from cep.core.errors import CepError
 from cep.core.schema import RecordTest, Schema
 from cep.engine import Engine
 from cep.language.syntax.parser import parse
 from cep.language.syntax.printer import print_statement
-from connectors.brokers.messages import Inbox, Messages
-from connectors.files import read, replay
-from connectors.formats.jsonl import LineReader
-from connectors.inputs import Input
-from connectors.records.records import Record, read_events
-from connectors.records.values import Unreadable
 from tests.cli_runs import cep as run
 from tests.long import examples
 

@@ -13,6 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cep.command import app
+from cep.connectors.why.lines import refusals
+from cep.connectors.why.text import Explainer
 from cep.core.interval_sets import INFINITE
 from cep.engine import Engine
 from cep.explain.absence import absence
@@ -23,8 +25,6 @@ from cep.explain.judging import Judge
 from cep.explain.nodes import DerivationNode, FormulaNode
 from cep.explain.occurrences import Memory, Occurrence
 from cep.explain.question import EventQuestion
-from connectors.why.lines import refusals
-from connectors.why.text import Explainer
 from tests.formula_maker import FEATURES
 from tests.long import seeds
 from tests.test_formulas import random_case

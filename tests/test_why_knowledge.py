@@ -10,15 +10,15 @@ import pyoxigraph as ox
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cep.connectors.why.text import Explainer, why
 from cep.engine import Engine
 from cep.events import Event
 from cep.explain.derivation import derivation
 from cep.explain.judging import Judge
 from cep.explain.occurrences import Memory
 from cep.explain.question import read_question
-from connectors.why.text import Explainer, why
-from knowledge.graph import Knowledge
-from knowledge.provenance import Provenance
+from cep.knowledge.graph import Knowledge
+from cep.knowledge.provenance import Provenance
 from tests.cases_format import known
 from tests.test_equivalence import examples
 from tests.why_checks import EVER, FRIDGE, KITCHEN, cep, everything, nodes, written

@@ -12,12 +12,12 @@ import pytest
 from typer.testing import CliRunner
 
 from cep.command import app
+from cep.connectors.why.lines import refusals
+from cep.connectors.why.text import Explainer
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
 from cep.explain.question import UNIT, EventQuestion, interval, read_question
-from connectors.why.lines import refusals
-from connectors.why.text import Explainer
 from tests.why_checks import EVER, cep, written
 
 

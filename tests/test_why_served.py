@@ -12,10 +12,10 @@ import httpx
 import pyoxigraph as ox
 import pytest
 
-from connectors.serving import why
-from connectors.why.lines import tree
-from connectors.why.text import Explainer, by_id
-from knowledge.provenance import Provenance
+from cep.connectors.serving import why
+from cep.connectors.why.lines import tree
+from cep.connectors.why.text import Explainer, by_id
+from cep.knowledge.provenance import Provenance
 from tests.page_server import EIGHT, SECOND, Shown, shown
 from tests.waiting import until
 

@@ -13,14 +13,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cep.compile import CompileOptions, compiled
+from cep.connectors.writing.writers import written_rows
+from cep.connectors.writing.written import WrittenRows, in_order
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event, types_of
 from cep.runtime.options import EngineOptions
 from cep.workers import partitioned_engine
 from cep.workers.partitioned_engine import PartitionedEngine, dealt_engine
-from connectors.writing.writers import written_rows
-from connectors.writing.written import WrittenRows, in_order
 from tests.keyed_programs import keyed_programs
 from tests.local_workers import LocalWorkers
 from tests.long import examples, seeds

@@ -17,14 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cep.connectors.dead_letters import DeadLetters
+from cep.connectors.files import read
+from cep.connectors.records.batch import DeadLetter
+from cep.connectors.records.times import FIRST, LAST, iso, seconds_text
+from cep.connectors.writing.writers import Writer
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL, Attribute, Schema, TimeFormat
 from cep.runtime.encode import RefusedRow
-from connectors.dead_letters import DeadLetters
-from connectors.files import read
-from connectors.records.batch import DeadLetter
-from connectors.records.times import FIRST, LAST, iso, seconds_text
-from connectors.writing.writers import Writer
 from tests.long import examples
 from tests.waiting import until
 
@@ -203,7 +203,7 @@ def test_times_and_whole_numbers_lie_in_parquet_as_differences(tmp_path: Path) -
 
 @given(st.lists(st.tuples(ticks, st.integers(-(2**63) + 1, 2**63 - 1)), min_size=1))
 def test_compiled_times_are_those_of_the_library(pairs: list[tuple[int, int]]) -> None:
-    from connectors.writing.json_lines import ticks_text
+    from cep.connectors.writing.json_lines import ticks_text
 
     near, far = pl.Series([near for near, _ in pairs]), pl.Series([far for _, far in pairs])
     assert ticks_text(near, "iso").to_list() == [iso(value) for value, _ in pairs]
@@ -227,7 +227,7 @@ def test_an_interrupt_leaves_whole_lines(tmp_path: Path) -> None:
     program = (
         "import polars as pl\n"
         "from cep.core.schema import Attribute, Schema\n"
-        "from connectors.writing.writers import Writer\n"
+        "from cep.connectors.writing.writers import Writer\n"
         "table = pl.DataFrame({'start': [0] * 20000, 'end': [0] * 20000, 'v': ['x' * 50] * 20000})\n"
         f"with Writer({str(path)!r}, {{'e': Schema('e', (Attribute('v', 'string'),), True, False)}}) as writer:\n"
         "    while True:\n"

@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 from cep import Engine, detect
 from cep.app.facts import read_facts
 from cep.command import app
+from cep.connectors.files import read
 from cep.core.errors import CepError
 from cep.core.time_pattern import of_pattern
 from cep.language.static_predicates import declarations_of
 from cep.language.syntax.parser import parse
-from connectors.files import read
 
 
 def rows(folder: Path, declaration: str, text: str, name: str = "r.csv") -> tuple[list[Any], list[str]]:

@@ -9,11 +9,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+from cep.connectors.writing import written as written_module
+from cep.connectors.writing.json_lines import TextPieces
+from cep.connectors.writing.writers import Writer, written_rows
+from cep.connectors.writing.written import WrittenRows, stacked_rows
 from cep.core.schema import Attribute, Schema
-from connectors.writing import written as written_module
-from connectors.writing.json_lines import TextPieces
-from connectors.writing.writers import Writer, written_rows
-from connectors.writing.written import WrittenRows, stacked_rows
 from tests.long import seeds
 
 SCHEMAS = {

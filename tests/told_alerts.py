@@ -12,7 +12,7 @@ Document = Mapping[str, Any]
 
 
 class Told:
-    """Changes of alerts as documents of JSON (`connectors.receivers.document`), in the order in which they came.
+    """Changes of alerts as documents of JSON (`cep.connectors.receivers.document`), in the order in which they came.
     `second`: so many microseconds; `since`: the second that is 0."""
 
     def __init__(self, second: int, since: int = 0) -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from cep.command import app
+from cep.connectors.why import fluents
+from cep.connectors.why.text import Explainer
 from cep.core.interval_sets import INFINITE
 from cep.explain.derivation import DerivationNode
 from cep.explain.formulas import FormulaReader
 from cep.explain.gaps import Gap
 from cep.explain.occurrences import Memory, Occurrence
 from cep.explain.refusal import fixed_of
-from connectors.why import fluents
-from connectors.why.text import Explainer
 
 EVER = 2**62
 

@@ -26,8 +26,8 @@ from cep.app.terminal import announce_compiling, say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cep.connectors.why.text import Explainer
     from cep.explain.question import EventQuestion
-    from connectors.why.text import Explainer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,11 +159,11 @@ def explain(options: ExplainOptions) -> int:
     from cep.app.durations import duration, revise_duration
     from cep.app.explained_run import ALWAYS, StoredRecords, is_corrected, knowing
     from cep.app.knowledge_updates import is_stream
+    from cep.connectors.inputs import inputs as find
+    from cep.connectors.writing.time_format import number_size
     from cep.engine import Engine
     from cep.explain.question import interval, read_question
     from cep.runtime.fluent_records import inputs_of
-    from connectors.inputs import inputs as find
-    from connectors.writing.time_format import number_size
 
     options.check()
     question, knowledge_options = options.question, options.knowledge
@@ -206,12 +206,12 @@ def explain(options: ExplainOptions) -> int:
 
 def _why(explainer: Explainer, asked: EventQuestion | None, options: ExplainOptions) -> int:
     """Explain an event. `asked`: None where the options name its `@id`."""
+    from cep.connectors.why import revised
+    from cep.connectors.why.lines import tree
+    from cep.connectors.why.prov import provenance
+    from cep.connectors.why.text import by_id
     from cep.explain.occurrences import Memory
     from cep.runtime.run_stats import count
-    from connectors.why import revised
-    from connectors.why.lines import tree
-    from connectors.why.prov import provenance
-    from connectors.why.text import by_id
 
     if asked is None:
         if gone := revised.withdrawn(explainer, options.event_text):
@@ -247,8 +247,8 @@ def _why(explainer: Explainer, asked: EventQuestion | None, options: ExplainOpti
 
 def _not(explainer: Explainer, asked: EventQuestion, options: ExplainOptions, back: int | None) -> int:
     """Explain why there is no such event."""
-    from connectors.why import revised
-    from connectors.why.lines import refusals, withdrawn
+    from cep.connectors.why import revised
+    from cep.connectors.why.lines import refusals, withdrawn
 
     answer = explainer.why_not(asked, back)
     gone = [] if answer["exists"] else revised.withdrawn(explainer, asked)
@@ -261,7 +261,7 @@ def _not(explainer: Explainer, asked: EventQuestion, options: ExplainOptions, ba
 
 def _gone(gone: Sequence[dict[str, Any]], options: ExplainOptions) -> int:
     """Say of events that are no more what became of them."""
-    from connectors.why.lines import withdrawn
+    from cep.connectors.why.lines import withdrawn
 
     if options.answer.format == "prov":
         raise refuse("--format prov: what was withdrawn comes from nothing", "`--format text` or `json`")

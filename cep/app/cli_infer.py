@@ -18,8 +18,8 @@ from cep.app.command_line import takes
 from cep.app.terminal import say
 
 if TYPE_CHECKING:
-    from connectors.infer.declaration import Inferred
-    from connectors.infer.sample import RecordSample
+    from cep.connectors.infer.declaration import Inferred
+    from cep.connectors.infer.sample import RecordSample
 
 WIDTH = 80
 """Columns within which a note stands behind its attribute."""
@@ -97,8 +97,8 @@ def _from_input(options: InferOptions) -> None:
 
 
 def _print(file: Path, options: InferOptions) -> None:
-    from connectors.infer.declaration import inferred
-    from connectors.infer.files import samples
+    from cep.connectors.infer.declaration import inferred
+    from cep.connectors.infer.files import samples
 
     stem = file.name.removesuffix(file.suffix) if file.suffix in (".gz", ".zst") else file.name
     for number, sample in enumerate(samples(file, options.records, options.format)):
@@ -109,7 +109,7 @@ def _print(file: Path, options: InferOptions) -> None:
 
 def _seen(made: Inferred, sample: RecordSample) -> str:
     """`from 2 records, 3 events`, where these are the elements of a list."""
-    from connectors.records.paths import EACH, path, source_of
+    from cep.connectors.records.paths import EACH, path, source_of
 
     count = sample.count if sample.records is None else sample.records
     text = "from 1 record" if count == 1 else f"from {count:,} records"

@@ -20,8 +20,8 @@ from cep.core.errors import CepError, reason_of
 from cep.core.suggest import astray
 
 if TYPE_CHECKING:
-    from knowledge.graph import Knowledge
-    from knowledge.report import TermCount
+    from cep.knowledge.graph import Knowledge
+    from cep.knowledge.report import TermCount
 
 SHOWN = 20
 """Classes and properties that `stats` lists."""
@@ -110,9 +110,9 @@ def fetch(options: FetchOptions) -> None:
 
     The output is N-Triples: the Things and their Datastreams.
     """
-    from connectors.addresses import address
-    from connectors.brokers.things import things
-    from knowledge.things import things_to_rdf
+    from cep.connectors.addresses import address
+    from cep.connectors.brokers.things import things
+    from cep.knowledge.things import things_to_rdf
 
     place = address(options.address)
     if place.kind != "sensorthings":
@@ -130,7 +130,7 @@ def stats(options: StatsOptions) -> None:
     """
     from time import process_time
 
-    from knowledge import report
+    from cep.knowledge import report
 
     files = [*options.files, *options.asked.knowledge]
     started = process_time()
@@ -156,8 +156,8 @@ def query(options: KnowledgeQueryOptions) -> None:
 
     Prefixes of the files need not be declared again.
     """
-    from knowledge.no_answers import unknown_names
-    from knowledge.result_formats import FORMATS, text
+    from cep.knowledge.no_answers import unknown_names
+    from cep.knowledge.result_formats import FORMATS, text
 
     if options.format not in FORMATS:
         message = f"--format: `{options.format}` is not a format of a table"
@@ -180,7 +180,7 @@ def explain(options: ProofOptions) -> None:
 
     The rule that gives it and what it rests on, down to what the files say.
     """
-    from knowledge import report
+    from cep.knowledge import report
 
     asked = options.asked
     known = _loaded(asked.knowledge, asked.reasoning)
@@ -198,8 +198,8 @@ def verify(options: VerifyOptions) -> int:
     subjects with all their triples. Known differences are counted. The command shows
     any other difference, and the exit status is then 1.
     """
-    from knowledge.graph import Knowledge
-    from knowledge.verification import report
+    from cep.knowledge.graph import Knowledge
+    from cep.knowledge.verification import report
 
     files = [*options.files, *options.asked.knowledge]
     regime = report.regime(options.asked.reasoning)
@@ -224,8 +224,8 @@ def validate_knowledge(known: Knowledge | None, shapes: Sequence[Path] | None, f
     """
     if known is None:
         raise CepError("--shapes: there is no --knowledge", hint="`--knowledge stations.ttl`", code="option")
+    from cep.knowledge.shapes import STATIONS, stations, undescribed_properties, validate, with_files
     from cep.runtime.run_stats import count
-    from knowledge.shapes import STATIONS, stations, undescribed_properties, validate, with_files
 
     found = []
     for path in shapes or (STATIONS,):
@@ -262,7 +262,7 @@ def _nothing() -> CepError:
 
 def _prefixes(files: Sequence[str], options: Sequence[str]) -> dict[str, str]:
     from cep.core.prefixes import PREFIXES
-    from knowledge.report import prefixes
+    from cep.knowledge.report import prefixes
 
     found = {**PREFIXES, **prefixes(files)}
     for one in options:

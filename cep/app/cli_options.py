@@ -12,10 +12,10 @@ from cep.app import completions
 from cep.app.cli_help import INPUT, KNOWLEDGE, RULES, SPARK
 from cep.app.durations import ahead_limits, duration, name_and_file, refuse
 from cep.app.server_client import TokenFile
+from cep.connectors.ahead_limits import LIVE, AheadLimits
 from cep.core.errors import reason_of
 from cep.core.logs import Format as LogFormat
 from cep.runtime.options import MOST_DERIVATIONS, EngineOptions
-from connectors.ahead_limits import LIVE, AheadLimits
 
 RuleFiles = Annotated[
     tuple[Path, ...],

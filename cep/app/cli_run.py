@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from cep.app.answer_rows import AnswerRows
     from cep.app.conflicts import OutputGuard
     from cep.app.knowledge_updates import KnowledgeUpdates
+    from cep.connectors.dead_letters import DeadLetters
+    from cep.connectors.inputs import Input
+    from cep.connectors.rdf.writer import RdfWriter
+    from cep.connectors.records.batch import Batch
+    from cep.connectors.writing.table_writer import TableWriter
+    from cep.connectors.writing.writers import Writer
     from cep.core.schema import Schema
     from cep.engine import Engine
     from cep.runtime.run_stats import RunStats
-    from connectors.dead_letters import DeadLetters
-    from connectors.inputs import Input
-    from connectors.rdf.writer import RdfWriter
-    from connectors.records.batch import Batch
-    from connectors.writing.table_writer import TableWriter
-    from connectors.writing.writers import Writer
 
 
 AHEAD = 3
@@ -73,17 +73,17 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
     from cep.app.meter import charts
     from cep.app.pipeline import Interrupt, added, flow
     from cep.app.watch import Watch
+    from cep.connectors.addresses import bare
+    from cep.connectors.dead_letters import DeadLetters
+    from cep.connectors.inputs import passed_over
+    from cep.connectors.records.revised import RowVersions, cut, worded
+    from cep.connectors.records.times import ISO
+    from cep.connectors.writing.table_writer import TableWriter
+    from cep.connectors.writing.time_format import form
+    from cep.connectors.writing.writers import Writer
     from cep.runtime.held import clipped
     from cep.runtime.run_stats import RunStats
     from cep.workers.partitioned_engine import PartitionedEngine
-    from connectors.addresses import bare
-    from connectors.dead_letters import DeadLetters
-    from connectors.inputs import passed_over
-    from connectors.records.revised import RowVersions, cut, worded
-    from connectors.records.times import ISO
-    from connectors.writing.table_writer import TableWriter
-    from connectors.writing.time_format import form
-    from connectors.writing.writers import Writer
 
     source = _sourced(options)
     if _done(options):
@@ -198,11 +198,11 @@ class _Sourced:
 
 def _done(options: RunOptions) -> bool:
     """Return True if an earlier run already appended the output of this one. CepError: the output is wrong."""
-    from connectors.tables.names import is_table
+    from cep.connectors.tables.names import is_table
 
     if not is_table(options.sink.output):
         return False
-    from connectors.writing.table_writer import is_added
+    from cep.connectors.writing.table_writer import is_added
 
     if not is_added(options.sink.output):
         return False
@@ -228,17 +228,17 @@ def _sourced(options: RunOptions) -> _Sourced:
     """Compile the program and open its input; nothing is read yet. CepError: an option is wrong."""
     from cep.app.durations import duration, idle_seconds, refuse, selected
     from cep.app.knowledge_updates import is_stream, knowledge_updates
+    from cep.connectors.brokers.live import acknowledged
+    from cep.connectors.brokers.sending import is_topic
+    from cep.connectors.brokers.sources import Sources
+    from cep.connectors.files import sizes
+    from cep.connectors.inputs import inputs as find
+    from cep.connectors.records.revised import as_written, changes_of, with_changes
+    from cep.connectors.writing.sinks import put_at_end
+    from cep.connectors.writing.time_format import number_size
     from cep.engine import Engine
     from cep.runtime.fluent_records import inputs_of
     from cep.workers.partitioned_engine import PartitionedEngine, dealt_engine
-    from connectors.brokers.live import acknowledged
-    from connectors.brokers.sending import is_topic
-    from connectors.brokers.sources import Sources
-    from connectors.files import sizes
-    from connectors.inputs import inputs as find
-    from connectors.records.revised import as_written, changes_of, with_changes
-    from connectors.writing.sinks import put_at_end
-    from connectors.writing.time_format import number_size
 
     strict_types = options.source.strict_types
     policy, parameters = options.evaluation.policy, options.parameters
@@ -313,12 +313,12 @@ def _sourced(options: RunOptions) -> _Sourced:
 
 def _writer(options: RunOptions, source: _Sourced, guard: OutputGuard) -> Writer | RdfWriter | TableWriter:
     from cep.app.durations import refuse
-    from connectors.addresses import live as is_address
-    from connectors.rdf.writer import RdfWriter, output_format
-    from connectors.tables.names import is_table
-    from connectors.writing.rtec_writer import RtecWriter, tick_of
-    from connectors.writing.table_writer import TableWriter
-    from connectors.writing.writers import Writer
+    from cep.connectors.addresses import live as is_address
+    from cep.connectors.rdf.writer import RdfWriter, output_format
+    from cep.connectors.tables.names import is_table
+    from cep.connectors.writing.rtec_writer import RtecWriter, tick_of
+    from cep.connectors.writing.table_writer import TableWriter
+    from cep.connectors.writing.writers import Writer
 
     def opening(path: str) -> None:
         guard.write("--output", path)

@@ -98,6 +98,8 @@ def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) ->
 
     from cep.app.meter import charts
     from cep.app.watch import Watch
+    from cep.connectors.addresses import bare
+    from cep.connectors.inputs import passed_over
     from cep.runtime.run_stats import RevisionStats, RunStats
     from cep.spark import job
     from cep.spark.disk import FILES
@@ -111,8 +113,6 @@ def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) ->
     from cep.spark.sink.relay import relaying
     from cep.spark.source import kafka_connector
     from cep.spark.source.file_list import FileChanges
-    from connectors.addresses import bare
-    from connectors.inputs import passed_over
 
     options, output = request.options, Path(query.output)
     written = CommitLog(output)

@@ -21,7 +21,7 @@ def rule_files(incomplete: str) -> list[str]:
 
 def record_files(incomplete: str) -> list[str]:
     """Files of records, after `name=` too."""
-    from connectors.formats.known import BY_SUFFIX, COMPRESSED
+    from cep.connectors.formats.known import BY_SUFFIX, COMPRESSED
 
     return _bound(incomplete, (*BY_SUFFIX, *(suffix + more for suffix in BY_SUFFIX for more in COMPRESSED)))
 
@@ -44,14 +44,14 @@ def shape_files(incomplete: str) -> list[str]:
 
 def record_formats(incomplete: str) -> list[str]:
     """The formats of records."""
-    from connectors.formats.known import NAMES
+    from cep.connectors.formats.known import NAMES
 
     return [name for name in NAMES if name.startswith(incomplete)]
 
 
 def output_formats(incomplete: str) -> list[str]:
     """The formats of derived events."""
-    from connectors.writing.writers import OUTPUT_FORMATS
+    from cep.connectors.writing.writers import OUTPUT_FORMATS
 
     return one_of(*OUTPUT_FORMATS)(incomplete)
 

@@ -13,11 +13,11 @@ from contextlib import suppress
 from typing import Any
 
 from cep.app.durations import refuse
+from cep.connectors.addresses import address, live
+from cep.connectors.inputs import known_format
+from cep.connectors.tables.names import is_table, table_name
 from cep.core.errors import CepError
 from cep.core.storage.urls import is_url, local_path, url
-from connectors.addresses import address, live
-from connectors.inputs import known_format
-from connectors.tables.names import is_table, table_name
 
 READ: Mapping[str, str] = {
     "rules": "the program",

@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
+from cep.connectors.ahead_limits import AheadLimits
 from cep.core.errors import CepError
 from cep.core.literals import SECOND, UNITS, read_duration, read_instant, read_ticks
 from cep.core.schema import Schema
 from cep.core.suggest import did_you_mean
 from cep.language.syntax.messages import DURATION, FOREIGN_UNITS
-from connectors.ahead_limits import AheadLimits
 
 _PLAIN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)", re.ASCII)
 _ISO = re.compile(

@@ -12,23 +12,23 @@ from polars import DataFrame
 
 from cep.app.knowledge_updates import knowledge_updates
 from cep.app.pipeline import Interrupt, Take, flow
+from cep.connectors.dead_letters import DeadLetters
+from cep.connectors.files import read, replay
+from cep.connectors.inputs import inputs as find
+from cep.connectors.records.batch import Batch
+from cep.connectors.records.revised import changes_of, with_changes
+from cep.connectors.records.times import ISO
+from cep.connectors.why.origins import Origins
+from cep.connectors.why.text import Explainer
+from cep.connectors.writing.time_format import form
 from cep.core.schema import Schema
 from cep.core.time import END_OF_TIME
 from cep.engine import Engine
 from cep.explain.revisions import InputRevisions
 from cep.runtime.run_stats import RunStats
-from connectors.dead_letters import DeadLetters
-from connectors.files import read, replay
-from connectors.inputs import inputs as find
-from connectors.records.batch import Batch
-from connectors.records.revised import changes_of, with_changes
-from connectors.records.times import ISO
-from connectors.why.origins import Origins
-from connectors.why.text import Explainer
-from connectors.writing.time_format import form
 
 if TYPE_CHECKING:
-    from knowledge.graph import Knowledge
+    from cep.knowledge.graph import Knowledge
 
 ALWAYS = 2**62
 """A time that is longer than any input."""
@@ -103,8 +103,8 @@ def knowing(explainer: Explainer, known: Knowledge | None, files: Sequence[str])
     """Return the explainer with what the answers of graph patterns rest on."""
     if known is None:
         return explainer
-    from knowledge.provenance import Provenance
-    from knowledge.report import prefixes
+    from cep.knowledge.provenance import Provenance
+    from cep.knowledge.report import prefixes
 
     return replace(explainer, facts=Provenance(known, prefixes(files)))
 

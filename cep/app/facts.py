@@ -10,13 +10,13 @@ from pathlib import Path
 import polars as pl
 
 from cep.app.durations import refuse
+from cep.connectors.records.records import other_encoding
+from cep.connectors.records.thousands import plain_number
+from cep.connectors.records.times import is_number
 from cep.core.errors import Warning, reason_of
 from cep.core.schema import RecordFormat
 from cep.core.suggest import astray, did_you_mean, missing
 from cep.rules.static.typed_facts import FactDeclaration, by_name
-from connectors.records.records import other_encoding
-from connectors.records.thousands import plain_number
-from connectors.records.times import is_number
 
 _ENCODINGS = ("utf-8", "utf8")
 

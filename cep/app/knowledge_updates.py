@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import polars as pl
 
+from cep.connectors.records.batch import DeadLetter
 from cep.core.errors import CepError, reason_of
 from cep.engine import Engine
-from connectors.records.batch import DeadLetter
 
 if TYPE_CHECKING:
-    from knowledge.arriving import Arriving
-    from knowledge.updates import Update
+    from cep.knowledge.arriving import Arriving
+    from cep.knowledge.updates import Update
 
 
 class Interruptible(Protocol):
@@ -141,8 +141,8 @@ def knowledge_updates(engine: Engine, files: Sequence[str] | None, idle: float |
     """
     if not files:
         return KnowledgeUpdates(())
-    from knowledge.arriving import Arriving
-    from knowledge.updates import read_updates
+    from cep.knowledge.arriving import Arriving
+    from cep.knowledge.updates import read_updates
 
     if engine.changes is None:
         raise CepError("--knowledge-updates: there is no --knowledge that could change", code="option")
@@ -167,7 +167,7 @@ def is_stream(name: str) -> bool:
 
 def _pieces(name: str, idle: float | None) -> Iterator[bytes]:
     # Whole lines as they come; nothing after a silence, which is then not waited for again before more comes.
-    from connectors.formats.streams import ByteStream, whole_lines
+    from cep.connectors.formats.streams import ByteStream, whole_lines
 
     try:
         stream = ByteStream(name, idle=idle)

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from polars import DataFrame
 
     from cep.compile import CompiledProgram, CompileOptions
+    from cep.connectors.brokers.live import RunState
+    from cep.connectors.brokers.sources import Sources
+    from cep.connectors.formats.chunks import ChunkReaders
+    from cep.connectors.records.batch import Batch
     from cep.core.schema import Schema
     from cep.engine import Engine
+    from cep.knowledge.graph import Knowledge
     from cep.runtime.options import EngineOptions
-    from connectors.brokers.live import RunState
-    from connectors.brokers.sources import Sources
-    from connectors.formats.chunks import ChunkReaders
-    from connectors.records.batch import Batch
-    from knowledge.graph import Knowledge
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class ProgramSource:
 
     def checked(self, name: str) -> tuple[Engine, tuple[Warning, ...]]:
         """An engine, and the warnings of the program, which they call by `name`. CepError: it is wrong."""
-        from connectors.formats.known import check_declared
+        from cep.connectors.formats.known import check_declared
 
         engine = self.engine(alerts=True)
         check_declared(engine.inputs)
@@ -134,8 +134,8 @@ def open_batches(
     readers: ChunkReaders | None = None,
 ) -> Iterator[Batch]:
     """The records of the inputs, about `rows` at a time: files together in the order of time, or with a lateness as
-    they stand. For the others see `connectors.files.read`."""
-    from connectors.files import read, replay
+    they stand. For the others see `cep.connectors.files.read`."""
+    from cep.connectors.files import read, replay
 
     return (read if source.lateness else replay)(
         source.inputs,

@@ -13,6 +13,12 @@ import polars as pl
 
 from cep.app.knowledge_updates import KnowledgeUpdates
 from cep.app.watch import Watch
+from cep.connectors.clock_skew import TimeJumps, place_of
+from cep.connectors.epochs import SmallUnits
+from cep.connectors.records.batch import Batch, DeadLetter
+from cep.connectors.records.double_hours import Doubtful
+from cep.connectors.records.revised import says_changes
+from cep.connectors.records.unused_attributes import NeverThere
 from cep.core.schema import CHANGE
 from cep.core.signals import stops
 from cep.core.time import BEGINNING, END_OF_TIME
@@ -20,12 +26,6 @@ from cep.engine import Engine
 from cep.runtime.encode import RefusedRow
 from cep.runtime.report import Report
 from cep.runtime.run_stats import RunStats
-from connectors.clock_skew import TimeJumps, place_of
-from connectors.epochs import SmallUnits
-from connectors.records.batch import Batch, DeadLetter
-from connectors.records.double_hours import Doubtful
-from connectors.records.revised import says_changes
-from connectors.records.unused_attributes import NeverThere
 
 Piece = TypeVar("Piece")
 Take = Callable[[Batch | None, dict[str, pl.DataFrame]], None]

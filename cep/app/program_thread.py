@@ -16,14 +16,14 @@ import polars as pl
 
 from cep.app.knowledge_updates import KnowledgeUpdates
 from cep.app.pipeline import DeadLetterSink, Interrupt, flow
+from cep.connectors.journal import Journal, JournalMark
+from cep.connectors.records.batch import Batch
+from cep.connectors.service import Service
+from cep.connectors.serving.fair_lock import FairLock
 from cep.core.errors import CepError, lacks_room
 from cep.core.logs import Log
 from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
-from connectors.journal import Journal, JournalMark
-from connectors.records.batch import Batch
-from connectors.service import Service
-from connectors.serving.fair_lock import FairLock
 
 OFTEN, SELDOM = 1.0, 10.0
 """Seconds between two snapshots of a program that reads live input: as often as it costs little of the time."""

@@ -325,7 +325,7 @@ class RunOptions:
             raise refuse("there is no --input", "name files, or a folder: `--input readings/`")
         if "-" in self.source.inputs:
             raise refuse("--input -: Spark cannot read standard input", "name files, or a folder")
-        from connectors.tables.names import is_table
+        from cep.connectors.tables.names import is_table
 
         for name in self.source.inputs:
             if is_table(name.partition("=")[2] or name) and not Path(name).exists():
@@ -341,8 +341,8 @@ class RunOptions:
         return self.source.inputs, Path(self.spark.checkpoint).absolute()
 
     def _revisable(self) -> None:
-        from connectors.brokers.sending import is_topic
-        from connectors.tables.names import is_table
+        from cep.connectors.brokers.sending import is_topic
+        from cep.connectors.tables.names import is_table
 
         if self.revised is None or self.sink.final:
             if self.spark.compact is not None:
@@ -356,8 +356,8 @@ class RunOptions:
             raise refuse("--compact: what was sent to a broker is not there any more", hint)
 
     def _writable(self) -> None:
-        from connectors.brokers.sending import is_topic
-        from connectors.tables.names import is_table
+        from cep.connectors.brokers.sending import is_topic
+        from cep.connectors.tables.names import is_table
 
         if is_topic(self.sink.output) and self.sink.output_format not in (None, "jsonl"):
             raise refuse(f"--output-format: messages are lines of JSON, not {self.sink.output_format}")
@@ -371,9 +371,9 @@ class RunOptions:
             raise refuse(f"--output-format: Spark does not write {self.sink.output_format}", "jsonl or parquet")
 
     def _folders(self, checkpoint: str) -> None:
-        from connectors.addresses import bare
-        from connectors.brokers.sending import is_topic
-        from connectors.tables.names import is_table
+        from cep.connectors.addresses import bare
+        from cep.connectors.brokers.sending import is_topic
+        from cep.connectors.tables.names import is_table
 
         sent = is_topic(self.sink.output) or is_table(self.sink.output)
         dead = self.source.dead_letter

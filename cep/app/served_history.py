@@ -10,9 +10,9 @@ from urllib.parse import urlencode
 
 from cep.app.durations import refuse
 from cep.app.server_client import LARGEST, ask, served_address, token_of
+from cep.connectors.rdf.vocabulary import RDF, SOSA, EventVocabulary
 from cep.core.errors import CepError
 from cep.core.schema import Schema
-from connectors.rdf.vocabulary import RDF, SOSA, EventVocabulary
 
 _MOST = 64 * LARGEST
 _RESULTS = "application/sparql-results+json"

@@ -16,8 +16,15 @@ from cep.app.opening import ProgramSource
 from cep.app.run_options import RunOptions
 from cep.app.spark_mirror import ALONE
 from cep.app.terminal import announce_compiling, warn, warnings_of
+from cep.connectors.brokers.live import reach
+from cep.connectors.brokers.sending import Sending, is_topic, output_address
+from cep.connectors.inputs import Input
+from cep.connectors.records.times import ISO
+from cep.connectors.tables.names import is_table, table_name
+from cep.connectors.writing.time_format import form, number_size
 from cep.core.schema import Schema
 from cep.engine import Engine
+from cep.knowledge.growing_files import there
 from cep.runtime.fluent_records import inputs_of
 from cep.runtime.run_stats import count
 from cep.spark import spark_files
@@ -34,13 +41,6 @@ from cep.spark.source import data_source, kafka_connector, knowledge_changes
 from cep.spark.source.file_list import FileList
 from cep.spark.state import checkpoint as checkpoints
 from cep.spark.streams import BUCKETS
-from connectors.brokers.live import reach
-from connectors.brokers.sending import Sending, is_topic, output_address
-from connectors.inputs import Input
-from connectors.records.times import ISO
-from connectors.tables.names import is_table, table_name
-from connectors.writing.time_format import form, number_size
-from knowledge.growing_files import there
 
 EVERY = "1s"
 FILES_AT_ONCE = 4096

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from polars import DataFrame
 
     from cep.compile import CompileOptions
+    from cep.connectors.brokers.sources import SourceListener
     from cep.engine import Engine
+    from cep.knowledge.graph import Knowledge
     from cep.rules.static.typed_facts import FactDeclaration
-    from connectors.brokers.sources import SourceListener
-    from knowledge.graph import Knowledge
 
 OFTEN = 5.0
 """Seconds between two lines about the kernels that are compiled."""
@@ -69,7 +69,7 @@ def reporting_errors(log: Log = plain) -> Iterator[None]:
 
 def say(text: str) -> None:
     """Write a text to standard output. CepError: it cannot be written."""
-    from connectors.writing.sinks import Sink
+    from cep.connectors.writing.sinks import Sink
 
     Sink("-").write(text.encode("utf-8", "replace") + b"\n")
 
@@ -151,9 +151,9 @@ def knowledge_of(files: Sequence[str] | None, reasoning: str | None) -> Knowledg
         if reasoning is not None:
             raise CepError("--reasoning: there is no --knowledge", hint="`--knowledge stations.ttl`", code="option")
         return None
-    from knowledge.graph import Knowledge
-    from knowledge.imports import import_warnings
-    from knowledge.literal_places import with_place
+    from cep.knowledge.graph import Knowledge
+    from cep.knowledge.imports import import_warnings
+    from cep.knowledge.literal_places import with_place
 
     try:
         known = Knowledge.load(files, "owlrl" if reasoning is None else reasoning)

@@ -11,11 +11,11 @@ from math import inf
 from typing import Any
 
 from cep.backtest.scoring import DAY, Figures
+from cep.connectors.records.times import of_duration
 from cep.core.errors import CepError
 from cep.core.literals import UNITS
 from cep.core.suggest import did_you_mean
 from cep.rules.parameters import NUMERIC, Parameter, Parameters, Value
-from connectors.records.times import of_duration
 
 MOST_POINTS = 10_000
 """Points of a grid that are tried unless somebody asks for more."""

@@ -11,13 +11,13 @@ import polars as pl
 
 from cep.app.pipeline import Interrupt, flow
 from cep.backtest.nab import Key, Times
+from cep.connectors.alerts.lifecycle import AlertLifecycle
+from cep.connectors.dead_letters import DeadLetters
+from cep.connectors.records.batch import Batch
 from cep.engine import Engine
 from cep.runtime.options import EngineOptions
 from cep.runtime.run_stats import RunStats
 from cep.variants import Variants
-from connectors.alerts.lifecycle import AlertLifecycle
-from connectors.dead_letters import DeadLetters
-from connectors.records.batch import Batch
 
 
 @dataclass(slots=True)

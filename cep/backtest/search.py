@@ -27,6 +27,9 @@ from cep.backtest.scoring import Figures, Label, Scoring, halves, holdout_of, sc
 from cep.backtest.server_labels import SERVER
 from cep.backtest.state import SearchState
 from cep.compile import CompiledProgram
+from cep.connectors.brokers.sources import Sources
+from cep.connectors.inputs import inputs
+from cep.connectors.writing.time_format import number_size
 from cep.core.errors import CepError
 from cep.core.literals import SECOND, UNITS, write_time
 from cep.core.schema import Attribute, Schema
@@ -38,9 +41,6 @@ from cep.rules.parameters import Parameters, Value
 from cep.runtime.fluent_records import inputs_of
 from cep.runtime.run_stats import count
 from cep.variants import compiled_variants
-from connectors.brokers.sources import Sources
-from connectors.inputs import inputs
-from connectors.writing.time_format import number_size
 
 if TYPE_CHECKING:
     from cep.backtest.command import BacktestOptions

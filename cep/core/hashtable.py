@@ -3,7 +3,8 @@
 It keeps every row itself, so no two are ever confused. `insert` and `find` take rows; the keys of joins and groups
 (`cep.operators.goals.keys`) come as columns of a table of occurrences. A kernel that meets its keys one by one asks
 `id_of`, or `id_of_two`, which enters what is new: the distinct values of windows. One table is not this one, since its
-keys are no words: the names of JSON members in `connectors.formats.json_scan`, strings of bytes that are entered once.
+keys are no words: the names of JSON members in `cep.connectors.formats.json_scan`, strings of bytes that are entered
+once.
 """
 
 from __future__ import annotations

@@ -83,9 +83,8 @@ TARGETS = {
 SETTINGS = ("BOUNDSCHECK", "DEBUGINFO_DEFAULT", "LOOP_VECTORIZE", "OPT", "SLP_VECTORIZE")
 """Those of numba that change the code it makes."""
 
-_OURS = ("cep", "connectors", "knowledge")
 _HOLDS_KERNELS = re.compile(r"\bnjit\b|^@(?:bare|inside)", re.MULTILINE)
-_IMPORT = re.compile(r"^from ((?:cep|connectors|knowledge)(?:\.\w+)*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
+_IMPORT = re.compile(r"^from (cep(?:\.\w+)*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
 
 BUILDING = "SEMCEP_BUILD_KERNELS"
@@ -224,10 +223,9 @@ class Locator(_CacheLocator):
     def from_function(cls, py_func: Any, py_file: str) -> Locator | None:
         """None: it is not ours, or there is no place for it; then numba looks for one. RuntimeError: others may write
         to the places that there are."""
-        path = Path(py_file).resolve()
-        if not path.is_relative_to(ROOT) or path.relative_to(ROOT).parts[0] not in _OURS:
+        path, module = Path(py_file).resolve(), str(py_func.__module__)
+        if not path.is_relative_to(ROOT) or not module.startswith("cep."):
             return None
-        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         subpath: str = _CacheLocator.get_suitable_cache_subpath(str(path))  # type: ignore[no-untyped-call]
         shared = None
         with suppress(OSError):  # sources that are no files

@@ -160,7 +160,8 @@ class Stops:
 
 
 def _leave(number: int) -> None:
-    """End the process now. What is written is whole: `connectors.writing.sinks` holds signals back while it writes."""
+    """End the process now. What is written is whole: `cep.connectors.writing.sinks` holds signals back while it
+    writes."""
     with suppress(OSError, ValueError, AttributeError):
         if sys.stderr.isatty():  # a display has hidden it
             os.write(sys.stderr.fileno(), _SHOW_CURSOR)

@@ -10,14 +10,14 @@ from typing import Any
 
 import polars as pl
 
+from cep.connectors.alerts.inhibition import Inhibition
+from cep.connectors.alerts.lifecycle import AlertChange, AlertLifecycle
 from cep.core.fluents import HOLDS, FluentTable
 from cep.core.schema import Attribute, Schema
 from cep.diff.matching import ComparedEvent, names_of
 from cep.diff.rows import FIRST, Row
 from cep.engine import Engine
 from cep.rules.alert import Alert
-from connectors.alerts.inhibition import Inhibition
-from connectors.alerts.lifecycle import AlertChange, AlertLifecycle
 
 SEVERITY = "severity"
 _BOUNDS = "[]"

@@ -12,6 +12,8 @@ from polars import DataFrame
 
 from cep.app.durations import refuse
 from cep.app.explained_run import ALWAYS, StoredRecords, is_corrected, knowing
+from cep.connectors.records.batch import Batch
+from cep.connectors.why.text import Explainer
 from cep.core.suggest import did_you_mean
 from cep.diff.alerts import RunAlerts, alert_schemas, compared_alert
 from cep.diff.matching import KINDS, ComparedEvent, Difference, Kind, compared_event, names_of
@@ -21,8 +23,6 @@ from cep.diff.rows import DerivedRows, Row
 from cep.engine import Engine
 from cep.runtime.options import EngineOptions
 from cep.runtime.run_stats import RunStats
-from connectors.records.batch import Batch
-from connectors.why.text import Explainer
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from cep.connectors.why.lines import refusals, tree
+from cep.connectors.why.text import Explainer
 from cep.core.fluents import SINCE_EVER
 from cep.core.schema import Schema
 from cep.core.time import END_OF_TIME
@@ -15,11 +17,9 @@ from cep.explain.derivation import derivation
 from cep.explain.judging import Judge
 from cep.explain.occurrences import Memory, Occurrence
 from cep.explain.question import BEGINNING, END, EventQuestion
-from connectors.why.lines import refusals, tree
-from connectors.why.text import Explainer
 
 Explained = dict[str, Any]
-"""As `connectors.why.text` gives it."""
+"""As `cep.connectors.why.text` gives it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from cep.connectors.records.times import time_text
+from cep.connectors.why.text import Explainer
 from cep.core.fluents import author_name
 from cep.core.schema import Schema
 from cep.diff.alerts import life_lines
@@ -16,8 +18,6 @@ from cep.diff.meaning import Place, ProgramDiff, RuleChange
 from cep.diff.reasons import Explained, Reason, reason_lines
 from cep.diff.rows import FIRST, Row
 from cep.runtime.run_stats import RunStats, count
-from connectors.records.times import time_text
-from connectors.why.text import Explainer
 
 WIDTH = 80
 LINES = 16

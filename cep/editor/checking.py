@@ -19,8 +19,8 @@ from cep.core.errors import NOWHERE, CepError, CepErrors, Span, Warning
 
 if TYPE_CHECKING:
     from cep.core.schema import Schema
+    from cep.knowledge.graph import Knowledge
     from cep.rules.parameters import Parameter
-    from knowledge.graph import Knowledge
 
 TextOf = Callable[[Path], str]
 """Gives the text of a file as it is being written."""
@@ -73,8 +73,8 @@ class Checker:
 
     def setup(self, path: Path) -> Setup:
         """The program that a file belongs to."""
+        from cep.connectors.records.times import of_duration
         from cep.testing.rule_files import SUFFIX, read_test_file
-        from connectors.records.times import of_duration
 
         for test_file in sorted(path.parent.glob(f"*{SUFFIX}")):
             try:

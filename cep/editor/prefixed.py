@@ -13,7 +13,7 @@ from cep.core.prefixes import namespace
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from knowledge.graph import Knowledge
+    from cep.knowledge.graph import Knowledge
 
 MOST = 2000
 """How many IRIs of a prefix are proposed."""

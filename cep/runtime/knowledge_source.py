@@ -134,7 +134,7 @@ _makers: list[MakeSource] = []
 
 def take_triples_by(make: MakeSource) -> None:
     """From now on triples can be given as knowledge, too. The module that knows triples calls this when it is imported
-    (`knowledge.graph`): it lies above this one."""
+    (`cep.knowledge.graph`): it lies above this one."""
     _makers[:] = [make]
 
 
@@ -148,7 +148,7 @@ def source_of(knowledge: KnowledgeSource | Iterable[Any] | None) -> KnowledgeSou
     if not _makers:
         raise CepError(
             f"knowledge: nothing is imported that takes triples, as of this {type(knowledge).__name__}",
-            hint="`from knowledge.graph import Knowledge`; `from cep import Engine, detect` need no more",
+            hint="`from cep.knowledge.graph import Knowledge`; `from cep import Engine, detect` need no more",
             code="knowledge",
         )
     return _makers[0](knowledge)

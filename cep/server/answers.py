@@ -20,11 +20,34 @@ from cep.app.meter import Meter, charts
 from cep.app.metrics import MetricsCollector
 from cep.app.pipeline import Interrupt
 from cep.app.program_thread import ProgramThread
+from cep.connectors.alerts.handling import Handling
+from cep.connectors.alerts.listener import AlertListener
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.brokers.sources import Sources
+from cep.connectors.rdf.history import StoreListener
+from cep.connectors.rdf.store_process import StoreProcess, damaged, is_damage
+from cep.connectors.rdf.vocabulary import EventVocabulary
+from cep.connectors.receivers import document
+from cep.connectors.receivers.document import Publisher
+from cep.connectors.receivers.metrics import AlertMetrics, ProgramMetrics, SourceMetrics
+from cep.connectors.receivers.sse import Stream
+from cep.connectors.service import Relay, Round, Service
+from cep.connectors.serving import alertmanager_api, alerts, feeds, ldes, page, programs, sparql, subscribe, why
+from cep.connectors.serving import partial as waiting
+from cep.connectors.serving.app import application
+from cep.connectors.serving.gazette import Gazette
+from cep.connectors.serving.guard import Limits
+from cep.connectors.serving.people import People
+from cep.connectors.serving.scene import Scene
+from cep.connectors.why.live_revisions import LiveRevisions
+from cep.connectors.writing.time_format import number_size
 from cep.core.compilation import compilation
 from cep.core.errors import NO_ROOM, CepError
 from cep.core.prefixes import PREFIXES
 from cep.core.time import FARTHEST
 from cep.engine import Engine
+from cep.knowledge.provenance import Provenance
+from cep.knowledge.report import prefixes
 from cep.plan.input_horizon import InputHorizon
 from cep.runtime.report import Report
 from cep.runtime.run_stats import RunStats
@@ -32,29 +55,6 @@ from cep.server.dead_letters import LoggedDeadLetters
 from cep.server.live_change import LiveProgram
 from cep.server.options import ServeOptions
 from cep.server.program import ServedProgram
-from connectors.alerts.handling import Handling
-from connectors.alerts.listener import AlertListener
-from connectors.alerts.outbox import Outbox
-from connectors.brokers.sources import Sources
-from connectors.rdf.history import StoreListener
-from connectors.rdf.store_process import StoreProcess, damaged, is_damage
-from connectors.rdf.vocabulary import EventVocabulary
-from connectors.receivers import document
-from connectors.receivers.document import Publisher
-from connectors.receivers.metrics import AlertMetrics, ProgramMetrics, SourceMetrics
-from connectors.receivers.sse import Stream
-from connectors.service import Relay, Round, Service
-from connectors.serving import alertmanager_api, alerts, feeds, ldes, page, programs, sparql, subscribe, why
-from connectors.serving import partial as waiting
-from connectors.serving.app import application
-from connectors.serving.gazette import Gazette
-from connectors.serving.guard import Limits
-from connectors.serving.people import People
-from connectors.serving.scene import Scene
-from connectors.why.live_revisions import LiveRevisions
-from connectors.writing.time_format import number_size
-from knowledge.provenance import Provenance
-from knowledge.report import prefixes
 
 _VERIFYING = 3.0  # seconds in which a store of some gigabytes is held against its hashes before it is asked
 

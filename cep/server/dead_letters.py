@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 
+from cep.connectors.dead_letters import DeadLetters
+from cep.connectors.records.batch import Batch, DeadLetter
 from cep.core.logs import Log
 from cep.runtime.encode import RefusedRow
 from cep.runtime.run_stats import REASONS, count, ranked
-from connectors.dead_letters import DeadLetters
-from connectors.records.batch import Batch, DeadLetter
 
 OFTEN = 60.0
 """Seconds between two counts in the log."""

@@ -18,9 +18,18 @@ import polars as pl
 from cep.app.durations import refuse
 from cep.app.program_thread import ProgramThread
 from cep.app.terminal import warnings_of
+from cep.connectors.journal import Handover
+from cep.connectors.rdf.derivations import Derivations
+from cep.connectors.rdf.vocabulary import EventVocabulary
+from cep.connectors.service import Service
+from cep.connectors.serving.programs import ChangeRefused, version_time
+from cep.connectors.serving.versions import Version, files_hash
+from cep.connectors.why.text import Explainer
 from cep.core.errors import CepError, reason_of
 from cep.core.schema import Schema
 from cep.engine import Engine
+from cep.knowledge.provenance import Provenance
+from cep.knowledge.report import prefixes
 from cep.runtime.prior_state import PriorState
 from cep.server.options import ServeOptions
 from cep.server.program import ServedProgram, program_source
@@ -30,15 +39,6 @@ from cep.testing.report import failure_lines
 from cep.testing.rule_files import SUFFIX, read_test_file
 from cep.testing.runs import Programs
 from cep.testing.session import Session
-from connectors.journal import Handover
-from connectors.rdf.derivations import Derivations
-from connectors.rdf.vocabulary import EventVocabulary
-from connectors.service import Service
-from connectors.serving.programs import ChangeRefused, version_time
-from connectors.serving.versions import Version, files_hash
-from connectors.why.text import Explainer
-from knowledge.provenance import Provenance
-from knowledge.report import prefixes
 
 _WRITTEN = 30.0  # seconds in which the store has to write what was derived
 _EXPLAINING = 2.0  # seconds in which differences of a shadow are explained, and the program waits

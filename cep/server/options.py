@@ -29,10 +29,10 @@ from cep.core.logs import LOGS, Log
 from cep.core.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from connectors.alerts.maintenance import MaintenanceCalendar
-    from connectors.receivers.routes import Routes
-    from connectors.receivers.targets import Target
-    from connectors.serving.people import People
+    from cep.connectors.alerts.maintenance import MaintenanceCalendar
+    from cep.connectors.receivers.routes import Routes
+    from cep.connectors.receivers.targets import Target
+    from cep.connectors.serving.people import People
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 """Hosts by which only this machine reaches a server."""
@@ -185,7 +185,7 @@ class ServerOptions:
     @property
     def root(self) -> str:
         """The path below which a proxy shows it, without its last slash."""
-        from connectors.serving import root_path
+        from cep.connectors.serving import root_path
 
         return root_path.root(self.root_path)
 
@@ -203,7 +203,7 @@ class ServerOptions:
         """Those whose token requests have to bring; None: everybody may ask. CepError: there is no file of tokens, and
         the server is not for this machine alone."""
         if self.token_file is not None:
-            from connectors.serving.people import read_people
+            from cep.connectors.serving.people import read_people
 
             return read_people(self.token_file)
         if not self.local and not self.open:
@@ -320,21 +320,21 @@ class AlertOptions:
 
     def calendar(self) -> MaintenanceCalendar | None:
         """The maintenance windows, if there is a calendar. CepError: it cannot be read."""
-        from connectors.alerts.maintenance import MaintenanceCalendar
+        from cep.connectors.alerts.maintenance import MaintenanceCalendar
 
         return None if self.maintenance is None else MaintenanceCalendar(self.maintenance)
 
     @property
     def receivers(self) -> list[Target]:
         """The receivers of alerts."""
-        from connectors.receivers.senders import targets
+        from cep.connectors.receivers.senders import targets
 
         return targets(self.feed, self.routing)
 
     @property
     def routing(self) -> Routes | None:
         """The routes to them, None: each gets every alert. CepError: the file is not one of routes."""
-        from connectors.receivers.routes import Routes
+        from cep.connectors.receivers.routes import Routes
 
         return None if self.routes is None else Routes.read(self.routes)
 
@@ -423,7 +423,7 @@ class ServeOptions:
     def check(self) -> None:
         """CepError: an option is wrong by itself, or does not go with another."""
         from cep.app.knowledge_updates import is_stream
-        from connectors.receivers import document
+        from cep.connectors.receivers import document
 
         retention, alerts = self.retention, self.alerts
         _ = retention.keep_for, retention.remembered, alerts.receivers, self.source.revised

@@ -14,6 +14,15 @@ from cep.app.knowledge_updates import KnowledgeUpdates, knowledge_updates
 from cep.app.opening import ProgramSource, open_batches
 from cep.app.program_thread import Acknowledgements, JournaledBatches
 from cep.app.terminal import announce_compiling, source_log, warn, warnings_of
+from cep.connectors.brokers.sources import Sources
+from cep.connectors.inputs import Input
+from cep.connectors.inputs import inputs as find
+from cep.connectors.journal import Journal
+from cep.connectors.records.batch import Batch
+from cep.connectors.records.revised import changes_of, unrevised, with_changes
+from cep.connectors.serving.state_folder import StateFolder
+from cep.connectors.serving.versions import FILES, Version, Versions, files_hash, running_version
+from cep.connectors.why.origins import MOST, Origins
 from cep.core import checksum
 from cep.core.errors import CepError, reason_of
 from cep.core.fluents import EDGES
@@ -21,22 +30,13 @@ from cep.core.private_files import private_folder
 from cep.core.schema import Schema
 from cep.core.suggest import astray
 from cep.engine import Engine
+from cep.knowledge.graph import Knowledge
 from cep.language.reading import parameters_of
 from cep.runtime.options import EngineOptions
 from cep.runtime.snapshot import DAMAGED
 from cep.server.options import ServeOptions
 from cep.server.shadow import kept_texts
 from cep.spark.sink.reader import SinkReader
-from connectors.brokers.sources import Sources
-from connectors.inputs import Input
-from connectors.inputs import inputs as find
-from connectors.journal import Journal
-from connectors.records.batch import Batch
-from connectors.records.revised import changes_of, unrevised, with_changes
-from connectors.serving.state_folder import StateFolder
-from connectors.serving.versions import FILES, Version, Versions, files_hash, running_version
-from connectors.why.origins import MOST, Origins
-from knowledge.graph import Knowledge
 
 IDLE = 1.0
 """Seconds of silence after which time goes on by the clock, for live input."""

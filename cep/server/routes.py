@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from cep.app.terminal import CLEAN, DEAD_LETTERS
+from cep.connectors.receivers.document import Publisher
+from cep.connectors.receivers.routes import lines, unreached
 from cep.core.literals import say_duration
 from cep.runtime.options import EngineOptions
 from cep.server.options import ServeOptions
 from cep.server.program import program_source
-from connectors.receivers.document import Publisher
-from connectors.receivers.routes import lines, unreached
 
 
 def check_routes(options: ServeOptions) -> int:

@@ -20,6 +20,10 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from cep.app.durations import refuse
 from cep.app.terminal import CLEAN, FAILED, REFUSED
+from cep.connectors.receivers.senders import sending
+from cep.connectors.serving import header_timeout
+from cep.connectors.serving.guard import HEAD, RememberPeer
+from cep.connectors.serving.programs import ChangeRefused
 from cep.core.errors import NO_ROOM, CepError, lacks_room, reason_of
 from cep.core.logs import Log
 from cep.server.answers import ServerParts
@@ -27,10 +31,6 @@ from cep.server.options import ServeOptions, ServerOptions
 from cep.server.program import open_program
 from cep.server.shadow import kept_texts
 from cep.server.watch import FileWatch
-from connectors.receivers.senders import sending
-from connectors.serving import header_timeout
-from connectors.serving.guard import HEAD, RememberPeer
-from connectors.serving.programs import ChangeRefused
 
 _SOON = 0.2  # seconds until a program is asked again whether it can have a shadow
 _ENDING = 5  # seconds that clients have to disconnect

@@ -11,6 +11,10 @@ from typing import Any
 
 import polars as pl
 
+from cep.connectors.alerts.text import json_value
+from cep.connectors.records.batch import Batch
+from cep.connectors.serving.programs import version_time
+from cep.connectors.why.text import Explainer
 from cep.core.errors import CepError
 from cep.core.private_files import private_opener
 from cep.core.schema import Schema
@@ -18,10 +22,6 @@ from cep.diff.matching import KINDS, Difference, compared_event, names_of
 from cep.diff.reasons import Reasons
 from cep.diff.rows import FIRST, DerivedRows, Row, row_key
 from cep.engine import Engine
-from connectors.alerts.text import json_value
-from connectors.records.batch import Batch
-from connectors.serving.programs import version_time
-from connectors.why.text import Explainer
 
 KEPT = "shadow.json"
 """The file of a server's folder that has the texts of a shadow, so that it begins again after a restart."""

@@ -9,6 +9,8 @@ from typing import Any
 import polars as pl
 
 from cep.app.pipeline import Interrupt, flow
+from cep.connectors.journal import Journal
+from cep.connectors.records.batch import Batch
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL
 from cep.core.time import BEGINNING, END_OF_TIME
@@ -17,8 +19,6 @@ from cep.plan.input_horizon import InputHorizon
 from cep.runtime.encode import RefusedRow
 from cep.runtime.history import BECAUSE, CONSTITUENTS
 from cep.runtime.run_stats import RunStats
-from connectors.journal import Journal
-from connectors.records.batch import Batch
 
 MOST = 1 << 16
 """Rows of batches that are taken as one, at most."""

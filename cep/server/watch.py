@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 
+from cep.connectors.serving.programs import ChangeRefused
+from cep.connectors.serving.versions import FILES
 from cep.core.errors import CepError
 from cep.server.live_change import LiveProgram
 from cep.server.options import ServeOptions
-from connectors.serving.programs import ChangeRefused
-from connectors.serving.versions import FILES
 
 _OFTEN = 0.5
 """Seconds between two looks at the files."""

@@ -14,13 +14,13 @@ from uuid import uuid4
 import numpy as np
 import polars as pl
 
+from cep.connectors.records.batch import DeadLetter
+from cep.connectors.records.paths import EACH, path, source_of
+from cep.connectors.records.revised import WITHDRAW
+from cep.connectors.writing.writers import json_lines
 from cep.core.fluents import RECORD_BOUNDS, RECORD_END
 from cep.core.schema import CHANGE, Schema
 from cep.spark.disk import sync, writing_to
-from connectors.records.batch import DeadLetter
-from connectors.records.paths import EACH, path, source_of
-from connectors.records.revised import WITHDRAW
-from connectors.writing.writers import json_lines
 
 OPTION = "--dead-letter"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from cep.connectors.records.records import closest
 from cep.core.errors import CepError
-from connectors.records.records import closest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

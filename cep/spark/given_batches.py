@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from cep.connectors.writing.layout import ParquetLayout
+from cep.connectors.writing.writers import arrow
 from cep.spark.dead_letters import stage_letters
 from cep.spark.frame_events import LETTERS, Events
 from cep.spark.sink.changelog import changelog_schemas
 from cep.spark.sink.commit_log import CommitLog
 from cep.spark.source.data_frames import letters_of
-from connectors.writing.layout import ParquetLayout
-from connectors.writing.writers import arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

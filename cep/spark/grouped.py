@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from cep.connectors.writing.layout import ParquetLayout
 from cep.core import checksum
 from cep.spark.dead_letters import letter_line
 from cep.spark.frame_events import LETTERS
@@ -21,7 +22,6 @@ from cep.spark.shuffle_blocks import DEAD, END, REPORT, WORLD, ShuffleBlock, Wor
 from cep.spark.stage_task import StageTask, StageWork
 from cep.spark.state.bucket_states import BucketStates
 from cep.spark.worker import freeze_garbage
-from connectors.writing.layout import ParquetLayout
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,6 +11,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from cep.connectors.ahead_limits import LIVE, AheadLimits
+from cep.connectors.inputs import Input
 from cep.spark import handover
 from cep.spark.disk import FILES, HANDED, OUTGOING, holder
 from cep.spark.given_batches import Each, GivenBatches
@@ -30,8 +32,6 @@ from cep.spark.state.bucket_states import BucketStates, begin
 from cep.spark.state.migration import FIRST, Generation
 from cep.spark.tasks import QueryWork
 from cep.spark.ways_task import WaysWork
-from connectors.ahead_limits import LIVE, AheadLimits
-from connectors.inputs import Input
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Job:
     looks for more. `idle`: the time without input after which the watermark goes on by itself. `keep`: the span of
     event time for which output files stay. `updates`: where changes of the knowledge are. `generation`: of the
     checkpoint. `beside`: the inputs, by their places, that Spark's own connector reads. `times`: their form
-    (`connectors.records.times`). `stretch`: what is written lies there.
+    (`cep.connectors.records.times`). `stretch`: what is written lies there.
     `frames`: DataFrames that are read, and what workers need to know of each; `each`: is called with what each
     micro-batch has derived, None: nobody asks.
     `mirror`: of these folders, where a micro-batch is to count elsewhere; None: it is not. `run`: a name by which

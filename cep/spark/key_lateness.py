@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from cep.connectors.arrow_bytes import pack, unpack
 from cep.core.relation import END, FIRST, ORDER
 from cep.core.schema import CHANGE
 from cep.core.time import BEGINNING
@@ -25,7 +26,6 @@ from cep.runtime.key_clocks import KeyClocks
 from cep.spark.handed_blocks import HandedBlock
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import LATE, TIMES, ShuffleBlock
-from connectors.arrow_bytes import pack, unpack
 
 _WORD, _END, _ORDER = "word", "end", "order"
 

@@ -11,6 +11,7 @@ from io import BytesIO
 import polars as pl
 
 from cep.compile import CompiledProgram, CompileOptions, compiled
+from cep.connectors.records.revised import with_changes
 from cep.core.fluents import EDGES, HOLDS
 from cep.core.schema import Schema
 from cep.engine import Engine
@@ -24,7 +25,6 @@ from cep.runtime.knowledge_source import KnowledgeSource
 from cep.runtime.options import EngineOptions
 from cep.runtime.prior_state import PriorState
 from cep.runtime.state_by_key import check_partitions, deal_groups
-from connectors.records.revised import with_changes
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 from warnings import warn
 
 from cep.compile import CompiledProgram, CompileOptions, FactlessCompileKeywords, one_text
+from cep.connectors.ahead_limits import AHEAD
+from cep.connectors.records.records import closest
 from cep.core.errors import CepError, Warning
 from cep.engine import Engine
 from cep.plan.dependencies import Dependencies
@@ -32,8 +34,6 @@ from cep.spark.program import ProgramOptions, ShippedProgram
 from cep.spark.source.data_frames import FrameInput, frame_input
 from cep.spark.source.file_list import SPECS
 from cep.spark.streams import BUCKETS, Stream
-from connectors.ahead_limits import AHEAD
-from connectors.records.records import closest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

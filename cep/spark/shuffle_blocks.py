@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from cep.connectors.arrow_bytes import pack, unpack
 from cep.core.schema import ARRIVAL, NUMBER, TIE
 from cep.plan.partition import Stage
 from cep.runtime.buckets import KeyCounter, buckets
@@ -16,7 +17,6 @@ from cep.runtime.output import as_changes
 from cep.runtime.report import Report
 from cep.spark.program import ShippedProgram
 from cep.workers.ways import net
-from connectors.arrow_bytes import pack, unpack
 
 WORLD = 0
 """The `stage` of derived rows that go to the sink."""

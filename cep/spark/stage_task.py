@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
+from cep.connectors.arrow_bytes import unpack
+from cep.connectors.records.batch import DeadLetter
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL, TIE
 from cep.core.time import FARTHEST
@@ -46,8 +48,6 @@ from cep.spark.state.migration import StartingPoint
 from cep.spark.stepped import Stepped
 from cep.spark.ways_task import KeptWays, forget_others
 from cep.workers.ways import added, net, withdrawn
-from connectors.arrow_bytes import unpack
-from connectors.records.batch import DeadLetter
 
 _engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}
 """By run, stage and bucket: version and engine."""
@@ -79,8 +79,8 @@ class GenerationStart:
 class StageWork:
     """The work of the stage of a `number`. `run`: a name of this run of the query, by which a worker knows its engines
     again. `wanted`: the events that go out; `dead_letters`: the prefix of the paths of dead letters; `states`: of this
-    stage; `beginning`: with what the buckets begin; `times`: their form (`connectors.records.times`); `stretch`: what
-    goes out lies there; `generation`: its number."""
+    stage; `beginning`: with what the buckets begin; `times`: their form (`cep.connectors.records.times`); `stretch`:
+    what goes out lies there; `generation`: its number."""
 
     program: ShippedProgram
     number: int

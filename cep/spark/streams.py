@@ -9,6 +9,8 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
+from cep.connectors.ahead_limits import AheadLimits
+from cep.connectors.records.times import ISO
 from cep.core.errors import CepError
 from cep.core.storage.urls import is_url, local_path
 from cep.engine import Engine
@@ -23,8 +25,6 @@ from cep.spark.sink import file_sink
 from cep.spark.source.data_frames import FrameInput
 from cep.spark.state import checkpoint as checkpoints
 from cep.spark.stateful_frame import streamed
-from connectors.ahead_limits import AheadLimits
-from connectors.records.times import ISO
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

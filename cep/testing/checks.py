@@ -8,6 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
+from cep.connectors.alerts.lifecycle import AlertChange
+from cep.connectors.records.times import ISO, time_text
+from cep.connectors.why.lines import refusals, tree
+from cep.connectors.why.text import Explainer
 from cep.core.errors import CepError
 from cep.core.fluents import HOLDS
 from cep.core.literals import write_duration
@@ -22,10 +26,6 @@ from cep.testing.matching import Matched, ValueReader, Wanted, match, nearest
 from cep.testing.rule_files import AlertCheck, RuleTest
 from cep.testing.runs import Outcome, Prepared
 from cep.testing.yaml_tree import Value
-from connectors.alerts.lifecycle import AlertChange
-from connectors.records.times import ISO, time_text
-from connectors.why.lines import refusals, tree
-from connectors.why.text import Explainer
 
 ALWAYS = 2**62
 """A time that is longer than any input."""
@@ -208,8 +208,8 @@ class Checker:
             engine.advance(prepared.until)
         facts = None
         if prepared.source.known is not None:
-            from knowledge.provenance import Provenance
-            from knowledge.report import prefixes
+            from cep.knowledge.provenance import Provenance
+            from cep.knowledge.report import prefixes
 
             facts = Provenance(prepared.source.known, prefixes(prepared.knowledge))
         return Explainer(engine, facts, records.origins, self.times, revisions=revisions)

@@ -100,6 +100,7 @@ def test(options: TestOptions) -> int:
     from contextlib import closing
     from json import dumps
 
+    from cep.connectors.writing.sinks import Sink
     from cep.core.errors import CepError
     from cep.testing.coverage import coverage_lines, coverage_of, coverage_page
     from cep.testing.laws import laws_named
@@ -107,7 +108,6 @@ def test(options: TestOptions) -> int:
     from cep.testing.report import as_json, as_junit, closing_line, failure_lines, mutant_lines
     from cep.testing.rule_files import find_test_files, read_test_file, schema
     from cep.testing.session import Session
-    from connectors.writing.sinks import Sink
 
     if options.schema:
         say(dumps(schema(), indent=2))

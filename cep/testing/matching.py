@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from cep.connectors.records.times import of_duration
 from cep.core.fluents import BOUNDS
 from cep.core.literals import read_instant
 from cep.core.prefixes import namespace
@@ -17,7 +18,6 @@ from cep.events import Iri
 from cep.events import Value as EventValue
 from cep.testing.rule_files import Expectation
 from cep.testing.yaml_tree import Value
-from connectors.records.times import of_duration
 
 TIMES = {"start": (0,), "end": (1,), "time": (0, 1)}
 HOLDS_TIMES = {"from": (0,), "until": (1,)}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cep.compile import CompiledProgram, CompileOptions, ReadProgram, compiled_rules, lowered
+from cep.connectors.alerts.lifecycle import AlertChange
 from cep.core.errors import NOWHERE, CepError, Span
 from cep.plan.algebra import Rules
 from cep.rule_changes import mutations, statement_mutations
@@ -15,7 +16,6 @@ from cep.testing.checks import Checker
 from cep.testing.rule_files import RuleTest, RuleTestFile
 from cep.testing.runs import Outcome, Prepared, Programs
 from cep.variants import Variants, compiled_together
-from connectors.alerts.lifecycle import AlertChange
 
 AT_ONCE = 200
 """How many mutants run in one pass."""

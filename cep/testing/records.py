@@ -14,19 +14,19 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from cep.connectors.files import read
+from cep.connectors.formats.known import FORMATS
+from cep.connectors.inputs import inputs
+from cep.connectors.records.batch import Batch, DeadLetter
+from cep.connectors.records.order import one_table
+from cep.connectors.records.revised import changes_of, with_changes
+from cep.connectors.why.origins import Origins
+from cep.connectors.writing.time_format import number_size
 from cep.core.errors import CepError, Span
 from cep.core.schema import ARRIVAL, Schema
 from cep.core.suggest import did_you_mean
 from cep.testing.rule_files import RuleTest
 from cep.testing.yaml_tree import Value
-from connectors.files import read
-from connectors.formats.known import FORMATS
-from connectors.inputs import inputs
-from connectors.records.batch import Batch, DeadLetter
-from connectors.records.order import one_table
-from connectors.records.revised import changes_of, with_changes
-from connectors.why.origins import Origins
-from connectors.writing.time_format import number_size
 
 SUFFIXES = {name: format.suffixes[0] for name, format in FORMATS.items() if format.suffixes}
 

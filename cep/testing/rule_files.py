@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cep.connectors.records.times import of_duration
 from cep.core.errors import CepError, reason_of
 from cep.core.suggest import missing
 from cep.testing.yaml_tree import Value, read_yaml
-from connectors.records.times import of_duration
 
 SUFFIX = ".test.yaml"
 TOLERANCE = 1e-9

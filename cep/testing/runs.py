@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from cep.app.cli_options import DialectOptions, KnowledgeOptions
 from cep.app.opening import ProgramSource
 from cep.compile import CompiledProgram
+from cep.connectors.alerts.lifecycle import AlertChange
+from cep.connectors.records.batch import DeadLetter
 from cep.core.errors import CepError
 from cep.core.literals import read_instant
 from cep.core.time import BEGINNING
@@ -28,8 +30,6 @@ from cep.testing.records import Records, read_records
 from cep.testing.rule_files import RuleTest, RuleTestFile
 from cep.testing.yaml_tree import Value
 from cep.workers.partitioned_engine import dealt_engine
-from connectors.alerts.lifecycle import AlertChange
-from connectors.records.batch import DeadLetter
 
 END = "end"
 

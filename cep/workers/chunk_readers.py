@@ -1,4 +1,4 @@
-"""Chunks of files read by worker processes, between their steps (`connectors.formats.chunks`)."""
+"""Chunks of files read by worker processes, between their steps (`cep.connectors.formats.chunks`)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from cep.connectors.formats.chunks import FoundInChunk, ReadsChunks
 from cep.core.errors import CepError
 from cep.workers.messages import ChunkFound, ReadChunk
 from cep.workers.packing import Tables
 from cep.workers.processes import WorkerProcesses
-from connectors.formats.chunks import FoundInChunk, ReadsChunks
 
 LEAST = 1 << 20
 """Bytes of a chunk that is worth it."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
+from cep.connectors.arrow_bytes import plain
 from cep.core.schema import ARRIVAL, TIE
 from cep.runtime.history import BECAUSE, CONSTITUENTS, told, told_constituents, with_rules
-from connectors.arrow_bytes import plain
 
 _ROW = "@row"
 _TOLD = {BECAUSE: told, CONSTITUENTS: told_constituents}

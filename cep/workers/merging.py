@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from cep.connectors.writing.written import WrittenRows, together
 from cep.core.kernels import njit
 from cep.core.schema import ARRIVAL
 from cep.core.time import BEGINNING, END_OF_TIME
 from cep.core.values import Ints
 from cep.runtime.buckets import stacked
 from cep.workers.packing import NUMBERS
-from connectors.writing.written import WrittenRows, together
 
 
 def in_order(parts: Sequence[pl.DataFrame], *without: str) -> pl.DataFrame:

@@ -13,6 +13,8 @@ import polars as pl
 import pyarrow as pa
 
 from cep.compile import CompiledProgram
+from cep.connectors.formats.chunks import ReadsChunks
+from cep.connectors.records.batch import Block, DeadLetter
 from cep.core.errors import CepError, Source, Span
 from cep.core.schema import Schema
 from cep.runtime.options import EngineOptions
@@ -21,8 +23,6 @@ from cep.runtime.run_stats import Count
 from cep.runtime.state_by_key import KeyGroups
 from cep.workers.packing import PackedTable, Tables, copy, laid_out, read
 from cep.workers.shared_memory import GivenMemory, TakenMemory
-from connectors.formats.chunks import ReadsChunks
-from connectors.records.batch import Block, DeadLetter
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Lineage:
 @dataclass(frozen=True, slots=True)
 class WriteRows:
     """From now on give the rows of these events as they stand in the output
-    (`connectors.writing.writers.written_rows`), in place of their attributes. Nothing is answered."""
+    (`cep.connectors.writing.writers.written_rows`), in place of their attributes. Nothing is answered."""
 
     schemas: Mapping[str, Schema]
     format: str

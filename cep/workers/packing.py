@@ -14,11 +14,11 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from cep.connectors.arrow_bytes import stream, unpack
+from cep.connectors.writing.json_lines import TextPieces
+from cep.connectors.writing.written import WrittenRows
 from cep.core.kernels import njit
 from cep.workers.shared_memory import aligned
-from connectors.arrow_bytes import stream, unpack
-from connectors.writing.json_lines import TextPieces
-from connectors.writing.written import WrittenRows
 
 Tables = dict[str, pl.DataFrame]
 Ints = NDArray[np.int64]

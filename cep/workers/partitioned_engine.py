@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from cep.compile import CompiledProgram
+from cep.connectors.writing.written import WrittenRows, stacked_rows
 from cep.core.errors import CepError
 from cep.core.fluents import author_name
 from cep.core.relation import END, ORDER
@@ -56,7 +57,6 @@ from cep.workers.processes import WorkerProcesses
 from cep.workers.pushed_tables import as_table, taken_columns
 from cep.workers.rounds import Rounds
 from cep.workers.withdrawn_rows import WithdrawnRows
-from connectors.writing.written import WrittenRows, stacked_rows
 
 PER_CORE, LEAST = 8, 16
 """How many workers a machine may have for each of its cores, and how many any machine may have."""
@@ -251,7 +251,7 @@ class PartitionedEngine(Engine):
 
     def write_rows(self, schemas: Mapping[str, Schema], format: str, times: str) -> None:
         """From now on give rows of these events as they stand in the output
-        (`connectors.writing.writers.written_rows`), where nobody here asks for their attributes."""
+        (`cep.connectors.writing.writers.written_rows`), where nobody here asks for their attributes."""
         if self.explain or self.plan.changes or self.plan.begins or self.withdraws:
             return
         asked = self._rounds.merged.union(*(stage.inputs for stage in self._placement.stages))

@@ -9,12 +9,12 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from cep.connectors.arrow_bytes import plain, unplain
 from cep.core.schema import ARRIVAL, CHANGE, TIE, Schema
 from cep.runtime import snapshot
 from cep.runtime.buckets import stacked
 from cep.runtime.snapshot import Fetch, SegmentBook, SegmentedState
 from cep.workers.row_runs import RowRuns, ends_of
-from connectors.arrow_bytes import plain, unplain
 
 _WAYS = "@ways"
 _BEFORE = "@before"

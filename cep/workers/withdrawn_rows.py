@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
+from cep.connectors.arrow_bytes import pack, unpack
 from cep.core.schema import ARRIVAL, CHANGE, TIE, Schema
 from cep.workers.row_runs import RowRuns
 from cep.workers.ways import Ways, net
-from connectors.arrow_bytes import pack, unpack
 
 
 class WithdrawnRows:

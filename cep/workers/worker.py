@@ -19,6 +19,7 @@ from dataclasses import replace
 import polars as pl
 
 from cep.compile import CompiledProgram
+from cep.connectors.writing.writers import written_rows
 from cep.core.errors import CepError
 from cep.core.logs import RunWarning
 from cep.core.schema import ARRIVAL, CHANGE, NUMBER, TIE
@@ -53,7 +54,6 @@ from cep.workers.messages import (
 )
 from cep.workers.packing import PackedTable, Tables
 from cep.workers.placement import dealt_stages
-from connectors.writing.writers import written_rows
 
 Sent = Mapping[str, pl.DataFrame | PackedTable]
 

@@ -14,18 +14,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, get_args
 
+from cep.connectors.alerts.handling_tables import RecordedAction
+from cep.connectors.alerts.labels import LABELLED, alert_labels
+from cep.connectors.alerts.lifecycle import Action, AlertChange, AlertState, Verdict
+from cep.connectors.alerts.matchers import Matchers
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.outbox_entries import Closed
+from cep.connectors.alerts.silences import KEPT, LONGEST_COMMENT, Silence
+from cep.connectors.alerts.text import JsonValue, clean, rfc3339
 from cep.core.errors import CepError
 from cep.core.suggest import did_you_mean
 from cep.core.time import BEGINNING
 from cep.rules.alert import Alert
-from connectors.alerts.handling_tables import RecordedAction
-from connectors.alerts.labels import LABELLED, alert_labels
-from connectors.alerts.lifecycle import Action, AlertChange, AlertState, Verdict
-from connectors.alerts.matchers import Matchers
-from connectors.alerts.outbox import Outbox
-from connectors.alerts.outbox_entries import Closed
-from connectors.alerts.silences import KEPT, LONGEST_COMMENT, Silence
-from connectors.alerts.text import JsonValue, clean, rfc3339
 
 VERDICTS: tuple[Verdict, ...] = tuple(each for each in get_args(Verdict) if each)
 MACHINE = "semcep"

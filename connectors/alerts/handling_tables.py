@@ -7,8 +7,8 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from connectors.alerts import outbox_tables
-from connectors.alerts.text import JsonValue
+from cep.connectors.alerts import outbox_tables
+from cep.connectors.alerts.text import JsonValue
 
 _ACTIONS = "number, came, watermark, person, action, alert, silence, change, body"
 HASHED = {"actions": _ACTIONS, "silences": "id, body", "episodes": "alert, slot, number"}

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
+from cep.connectors.alerts.lifecycle import AlertChange, AlertState
+from cep.connectors.alerts.text import JsonValue
 from cep.rules.alert import Alert, Inhibitor
-from connectors.alerts.lifecycle import AlertChange, AlertState
-from connectors.alerts.text import JsonValue
 
 _Place = tuple[str, tuple[JsonValue, ...]]
 """The name of an alert, and the values by which its inhibitors are known."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from cep.connectors.alerts.lifecycle import AlertChange
+from cep.connectors.alerts.text import value_text
 from cep.rules.alert import CERTAINTY, URGENCY
-from connectors.alerts.lifecycle import AlertChange
-from connectors.alerts.text import value_text
 
 LABELLED = ("severity", "urgency", "certainty", "labels", "key")
 """The fields of a change of an alert that its labels are made of, besides its name."""

@@ -15,12 +15,12 @@ from typing import Any, Literal
 
 import polars as pl
 
+from cep.connectors.alerts.places import AlertPlace, alert_place, nowhere
+from cep.connectors.alerts.text import JsonValue, fill_template, json_value
 from cep.core.identity import identity_hashes, occurrence_texts
 from cep.core.schema import Schema
 from cep.core.time import BEGINNING
 from cep.rules.alert import CERTAINTY, URGENCY, Alert
-from connectors.alerts.places import AlertPlace, alert_place, nowhere
-from connectors.alerts.text import JsonValue, fill_template, json_value
 
 AlertState = Literal["pending", "firing", "updated", "escalated", "inhibited", "kept", "resolved"]
 Action = Literal[

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from cep.connectors.alerts.handling import Handling
+from cep.connectors.alerts.inhibition import Inhibition
+from cep.connectors.alerts.lifecycle import AlertChange, AlertLifecycle, alert_fingerprints
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.revised_lifecycle import RevisedLifecycle
+from cep.connectors.service import Round
 from cep.core.time import BEGINNING
 from cep.engine import Engine
 from cep.rules.alert import Alert
-from connectors.alerts.handling import Handling
-from connectors.alerts.inhibition import Inhibition
-from connectors.alerts.lifecycle import AlertChange, AlertLifecycle, alert_fingerprints
-from connectors.alerts.outbox import Outbox
-from connectors.alerts.revised_lifecycle import RevisedLifecycle
-from connectors.service import Round
 
 
 class Warn(Protocol):

@@ -15,10 +15,10 @@ from uuid import NAMESPACE_URL, uuid5
 import icalendar
 import recurring_ical_events
 
+from cep.connectors.alerts.matchers import Matchers
+from cep.connectors.alerts.silences import LONGEST_COMMENT, Silence
+from cep.connectors.alerts.text import clean
 from cep.core.errors import CepError, reason_of
-from connectors.alerts.matchers import Matchers
-from connectors.alerts.silences import LONGEST_COMMENT, Silence
-from connectors.alerts.text import clean
 
 AHEAD, BACK = timedelta(days=14), timedelta(days=5)
 """How long before they begin, and after their end, windows are listed."""

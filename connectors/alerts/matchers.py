@@ -9,10 +9,10 @@ from typing import Any, Literal, get_args
 
 import re2
 
+from cep.connectors.alerts.text import clean
 from cep.core.errors import CepError
 from cep.core.suggest import did_you_mean
 from cep.rules.alert import SEVERITIES
-from connectors.alerts.text import clean
 
 Operator = Literal["=", "!=", "=~", "!~"]
 OPERATORS: tuple[Operator, ...] = get_args(Operator)

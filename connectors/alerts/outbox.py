@@ -19,13 +19,13 @@ from pathlib import Path
 from types import MappingProxyType
 from uuid import uuid4
 
+from cep.connectors.alerts import handling_tables, outbox_tables, revised_tables
+from cep.connectors.alerts.handling_tables import RecordedAction
+from cep.connectors.alerts.lifecycle import AlertChange, resolved
+from cep.connectors.alerts.outbox_entries import Closed, OutboxEntry, ReceiverCounts, ReceiverStatus, RefusedEntry
+from cep.connectors.alerts.revised_tables import RevisedKey
 from cep.core.errors import CepError
 from cep.core.time import BEGINNING
-from connectors.alerts import handling_tables, outbox_tables, revised_tables
-from connectors.alerts.handling_tables import RecordedAction
-from connectors.alerts.lifecycle import AlertChange, resolved
-from connectors.alerts.outbox_entries import Closed, OutboxEntry, ReceiverCounts, ReceiverStatus, RefusedEntry
-from connectors.alerts.revised_tables import RevisedKey
 
 KEPT = 1_000_000
 """Changes that are kept at least; older ones go when all receivers have them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from connectors.alerts.lifecycle import AlertChange
+from cep.connectors.alerts.lifecycle import AlertChange
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from connectors.alerts.outbox import Outbox
-from connectors.alerts.outbox_entries import OutboxEntry
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.outbox_entries import OutboxEntry
 
 LOOKED_AT = 10_000
 """Changes before the time that are looked at; alerts that had none among them are left out."""

@@ -1,7 +1,7 @@
 """The lifecycle of alerts where what they are on may come late and be withdrawn: what was told is put right.
 
 Of each key it is held what ended lately, and what stood before that. In order an occurrence goes on from what stands
-now, as in `connectors.alerts.lifecycle`. A late or withdrawn one has the key's alerts followed anew from what stood
+now, as in `cep.connectors.alerts.lifecycle`. A late or withdrawn one has the key's alerts followed anew from what stood
 before; what was told is compared with that, and the difference is told.
 """
 
@@ -16,15 +16,15 @@ from typing import Any
 
 import polars as pl
 
+from cep.connectors.alerts.handling import Handling, Heir
+from cep.connectors.alerts.handling_tables import RecordedAction
+from cep.connectors.alerts.inhibition import Inhibition
+from cep.connectors.alerts.lifecycle import AlertChange, AlertLifecycle, AlertOccurrence, AlertState, resolved
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.revised_tables import RevisedKey
+from cep.connectors.alerts.text import clean
+from cep.connectors.records.late_input import Told, unknown
 from cep.core.time import BEGINNING
-from connectors.alerts.handling import Handling, Heir
-from connectors.alerts.handling_tables import RecordedAction
-from connectors.alerts.inhibition import Inhibition
-from connectors.alerts.lifecycle import AlertChange, AlertLifecycle, AlertOccurrence, AlertState, resolved
-from connectors.alerts.outbox import Outbox
-from connectors.alerts.revised_tables import RevisedKey
-from connectors.alerts.text import clean
-from connectors.records.late_input import Told, unknown
 
 PUT_RIGHT = "Put right: {why}."
 TAKEN_BACK = "Taken back: {why}; what led to this alert is no more."

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from connectors.alerts import outbox_tables
+from cep.connectors.alerts import outbox_tables
 
 HASHED = {"keys": "slot, body", "occurrences": "slot, name, body"}
 _TABLES = (

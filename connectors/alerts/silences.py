@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 from uuid import uuid4
 
+from cep.connectors.alerts.matchers import Matchers
+from cep.connectors.alerts.text import clean, rfc3339
 from cep.core.errors import CepError
-from connectors.alerts.matchers import Matchers
-from connectors.alerts.text import clean, rfc3339
 
 SilenceState = Literal["pending", "active", "expired"]
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cep.connectors.addresses import Address
+from cep.connectors.brokers.messages import Messages
+from cep.connectors.brokers.sources import SourceLost
 from cep.core.extras import install_command
-from connectors.addresses import Address
-from connectors.brokers.messages import Messages
-from connectors.brokers.sources import SourceLost
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition

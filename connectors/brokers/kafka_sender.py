@@ -6,12 +6,12 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from cep.connectors.addresses import Address
+from cep.connectors.brokers.kafka import WAIT as ANSWER
+from cep.connectors.brokers.kafka import reason_of, settings
+from cep.connectors.brokers.message_sender import WAIT, Message
 from cep.core.errors import UNREACHABLE, CepError
 from cep.core.extras import install_command
-from connectors.addresses import Address
-from connectors.brokers.kafka import WAIT as ANSWER
-from connectors.brokers.kafka import reason_of, settings
-from connectors.brokers.message_sender import WAIT, Message
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer

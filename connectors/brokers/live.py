@@ -10,15 +10,15 @@ from dataclasses import replace
 from itertools import count
 from typing import Protocol
 
+from cep.connectors.addresses import Address
+from cep.connectors.brokers.messages import Inbox
+from cep.connectors.brokers.sources import LiveSource, Reconnecting, SourceLost, Sources
+from cep.connectors.clock_skew import without_ahead
+from cep.connectors.idle import IdleTimer
+from cep.connectors.inputs import Input
+from cep.connectors.records.batch import Batch
 from cep.core.schema import Schema
 from cep.core.signals import stops
-from connectors.addresses import Address
-from connectors.brokers.messages import Inbox
-from connectors.brokers.sources import LiveSource, Reconnecting, SourceLost, Sources
-from connectors.clock_skew import without_ahead
-from connectors.idle import IdleTimer
-from connectors.inputs import Input
-from connectors.records.batch import Batch
 
 _POLL = 0.2  # seconds that are waited for messages, and Ctrl-C with them
 _TURN = 0.02  # of each of several
@@ -55,7 +55,7 @@ def opened_source(address: Address, place: Mapping[int, int], lasting: bool = Fa
     """
     match address.kind:
         case "mqtt":
-            from connectors.brokers.mqtt import Subscription
+            from cep.connectors.brokers.mqtt import Subscription
 
             client = address.options.get("client") or None
             try:
@@ -65,7 +65,7 @@ def opened_source(address: Address, place: Mapping[int, int], lasting: bool = Fa
                     raise
                 return Reconnecting(error, lambda behind: Subscription.open(address, client, dict(behind)), place)
         case "kafka":
-            from connectors.brokers.kafka import TopicSource
+            from cep.connectors.brokers.kafka import TopicSource
 
             bounded = address.options.get("until") == "now"
             try:
@@ -76,7 +76,7 @@ def opened_source(address: Address, place: Mapping[int, int], lasting: bool = Fa
                 return Reconnecting(error, lambda behind: TopicSource.open(address, behind), place)
             return log if bounded else Reconnecting(log, lambda behind: TopicSource.open(address, behind), log.place)
         case "tcp":
-            from connectors.brokers.tcp import ConnectionSource
+            from cep.connectors.brokers.tcp import ConnectionSource
 
             numbers = count(1)
             lasts = lasting_connection(address, lasting)
@@ -88,7 +88,7 @@ def opened_source(address: Address, place: Mapping[int, int], lasting: bool = Fa
                 return Reconnecting(error, lambda behind: ConnectionSource(address, True, numbers))
             return Reconnecting(lines, lambda behind: ConnectionSource(address, True, numbers)) if lasts else lines
         case "sensorthings":
-            from connectors.brokers.sensorthings import Observations
+            from cep.connectors.brokers.sensorthings import Observations
 
             bounded = address.options.get("until") == "now"
             try:
@@ -102,7 +102,7 @@ def opened_source(address: Address, place: Mapping[int, int], lasting: bool = Fa
             return Reconnecting(service, lambda behind: Observations.open(address, behind), service.place)
         case kind:
             assert kind == "rate", "there are these"
-            from connectors.brokers.rate import Rate
+            from cep.connectors.brokers.rate import Rate
 
             return Rate(address, time.time_ns() // 1000)
 
@@ -131,10 +131,10 @@ def listen(
     sources: Sources | None = None,
 ) -> Iterator[Batch]:
     """Batches of up to `most` messages, their records numbered from `first`. Records whose time is ahead of the clock
-    are dead letters (`connectors.clock_skew`). When nothing has come for `idle` seconds there is a batch of silence,
-    and again until something comes (`connectors.idle`); not while one of them is lost, which `sources` notes: then
-    nobody knows what did not come. What was polled is done when the next batch is asked for; with a `rest`, which knows
-    whether it is, also when they are closed."""
+    are dead letters (`cep.connectors.clock_skew`). When nothing has come for `idle` seconds there is a batch of
+    silence, and again until something comes (`cep.connectors.idle`); not while one of them is lost, which `sources`
+    notes: then nobody knows what did not come. What was polled is done when the next batch is asked for; with a `rest`,
+    which knows whether it is, also when they are closed."""
     sources = sources or Sources()
     with ExitStack() as stack:
         opened = []

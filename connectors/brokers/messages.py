@@ -9,15 +9,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from cep.connectors.formats.clauses import ClauseReader
+from cep.connectors.formats.influx import PointReader
+from cep.connectors.formats.packs import DocumentLines, PackReader
+from cep.connectors.formats.record_scan import BETWEEN, a_line_each
+from cep.connectors.formats.sosa import Documents, invalidates
+from cep.connectors.inputs import Input
+from cep.connectors.records.batch import Batch, Block, DeadLetter, says_change
+from cep.connectors.records.paths import KEY, from_message, level, sources
 from cep.core.schema import Schema
-from connectors.formats.clauses import ClauseReader
-from connectors.formats.influx import PointReader
-from connectors.formats.packs import DocumentLines, PackReader
-from connectors.formats.record_scan import BETWEEN, a_line_each
-from connectors.formats.sosa import Documents, invalidates
-from connectors.inputs import Input
-from connectors.records.batch import Batch, Block, DeadLetter, says_change
-from connectors.records.paths import KEY, from_message, level, sources
 
 
 @dataclass(frozen=True, slots=True)

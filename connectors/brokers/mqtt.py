@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+from cep.connectors.addresses import Address
+from cep.connectors.brokers.messages import Messages
+from cep.connectors.brokers.sources import SourceLost
 from cep.core.errors import CepError, reason_of
 from cep.core.extras import install_command
-from connectors.addresses import Address
-from connectors.brokers.messages import Messages
-from connectors.brokers.sources import SourceLost
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client, MQTTMessage

@@ -7,12 +7,12 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from cep.connectors.addresses import Address
+from cep.connectors.brokers.message_sender import WAIT, Message
+from cep.connectors.brokers.mqtt import WAIT as ANSWER
+from cep.connectors.brokers.mqtt import refusal, secured, unreachable
 from cep.core.errors import UNREACHABLE, CepError
 from cep.core.extras import install_command
-from connectors.addresses import Address
-from connectors.brokers.message_sender import WAIT, Message
-from connectors.brokers.mqtt import WAIT as ANSWER
-from connectors.brokers.mqtt import refusal, secured, unreachable
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import time
 
-from connectors.addresses import Address
-from connectors.brokers.messages import Messages
-from connectors.records.times import SECOND, iso, of_iso
+from cep.connectors.addresses import Address
+from cep.connectors.brokers.messages import Messages
+from cep.connectors.records.times import SECOND, iso, of_iso
 
 
 class Rate:

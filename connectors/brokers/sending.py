@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 
+from cep.connectors.addresses import OUTPUTS, Address, address
+from cep.connectors.brokers.message_sender import Message, MessageSender
+from cep.connectors.records.records import closest
 from cep.core.errors import CepError
 from cep.core.identity import ID
 from cep.core.schema import CHANGE, Schema
-from connectors.addresses import OUTPUTS, Address, address
-from connectors.brokers.message_sender import Message, MessageSender
-from connectors.records.records import closest
 
 _TYPE = "{type}"
 
@@ -101,10 +101,10 @@ def output_address(text: str, schemas: Mapping[str, Schema]) -> Address:
 
 def _sender(found: Address, topics: Sequence[str]) -> MessageSender:
     if found.kind == "kafka":
-        from connectors.brokers.kafka_sender import KafkaSender
+        from cep.connectors.brokers.kafka_sender import KafkaSender
 
         return KafkaSender(found, topics)
-    from connectors.brokers.mqtt_sender import MqttSender
+    from cep.connectors.brokers.mqtt_sender import MqttSender
 
     return MqttSender(found)
 

@@ -18,14 +18,14 @@ from hashlib import blake2b
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from cep.connectors.addresses import Address
+from cep.connectors.brokers.messages import Messages
+from cep.connectors.brokers.sources import SourceLost
+from cep.connectors.formats.packs import elements
+from cep.connectors.records.times import iso, of_iso
+from cep.connectors.records.values import Unreadable
 from cep.core.errors import CepError
 from cep.core.http_reader import HttpFailure, JsonReader, Server
-from connectors.addresses import Address
-from connectors.brokers.messages import Messages
-from connectors.brokers.sources import SourceLost
-from connectors.formats.packs import elements
-from connectors.records.times import iso, of_iso
-from connectors.records.values import Unreadable
 
 ORDERS = ("id", "resultTime", "phenomenonTime")
 LOGIN = "SEMCEP_SENSORTHINGS"

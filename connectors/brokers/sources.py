@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
+from cep.connectors.ahead_limits import LIVE, AheadLimits
+from cep.connectors.brokers.messages import Messages
 from cep.core.errors import CepError
-from connectors.ahead_limits import LIVE, AheadLimits
-from connectors.brokers.messages import Messages
 
 FIRST, LONGEST = 1.0, 30.0
 """Seconds from the loss of a source to the first try to reopen it, and between two tries at most: each wait is twice

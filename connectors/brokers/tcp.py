@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import BinaryIO, cast
 
+from cep.connectors.addresses import Address
+from cep.connectors.brokers.messages import Messages
+from cep.connectors.brokers.mqtt import Arrival
+from cep.connectors.brokers.sources import SourceLost
+from cep.connectors.formats.streams import BOM, LONGEST
 from cep.core.errors import CepError, reason_of
-from connectors.addresses import Address
-from connectors.brokers.messages import Messages
-from connectors.brokers.mqtt import Arrival
-from connectors.brokers.sources import SourceLost
-from connectors.formats.streams import BOM, LONGEST
 
 WAIT = 10.0
 """Seconds in which a connection has to be made."""

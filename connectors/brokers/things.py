@@ -6,9 +6,9 @@ import json
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from cep.connectors.addresses import Address
+from cep.connectors.brokers.sensorthings import server
 from cep.core.http_reader import HttpFailure, JsonReader
-from connectors.addresses import Address
-from connectors.brokers.sensorthings import server
 
 _SAFE = "%$&=()',/:;+!*@?~"
 _END = "/Observations"

@@ -14,9 +14,9 @@ from typing import Protocol
 
 import polars as pl
 
+from cep.connectors.formats.streams import ByteStream
+from cep.connectors.records.batch import Block, DeadLetter
 from cep.core.schema import ARRIVAL
-from connectors.formats.streams import ByteStream
-from connectors.records.batch import Block, DeadLetter
 
 _PIECE = 1 << 16
 """Bytes in which the end of the last line is looked for at a time."""

@@ -1,7 +1,7 @@
 """Plain lines of the dialects, all of a block at once: facts, `P(a,b)@[0,1.5)`, and RTEC's, `go_to|9|9|chris|work`.
 
 A line is plain that has no quotes and no blanks inside, finite numbers of few digits and arguments of strings and
-numbers. What it means says `connectors.formats.clauses`, which reads all others one by one.
+numbers. What it means says `cep.connectors.formats.clauses`, which reads all others one by one.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from cep.connectors.records.records import series
 from cep.core.schema import ARRIVAL, Attribute, Schema
 from cep.core.time import FARTHEST
-from connectors.records.records import series
 
 BLANKS = " \t\r\x0b\x0c"
 """Around a line."""

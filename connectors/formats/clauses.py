@@ -13,18 +13,18 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from cep.connectors.formats.clause_columns import BLANKS, ClauseColumns, PlainLines
+from cep.connectors.records.batch import Block, DeadLetter, dead_record
+from cep.connectors.records.records import closest, series
+from cep.connectors.records.revised import UNREVISED, without_changes
+from cep.connectors.records.times import form_of_ticks
+from cep.connectors.records.values import Unreadable, text_value
 from cep.core.errors import CepError
 from cep.core.fluents import RECORD_COLUMNS
 from cep.core.literals import SECOND, read_string
 from cep.core.schema import ARRIVAL, CHANGE, Schema
 from cep.core.ticks import INFINITE, ticks
 from cep.events import Value
-from connectors.formats.clause_columns import BLANKS, ClauseColumns, PlainLines
-from connectors.records.batch import Block, DeadLetter, dead_record
-from connectors.records.records import closest, series
-from connectors.records.revised import UNREVISED, without_changes
-from connectors.records.times import form_of_ticks
-from connectors.records.values import Unreadable, text_value
 
 WITHDRAWS = "-"
 """The mark before a line that withdraws the same line without it."""

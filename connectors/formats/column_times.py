@@ -7,17 +7,11 @@ from decimal import Decimal
 import numpy as np
 import polars as pl
 
-from cep.core.errors import CepError
-from cep.core.literals import LEAST
-from cep.core.schema import Attribute, TimeFormat
-from cep.core.time_pattern import whole_digits
-from cep.core.zones import zone
-from cep.rules.static.formatted_facts import number_texts
-from connectors.formats.nested_columns import Reasons
-from connectors.records.columns import text_cells, ticks
-from connectors.records.numbers import BAD, GOOD
-from connectors.records.paths import told_name
-from connectors.records.times import (
+from cep.connectors.formats.nested_columns import Reasons
+from cep.connectors.records.columns import text_cells, ticks
+from cep.connectors.records.numbers import BAD, GOOD
+from cep.connectors.records.paths import told_name
+from cep.connectors.records.times import (
     FAR,
     FIRST,
     LARGEST,
@@ -35,6 +29,12 @@ from connectors.records.times import (
     scaled,
     shown,
 )
+from cep.core.errors import CepError
+from cep.core.literals import LEAST
+from cep.core.schema import Attribute, TimeFormat
+from cep.core.time_pattern import whole_digits
+from cep.core.zones import zone
+from cep.rules.static.formatted_facts import number_texts
 
 _MICROSECONDS = {"ms": 1_000, "us": 1, "ns": 0}  # 0: less than one
 _UNITS = {"s": SECOND, **_MICROSECONDS}

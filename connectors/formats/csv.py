@@ -10,22 +10,22 @@ from itertools import accumulate, chain, pairwise
 import numpy as np
 import polars as pl
 
+from cep.connectors.formats.chunks import ChunkReaders, FoundInChunk, Place, read_apart, readable_apart
+from cep.connectors.formats.csv_scan import FIELDS, FINE, OPEN, scan
+from cep.connectors.formats.streams import BOM, LONGEST, ByteStream, line_breaks, more_bytes, not_utf8, skip_line
+from cep.connectors.records.batch import Block, DeadLetter, dead_record, too_long
+from cep.connectors.records.columns import Cells, UnreadableRow, field, of_cells, table
+from cep.connectors.records.declarations import guessed
+from cep.connectors.records.header import bind
+from cep.connectors.records.numbers import NULL
+from cep.connectors.records.paths import sources
+from cep.connectors.records.record_tests import passed
+from cep.connectors.records.records import NO_EVENT, Record, decode, other_encoding, read_fields, time_keys
+from cep.connectors.records.shared_rows import share_rows
+from cep.connectors.records.times import form, is_number
+from cep.connectors.records.values import Unreadable
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL, Schema
-from connectors.formats.chunks import ChunkReaders, FoundInChunk, Place, read_apart, readable_apart
-from connectors.formats.csv_scan import FIELDS, FINE, OPEN, scan
-from connectors.formats.streams import BOM, LONGEST, ByteStream, line_breaks, more_bytes, not_utf8, skip_line
-from connectors.records.batch import Block, DeadLetter, dead_record, too_long
-from connectors.records.columns import Cells, UnreadableRow, field, of_cells, table
-from connectors.records.declarations import guessed
-from connectors.records.header import bind
-from connectors.records.numbers import NULL
-from connectors.records.paths import sources
-from connectors.records.record_tests import passed
-from connectors.records.records import NO_EVENT, Record, decode, other_encoding, read_fields, time_keys
-from connectors.records.shared_rows import share_rows
-from connectors.records.times import form, is_number
-from connectors.records.values import Unreadable
 
 LOOKED_AT = 1 << 14
 """Bytes of rows by which types are guessed."""

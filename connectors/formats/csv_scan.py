@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from cep.connectors.records.numbers import ESCAPED, NULL, STRING
 from cep.core.kernels import njit
-from connectors.records.numbers import ESCAPED, NULL, STRING
 
 # What became of a line of fields.
 FINE, FIELDS, QUOTES, OPEN = 0, 1, 2, 3

@@ -9,9 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cep.core.errors import CepError
-from cep.core.schema import Schema
-from connectors.formats.influx_points import (
+from cep.connectors.formats.influx_points import (
     FIELDS,
     MEASUREMENT,
     TAGS,
@@ -22,17 +20,19 @@ from connectors.formats.influx_points import (
     record,
     timed,
 )
-from connectors.formats.influx_scan import scan
-from connectors.formats.json_scan import BLANK, ODD, UNKNOWN, gather
-from connectors.formats.jsonl import with_envelope
-from connectors.formats.streams import line_ends, not_utf8
-from connectors.records.batch import Block, DeadLetter, dead_record
-from connectors.records.columns import Cells, UnreadableRow, table
-from connectors.records.keynames import name_table
-from connectors.records.paths import from_message, sources
-from connectors.records.records import Record, closest, time_keys
-from connectors.records.times import form, shown
-from connectors.records.values import Unreadable
+from cep.connectors.formats.influx_scan import scan
+from cep.connectors.formats.json_scan import BLANK, ODD, UNKNOWN, gather
+from cep.connectors.formats.jsonl import with_envelope
+from cep.connectors.formats.streams import line_ends, not_utf8
+from cep.connectors.records.batch import Block, DeadLetter, dead_record
+from cep.connectors.records.columns import Cells, UnreadableRow, table
+from cep.connectors.records.keynames import name_table
+from cep.connectors.records.paths import from_message, sources
+from cep.connectors.records.records import Record, closest, time_keys
+from cep.connectors.records.times import form, shown
+from cep.connectors.records.values import Unreadable
+from cep.core.errors import CepError
+from cep.core.schema import Schema
 
 _EXAMPLE = "`event cpu(host: string, usage_idle: float) FORMAT influx.`"
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cep.connectors.records.paths import from_message, source_of
+from cep.connectors.records.records import Record, decode, envelope_value, read_times
+from cep.connectors.records.times import shown
+from cep.connectors.records.values import Real, Unreadable, json_time, json_value, text_time, text_value
 from cep.core.fluents import RECORD_END
 from cep.core.schema import Schema, TimeFormat
-from connectors.records.paths import from_message, source_of
-from connectors.records.records import Record, decode, envelope_value, read_times
-from connectors.records.times import shown
-from connectors.records.values import Real, Unreadable, json_time, json_value, text_time, text_value
 
 TIME, MEASUREMENT = "time", "measurement"
 """Names of a point's timestamp and measurement, beside its tags and fields."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from cep.connectors.formats.json_scan import BLANK, ODD, UNKNOWN, room_for
+from cep.connectors.records.keynames import find
+from cep.connectors.records.numbers import FALSE, NUMBER, STRING, TRUE
 from cep.core.kernels import njit
-from connectors.formats.json_scan import BLANK, ODD, UNKNOWN, room_for
-from connectors.records.keynames import find
-from connectors.records.numbers import FALSE, NUMBER, STRING, TRUE
 
 
 @njit(_nrt=False)

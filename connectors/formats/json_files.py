@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from connectors.formats.chunks import ChunkReaders
-from connectors.formats.jsonl import ReadsLines, read_jsonl
-from connectors.formats.record_scan import BETWEEN, LIST, a_line_each
-from connectors.formats.streams import BOM, LONGEST, ByteStream, more_bytes
-from connectors.records.batch import Block, DeadLetter, too_long
+from cep.connectors.formats.chunks import ChunkReaders
+from cep.connectors.formats.jsonl import ReadsLines, read_jsonl
+from cep.connectors.formats.record_scan import BETWEEN, LIST, a_line_each
+from cep.connectors.formats.streams import BOM, LONGEST, ByteStream, more_bytes
+from cep.connectors.records.batch import Block, DeadLetter, too_long
 
 LOOKED_AT = 1 << 20
 """Bytes within which the first record ends, or the file is taken for one of records over several lines."""

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cep.connectors.records.keynames import is_name
+from cep.connectors.records.numbers import ABSENT, ESCAPED, FALSE, NESTED, NULL, NUMBER, STRING, TRUE
+from cep.connectors.records.paths import EACH, Path, path, place
 from cep.core.kernels import njit
-from connectors.records.keynames import is_name
-from connectors.records.numbers import ABSENT, ESCAPED, FALSE, NESTED, NULL, NUMBER, STRING, TRUE
-from connectors.records.paths import EACH, Path, path, place
 
 Matrix = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8]]
 """Offsets, lengths and kinds of cells: a row a column, a column a record."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from cep.connectors.records.keynames import find
+from cep.connectors.records.numbers import ABSENT, ESCAPED, FALSE, NESTED, NULL, NUMBER, STRING, TRUE
 from cep.core.kernels import njit
-from connectors.records.keynames import find
-from connectors.records.numbers import ABSENT, ESCAPED, FALSE, NESTED, NULL, NUMBER, STRING, TRUE
 
 # What a line is, besides the index of its type: it names none, one the program has not, it must be read
 # slowly, or it is blank.

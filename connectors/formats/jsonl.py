@@ -10,20 +10,20 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from cep.connectors.formats.chunks import ChunkReaders, FoundInChunk, Place, read_apart, readable_apart
+from cep.connectors.formats.json_paths import EventPaths, descend, expand
+from cep.connectors.formats.json_scan import BLANK, ODD, UNKNOWN, UNTYPED, gather, scan
+from cep.connectors.formats.streams import ByteStream, line_breaks, line_ends, not_utf8, whole_lines
+from cep.connectors.records.batch import Block, DeadLetter, dead_record, too_long
+from cep.connectors.records.columns import Cells, CellValues, UnreadableRow, of_cells, table
+from cep.connectors.records.keynames import name_table
+from cep.connectors.records.numbers import NULL, STRING
+from cep.connectors.records.paths import EACH, first_at, from_message, level, path, sources
+from cep.connectors.records.record_tests import passed, passed_before
+from cep.connectors.records.records import NO_EVENT, Record, parse, read_events, time_keys
+from cep.connectors.records.times import form
+from cep.connectors.records.values import Real, Unreadable
 from cep.core.schema import ARRIVAL, CHANGE, Schema
-from connectors.formats.chunks import ChunkReaders, FoundInChunk, Place, read_apart, readable_apart
-from connectors.formats.json_paths import EventPaths, descend, expand
-from connectors.formats.json_scan import BLANK, ODD, UNKNOWN, UNTYPED, gather, scan
-from connectors.formats.streams import ByteStream, line_breaks, line_ends, not_utf8, whole_lines
-from connectors.records.batch import Block, DeadLetter, dead_record, too_long
-from connectors.records.columns import Cells, CellValues, UnreadableRow, of_cells, table
-from connectors.records.keynames import name_table
-from connectors.records.numbers import NULL, STRING
-from connectors.records.paths import EACH, first_at, from_message, level, path, sources
-from connectors.records.record_tests import passed, passed_before
-from connectors.records.records import NO_EVENT, Record, parse, read_events, time_keys
-from connectors.records.times import form
-from connectors.records.values import Real, Unreadable
 
 
 class ReadsLines(Protocol):

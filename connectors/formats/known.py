@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Literal
 from cep.core.schema import Schema
 
 if TYPE_CHECKING:
-    from connectors.formats.clauses import ClauseReader
-    from connectors.formats.influx import PointReader
-    from connectors.formats.jsonl import LineReader
-    from connectors.formats.packs import PackReader
-    from connectors.formats.sosa import Documents
+    from cep.connectors.formats.clauses import ClauseReader
+    from cep.connectors.formats.influx import PointReader
+    from cep.connectors.formats.jsonl import LineReader
+    from cep.connectors.formats.packs import PackReader
+    from cep.connectors.formats.sosa import Documents
 
     MessageReader = LineReader | PointReader | ClauseReader | PackReader | Documents
 
@@ -71,15 +71,15 @@ class Format:
         return made
 
 
-_CLAUSES = "connectors.formats.clauses:ClauseReader"
-_PACKS = "connectors.formats.packs:PackReader"
-_GRAPHS = "connectors.formats.sosa:Documents"
+_CLAUSES = "cep.connectors.formats.clauses:ClauseReader"
+_PACKS = "cep.connectors.formats.packs:PackReader"
+_GRAPHS = "cep.connectors.formats.sosa:Documents"
 _ALL = (
     Format(
         "jsonl",
         "lines",
         (".jsonl", ".ndjson", ".json"),
-        "connectors.formats.jsonl:LineReader",
+        "cep.connectors.formats.jsonl:LineReader",
         inferred=True,
         written=True,
     ),
@@ -91,12 +91,12 @@ _ALL = (
     Format("jsonld", "graph", (".jsonld",), _GRAPHS, numeric_times=False),
     Format("senml", "documents", (".senml",), _PACKS, inferred=True),
     Format("sensorthings", "documents", (), _PACKS, inferred=True, numeric_times=False),
-    Format("influx", "points", (".lp", ".line"), "connectors.formats.influx:PointReader", inferred=True),
+    Format("influx", "points", (".lp", ".line"), "cep.connectors.formats.influx:PointReader", inferred=True),
     Format(
         "prometheus",
         "points",
         (".prom",),
-        "connectors.formats.prometheus:SampleReader",
+        "cep.connectors.formats.prometheus:SampleReader",
         inferred=True,
         numeric_times=False,
     ),

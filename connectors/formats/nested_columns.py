@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from connectors.records.paths import EACH, Path, list_of, path, place, written
+from cep.connectors.records.paths import EACH, Path, list_of, path, place, written
 
 Reasons = dict[int, tuple[str, str]]
 """Why rows cannot be read: a code and a reason by row; the first found stays."""

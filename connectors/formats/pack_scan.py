@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from cep.connectors.formats.json_scan import blank, skip, string
+from cep.connectors.records.keynames import is_name
+from cep.connectors.records.numbers import is_digit
 from cep.core.kernels import njit
-from connectors.formats.json_scan import blank, skip, string
-from connectors.records.keynames import is_name
-from connectors.records.numbers import is_digit
 
 PLACES = 6
 """Digits behind the point of a time."""

@@ -14,15 +14,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from cep.connectors.formats import senml, sensorthings
+from cep.connectors.formats.jsonl import LineReader
+from cep.connectors.formats.plain_packs import Ints, MakesLines, PlainDocuments, plain_documents
+from cep.connectors.formats.streams import ByteStream, line_ends, whole_lines
+from cep.connectors.records.batch import Block, DeadLetter
+from cep.connectors.records.records import decode, decoder
+from cep.connectors.records.values import Real, Unreadable, kind
 from cep.core.errors import CepError
 from cep.core.schema import Schema
-from connectors.formats import senml, sensorthings
-from connectors.formats.jsonl import LineReader
-from connectors.formats.plain_packs import Ints, MakesLines, PlainDocuments, plain_documents
-from connectors.formats.streams import ByteStream, line_ends, whole_lines
-from connectors.records.batch import Block, DeadLetter
-from connectors.records.records import decode, decoder
-from connectors.records.values import Real, Unreadable, kind
 
 FORMATS = ("senml", "sensorthings")
 ROWS = 1 << 17

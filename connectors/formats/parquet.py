@@ -11,24 +11,24 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cep.connectors.formats.column_times import column_ticks, fitting, mismatch, refuse, without, written_times
+from cep.connectors.formats.nested_columns import Reasons, flattened, leaves, resolved
+from cep.connectors.records.batch import Block, DeadLetter
+from cep.connectors.records.columns import intervals, quoted_numbers, text_cells
+from cep.connectors.records.header import bind
+from cep.connectors.records.numbers import GOOD
+from cep.connectors.records.paths import EACH, Path, source_of, sources, written
+from cep.connectors.records.record_tests import ColumnValues, passed
+from cep.connectors.records.records import NO_EVENT, interval, part_patterns, time_keys
+from cep.connectors.records.times import (
+    form,
+)
+from cep.connectors.records.values import FALSE_WORDS, NOT_IRI, TRUE_WORDS, Unreadable, text_time, text_value
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL, Attribute, Schema
 from cep.core.storage.files import opened
 from cep.core.storage.urls import is_url
 from cep.core.unpacking import UnpackedTooLarge, check_unpacked
-from connectors.formats.column_times import column_ticks, fitting, mismatch, refuse, without, written_times
-from connectors.formats.nested_columns import Reasons, flattened, leaves, resolved
-from connectors.records.batch import Block, DeadLetter
-from connectors.records.columns import intervals, quoted_numbers, text_cells
-from connectors.records.header import bind
-from connectors.records.numbers import GOOD
-from connectors.records.paths import EACH, Path, source_of, sources, written
-from connectors.records.record_tests import ColumnValues, passed
-from connectors.records.records import NO_EVENT, interval, part_patterns, time_keys
-from connectors.records.times import (
-    form,
-)
-from connectors.records.values import FALSE_WORDS, NOT_IRI, TRUE_WORDS, Unreadable, text_time, text_value
 
 _EMPTY: dict[str, type[pl.DataType]] = {
     "int": pl.Int64,
@@ -130,9 +130,9 @@ def columns_of(schema: Schema, nested: Mapping[str, Path] | None = None) -> list
 def read_batches(
     file: str, batches: Iterable[pa.RecordBatch], schema: Schema, first: int, line: int = 1
 ) -> Iterator[tuple[pl.DataFrame, list[DeadLetter], Block]]:
-    """Tables of one event from Arrow batches; `schema` says its time columns (`connectors.records.header.bind`), the
-    first row is row `line`, and the first record has the number `first`. A column goes on as it is where that can be,
-    without a copy. CepError: it holds something else."""
+    """Tables of one event from Arrow batches; `schema` says its time columns (`cep.connectors.records.header.bind`),
+    the first row is row `line`, and the first record has the number `first`. A column goes on as it is where that can
+    be, without a copy. CepError: it holds something else."""
     keys = time_keys(schema)
     wanted = list(dict.fromkeys(sources(schema, keys)))
     for batch in batches:

@@ -1,6 +1,6 @@
 """Documents of many JSON records, those of them that are plain: lines of JSON made of all their records at once.
 
-The reader of single documents (`connectors.formats.packs`) stays the judge: what is not plain is left to it, and of
+The reader of single documents (`cep.connectors.formats.packs`) stays the judge: what is not plain is left to it, and of
 what is plain it would say the same.
 """
 
@@ -13,11 +13,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from connectors.formats.json_scan import UNTYPED, gather, scan
-from connectors.formats.pack_scan import flat, members, records, write
-from connectors.formats.streams import MOST
-from connectors.records.keynames import Names, name_table
-from connectors.records.numbers import ABSENT, ESCAPED, STRING
+from cep.connectors.formats.json_scan import UNTYPED, gather, scan
+from cep.connectors.formats.pack_scan import flat, members, records, write
+from cep.connectors.formats.streams import MOST
+from cep.connectors.records.keynames import Names, name_table
+from cep.connectors.records.numbers import ABSENT, ESCAPED, STRING
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]

@@ -1,7 +1,7 @@
 """The text format of Prometheus, also as OpenMetrics: a sample is a line; its metric says which event it is.
 
-Samples are read as points of line protocol (`connectors.formats.influx_points`): labels and the value are fields of a
-measurement.
+Samples are read as points of line protocol (`cep.connectors.formats.influx_points`): labels and the value are fields of
+a measurement.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from functools import lru_cache
 import numpy as np
 import polars as pl
 
+from cep.connectors.formats.influx import PointReader
+from cep.connectors.formats.influx_points import MEASUREMENT, TIME
+from cep.connectors.formats.streams import line_ends
+from cep.connectors.records.batch import Block, DeadLetter
+from cep.connectors.records.times import shown
 from cep.core.schema import RecordFormat, Schema
-from connectors.formats.influx import PointReader
-from connectors.formats.influx_points import MEASUREMENT, TIME
-from connectors.formats.streams import line_ends
-from connectors.records.batch import Block, DeadLetter
-from connectors.records.times import shown
 
 VALUE = "value"
 """The name of the value of a sample."""

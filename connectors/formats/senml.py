@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from cep.connectors.formats.pack_scan import resolve
+from cep.connectors.formats.plain_packs import Ints, Lines, PlainRecords
+from cep.connectors.records.numbers import ESCAPED, FALSE, NUMBER, STRING, TRUE
+from cep.connectors.records.paths import from_message, sources
+from cep.connectors.records.records import Twice, time_keys
+from cep.connectors.records.times import of_iso, shown
+from cep.connectors.records.values import Real, Unreadable, kind
 from cep.core.errors import CepError
 from cep.core.fluents import RECORD_END
 from cep.core.schema import CHANGE, Schema
-from connectors.formats.pack_scan import resolve
-from connectors.formats.plain_packs import Ints, Lines, PlainRecords
-from connectors.records.numbers import ESCAPED, FALSE, NUMBER, STRING, TRUE
-from connectors.records.paths import from_message, sources
-from connectors.records.records import Twice, time_keys
-from connectors.records.times import of_iso, shown
-from connectors.records.values import Real, Unreadable, kind
 
 TIME = "t"
 """The label of a record's time."""

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from cep.connectors.formats.pack_scan import identify
+from cep.connectors.formats.plain_packs import Lines, PlainRecords, Spans
+from cep.connectors.records.cells import halves
+from cep.connectors.records.numbers import ESCAPED, NESTED, NULL, NUMBER, STRING
+from cep.connectors.records.paths import source_of
+from cep.connectors.records.records import time_keys
+from cep.connectors.records.values import Real, Unreadable, kind
 from cep.core.fluents import RECORD_COLUMNS, RECORD_END
 from cep.core.schema import Schema
-from connectors.formats.pack_scan import identify
-from connectors.formats.plain_packs import Lines, PlainRecords, Spans
-from connectors.records.cells import halves
-from connectors.records.numbers import ESCAPED, NESTED, NULL, NUMBER, STRING
-from connectors.records.paths import source_of
-from connectors.records.records import time_keys
-from connectors.records.values import Real, Unreadable, kind
 
 TIME = "phenomenonTime"
 START, END = f"start of {TIME}", f"end of {TIME}"

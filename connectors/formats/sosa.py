@@ -10,18 +10,18 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from cep.connectors.formats.streams import ByteStream, whole_lines
+from cep.connectors.records.batch import Block, DeadLetter
+from cep.connectors.records.paths import source_of
+from cep.connectors.records.records import Record, series
+from cep.connectors.records.revised import ADD, WITHDRAW
+from cep.connectors.records.times import shown
+from cep.connectors.records.values import Unreadable, text_time, text_value
 from cep.core.errors import CepError
 from cep.core.fluents import RECORD_BOUNDS
 from cep.core.schema import ARRIVAL, CHANGE, Attribute, Schema
 from cep.events import Value
-from connectors.formats.streams import ByteStream, whole_lines
-from connectors.records.batch import Block, DeadLetter
-from connectors.records.paths import source_of
-from connectors.records.records import Record, series
-from connectors.records.revised import ADD, WITHDRAW
-from connectors.records.times import shown
-from connectors.records.values import Unreadable, text_time, text_value
-from knowledge.observations import (
+from cep.knowledge.observations import (
     InvalidLine,
     NodeShape,
     Observation,
@@ -30,7 +30,7 @@ from knowledge.observations import (
     lines_of_json,
     observations,
 )
-from knowledge.rdf.namespaces import PROV
+from cep.knowledge.rdf.namespaces import PROV
 
 SOSA = "http://www.w3.org/ns/sosa/"
 INVALIDATED = tuple(f"{PROV}{name}" for name in ("invalidatedAtTime", "wasInvalidatedBy"))

@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from cep.connectors.idle import IdleTimer
 from cep.core.signals import stops
 from cep.core.storage.files import StoredFile
 from cep.core.storage.urls import is_url
 from cep.core.unpacking import check_unpacked
-from connectors.idle import IdleTimer
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 BOM = b"\xef\xbb\xbf"

@@ -1,7 +1,7 @@
 """Data of a Python session to batches: polars, pandas, Arrow, arrays, records; columns as the declarations name them.
 
 All of them become Arrow batches that share the memory of the data where its layout is Arrow's, and are read as Parquet
-is (`connectors.formats.parquet`); only the columns that a program reads are looked at.
+is (`cep.connectors.formats.parquet`); only the columns that a program reads are looked at.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from cep.connectors.formats.nested_columns import leaves, resolved
+from cep.connectors.formats.parquet import columns_of, first_line, read_events
+from cep.connectors.records.batch import Batch, Block, DeadLetter
+from cep.connectors.records.double_hours import FoldedTables
+from cep.connectors.records.header import bind
+from cep.connectors.records.order import in_order
+from cep.connectors.records.paths import Path, path, sources, written
+from cep.connectors.records.records import closest
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.rules.static.materialized import type_of
-from connectors.formats.nested_columns import leaves, resolved
-from connectors.formats.parquet import columns_of, first_line, read_events
-from connectors.records.batch import Batch, Block, DeadLetter
-from connectors.records.double_hours import FoldedTables
-from connectors.records.header import bind
-from connectors.records.order import in_order
-from connectors.records.paths import Path, path, sources, written
-from connectors.records.records import closest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -219,7 +219,7 @@ def _columns(
 def _rows(
     label: str, batches: Iterator[pa.RecordBatch], events: Sequence[tuple[Schema, Mapping[str, Path]]], first: int
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]]:
-    """Return the tables of the events that a row may be, by `connectors.formats.parquet.read_events`."""
+    """Return the tables of the events that a row may be, by `cep.connectors.formats.parquet.read_events`."""
     for bound, nested in events:
         if nested:
             batches = _with_paths(label, batches, nested, bound)
@@ -295,8 +295,8 @@ def _records(
     folded: FoldedTables,
 ) -> Iterator[Batch]:
     """Records are read as lines of JSON are: by the same words, with the same reasons."""
-    from connectors.formats.jsonl import LineReader  # with its scanner, which tables do not need
-    from connectors.frames.objects import as_lines
+    from cep.connectors.formats.jsonl import LineReader  # with its scanner, which tables do not need
+    from cep.connectors.frames.objects import as_lines
 
     lines = LineReader(schemas, event, named)
     line = 1

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from cep.connectors.infer.names import event_name
+from cep.connectors.infer.nested import writable
+from cep.connectors.infer.types import NOTHING, allowed
+from cep.connectors.records.paths import Path, path, written
+from cep.connectors.records.values import FALSE_WORDS, TRUE_WORDS
 from cep.core.schema import RecordTest
-from connectors.infer.names import event_name
-from connectors.infer.nested import writable
-from connectors.infer.types import NOTHING, allowed
-from connectors.records.paths import Path, path, written
-from connectors.records.values import FALSE_WORDS, TRUE_WORDS
 
 Records = Sequence[Mapping[str, Any]]
 MOST = 12

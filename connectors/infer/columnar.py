@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from connectors.formats.nested_columns import Reasons, flattened, inner, is_list, leaves, reached
-from connectors.infer.sample import RecordSample
-from connectors.records.paths import EACH, Path, level, path, place, written
+from cep.connectors.formats.nested_columns import Reasons, flattened, inner, is_list, leaves, reached
+from cep.connectors.infer.sample import RecordSample
+from cep.connectors.records.paths import EACH, Path, level, path, place, written
 
 _FEW = 3
 """Numbers in a list of that many at most are rather one place than several measurements."""

@@ -6,15 +6,15 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cep.connectors.formats.known import FORMATS
+from cep.connectors.infer.event_times import event_times, local, mostly_times, set_back
+from cep.connectors.infer.names import event_name, identifier, names
+from cep.connectors.infer.sample import RecordSample
+from cep.connectors.infer.types import Guess, guess
+from cep.connectors.records.paths import EACH, path, source_of
 from cep.core.schema import Attribute, RecordFormat, Schema
 from cep.rules.printing import record_format
 from cep.rules.static.typed_facts import FactAttribute, FactDeclaration
-from connectors.formats.known import FORMATS
-from connectors.infer.event_times import event_times, local, mostly_times, set_back
-from connectors.infer.names import event_name, identifier, names
-from connectors.infer.sample import RecordSample
-from connectors.infer.types import Guess, guess
-from connectors.records.paths import EACH, path, source_of
 
 
 @dataclass(slots=True)

@@ -6,13 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from cep.connectors.infer.sample import RecordSample
+from cep.connectors.infer.types import Guess, allowed, clock_pattern, most_times, timely, unit_of
+from cep.connectors.records.paths import path
+from cep.connectors.records.records import interval
+from cep.connectors.records.times import of_iso, of_iso_clock
+from cep.connectors.records.values import Unreadable, text_time
 from cep.core.schema import TimeFormat
-from connectors.infer.sample import RecordSample
-from connectors.infer.types import Guess, allowed, clock_pattern, most_times, timely, unit_of
-from connectors.records.paths import path
-from connectors.records.records import interval
-from connectors.records.times import of_iso, of_iso_clock
-from connectors.records.values import Unreadable, text_time
 
 _PREFERRED = (
     "time",

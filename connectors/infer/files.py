@@ -11,21 +11,21 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from cep.connectors.formats.json_files import in_lines, split
+from cep.connectors.formats.known import BY_SUFFIX, COMPRESSED, FORMATS, KNOWN, NAMES
+from cep.connectors.formats.streams import ByteStream, whole_lines
+from cep.connectors.infer.alternatives import alternatives
+from cep.connectors.infer.columnar import parquet_sample
+from cep.connectors.infer.names import event_name
+from cep.connectors.infer.nested import nested_sample
+from cep.connectors.infer.sample import RecordSample
+from cep.connectors.infer.sensors import TIMED, recognised, sensor_options, sensor_records
+from cep.connectors.infer.tables import is_zeek, table_sample
+from cep.connectors.records.records import Twice, parse
+from cep.connectors.records.values import Unreadable
 from cep.core.errors import CepError
 from cep.core.schema import RecordFormat, RecordTest
 from cep.core.unpacking import Unpacked
-from connectors.formats.json_files import in_lines, split
-from connectors.formats.known import BY_SUFFIX, COMPRESSED, FORMATS, KNOWN, NAMES
-from connectors.formats.streams import ByteStream, whole_lines
-from connectors.infer.alternatives import alternatives
-from connectors.infer.columnar import parquet_sample
-from connectors.infer.names import event_name
-from connectors.infer.nested import nested_sample
-from connectors.infer.sample import RecordSample
-from connectors.infer.sensors import TIMED, recognised, sensor_options, sensor_records
-from connectors.infer.tables import is_zeek, table_sample
-from connectors.records.records import Twice, parse
-from connectors.records.values import Unreadable
 
 _HEAD = 1 << 16  # bytes by which a format is recognised
 _CHUNK = 1 << 20

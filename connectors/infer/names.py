@@ -6,8 +6,8 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from cep.connectors.records.paths import EACH, path, place
 from cep.rules.keywords import RESERVED
-from connectors.records.paths import EACH, path, place
 
 TAKEN = frozenset(("type", "time", "start", "end", "args"))
 """Names that no attribute has."""

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cep.connectors.infer.sample import RecordSample
+from cep.connectors.infer.types import allowed
+from cep.connectors.records.paths import EACH, Path, first_at, level, path, written
+from cep.connectors.records.values import Real
 from cep.core.errors import CepError
-from connectors.infer.sample import RecordSample
-from connectors.infer.types import allowed
-from connectors.records.paths import EACH, Path, first_at, level, path, written
-from connectors.records.values import Real
 
 OBJECT, LIST, VALUE, NUMBER, NULL = "an object", "a list", "a value", "a number", "null"
 _PLAIN = frozenset((VALUE, NUMBER, NULL))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from cep.connectors.records.revised import WITHDRAW
 from cep.core.schema import CHANGE, RecordFormat, When
-from connectors.records.revised import WITHDRAW
 
 
 @dataclass(slots=True)

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
+from cep.connectors.formats import senml
+from cep.connectors.formats.influx_points import FIELDS, TAGS, read_point
+from cep.connectors.formats.packs import documents
+from cep.connectors.formats.prometheus import NONE, VALUE, as_points
+from cep.connectors.formats.sensorthings import LINKED, TIME, linked
+from cep.connectors.records.records import parse
+from cep.connectors.records.values import Real, Unreadable
 from cep.core.schema import Attribute, RecordFormat, Schema
-from connectors.formats import senml
-from connectors.formats.influx_points import FIELDS, TAGS, read_point
-from connectors.formats.packs import documents
-from connectors.formats.prometheus import NONE, VALUE, as_points
-from connectors.formats.sensorthings import LINKED, TIME, linked
-from connectors.records.records import parse
-from connectors.records.values import Real, Unreadable
 
 TIMED = "@time"
 """The path of the timestamp in a record of line protocol."""

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from cep.connectors.formats.csv import header
+from cep.connectors.infer.sample import RecordSample
+from cep.connectors.infer.types import ABSENT, MOSTLY, most_times
+from cep.connectors.records.paths import EACH, level
+from cep.connectors.records.thousands import is_grouped, plain_number
+from cep.connectors.records.times import is_number
+from cep.connectors.records.values import with_point
 from cep.core.errors import CepError
 from cep.core.schema import RecordFormat
-from connectors.formats.csv import header
-from connectors.infer.sample import RecordSample
-from connectors.infer.types import ABSENT, MOSTLY, most_times
-from connectors.records.paths import EACH, level
-from connectors.records.thousands import is_grouped, plain_number
-from connectors.records.times import is_number
-from connectors.records.values import with_point
 
 SEPARATORS = ";\t|,"
 BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))

@@ -13,13 +13,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from cep.connectors.infer.sentinels import sentinels
+from cep.connectors.records.thousands import plain_number
+from cep.connectors.records.time_hint import TIMELY
+from cep.connectors.records.times import LARGEST, is_number, of_iso_clock
+from cep.connectors.records.values import FALSE_WORDS, NOT_IRI, TRUE_WORDS, Real, with_point
 from cep.core.schema import TimeFormat
 from cep.core.time_pattern import of_pattern
-from connectors.infer.sentinels import sentinels
-from connectors.records.thousands import plain_number
-from connectors.records.time_hint import TIMELY
-from connectors.records.times import LARGEST, is_number, of_iso_clock
-from connectors.records.values import FALSE_WORDS, NOT_IRI, TRUE_WORDS, Real, with_point
 
 NOTHING = frozenset(("", "-", "--", "?", "na", "n/a", "nan", "null", "none", "nil", "#n/a"))
 """Texts, in lower case, that stand for a missing value anywhere."""

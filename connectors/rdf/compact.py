@@ -9,7 +9,7 @@ from typing import Any
 
 import pyoxigraph as ox
 
-from connectors.rdf.vocabulary import RDF, XSD
+from cep.connectors.rdf.vocabulary import RDF, XSD
 
 Subject = ox.NamedNode | ox.BlankNode
 _FIRST, _REST, _NIL, _TYPE = (ox.NamedNode(RDF + name) for name in ("first", "rest", "nil", "type"))

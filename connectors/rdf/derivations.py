@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from cep.connectors.rdf import triples
+from cep.connectors.rdf.vocabulary import PROV, RDF, RDFS, EventVocabulary
 from cep.core.errors import Source, Span
 from cep.core.fluents import TRANSITIONS
 from cep.core.identity import ID, identity
 from cep.core.schema import Schema
 from cep.plan.plan import Plan
 from cep.runtime.history import CONSTITUENTS
-from connectors.rdf import triples
-from connectors.rdf.vocabulary import PROV, RDF, RDFS, EventVocabulary
 
 
 @dataclass(frozen=True, slots=True)

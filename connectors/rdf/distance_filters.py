@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from cep.connectors.rdf.vocabulary import DISTANCE
+from cep.knowledge.query.sparql import SparqlToken, tokens
 from cep.rules.expressions.geodesy import TIGHTEST_RADIUS
-from connectors.rdf.vocabulary import DISTANCE
-from knowledge.query.sparql import SparqlToken, tokens
 
 _DEGREE = TIGHTEST_RADIUS * math.pi / 180  # metres, at least
 _SLACK, _PART = 1e-3, 1e-6  # degrees, and parts: more than floats of 32 bits are wrong by

@@ -11,11 +11,11 @@ from typing import Any
 
 import pyoxigraph as ox
 
+from cep.connectors.rdf.distance_filters import near
+from cep.connectors.rdf.question import GRAPHS, RESULTS, Answer, QueryRefused, Question
+from cep.connectors.rdf.time_index import Rewritten, TimeIndex
+from cep.connectors.rdf.vocabulary import DISTANCE
 from cep.rules.expressions.geodesy import geod
-from connectors.rdf.distance_filters import near
-from connectors.rdf.question import GRAPHS, RESULTS, Answer, QueryRefused, Question
-from connectors.rdf.time_index import Rewritten, TimeIndex
-from connectors.rdf.vocabulary import DISTANCE
 
 
 def evaluate(store: ox.Store, question: Question, recent: TimeIndex | None = None) -> Answer:

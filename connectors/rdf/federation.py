@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from connectors.rdf.question import QueryRefused
-from knowledge.query.federation import FederatedQuery, check_federation
+from cep.connectors.rdf.question import QueryRefused
+from cep.knowledge.query.federation import FederatedQuery, check_federation
 
 REFUSED = "`SERVICE` is refused: this endpoint asks no other one"
 

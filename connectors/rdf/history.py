@@ -9,17 +9,17 @@ from concurrent.futures import Future
 import polars as pl
 import pyoxigraph as ox
 
+from cep.connectors.rdf import triples
+from cep.connectors.rdf.derivations import Derivations
+from cep.connectors.rdf.store_process import StoreProcess
+from cep.connectors.rdf.vocabulary import EventVocabulary
+from cep.connectors.rdf.withdrawals import StoreRevision
+from cep.connectors.service import Round, Service
 from cep.core.identity import ID
 from cep.core.time import END_OF_TIME
+from cep.knowledge.graph import Knowledge
+from cep.knowledge.store_follower import StoreFollower
 from cep.runtime.history import BECAUSE, CONSTITUENTS
-from connectors.rdf import triples
-from connectors.rdf.derivations import Derivations
-from connectors.rdf.store_process import StoreProcess
-from connectors.rdf.vocabulary import EventVocabulary
-from connectors.rdf.withdrawals import StoreRevision
-from connectors.service import Round, Service
-from knowledge.graph import Knowledge
-from knowledge.store_follower import StoreFollower
 
 _MINUTE = 60_000_000
 

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import pyoxigraph as ox
 
+from cep.connectors.rdf.distance_filters import DistanceLimit, degrees, shorts
+from cep.connectors.rdf.query_parts import STAMPED, Link, QueryParts
+from cep.connectors.rdf.selectivity import Few
+from cep.connectors.rdf.time_tree import HERE, count_matches
+from cep.connectors.rdf.vocabulary import XSD
 from cep.rules.expressions.geodesy import LatLong, compare
-from connectors.rdf.distance_filters import DistanceLimit, degrees, shorts
-from connectors.rdf.query_parts import STAMPED, Link, QueryParts
-from connectors.rdf.selectivity import Few
-from connectors.rdf.time_tree import HERE, count_matches
-from connectors.rdf.vocabulary import XSD
 
 _WGS84, _SCHEMA = "http://www.w3.org/2003/01/geo/wgs84_pos#", "http://schema.org/"
 _WAYS = [(f"{_WGS84}lat", f"{_WGS84}long"), (f"{_SCHEMA}latitude", f"{_SCHEMA}longitude")]

@@ -8,8 +8,8 @@ from typing import BinaryIO
 
 import pyoxigraph as ox
 
-from connectors.rdf.store_files import StoreFiles
-from connectors.rdf.time_tree import HERE
+from cep.connectors.rdf.store_files import StoreFiles
+from cep.connectors.rdf.time_tree import HERE
 
 MANY = 6_000
 """Quads that are loaded or removed together."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyoxigraph as ox
 
-from connectors.rdf.vocabulary import DISTANCE, TIME
+from cep.connectors.rdf.vocabulary import DISTANCE, TIME
 
 STAMPED = TIME + "inXSDDateTimeStamp"
 WAYS = (TIME + "hasEnd", TIME + "hasBeginning")

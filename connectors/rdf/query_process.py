@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from connectors.rdf.question import QueryRefused
+from cep.connectors.rdf.question import QueryRefused
 
 _LOOK = 50  # milliseconds between two looks at a process that says nothing
 _LONG = 1.0  # seconds from which on a question gives way to all else

@@ -15,9 +15,9 @@ from typing import Any
 
 import pyoxigraph as ox
 
-from connectors.rdf.query_parts import STAMPED, WAYS, Link, Order, QueryParts, Range, Stamp
-from connectors.rdf.vocabulary import RDF, XSD
-from knowledge.query.sparql import SparqlToken, tokens
+from cep.connectors.rdf.query_parts import STAMPED, WAYS, Link, Order, QueryParts, Range, Stamp
+from cep.connectors.rdf.vocabulary import RDF, XSD
+from cep.knowledge.query.sparql import SparqlToken, tokens
 
 _NOT = {"graph", "service", "from", "base", "insert", "delete", "load", "clear", "with", "using", "describe", "reduced"}
 _PLAIN = re.compile(

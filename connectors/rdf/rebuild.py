@@ -22,10 +22,10 @@ from shutil import disk_usage, rmtree
 
 import pyoxigraph as ox
 
+from cep.connectors.rdf.quad_writer import QuadWriter
+from cep.connectors.rdf.query_process import end_with
+from cep.connectors.rdf.store_files import StoreFiles
 from cep.core.durable_names import sync_names
-from connectors.rdf.quad_writer import QuadWriter
-from connectors.rdf.query_process import end_with
-from connectors.rdf.store_files import StoreFiles
 
 _REMOVED = 250_000  # quads removed from which on a rebuild pays; of large stores three times what is left
 _NICENESS = 10  # less would never end on a machine that is always busy
@@ -55,7 +55,7 @@ class Rebuild:
     def load(self) -> None:
         """Load the dump, and the changes until now; others write changes meanwhile. CalledProcessError: it failed."""
         self._dumped = self.dump.stat().st_size
-        command = [sys.executable, "-P", "-m", "connectors.rdf.rebuild", str(self._path), str(os.getpid())]
+        command = [sys.executable, "-P", "-m", "cep.connectors.rdf.rebuild", str(self._path), str(os.getpid())]
         process = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True)
         self._applied = int(process.stdout)
 

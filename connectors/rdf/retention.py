@@ -8,9 +8,9 @@ from typing import Any
 
 import pyoxigraph as ox
 
-from connectors.rdf.quad_writer import QuadWriter
-from connectors.rdf.time_tree import BEGINNING, CONTAINS, END, HERE, INSIDE, TimeTree
-from connectors.rdf.vocabulary import PROV
+from cep.connectors.rdf.quad_writer import QuadWriter
+from cep.connectors.rdf.time_tree import BEGINNING, CONTAINS, END, HERE, INSIDE, TimeTree
+from cep.connectors.rdf.vocabulary import PROV
 
 _STEP = 50  # ends of events in a step: some 5 ms of CPU
 _DERIVED = ox.NamedNode(PROV + "wasDerivedFrom")

@@ -14,8 +14,8 @@ from typing import Any
 
 import pyoxigraph as ox
 
-from connectors.rdf.query_parts import Link, QueryParts
-from connectors.rdf.time_tree import HERE, count_matches
+from cep.connectors.rdf.query_parts import Link, QueryParts
+from cep.connectors.rdf.time_tree import HERE, count_matches
 
 _RARE, _NAMED = 500, 2_000  # triples that are few; with a value that the query names
 

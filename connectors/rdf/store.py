@@ -14,16 +14,16 @@ from typing import Any
 
 import pyoxigraph as ox
 
-from connectors.rdf import knowledge_files
-from connectors.rdf.evaluation import evaluate
-from connectors.rdf.quad_writer import MANY, QuadWriter
-from connectors.rdf.question import Answer, Page, QueryRefused, Question
-from connectors.rdf.retention import Retention
-from connectors.rdf.store_files import StoreFiles
-from connectors.rdf.time_index import TimeIndex
-from connectors.rdf.time_tree import BEGINNING, END, HERE, INSIDE, STAMP, TimeTree
-from connectors.rdf.vocabulary import PROV, RDF, RDFS, EventVocabulary
-from connectors.rdf.withdrawals import StoreRevision, Withdrawals
+from cep.connectors.rdf import knowledge_files
+from cep.connectors.rdf.evaluation import evaluate
+from cep.connectors.rdf.quad_writer import MANY, QuadWriter
+from cep.connectors.rdf.question import Answer, Page, QueryRefused, Question
+from cep.connectors.rdf.retention import Retention
+from cep.connectors.rdf.store_files import StoreFiles
+from cep.connectors.rdf.time_index import TimeIndex
+from cep.connectors.rdf.time_tree import BEGINNING, END, HERE, INSIDE, STAMP, TimeTree
+from cep.connectors.rdf.vocabulary import PROV, RDF, RDFS, EventVocabulary
+from cep.connectors.rdf.withdrawals import StoreRevision, Withdrawals
 
 _MARK = ox.NamedNode(RDFS + "comment")
 _TYPE, _ACTIVITY = ox.NamedNode(RDF + "type"), ox.NamedNode(PROV + "Activity")

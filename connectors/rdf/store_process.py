@@ -25,12 +25,12 @@ from typing import Any
 
 import pyoxigraph as ox
 
+from cep.connectors.rdf.fair_queue import FairQueue
+from cep.connectors.rdf.question import Answer, Page, QueryRefused, Question
+from cep.connectors.rdf.vocabulary import EventVocabulary
+from cep.connectors.rdf.withdrawals import StoreRevision
 from cep.core.errors import CepError
 from cep.core.private_files import private_file
-from connectors.rdf.fair_queue import FairQueue
-from connectors.rdf.question import Answer, Page, QueryRefused, Question
-from connectors.rdf.vocabulary import EventVocabulary
-from connectors.rdf.withdrawals import StoreRevision
 
 _WRITING = 1 << 26  # bytes that may wait to be written
 _LOOKING = 10.0  # seconds in which a page of events is read
@@ -279,10 +279,10 @@ class StoreProcess:
 
     def _started(self) -> tuple[subprocess.Popen[bytes], Connection]:
         here, there = socket.socketpair()
-        root = str(Path(__file__).parents[2])
+        root = str(Path(__file__).parents[3])
         paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "connectors.rdf.store_worker", str(there.fileno()), *self._arguments],
+            [sys.executable, "-P", "-m", "cep.connectors.rdf.store_worker", str(there.fileno()), *self._arguments],
             pass_fds=[there.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

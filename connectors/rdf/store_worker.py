@@ -18,16 +18,16 @@ from typing import Any
 
 import pyoxigraph as ox
 
+from cep.connectors.rdf import federation, offline
+from cep.connectors.rdf.fair_queue import PLACES
+from cep.connectors.rdf.query_process import Gate, QueryProcess
+from cep.connectors.rdf.question import Answer, QueryRefused, Question
+from cep.connectors.rdf.rebuild import Rebuild, discard, recover, swap, worthwhile
+from cep.connectors.rdf.store import EventStore
+from cep.connectors.rdf.store_files import Corruption
+from cep.connectors.rdf.vocabulary import EventVocabulary
+from cep.connectors.rdf.withdrawals import StoreRevision
 from cep.rules.expressions.geodesy import geod
-from connectors.rdf import federation, offline
-from connectors.rdf.fair_queue import PLACES
-from connectors.rdf.query_process import Gate, QueryProcess
-from connectors.rdf.question import Answer, QueryRefused, Question
-from connectors.rdf.rebuild import Rebuild, discard, recover, swap, worthwhile
-from connectors.rdf.store import EventStore
-from connectors.rdf.store_files import Corruption
-from connectors.rdf.vocabulary import EventVocabulary
-from connectors.rdf.withdrawals import StoreRevision
 
 QUESTIONS = ("ask", "page", "hours")
 """Requests that only read, with a time limit."""

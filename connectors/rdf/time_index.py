@@ -15,12 +15,12 @@ from typing import Any
 
 import pyoxigraph as ox
 
-from connectors.rdf.place_index import PlaceIndex
-from connectors.rdf.query_parts import Order, QueryParts, Range
-from connectors.rdf.question import Question
-from connectors.rdf.ranges import timed
-from connectors.rdf.selectivity import Few, rare, scarce
-from connectors.rdf.time_tree import CONTAINS, INSIDE, TimeTree, count_matches
+from cep.connectors.rdf.place_index import PlaceIndex
+from cep.connectors.rdf.query_parts import Order, QueryParts, Range
+from cep.connectors.rdf.question import Question
+from cep.connectors.rdf.ranges import timed
+from cep.connectors.rdf.selectivity import Few, rare, scarce
+from cep.connectors.rdf.time_tree import CONTAINS, INSIDE, TimeTree, count_matches
 
 _MINUTES, _HOURS = 240, 240  # spans of a kind that are asked for; of more, the next larger ones
 _BY = 50_000  # events that something rare may lead to

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyoxigraph as ox
 
-from connectors.rdf.vocabulary import TIME, EventVocabulary
+from cep.connectors.rdf.vocabulary import TIME, EventVocabulary
 
 INSIDE, CONTAINS = ox.NamedNode(TIME + "inside"), ox.NamedNode(TIME + "intervalContains")
 BEGINNING, END = ox.NamedNode(TIME + "hasBeginning"), ox.NamedNode(TIME + "hasEnd")

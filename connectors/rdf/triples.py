@@ -16,9 +16,9 @@ from typing import Any
 
 import polars as pl
 
+from cep.connectors.rdf.vocabulary import PROV, RDF, SOSA, TIME, XSD, EventVocabulary
 from cep.core.identity import ID, identity_hashes, occurrence_texts
 from cep.core.schema import Schema
-from connectors.rdf.vocabulary import PROV, RDF, SOSA, TIME, XSD, EventVocabulary
 
 _IRI = r"^[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\]*$"
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\u0000"}

@@ -13,9 +13,9 @@ from typing import Any
 
 import pyoxigraph as ox
 
-from connectors.rdf.quad_writer import QuadWriter
-from connectors.rdf.time_tree import BEGINNING, END, HERE, STAMP
-from connectors.rdf.vocabulary import AS, PROV, RDF, RDFS, XSD, EventVocabulary
+from cep.connectors.rdf.quad_writer import QuadWriter
+from cep.connectors.rdf.time_tree import BEGINNING, END, HERE, STAMP
+from cep.connectors.rdf.vocabulary import AS, PROV, RDF, RDFS, XSD, EventVocabulary
 
 DELETE, CREATE = ox.NamedNode(AS + "Delete"), ox.NamedNode(AS + "Create")
 _TYPE, _OBJECT = ox.NamedNode(RDF + "type"), ox.NamedNode(AS + "object")

@@ -9,16 +9,16 @@ from types import TracebackType
 import polars as pl
 import pyoxigraph as ox
 
+from cep.connectors.rdf.derivations import Derivations
+from cep.connectors.rdf.triples import stamp, triple_line
+from cep.connectors.rdf.vocabulary import PREFIXES, PROV, RDF, RDFS, XSD, EventVocabulary
+from cep.connectors.records.revised import VERSION
+from cep.connectors.writing.sinks import Sink
 from cep.core.errors import CepError
 from cep.core.identity import ID, identified
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.runtime.history import CONSTITUENTS
-from connectors.rdf.derivations import Derivations
-from connectors.rdf.triples import stamp, triple_line
-from connectors.rdf.vocabulary import PREFIXES, PROV, RDF, RDFS, XSD, EventVocabulary
-from connectors.records.revised import VERSION
-from connectors.writing.sinks import Sink
 
 SUFFIXES: Mapping[str, str] = {
     ".nq": "nquads",

@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from connectors.alerts.labels import alert_labels
-from connectors.alerts.lifecycle import AlertChange
-from connectors.alerts.outbox import Outbox
-from connectors.alerts.outbox_entries import OutboxEntry
-from connectors.alerts.text import rfc3339
-from connectors.receivers.document import Publisher
-from connectors.receivers.http_post import HttpConnections
-from connectors.receivers.targets import Target
+from cep.connectors.alerts.labels import alert_labels
+from cep.connectors.alerts.lifecycle import AlertChange
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.outbox_entries import OutboxEntry
+from cep.connectors.alerts.text import rfc3339
+from cep.connectors.receivers.document import Publisher
+from cep.connectors.receivers.http_post import HttpConnections
+from cep.connectors.receivers.targets import Target
 
 LASTS = 10
 """Periods of sending after which Alertmanager ends an alert that is not sent again: longer than a restart takes."""

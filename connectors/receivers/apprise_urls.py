@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from cep.connectors.alerts.lifecycle import AlertChange
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.outbox_entries import OutboxEntry
+from cep.connectors.receivers.document import Publisher
+from cep.connectors.receivers.notices import plain, subject
+from cep.connectors.receivers.sender import ServerError
+from cep.connectors.receivers.targets import Target, apprise_target
 from cep.core.errors import CepError, reason_of
 from cep.core.extras import install_command
 from cep.core.suggest import did_you_mean
-from connectors.alerts.lifecycle import AlertChange
-from connectors.alerts.outbox import Outbox
-from connectors.alerts.outbox_entries import OutboxEntry
-from connectors.receivers.document import Publisher
-from connectors.receivers.notices import plain, subject
-from connectors.receivers.sender import ServerError
-from connectors.receivers.targets import Target, apprise_target
 
 if TYPE_CHECKING:
     from apprise import Apprise

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from html import escape
 from xml.etree import ElementTree as ET
 
-from connectors.alerts.outbox import Outbox
-from connectors.alerts.outbox_entries import OutboxEntry
-from connectors.alerts.text import rfc3339, value_text
-from connectors.receivers.document import Publisher
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.outbox_entries import OutboxEntry
+from cep.connectors.alerts.text import rfc3339, value_text
+from cep.connectors.receivers.document import Publisher
 
 PAGE = 100
 """Entries of an archive document, which never changes once it is there; the newest document has as many at most."""

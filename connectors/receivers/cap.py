@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
-from connectors.alerts.lifecycle import AlertChange
-from connectors.alerts.outbox import Outbox
-from connectors.alerts.outbox_entries import OutboxEntry
-from connectors.alerts.text import JsonValue, at, value_text
-from connectors.receivers.document import Publisher
+from cep.connectors.alerts.lifecycle import AlertChange
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.outbox_entries import OutboxEntry
+from cep.connectors.alerts.text import JsonValue, at, value_text
+from cep.connectors.receivers.document import Publisher
 
 TYPE = "application/cap+xml; charset=utf-8"
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
+from cep.connectors.alerts.lifecycle import Action, AlertChange, AlertState, Verdict
+from cep.connectors.alerts.text import clean, rfc3339
 from cep.core.errors import CepError
-from connectors.alerts.lifecycle import Action, AlertChange, AlertState, Verdict
-from connectors.alerts.text import clean, rfc3339
 
 STATUSES = ("Actual", "Exercise", "Test")
 """Those of CAP 1.2 that are for everybody: it is so; it is practised; only the machinery is tried."""

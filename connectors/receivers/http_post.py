@@ -15,9 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from email.message import Message
 
-from connectors.alerts.text import clean
-from connectors.receivers.sender import DeliveryRefused, ServerError, Unreachable
-from connectors.receivers.targets import Target, reachable
+from cep.connectors.alerts.text import clean
+from cep.connectors.receivers.sender import DeliveryRefused, ServerError, Unreachable
+from cep.connectors.receivers.targets import Target, reachable
 
 TIMEOUT = 10.0
 """Seconds for connecting, and for each step of an answer."""

@@ -14,15 +14,15 @@ from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import format_datetime
 
+from cep.connectors.alerts.lifecycle import AlertChange
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.outbox_entries import OutboxEntry
+from cep.connectors.alerts.text import at, clean
+from cep.connectors.receivers.document import Publisher
+from cep.connectors.receivers.notices import html, plain, subject
+from cep.connectors.receivers.sender import DeliveryRefused, ServerError, Unreachable
+from cep.connectors.receivers.targets import MAILBOX, Target, reachable
 from cep.core.errors import CepError
-from connectors.alerts.lifecycle import AlertChange
-from connectors.alerts.outbox import Outbox
-from connectors.alerts.outbox_entries import OutboxEntry
-from connectors.alerts.text import at, clean
-from connectors.receivers.document import Publisher
-from connectors.receivers.notices import html, plain, subject
-from connectors.receivers.sender import DeliveryRefused, ServerError, Unreachable
-from connectors.receivers.targets import MAILBOX, Target, reachable
 
 TIMEOUT = 20.0
 """Seconds for connecting, and for each answer of the server."""

@@ -8,10 +8,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from connectors.alerts.outbox import Outbox
-from connectors.alerts.outbox_entries import Closed
-from connectors.brokers.sources import Sources
-from connectors.receivers.sse import Stream
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.outbox_entries import Closed
+from cep.connectors.brokers.sources import Sources
+from cep.connectors.receivers.sse import Stream
 
 
 class ProgramMetrics(Collector):

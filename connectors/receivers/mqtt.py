@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from connectors.alerts.lifecycle import AlertChange
-from connectors.alerts.outbox import Outbox
-from connectors.alerts.outbox_entries import OutboxEntry
-from connectors.alerts.text import value_text
-from connectors.receivers.document import Publisher, to_json
-from connectors.receivers.sender import Unreachable
-from connectors.receivers.targets import Target, reachable
+from cep.connectors.alerts.lifecycle import AlertChange
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.outbox_entries import OutboxEntry
+from cep.connectors.alerts.text import value_text
+from cep.connectors.receivers.document import Publisher, to_json
+from cep.connectors.receivers.sender import Unreachable
+from cep.connectors.receivers.targets import Target, reachable
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client

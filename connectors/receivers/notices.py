@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from html import escape
 
+from cep.connectors.alerts.lifecycle import AlertChange
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.outbox_entries import OutboxEntry
+from cep.connectors.alerts.text import at, clean, value_text
+from cep.connectors.receivers.document import Publisher
 from cep.rules.alert import SEVERITIES
-from connectors.alerts.lifecycle import AlertChange
-from connectors.alerts.outbox import Outbox
-from connectors.alerts.outbox_entries import OutboxEntry
-from connectors.alerts.text import at, clean, value_text
-from connectors.receivers.document import Publisher
 
 _SUBJECT = 180  # characters
 _ASIDES = ("updated", "commented", "assigned")

@@ -11,14 +11,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from cep.connectors.alerts.labels import alert_labels
+from cep.connectors.alerts.lifecycle import AlertChange
+from cep.connectors.alerts.matchers import Matchers
+from cep.connectors.receivers.document import Publisher
+from cep.connectors.receivers.groups import Group
 from cep.core.errors import CepError, reason_of
 from cep.core.suggest import did_you_mean
 from cep.rules.alert import Alert
-from connectors.alerts.labels import alert_labels
-from connectors.alerts.lifecycle import AlertChange
-from connectors.alerts.matchers import Matchers
-from connectors.receivers.document import Publisher
-from connectors.receivers.groups import Group
 
 WAIT, INTERVAL = 30_000_000, 300_000_000
 """Microseconds of `group_wait` and `group_interval`, as in Alertmanager, where a route says nothing else."""

@@ -12,16 +12,16 @@ from functools import partial
 from itertools import islice
 from typing import Protocol
 
+from cep.connectors.alerts.handling import MACHINE
+from cep.connectors.alerts.handling_tables import RecordedAction
+from cep.connectors.alerts.lifecycle import AlertChange
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.outbox_entries import Closed, OutboxEntry, ReceiverCounts, RefusedEntry
+from cep.connectors.alerts.text import JsonValue
+from cep.connectors.receivers.groups import GroupOf, Groups
+from cep.connectors.receivers.lanes import Lanes, Step, Then
+from cep.connectors.receivers.position import Position
 from cep.core.errors import CepError
-from connectors.alerts.handling import MACHINE
-from connectors.alerts.handling_tables import RecordedAction
-from connectors.alerts.lifecycle import AlertChange
-from connectors.alerts.outbox import Outbox
-from connectors.alerts.outbox_entries import Closed, OutboxEntry, ReceiverCounts, RefusedEntry
-from connectors.alerts.text import JsonValue
-from connectors.receivers.groups import GroupOf, Groups
-from connectors.receivers.lanes import Lanes, Step, Then
-from connectors.receivers.position import Position
 
 ATTEMPTS = 20
 """Answers that refuse an entry, after which it is given up: the waits between them are more than ten minutes."""

@@ -9,19 +9,19 @@ from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 
+from cep.connectors.alerts.lifecycle import AlertChange
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.receivers.alertmanager import Alertmanager
+from cep.connectors.receivers.document import Publisher
+from cep.connectors.receivers.groups import by_alert
+from cep.connectors.receivers.mail import Mail
+from cep.connectors.receivers.notices import news
+from cep.connectors.receivers.routes import Routes
+from cep.connectors.receivers.sender import Delivery, ReportTrouble, Sender
+from cep.connectors.receivers.targets import Target, target
+from cep.connectors.receivers.webhooks import Webhook
 from cep.core.errors import CepError
 from cep.core.extras import install_command
-from connectors.alerts.lifecycle import AlertChange
-from connectors.alerts.outbox import Outbox
-from connectors.receivers.alertmanager import Alertmanager
-from connectors.receivers.document import Publisher
-from connectors.receivers.groups import by_alert
-from connectors.receivers.mail import Mail
-from connectors.receivers.notices import news
-from connectors.receivers.routes import Routes
-from connectors.receivers.sender import Delivery, ReportTrouble, Sender
-from connectors.receivers.targets import Target, target
-from connectors.receivers.webhooks import Webhook
 
 CLOSING_TIMEOUT = 5.0
 """Seconds in which all senders together may finish what is on its way."""
@@ -59,7 +59,7 @@ def targets(feeds: Sequence[str], routes: Routes | None = None) -> list[Target]:
 
 def _targets(text: str) -> list[Target]:
     if text.startswith(("apprise+file://", "apprise+env://")):
-        from connectors.receivers.apprise_urls import apprise_targets
+        from cep.connectors.receivers.apprise_urls import apprise_targets
 
         return apprise_targets(text)
     return [target(text)]
@@ -118,10 +118,10 @@ def delivery(target: Target, origin: Publisher, outbox: Outbox) -> Delivery:
         case "smtp":
             return Mail(target, origin, outbox)
         case "apprise":
-            from connectors.receivers.apprise_urls import AppriseMessages
+            from cep.connectors.receivers.apprise_urls import AppriseMessages
 
             return AppriseMessages(target, origin)
         case _:
-            from connectors.receivers.mqtt import Topics
+            from cep.connectors.receivers.mqtt import Topics
 
             return Topics(target, origin)

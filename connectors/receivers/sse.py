@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 from itertools import islice
 from operator import itemgetter
 
-from connectors.alerts.outbox import Outbox
-from connectors.alerts.outbox_entries import OutboxEntry
-from connectors.receivers.document import Publisher, to_json
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.outbox_entries import OutboxEntry
+from cep.connectors.receivers.document import Publisher, to_json
 
 PULSE = 15.0
 """Seconds of silence after which a comment is sent, so that nothing between takes the connection for dead."""

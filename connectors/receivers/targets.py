@@ -13,9 +13,9 @@ from hashlib import sha256
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from cep.connectors.receivers.sender import ATTEMPTS
 from cep.core.errors import CepError, reason_of
 from cep.core.ip import inner, known_linked, linked
-from connectors.receivers.sender import ATTEMPTS
 
 PORTS: Mapping[str, int] = {
     "cloudevents+https": 443,

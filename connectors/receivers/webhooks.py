@@ -10,14 +10,14 @@ from base64 import b64encode
 from collections.abc import Callable, Sequence
 from urllib.parse import quote
 
-from connectors.alerts.lifecycle import AlertChange
-from connectors.alerts.outbox import Outbox
-from connectors.alerts.outbox_entries import OutboxEntry
-from connectors.alerts.text import rfc3339
-from connectors.receivers.document import Publisher, document
-from connectors.receivers.http_post import HttpConnections
-from connectors.receivers.sender import DeliveryRefused, ServerError, Unreachable
-from connectors.receivers.targets import Target
+from cep.connectors.alerts.lifecycle import AlertChange
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.outbox_entries import OutboxEntry
+from cep.connectors.alerts.text import rfc3339
+from cep.connectors.receivers.document import Publisher, document
+from cep.connectors.receivers.http_post import HttpConnections
+from cep.connectors.receivers.sender import DeliveryRefused, ServerError, Unreachable
+from cep.connectors.receivers.targets import Target
 
 TYPE = "application/cloudevents+json; charset=utf-8"
 

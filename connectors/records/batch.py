@@ -47,10 +47,10 @@ class Block:
     `lines`: the line of each, None where they are on consecutive lines from `line`. `starts`: the byte each starts at
     and the end of the last, counted from byte `position` of the file; None where there is no text. `data`: the bytes
     from `position` on, None where they are to be read again. `times`: the form of the times of the first record that
-    was read (`connectors.records.times`), None: none was. `rows`: which of the texts each record is of, None: each its
-    own. `plain`: the file holds the bytes as they are, neither compressed nor of another encoding. `said`: the text had
-    `@change`, where it is not there any more. `unmatched`: how many records beside these are no event of the program,
-    `first_unmatched`: the first of them, of JSON.
+    was read (`cep.connectors.records.times`), None: none was. `rows`: which of the texts each record is of, None: each
+    its own. `plain`: the file holds the bytes as they are, neither compressed nor of another encoding. `said`: the text
+    had `@change`, where it is not there any more. `unmatched`: how many records beside these are no event of the
+    program, `first_unmatched`: the first of them, of JSON.
     """
 
     file: str
@@ -147,11 +147,11 @@ class Batch:
     `watermark`: every event of the input that ends at or before it is out, with this batch; None: not known.
     `silence`: it holds nothing, since nothing has come for so long (microseconds); 0: something has.
     `bytes_read` of `total_bytes` are read; 0: not known. `place`: how far its `source` has come with it, where that is
-    said of it or asked for what follows (`connectors.brokers.messages`). `remarks`: what looks wrong with an input, at
-    its end. `held`: intervals of fluents that were derived elsewhere, which no engine takes. `together`: its rows have
-    no order among each other, so none is late for another. `handover`: another program goes on from here; the triples
-    are the last ones of the one before, and `held` has what begins now. `beside`: tables of events that the program
-    does not read, and another one that may take over, or a shadow, does.
+    said of it or asked for what follows (`cep.connectors.brokers.messages`). `remarks`: what looks wrong with an input,
+    at its end. `held`: intervals of fluents that were derived elsewhere, which no engine takes. `together`: its rows
+    have no order among each other, so none is late for another. `handover`: another program goes on from here; the
+    triples are the last ones of the one before, and `held` has what begins now. `beside`: tables of events that the
+    program does not read, and another one that may take over, or a shadow, does.
     """
 
     tables: dict[str, pl.DataFrame]
@@ -188,7 +188,7 @@ class Batch:
 
     @property
     def times(self) -> str | None:
-        """The form of the times of the input (`connectors.records.times`); None: not seen."""
+        """The form of the times of the input (`cep.connectors.records.times`); None: not seen."""
         return next((block.times for block in self.blocks if block.times), None)
 
     @property

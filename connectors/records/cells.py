@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cep.core.kernels import njit
-from connectors.records.keynames import is_name
-from connectors.records.numbers import (
+from cep.connectors.records.keynames import is_name
+from cep.connectors.records.numbers import (
     BAD,
     ESCAPED,
     GOOD,
@@ -23,7 +22,8 @@ from connectors.records.numbers import (
     trim,
     unescape,
 )
-from connectors.records.times import FAR, FIRST, LAST, SECOND
+from cep.connectors.records.times import FAR, FIRST, LAST, SECOND
+from cep.core.kernels import njit
 
 _FAR = FAR * SECOND
 
@@ -165,8 +165,8 @@ def copy(buffer, offset, length, kind, textual, rows, quote):  # type: ignore[no
 
 @njit()
 def without_marks(buffer, offset, length, kind, mark, point):  # type: ignore[no-untyped-def]
-    """Cells as `connectors.records.thousands` has them: bytes, offsets, lengths. `mark`: its bytes. A cell is no longer
-    than before."""
+    """Cells as `cep.connectors.records.thousands` has them: bytes, offsets, lengths. `mark`: its bytes. A cell is no
+    longer than before."""
     n = len(kind)
     size = 0
     for row in range(n):

@@ -11,12 +11,8 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cep.core.schema import ARRIVAL, Attribute, Schema, TimeFormat
-from cep.core.time_pattern import whole_digits
-from cep.core.zones import zone
-from cep.events import Value
-from connectors.records.cells import copy, counts, halves, mark_absent, numbers, read_ticks, without_marks
-from connectors.records.numbers import (
+from cep.connectors.records.cells import copy, counts, halves, mark_absent, numbers, read_ticks, without_marks
+from cep.connectors.records.numbers import (
     BAD,
     ESCAPED,
     FALSE,
@@ -28,11 +24,15 @@ from connectors.records.numbers import (
     STRING,
     TRUE,
 )
-from connectors.records.patterns import compiled, join, read_patterns
-from connectors.records.record_tests import Tested
-from connectors.records.records import Record, parse, part_patterns, series, time_keys
-from connectors.records.times import FIRST, FIXED, LAST, SHIFTS, of_duration
-from connectors.records.values import COUNTED, FALSE_WORDS, NUMERIC, TRUE_WORDS, Unreadable, json_value, text_value
+from cep.connectors.records.patterns import compiled, join, read_patterns
+from cep.connectors.records.record_tests import Tested
+from cep.connectors.records.records import Record, parse, part_patterns, series, time_keys
+from cep.connectors.records.times import FIRST, FIXED, LAST, SHIFTS, of_duration
+from cep.connectors.records.values import COUNTED, FALSE_WORDS, NUMERIC, TRUE_WORDS, Unreadable, json_value, text_value
+from cep.core.schema import ARRIVAL, Attribute, Schema, TimeFormat
+from cep.core.time_pattern import whole_digits
+from cep.core.zones import zone
+from cep.events import Value
 
 UnreadableRow = tuple[int, str, str]
 """A row, the code and the reason why it cannot be read. (An exception kept would keep all it has seen.)"""

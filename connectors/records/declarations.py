@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from cep.connectors.records.times import is_number, of_iso
 from cep.core.schema import Schema
-from connectors.records.times import is_number, of_iso
 
 RESERVED = ("time", "start", "end")
 """The keys by which a record says its time, where a declaration names no others."""

@@ -16,9 +16,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from cep.connectors.records.times import FIXED
 from cep.core.schema import Schema
 from cep.core.zones import zone
-from connectors.records.times import FIXED
 
 Ints = NDArray[np.int64]
 _NEVER = 2**62

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from cep.connectors.records.declarations import RESERVED, declaration
+from cep.connectors.records.paths import level, path, source_of
+from cep.connectors.records.records import closest
+from cep.connectors.records.time_hint import column_name, likely
 from cep.core.errors import CepError
 from cep.core.fluents import RECORD_BOUNDS
 from cep.core.schema import CHANGE, Schema
-from connectors.records.declarations import RESERVED, declaration
-from connectors.records.paths import level, path, source_of
-from connectors.records.records import closest
-from connectors.records.time_hint import column_name, likely
 
 
 def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, str] | None = None) -> Schema:

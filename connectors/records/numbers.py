@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from cep.connectors.records.times import FIRST, LAST, SECOND
 from cep.core.kernels import njit
-from connectors.records.times import FIRST, LAST, SECOND
 
 MISSING, GOOD, BAD, HARD = 0, 1, 2, 3
 """Results of reading a cell. HARD: a float with many digits, for a slower reader that rounds correctly."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import polars as pl
 
+from cep.connectors.records.batch import Batch
+from cep.connectors.records.records import series
 from cep.core.schema import ARRIVAL, Schema
-from connectors.records.batch import Batch
-from connectors.records.records import series
 
 
 def in_order(batches: list[Batch], schemas: Mapping[str, Schema], rows: int) -> Iterator[Batch]:

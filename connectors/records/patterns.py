@@ -7,10 +7,19 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from cep.connectors.records.numbers import (
+    BAD,
+    GOOD,
+    STRING,
+    days_before,
+    fraction_of_second,
+    is_digit,
+    trim,
+    two_digits,
+)
+from cep.connectors.records.times import FIRST, LAST, SECOND
 from cep.core.kernels import njit
 from cep.core.time_pattern import DAYS, MONTHS, beside, parts
-from connectors.records.numbers import BAD, GOOD, STRING, days_before, fraction_of_second, is_digit, trim, two_digits
-from connectors.records.times import FIRST, LAST, SECOND
 
 _LITERAL, _NUMBER, _YEAR, _BLANK, _SHORT_YEAR, _YEAR_DAY, _HALF_HOUR, _PART = range(8)
 _NAME, _FULL_NAME, _WEEKDAY, _FULL_WEEKDAY, _HALF, _OFFSET, _DIGIT, _SLOW = range(8, 16)

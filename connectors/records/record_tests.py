@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from cep.connectors.records.paths import EACH, Path, from_message, path
+from cep.connectors.records.values import Real
 from cep.core.schema import RecordTest, Schema
-from connectors.records.paths import EACH, Path, from_message, path
-from connectors.records.values import Real
 
 Bools = NDArray[np.bool_]
 _SIZES: Mapping[str, Callable[[Any, Any], Any]] = {

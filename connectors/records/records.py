@@ -12,12 +12,8 @@ from typing import Any
 
 import polars as pl
 
-from cep.core.schema import Attribute, Schema, TimeFormat
-from cep.core.suggest import nearest
-from cep.core.time_pattern import padded
-from cep.events import Value
-from connectors.records.declarations import RESERVED, declaration
-from connectors.records.paths import (
+from cep.connectors.records.declarations import RESERVED, declaration
+from cep.connectors.records.paths import (
     EACH,
     KEY,
     Path,
@@ -31,11 +27,24 @@ from connectors.records.paths import (
     sources,
     written,
 )
-from connectors.records.paths import place as element
-from connectors.records.record_tests import JsonValues, passed
-from connectors.records.time_hint import time_hint
-from connectors.records.times import FIXED, of_duration, shown
-from connectors.records.values import Real, Unreadable, json_time, json_value, kind, text_time, text_value, written_time
+from cep.connectors.records.paths import place as element
+from cep.connectors.records.record_tests import JsonValues, passed
+from cep.connectors.records.time_hint import time_hint
+from cep.connectors.records.times import FIXED, of_duration, shown
+from cep.connectors.records.values import (
+    Real,
+    Unreadable,
+    json_time,
+    json_value,
+    kind,
+    text_time,
+    text_value,
+    written_time,
+)
+from cep.core.schema import Attribute, Schema, TimeFormat
+from cep.core.suggest import nearest
+from cep.core.time_pattern import padded
+from cep.events import Value
 
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 """How a file of UTF-16 begins."""

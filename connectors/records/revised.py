@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
+from cep.connectors.records.batch import Batch, DeadLetter
 from cep.core.identity import ID, identified
 from cep.core.schema import CHANGE, Attribute, Schema
 from cep.runtime.held import clipped
-from connectors.records.batch import Batch, DeadLetter
 
 ADD, WITHDRAW = "add", "withdraw"
 UNREVISED = "withdraws a record, which needs `--revise`"

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from connectors.records.batch import Block
+from cep.connectors.records.batch import Block
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
+from cep.connectors.records.paths import EACH, Path, has, path, written
+from cep.connectors.records.times import is_number, likely_unit, of_iso
 from cep.core.schema import Schema
-from connectors.records.paths import EACH, Path, has, path, written
-from connectors.records.times import is_number, likely_unit, of_iso
 
 TIMELY = re.compile(
     r"time|date|stamp|zeit|datum|uhr|clock|^ts$|_ts$|_at$|(?-i:[a-z]At$)|epoch|^t$"

@@ -10,11 +10,11 @@ from functools import lru_cache
 
 import numpy as np
 
+from cep.connectors.records.iso_forms import unread_form
 from cep.core.errors import CepError
 from cep.core.schema import TimeFormat
 from cep.core.time_pattern import of_pattern
 from cep.core.zones import zone
-from connectors.records.iso_forms import unread_form
 
 SECOND = 1_000_000
 LARGEST = 2**63 - 1  # and -LARGEST the smallest: -2**63 marks a missing value in the engine

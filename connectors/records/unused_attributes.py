@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from cep.connectors.records.batch import Batch
+from cep.connectors.records.paths import elsewhere, from_message, has, path, source_of
 from cep.core.schema import Attribute, Schema
-from connectors.records.batch import Batch
-from connectors.records.paths import elsewhere, from_message, has, path, source_of
 
 FEW = 10
 """Records of an event from which what all of them lack is told."""

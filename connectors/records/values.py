@@ -6,13 +6,13 @@ import math
 import re
 from typing import Any
 
+from cep.connectors.records.paths import told_name
+from cep.connectors.records.thousands import is_grouped, plain_number
+from cep.connectors.records.times import LARGEST, SHIFTS, decimal, is_number, of_duration, of_text, power, scaled, shown
 from cep.core.literals import LEAST
 from cep.core.schema import Attribute, TimeFormat
 from cep.core.time_pattern import padded
 from cep.events import Value
-from connectors.records.paths import told_name
-from connectors.records.thousands import is_grouped, plain_number
-from connectors.records.times import LARGEST, SHIFTS, decimal, is_number, of_duration, of_text, power, scaled, shown
 
 NOT_IRI = re.compile(r'[\x00-\x20<>"{}|^`\\]')
 NUMERIC = ("int", "float", "time", "duration")

@@ -14,19 +14,19 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, HTTPException, Query, Response
 from starlette.responses import JSONResponse
 
+from cep.connectors.alerts.handling import Conflict, Handling, Unknown
+from cep.connectors.alerts.lifecycle import AlertChange
+from cep.connectors.alerts.matchers import IGNORE_CASE, Matcher, Matchers
+from cep.connectors.alerts.outbox_entries import OutboxEntry
+from cep.connectors.alerts.silences import Silence
+from cep.connectors.alerts.text import rfc3339
+from cep.connectors.receivers.document import Publisher
+from cep.connectors.receivers.routes import EACH, Route, Routes
+from cep.connectors.serving.alerts import NewSilence, doing
+from cep.connectors.serving.openapi import TEXT, Responses, route_responses
+from cep.connectors.serving.people import Person, Role, acting
 from cep.core.errors import CepError
 from cep.rules.alert import Inhibitor
-from connectors.alerts.handling import Conflict, Handling, Unknown
-from connectors.alerts.lifecycle import AlertChange
-from connectors.alerts.matchers import IGNORE_CASE, Matcher, Matchers
-from connectors.alerts.outbox_entries import OutboxEntry
-from connectors.alerts.silences import Silence
-from connectors.alerts.text import rfc3339
-from connectors.receivers.document import Publisher
-from connectors.receivers.routes import EACH, Route, Routes
-from connectors.serving.alerts import NewSilence, doing
-from connectors.serving.openapi import TEXT, Responses, route_responses
-from connectors.serving.people import Person, Role, acting
 
 OPEN_FOR = 300 * 1_000_000
 """Microseconds after which an open alert is said to end: it is asked for again before."""

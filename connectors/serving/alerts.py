@@ -10,21 +10,21 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse
 
+from cep.connectors.alerts.handling import Conflict, Handling, Unknown
+from cep.connectors.alerts.handling_tables import RecordedAction
+from cep.connectors.alerts.lifecycle import AlertChange
+from cep.connectors.alerts.matchers import LONGEST, Matcher, Matchers
+from cep.connectors.alerts.outbox_entries import OutboxEntry
+from cep.connectors.alerts.silences import LONGEST_COMMENT, Silence, silence
+from cep.connectors.alerts.text import clean, rfc3339
+from cep.connectors.receivers.document import SCHEMA, Publisher, document
+from cep.connectors.receivers.routes import known_labels
+from cep.connectors.serving.openapi import TEXT, Responses, route_responses
+from cep.connectors.serving.people import People, Person, Role, acting
+from cep.connectors.serving.request_errors import refuse_unknown_parameters
 from cep.core.errors import CepError
 from cep.core.suggest import did_you_mean
 from cep.rules.alert import SEVERITIES
-from connectors.alerts.handling import Conflict, Handling, Unknown
-from connectors.alerts.handling_tables import RecordedAction
-from connectors.alerts.lifecycle import AlertChange
-from connectors.alerts.matchers import LONGEST, Matcher, Matchers
-from connectors.alerts.outbox_entries import OutboxEntry
-from connectors.alerts.silences import LONGEST_COMMENT, Silence, silence
-from connectors.alerts.text import clean, rfc3339
-from connectors.receivers.document import SCHEMA, Publisher, document
-from connectors.receivers.routes import known_labels
-from connectors.serving.openapi import TEXT, Responses, route_responses
-from connectors.serving.people import People, Person, Role, acting
-from connectors.serving.request_errors import refuse_unknown_parameters
 
 State = Literal["pending", "firing", "kept", "resolved", "withdrawn"]
 EPISODES = 20

@@ -10,15 +10,15 @@ from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.responses import JSONResponse, PlainTextResponse
 
-from connectors.rdf.question import QueryRefused
-from connectors.serving.codings import Codings
-from connectors.serving.docs import documented
-from connectors.serving.guard import Guard, Limits
-from connectors.serving.methods import Methods, RouteMethods
-from connectors.serving.negotiation import Acceptable
-from connectors.serving.openapi import Responses, description, route_responses
-from connectors.serving.request_errors import in_sentences
-from connectors.serving.root_path import RootPath
+from cep.connectors.rdf.question import QueryRefused
+from cep.connectors.serving.codings import Codings
+from cep.connectors.serving.docs import documented
+from cep.connectors.serving.guard import Guard, Limits
+from cep.connectors.serving.methods import Methods, RouteMethods
+from cep.connectors.serving.negotiation import Acceptable
+from cep.connectors.serving.openapi import Responses, description, route_responses
+from cep.connectors.serving.request_errors import in_sentences
+from cep.connectors.serving.root_path import RootPath
 
 _STATUS = {"type": "object", "properties": {"status": {"type": "string"}}, "required": ["status"]}
 _LOST = {"type": "object", "additionalProperties": {"type": "string"}}
@@ -51,7 +51,7 @@ def application(
     """`failed`: why the program has, None: it has not. `trouble`: why nothing can be asked, None: it can. `lost`:
     sources that are, by name, and why. `ahead`: how many records were refused since their time was ahead.
     `origins`: of whose pages browsers may ask, `*`: of all.
-    `root`: the path below which a proxy shows it (`connectors.serving.root_path`)."""
+    `root`: the path below which a proxy shows it (`cep.connectors.serving.root_path`)."""
     made = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url=None)
     own = _own(made, failed, trouble, lost, ahead, registry)
 

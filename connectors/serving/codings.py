@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from connectors.serving.negotiation import takes_coding
+from cep.connectors.serving.negotiation import takes_coding
 
 LEAST = 1_000
 """Bytes of an answer from which it pays."""

@@ -9,15 +9,15 @@ from urllib.parse import quote
 from fastapi import APIRouter, Depends, Header, HTTPException, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from connectors.alerts.outbox import Outbox
-from connectors.alerts.outbox_entries import OutboxEntry, RefusedEntry
-from connectors.alerts.text import rfc3339
-from connectors.receivers import atom, cap
-from connectors.receivers.document import SCHEMA, Publisher, document
-from connectors.receivers.sse import Stream
-from connectors.serving.conditional import matches_etag
-from connectors.serving.openapi import TEXT, Responses, route_responses
-from connectors.serving.people import Person, Role, acting
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.outbox_entries import OutboxEntry, RefusedEntry
+from cep.connectors.alerts.text import rfc3339
+from cep.connectors.receivers import atom, cap
+from cep.connectors.receivers.document import SCHEMA, Publisher, document
+from cep.connectors.receivers.sse import Stream
+from cep.connectors.serving.conditional import matches_etag
+from cep.connectors.serving.openapi import TEXT, Responses, route_responses
+from cep.connectors.serving.people import Person, Role, acting
 
 _ALERT = r"^[0-9a-f]{32}$"
 _UNCHANGED, _NOBODY = "It has not changed: `If-None-Match` names it.", "There is no such receiver."

@@ -15,9 +15,9 @@ import polars as pl
 
 from cep.core.schema import CODED, Attribute, Schema
 from cep.core.time import BEGINNING
+from cep.knowledge.graph import Knowledge
+from cep.knowledge.places import attributions
 from cep.rules.expressions.geodesy import LatLong
-from knowledge.graph import Knowledge
-from knowledge.places import attributions
 
 WGS84 = "http://www.w3.org/2003/01/geo/wgs84_pos#"
 LATITUDES = frozenset(("lat", "latitude"))

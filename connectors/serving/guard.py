@@ -15,9 +15,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from cep.connectors.serving.login import CHALLENGE, COOKIE, log_in, login_cookie, login_form, wants_form
+from cep.connectors.serving.people import People, Person
 from cep.core.ip import canonical_host, inner
-from connectors.serving.login import CHALLENGE, COOKIE, log_in, login_cookie, login_form, wants_form
-from connectors.serving.people import People, Person
 
 _ALWAYS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 OPEN = frozenset(("/health", "/ready"))

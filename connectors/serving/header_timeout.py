@@ -12,7 +12,7 @@ import sys
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from connectors.serving.guard import HEAD, SECONDS, too_long
+from cep.connectors.serving.guard import HEAD, SECONDS, too_long
 
 _LATE = b"the headers of the request did not come in time\n"
 _LONG = too_long(HEAD).encode()

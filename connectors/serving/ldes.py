@@ -10,14 +10,14 @@ import pyoxigraph as ox
 from fastapi import APIRouter, Request, Response
 from starlette.responses import PlainTextResponse
 
-from connectors.rdf.compact import to_json_ld
-from connectors.rdf.history import StoreListener
-from connectors.rdf.question import Page, QueryRefused
-from connectors.rdf.vocabulary import LDES, PREFIXES, RDF, TIME, TREE, XSD
-from connectors.serving.guard import client_of
-from connectors.serving.negotiation import negotiated
-from connectors.serving.openapi import route_responses
-from connectors.serving.sparql import GRAPHS, STATUS, await_answer
+from cep.connectors.rdf.compact import to_json_ld
+from cep.connectors.rdf.history import StoreListener
+from cep.connectors.rdf.question import Page, QueryRefused
+from cep.connectors.rdf.vocabulary import LDES, PREFIXES, RDF, TIME, TREE, XSD
+from cep.connectors.serving.guard import client_of
+from cep.connectors.serving.negotiation import negotiated
+from cep.connectors.serving.openapi import route_responses
+from cep.connectors.serving.sparql import GRAPHS, STATUS, await_answer
 
 _PAGE = 500  # members
 _LASTING = {10: timedelta(days=1), 13: timedelta(hours=1), 16: timedelta(minutes=1), 19: timedelta(seconds=1)}

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import Scope
 
-from connectors.serving.people import People, cookie_value, refuse_other_pages
+from cep.connectors.serving.people import People, cookie_value, refuse_other_pages
 
 COOKIE = "semcep"
 LASTS = 30 * 86_400

@@ -9,7 +9,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from connectors.serving.guard import STREAMS
+from cep.connectors.serving.guard import STREAMS
 
 _PARTS = re.compile(r'(?:[^,"]+|"[^"]*")+')
 _OPTIONS = re.compile(r'(?:[^;"]+|"[^"]*")+')

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from connectors.serving.guard import OPEN
+from cep.connectors.serving.guard import OPEN
 
 Responses = dict[int | str, dict[str, Any]]
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from cep.connectors.rdf.vocabulary import EventVocabulary
+from cep.connectors.service import Service
+from cep.connectors.serving.gazette import SubjectColumns
 from cep.core.errors import NOWHERE
 from cep.plan.goal_names import labels, rules
 from cep.plan.plan import Plan
 from cep.plan.render import Rendering
 from cep.plan.thresholds import thresholds
 from cep.rules.keywords import SPELLINGS
-from connectors.rdf.vocabulary import EventVocabulary
-from connectors.service import Service
-from connectors.serving.gazette import SubjectColumns
 
 
 def outline(service: Service, vocabulary: EventVocabulary) -> dict[str, Any]:

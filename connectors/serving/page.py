@@ -1,6 +1,6 @@
 """The live page at `/`, and what it asks for below `/api`: program, state, stream, event, station.
 
-The page is plain ES modules beside this file, with libraries for map and charts that `connectors.serving.vendor`
+The page is plain ES modules beside this file, with libraries for map and charts that `cep.connectors.serving.vendor`
 fetches. No script and no style stands in the page itself, so that its policy can forbid them.
 """
 
@@ -19,17 +19,17 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, HTTPException, Query, Request, Response
 from starlette.responses import JSONResponse, StreamingResponse
 
-from connectors.alerts.outbox import Outbox
-from connectors.alerts.past import LOOKED_AT, alerts_at
-from connectors.rdf.vocabulary import EventVocabulary
-from connectors.receivers.document import STATUSES, document
-from connectors.serving.conditional import matches_etag
-from connectors.serving.login import COOKIE, logout_cookie
-from connectors.serving.openapi import route_responses
-from connectors.serving.outline import outline
-from connectors.serving.people import LOCAL, Person, Role, person_of, refuse_other_pages
-from connectors.serving.programs import ChangeRefused, ProgramVersions, Shown, Told
-from connectors.serving.scene import Scene
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.past import LOOKED_AT, alerts_at
+from cep.connectors.rdf.vocabulary import EventVocabulary
+from cep.connectors.receivers.document import STATUSES, document
+from cep.connectors.serving.conditional import matches_etag
+from cep.connectors.serving.login import COOKIE, logout_cookie
+from cep.connectors.serving.openapi import route_responses
+from cep.connectors.serving.outline import outline
+from cep.connectors.serving.people import LOCAL, Person, Role, person_of, refuse_other_pages
+from cep.connectors.serving.programs import ChangeRefused, ProgramVersions, Shown, Told
+from cep.connectors.serving.scene import Scene
 
 PAGE = Path(__file__).with_name("page")
 POLICY = (

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from cep.connectors.records.times import iso
+from cep.connectors.serving.fair_lock import FairLock
+from cep.connectors.serving.openapi import route_responses
 from cep.core.errors import CepError
 from cep.core.time import FARTHEST
 from cep.engine import Engine
 from cep.runtime.partial_matches import PartialMatch
-from connectors.records.times import iso
-from connectors.serving.fair_lock import FairLock
-from connectors.serving.openapi import route_responses
 
 MOST = 1_000
 """Partial matches of one answer, at most."""

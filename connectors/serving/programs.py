@@ -10,9 +10,9 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, PlainTextResponse
 
-from connectors.records.times import iso
-from connectors.serving.openapi import TEXT, Responses, route_responses
-from connectors.serving.people import Person, Role, requires
+from cep.connectors.records.times import iso
+from cep.connectors.serving.openapi import TEXT, Responses, route_responses
+from cep.connectors.serving.people import Person, Role, requires
 
 _VERSION: Mapping[str, Any] = {
     "type": "object",

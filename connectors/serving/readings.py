@@ -9,9 +9,9 @@ from typing import Any
 
 import polars as pl
 
+from cep.connectors.alerts.text import json_value
+from cep.connectors.serving.gazette import SubjectColumns, texts
 from cep.core.schema import Schema
-from connectors.alerts.text import json_value
-from connectors.serving.gazette import SubjectColumns, texts
 
 RECORDS = 300_000
 """Input records that are held, the newest; at least one batch of each event."""

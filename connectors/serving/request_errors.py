@@ -10,9 +10,9 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 
+from cep.connectors.alerts.text import clean
+from cep.connectors.serving.methods import RouteMethods
 from cep.core.suggest import did_you_mean
-from connectors.alerts.text import clean
-from connectors.serving.methods import RouteMethods
 
 _SAID = {404: "Not Found", 405: "Method Not Allowed"}
 """The framework's own texts for a status."""

@@ -16,17 +16,17 @@ from typing import Any
 
 import polars as pl
 
+from cep.connectors.alerts.text import clean, json_value
+from cep.connectors.records.late_input import Told
+from cep.connectors.service import Round, Service
+from cep.connectors.serving.gazette import Gazette, SubjectColumns, subject_ends
+from cep.connectors.serving.readings import Readings
+from cep.connectors.serving.withdrawn_events import WithdrawnEvents, subjects
 from cep.core.identity import ID
 from cep.core.schema import Schema
 from cep.core.time import BEGINNING, END_OF_TIME
 from cep.plan.order import PlanUnit
 from cep.rules.expressions.geodesy import LatLong
-from connectors.alerts.text import clean, json_value
-from connectors.records.late_input import Told
-from connectors.service import Round, Service
-from connectors.serving.gazette import Gazette, SubjectColumns, subject_ends
-from connectors.serving.readings import Readings
-from connectors.serving.withdrawn_events import WithdrawnEvents, subjects
 
 EVENTS = 20_000
 """Derived events that are held, the newest."""

@@ -15,16 +15,16 @@ from fastapi import APIRouter, Request, Response
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 
+from cep.connectors.rdf.federation import REFUSED
+from cep.connectors.rdf.question import QueryRefused, Question
+from cep.connectors.rdf.store_process import StoreProcess
+from cep.connectors.rdf.vocabulary import DISTANCE
+from cep.connectors.serving.guard import client_of
+from cep.connectors.serving.negotiation import negotiated
+from cep.connectors.serving.openapi import query_parameter, route_responses
 from cep.core.logs import Log
-from connectors.rdf.federation import REFUSED
-from connectors.rdf.question import QueryRefused, Question
-from connectors.rdf.store_process import StoreProcess
-from connectors.rdf.vocabulary import DISTANCE
-from connectors.serving.guard import client_of
-from connectors.serving.negotiation import negotiated
-from connectors.serving.openapi import query_parameter, route_responses
-from knowledge.query.sparql import tokens
-from knowledge.query.validation import no_query, too_large
+from cep.knowledge.query.sparql import tokens
+from cep.knowledge.query.validation import no_query, too_large
 
 TABLES: Mapping[str, str] = {
     "application/sparql-results+json": "json",

@@ -18,13 +18,12 @@ from dataclasses import dataclass, field, replace
 from fastapi import APIRouter, Request, Response
 from starlette.responses import PlainTextResponse, StreamingResponse
 
-from cep.core.schema import Schema
-from connectors.rdf.history import StoreListener
-from connectors.rdf.question import Answer, QueryRefused, Question
-from connectors.rdf.vocabulary import EventVocabulary
-from connectors.serving.guard import client_of
-from connectors.serving.openapi import route_responses
-from connectors.serving.sparql import (
+from cep.connectors.rdf.history import StoreListener
+from cep.connectors.rdf.question import Answer, QueryRefused, Question
+from cep.connectors.rdf.vocabulary import EventVocabulary
+from cep.connectors.serving.guard import client_of
+from cep.connectors.serving.openapi import route_responses
+from cep.connectors.serving.sparql import (
     QUERY_METHODS,
     REFUSALS,
     Malformed,
@@ -34,7 +33,8 @@ from connectors.serving.sparql import (
     question_of,
     refusal_response,
 )
-from knowledge.query.sparql import tokens
+from cep.core.schema import Schema
+from cep.knowledge.query.sparql import tokens
 
 MOST = 1 << 22
 """Bytes of an answer that is watched."""

@@ -1,7 +1,7 @@
 """Fetch what the page needs when the package is built: libraries for map and charts, outlines of countries and states.
 
-`python -m connectors.serving.vendor` asks npm where there is one, else npm's registry itself; either way a package has
-to have the checksum that stands here. What is there already is not fetched again.
+`python -m cep.connectors.serving.vendor` asks npm where there is one, else npm's registry itself; either way a package
+has to have the checksum that stands here. What is there already is not fetched again.
 """
 
 from __future__ import annotations

@@ -10,10 +10,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from cep.connectors.input_history import read_records
 from cep.core.durable_names import sync_names
 from cep.core.errors import CepError
 from cep.core.private_files import private_folder, private_opener
-from connectors.input_history import read_records
 
 FILES = "the files"
 """The author of what was edited in the program's files."""

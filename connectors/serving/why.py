@@ -16,6 +16,20 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request
 from starlette.responses import PlainTextResponse, Response
 
+from cep.connectors.rdf.question import Question
+from cep.connectors.rdf.store_process import StoreProcess
+from cep.connectors.rdf.vocabulary import TIME, EventVocabulary
+from cep.connectors.records.times import ISO, SECONDS, iso, of_duration, of_iso
+from cep.connectors.serving.fair_lock import FairLock
+from cep.connectors.serving.negotiation import negotiated
+from cep.connectors.serving.openapi import route_responses
+from cep.connectors.serving.scene import Scene
+from cep.connectors.why import revised
+from cep.connectors.why.lines import refusals, tree, withdrawn
+from cep.connectors.why.live_revisions import LiveRevisions
+from cep.connectors.why.origins import Origins
+from cep.connectors.why.prov import provenance
+from cep.connectors.why.text import Explainer, by_id
 from cep.core.errors import CepError
 from cep.core.literals import say_duration
 from cep.engine import Engine
@@ -23,20 +37,6 @@ from cep.explain.derivation import DEEPEST, MOST
 from cep.explain.judging import SupportingTriples
 from cep.explain.occurrences import Occurrence
 from cep.explain.question import UNIT, read_question
-from connectors.rdf.question import Question
-from connectors.rdf.store_process import StoreProcess
-from connectors.rdf.vocabulary import TIME, EventVocabulary
-from connectors.records.times import ISO, SECONDS, iso, of_duration, of_iso
-from connectors.serving.fair_lock import FairLock
-from connectors.serving.negotiation import negotiated
-from connectors.serving.openapi import route_responses
-from connectors.serving.scene import Scene
-from connectors.why import revised
-from connectors.why.lines import refusals, tree, withdrawn
-from connectors.why.live_revisions import LiveRevisions
-from connectors.why.origins import Origins
-from connectors.why.prov import provenance
-from connectors.why.text import Explainer, by_id
 
 FORMS: Mapping[str, str] = {
     "application/json": "json",

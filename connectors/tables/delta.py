@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from cep.connectors.tables.names import TableName
 from cep.core.extras import install_command
 from cep.core.storage import stores
 from cep.core.storage.failures import explained, is_passing
 from cep.core.storage.urls import is_url, url
-from connectors.tables.names import TableName
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

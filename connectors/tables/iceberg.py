@@ -14,9 +14,9 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from cep.connectors.tables.names import TableName
 from cep.core.extras import install_command
 from cep.core.storage.failures import is_passing
-from connectors.tables.names import TableName
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile

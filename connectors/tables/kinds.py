@@ -7,8 +7,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from connectors.tables import delta, iceberg
-from connectors.tables.names import TableName
+from cep.connectors.tables import delta, iceberg
+from cep.connectors.tables.names import TableName
 
 
 class TableKind(Protocol):

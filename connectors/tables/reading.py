@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from connectors.tables import delta, iceberg
-from connectors.tables.names import TableName
+from cep.connectors.tables import delta, iceberg
+from cep.connectors.tables.names import TableName
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

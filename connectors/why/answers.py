@@ -1,7 +1,7 @@
-"""Explanations of atoms in answer streams as JSON, in addition to those of events in `connectors.why.text`.
+"""Explanations of atoms in answer streams as JSON, in addition to those of events in `cep.connectors.why.text`.
 
 `answer`: {time, rule, variables, conditions, literals}, a literal {text, negated, parts, left_out}, of which parts are
-nodes. A rule that gives no such atom has the keys that `connectors.why.text` gives those of events.
+nodes. A rule that gives no such atom has the keys that `cep.connectors.why.text` gives those of events.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cep.explain.nodes import AnswerNode, AnswerRefusal
 
 if TYPE_CHECKING:
-    from connectors.why.text import Explainer
+    from cep.connectors.why.text import Explainer
 
 Json = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Explanations of fluents as JSON, in addition to those of events in `connectors.why.text`.
+"""Explanations of fluents as JSON, in addition to those of events in `cep.connectors.why.text`.
 
 An interval has `start`, `end` (null: without), `bounds`; of a simple fluent `began`, `ended` ({time, how, told, by},
 `by`: nodes of what rules told; `statement`: the deadline's), of what holds `deadline` ({time, statement}); of one that
@@ -29,8 +29,8 @@ from cep.rules.pattern_text import WORDS
 from cep.rules.terms import Variable
 
 if TYPE_CHECKING:
+    from cep.connectors.why.text import Explainer
     from cep.explain.refusal import Refusal
-    from connectors.why.text import Explainer
 
 Json = dict[str, Any]
 

@@ -7,12 +7,12 @@ import textwrap
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
-from connectors.why.revised import told
+from cep.connectors.why.revised import told
 
 WIDTH = 80
 STEP = "  "
 Explained = Mapping[str, Any]
-"""As `connectors.why.text` gives it."""
+"""As `cep.connectors.why.text` gives it."""
 
 
 def tree(node: Explained, width: int = WIDTH) -> list[str]:

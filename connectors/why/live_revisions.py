@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from cep.connectors.service import Round
 from cep.core.identity import ID
 from cep.core.relation import END, ORDER, Table, rows
 from cep.core.time import BEGINNING
@@ -18,7 +19,6 @@ from cep.explain.occurrences import Memory, Occurrence
 from cep.explain.revisions import DerivedChange, InputChange, occurrence_of
 from cep.runtime.history import BECAUSE
 from cep.runtime.revision.row_window import RowChanges
-from connectors.service import Round
 
 MOST = 1 << 12
 """So many changes are kept before those that are remembered no more are looked for."""

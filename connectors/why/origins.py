@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
+from cep.connectors.records.batch import Batch, Block
 from cep.explain.occurrences import Occurrence
-from connectors.records.batch import Batch, Block
 
 MOST = 1 << 22
 """Records that are remembered at a server."""

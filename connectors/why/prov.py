@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from cep.connectors.rdf.derivations import Derivations
+from cep.connectors.rdf.triples import quoted, triple_line
+from cep.connectors.rdf.vocabulary import PROV, RDF, RDFS, EventVocabulary
+from cep.connectors.why.lines import Explained
 from cep.core.identity import identity_hashes
 from cep.engine import Engine
-from connectors.rdf.derivations import Derivations
-from connectors.rdf.triples import quoted, triple_line
-from connectors.rdf.vocabulary import PROV, RDF, RDFS, EventVocabulary
-from connectors.why.lines import Explained
 
 
 def provenance(node: Explained, engine: Engine, vocabulary: EventVocabulary | None = None) -> str:

@@ -13,15 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from cep.connectors.records.revised import ADD, WITHDRAW
+from cep.connectors.why import fluents
 from cep.core.literals import say_duration
 from cep.explain.occurrences import Occurrence, same
 from cep.explain.question import EventQuestion
 from cep.explain.revisions import DerivedChange, InputChange
-from connectors.records.revised import ADD, WITHDRAW
-from connectors.why import fluents
 
 if TYPE_CHECKING:
-    from connectors.why.text import Explainer
+    from cep.connectors.why.text import Explainer
 
 REVISE = "revise"
 """The kind of change of a fluent that holds until another time, or of an event with another origin."""

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cep.connectors.records.times import ISO, time_text
+from cep.connectors.why import answers, fluents, revised
 from cep.core.errors import CepError, Span
 from cep.core.identity import identity
 from cep.core.literals import say_duration, write_duration
@@ -44,8 +46,6 @@ from cep.rules.terms import (
     each_condition,
     rename_condition,
 )
-from connectors.records.times import ISO, time_text
-from connectors.why import answers, fluents, revised
 
 RecordFinder = Callable[[Occurrence], tuple[str, int] | None]
 """The file and line of an input record."""
@@ -61,7 +61,7 @@ def _no_limit() -> None:
 class Explainer:
     """Explains what an engine with `remember` derived, between two of its steps.
 
-    `facts`: what the answers of graph patterns rest on (`knowledge.provenance`); `times`: the form
+    `facts`: what the answers of graph patterns rest on (`cep.knowledge.provenance`); `times`: the form
     of times; `check_limit` is called now and then, and raises where the time is over. `revisions`: what came late, was
     corrected or withdrawn.
     """
@@ -349,7 +349,7 @@ class Explainer:
 
 
 def occurrence_id(one: Occurrence, meaning: str) -> str:
-    """The `@id` of an occurrence, as `connectors.rdf` gives it. An input record has no `meaning`, and the id of all
+    """The `@id` of an occurrence, as `cep.connectors.rdf` gives it. An input record has no `meaning`, and the id of all
     that equal it."""
     text = f"{json.dumps(one.event)} {json.dumps([*fluents.identity_times(one), *one.args])}"
     return identity(text, meaning, one.number if meaning else 0)

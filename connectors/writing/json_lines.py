@@ -11,8 +11,8 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from cep.connectors.records.times import DECIMALS, FIRST, LAST, SECOND, SECONDS, unit_of
 from cep.core.kernels import njit
-from connectors.records.times import DECIMALS, FIRST, LAST, SECOND, SECONDS, unit_of
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
@@ -31,7 +31,7 @@ class TextPieces:
 
 
 def as_json(column: pl.Series, type: str, times: str) -> TextPieces:
-    """The column's values as JSON, missing ones as null; times in a form (`connectors.records.times`), durations in
+    """The column's values as JSON, missing ones as null; times in a form (`cep.connectors.records.times`), durations in
     seconds."""
     if type in ("time", "duration"):
         return as_ticks(column, times if type == "time" else SECONDS)

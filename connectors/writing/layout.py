@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import polars as pl
 import pyarrow as pa
 
+from cep.connectors.writing.writers import arrow, time_columns, typed
 from cep.core.schema import Schema
-from connectors.writing.writers import arrow, time_columns, typed
 
 _TYPES: Mapping[str, pa.DataType] = {
     "int": pa.int64(),

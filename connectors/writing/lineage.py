@@ -8,15 +8,15 @@ from typing import Any
 
 import polars as pl
 
+from cep.connectors.records.times import FIRST, ISO, LAST, SECONDS, iso, time_text
 from cep.core.schema import Schema
-from connectors.records.times import FIRST, ISO, LAST, SECONDS, iso, time_text
 
 BECAUSE = "because"
 """The column of a derived event's lineage: JSON text, a list of input events."""
 
 
 def because(column: pl.Series, schemas: Mapping[str, Schema], times: str) -> pl.Series:
-    """The engine's column, whose times are microseconds, for readers: times in a form (`connectors.records.times`),
+    """The engine's column, whose times are microseconds, for readers: times in a form (`cep.connectors.records.times`),
     durations in seconds. `schemas` are those of the input.
     """
     ticks = {

@@ -10,9 +10,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cep.connectors.writing.sinks import writing
 from cep.core.storage.files import Upload
 from cep.core.storage.urls import is_url
-from connectors.writing.sinks import writing
 
 GROUP = 1 << 17
 """Rows of a row group, at least but for the last."""

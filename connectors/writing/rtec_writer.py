@@ -8,12 +8,12 @@ from fractions import Fraction
 
 import polars as pl
 
+from cep.connectors.addresses import live
+from cep.connectors.writing.writers import Writer
 from cep.core.errors import CepError
 from cep.core.literals import SECOND
 from cep.core.schema import Schema
 from cep.events import Value
-from connectors.addresses import live
-from connectors.writing.writers import Writer
 
 _ATOM = re.compile(r"[a-z]\w*", re.ASCII)
 

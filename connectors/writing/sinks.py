@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from cep.connectors.tables.names import is_table
 from cep.core.errors import CepError
 from cep.core.signals import STOPS
 from cep.core.storage.failures import StorageError
 from cep.core.storage.files import Upload
 from cep.core.storage.urls import is_url, local_path
 from cep.core.suggest import missing
-from connectors.tables.names import is_table
 
 
 class Sink:

@@ -13,11 +13,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cep.connectors.tables.kinds import KINDS
+from cep.connectors.tables.names import TableName, table_name
+from cep.connectors.writing.layout import ParquetLayout
+from cep.connectors.writing.lineage import BECAUSE, because
 from cep.core.schema import Schema
-from connectors.tables.kinds import KINDS
-from connectors.tables.names import TableName, table_name
-from connectors.writing.layout import ParquetLayout
-from connectors.writing.lineage import BECAUSE, because
 
 _ROWS = 1 << 17
 TYPE = "type"

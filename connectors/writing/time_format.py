@@ -8,21 +8,22 @@ from contextlib import closing, suppress
 from fractions import Fraction
 from itertools import islice
 
+from cep.connectors.files import read_one
+from cep.connectors.formats.influx_points import timed
+from cep.connectors.formats.known import FORMATS
+from cep.connectors.inputs import Input
+from cep.connectors.records.times import ISO, SECOND, count_size, form_of_ticks
+from cep.connectors.records.times import form as written_form
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.core.storage.urls import is_url
-from connectors.files import read_one
-from connectors.formats.influx_points import timed
-from connectors.formats.known import FORMATS
-from connectors.inputs import Input
-from connectors.records.times import ISO, SECOND, count_size, form_of_ticks
-from connectors.records.times import form as written_form
 
 _BYTES, _ROWS, _TIMES = 1 << 16, 1 << 10, 4  # of text or Parquet, and how often that much is read
 
 
 def form(found: Sequence[Input], schemas: Mapping[str, Schema]) -> str | None:
-    """The form of the times of the first record of the first file (`connectors.records.times`); None: no file says it.
+    """The form of the times of the first record of the first file (`cep.connectors.records.times`); None: no file says
+    it.
 
     Only records count that can be read, and that stand at the beginning of a file (256 KiB of text, four thousand
     rows); a file without one is passed over. A pipe is not looked at: it could not be read again.

@@ -13,23 +13,23 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from cep.connectors.addresses import live
+from cep.connectors.brokers.sending import Sending, with_ids
+from cep.connectors.formats.known import FORMATS
+from cep.connectors.inputs import known_format
+from cep.connectors.records.revised import WITHDRAW
+from cep.connectors.records.times import ISO, SECOND, SECONDS
+from cep.connectors.writing.json_lines import TextPieces, as_is, as_json, lines, merged, ticks_text
+from cep.connectors.writing.lineage import BECAUSE, because
+from cep.connectors.writing.row_groups import ParquetGroups
+from cep.connectors.writing.sinks import Sink
+from cep.connectors.writing.written import WrittenRows
+from cep.connectors.writing.written import in_order as texts_in_order
 from cep.core.errors import CepError
 from cep.core.fluents import CHANGES, EDGE
 from cep.core.schema import CHANGE, Attribute, Schema
 from cep.core.storage.urls import is_url, local_path
 from cep.core.time import BEGINNING, END_OF_TIME
-from connectors.addresses import live
-from connectors.brokers.sending import Sending, with_ids
-from connectors.formats.known import FORMATS
-from connectors.inputs import known_format
-from connectors.records.revised import WITHDRAW
-from connectors.records.times import ISO, SECOND, SECONDS
-from connectors.writing.json_lines import TextPieces, as_is, as_json, lines, merged, ticks_text
-from connectors.writing.lineage import BECAUSE, because
-from connectors.writing.row_groups import ParquetGroups
-from connectors.writing.sinks import Sink
-from connectors.writing.written import WrittenRows
-from connectors.writing.written import in_order as texts_in_order
 
 WRITTEN = tuple(name for name, format in FORMATS.items() if format.written)
 """The formats of derived events."""
@@ -54,7 +54,7 @@ class Writer:
     JSON Lines take all types in one file, by (end, start, type) within a call. A CSV or Parquet file holds one type:
     where the program derives several, `out.csv` becomes `out.<type>.csv` for each; in a directory (there is one, or the
     path ends in `/`) every type has a file of its own, `<type>.<suffix>`. All files are made, also those of types that
-    do not occur. `times` is the form of times (`connectors.records.times`); it may be set until the first write (in
+    do not occur. `times` is the form of times (`cep.connectors.records.times`); it may be set until the first write (in
     Parquet they are timestamps, and the `id`s of messages do not depend on it). A missing value is null, in CSV empty.
     Durations are seconds. In CSV and Parquet, values of type `any` are text; durations in Parquet are exact below 2**33
     seconds. `inputs`: the events read, where tables hold the lineage of their rows, which is written then. `opening` is

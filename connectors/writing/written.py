@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from connectors.writing.json_lines import Ints, TextPieces, one_array
+from cep.connectors.writing.json_lines import Ints, TextPieces, one_array
 
 PIECE = 1 << 14
 """Rows that are put into order at a time: what is written next is near then."""

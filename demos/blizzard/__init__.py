@@ -12,6 +12,6 @@ OFFICIAL = Path(__file__).with_name("noaa.cep")
 
 def readings() -> list[str]:
     """The input of the demo, as `--input` names it. Raises CepError if it is not installed."""
-    from demos.run import weather
+    from cep.demos.run import weather
 
     return [f"reading={weather()}"]

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from zlib import crc32
 
-from connectors.records.times import of_text
-from demos.blizzard.storms import HOUR
-from demos.run import weather
+from cep.connectors.records.times import of_text
+from cep.demos.blizzard.storms import HOUR
+from cep.demos.run import weather
 
 FROM, UNTIL = "2013-02-08T12:00:00Z", "2013-02-12T20:00:00Z"
 """From before the first storm until after the reading that no wind can have."""

@@ -23,9 +23,9 @@ from pyproj import Geod
 from shapely.geometry import shape
 from shapely.geometry.base import BaseGeometry
 
-from demos.blizzard.areas import REACH, Area, Place
-from demos.blizzard.picture import EDGE, INK, NAMES, QUIET, save
-from demos.moments import days, moment
+from cep.demos.blizzard.areas import REACH, Area, Place
+from cep.demos.blizzard.picture import EDGE, INK, NAMES, QUIET, save
+from cep.demos.moments import days, moment
 
 COAST = Path(__file__).with_name("coast.geojson")
 SEA, LAND, BORDER = "#d9e6f0", "#f7f5f0", "#a9b3bc"

@@ -11,16 +11,16 @@ from pathlib import Path
 import polars as pl
 from rich.console import Console
 
-from connectors.writing.sinks import writing
-from demos.blizzard import OFFICIAL as OFFICIAL
-from demos.blizzard import PROGRAM as PROGRAM
-from demos.blizzard import readings, tables
-from demos.blizzard.areas import Area, gather
-from demos.blizzard.register import Register
-from demos.blizzard.storms import Storm, episodes, merge, settled
-from demos.printed import rendered
-from demos.run import RunResult, run, weather
-from demos.side_process import Beside
+from cep.connectors.writing.sinks import writing
+from cep.demos.blizzard import OFFICIAL as OFFICIAL
+from cep.demos.blizzard import PROGRAM as PROGRAM
+from cep.demos.blizzard import readings, tables
+from cep.demos.blizzard.areas import Area, gather
+from cep.demos.blizzard.register import Register
+from cep.demos.blizzard.storms import Storm, episodes, merge, settled
+from cep.demos.printed import rendered
+from cep.demos.run import RunResult, run, weather
+from cep.demos.side_process import Beside
 
 NUMBERS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
 SUBTITLE = (
@@ -68,7 +68,7 @@ def show(beside: Beside, noaa: bool, picture: Path | None, chart: Path | None, o
     program = OFFICIAL if noaa else PROGRAM
     register = None if noaa else Register.of_packages()
     if picture is not None:
-        beside.prepare(import_module, "demos.blizzard.picture")
+        beside.prepare(import_module, "cep.demos.blizzard.picture")
     seen = find(program, register, output, partial(_wait, beside, chart is not None))
     if not seen.storms:
         drawn = [] if picture is None and chart is None else ["There is nothing to draw."]
@@ -94,7 +94,7 @@ def show(beside: Beside, noaa: bool, picture: Path | None, chart: Path | None, o
 def _wait(beside: Beside, mapped: bool) -> None:
     """Until the readings may be read; what is to be loaded anyway is loaded meanwhile."""
     if mapped:
-        import_module("demos.blizzard.chart")
+        import_module("cep.demos.blizzard.chart")
     beside.wait()
 
 
@@ -119,14 +119,14 @@ def _print(console: Console, program: Path, seen: Weather, register: Register | 
 
 
 def _timeline(path: Path, seen: Weather) -> None:
-    from demos.blizzard.picture import Scene, draw
+    from cep.demos.blizzard.picture import Scene, draw
 
     title = f"{_counted(len(episodes(seen.storms)), 'winter storm')} in {seen.found.stats.records:,} hourly readings"
     draw(path, title, SUBTITLE, Scene(seen.readings, seen.met, seen.storms))
 
 
 def _map(path: Path, seen: Weather, register: Register | None) -> None:
-    from demos.blizzard.chart import Scene, draw
+    from cep.demos.blizzard.chart import Scene, draw
 
     assert register is not None, "areas are those of a register's stations"
     title = f"{_counted(len(seen.areas), 'blizzard area')}, and the places they affect"

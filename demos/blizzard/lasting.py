@@ -11,15 +11,15 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from demos.blizzard import LASTING, readings
-from demos.blizzard.demo import NUMBERS
-from demos.blizzard.register import Register
-from demos.blizzard.storms import Storm, episodes, lasted, settled
-from demos.moments import clock, days, moment
-from demos.printed import illustrated
-from demos.printed import table as empty
-from demos.run import RunResult, run
-from demos.side_process import Beside
+from cep.demos.blizzard import LASTING, readings
+from cep.demos.blizzard.demo import NUMBERS
+from cep.demos.blizzard.register import Register
+from cep.demos.blizzard.storms import Storm, episodes, lasted, settled
+from cep.demos.moments import clock, days, moment
+from cep.demos.printed import illustrated
+from cep.demos.printed import table as empty
+from cep.demos.run import RunResult, run
+from cep.demos.side_process import Beside
 
 SUBTITLE = (
     "The airports of New York, 2013, UTC. A storm is on from its first warning until for three hours no reading has\n"
@@ -50,7 +50,7 @@ def show(beside: Beside, picture: Path | None, output: str | None) -> str:
     """The whole demo: draws, and gives what `cep demo blizzard --fluents` prints."""
     register = Register.of_packages()
     if picture is not None:
-        beside.prepare(import_module, "demos.blizzard.picture")
+        beside.prepare(import_module, "cep.demos.blizzard.picture")
     seen = find(register, output, beside.wait)
     return illustrated(
         picture, lambda path: _draw(path, seen), lambda console: _print(console, seen, register, picture)
@@ -58,7 +58,7 @@ def show(beside: Beside, picture: Path | None, output: str | None) -> str:
 
 
 def _draw(path: Path, seen: Lasting) -> None:
-    from demos.blizzard.picture import Scene, draw
+    from cep.demos.blizzard.picture import Scene, draw
 
     count = len(episodes(seen.storms))
     title = f"{NUMBERS[count] if count < len(NUMBERS) else count} winter storms, and when they were on"

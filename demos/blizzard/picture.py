@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Polygon, Rectangle
 from PIL import Image
 
-from demos.blizzard.storms import HOUR, Storm, episodes
-from demos.moments import days
+from cep.demos.blizzard.storms import HOUR, Storm, episodes
+from cep.demos.moments import days
 
 NAMES = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "LaGuardia"}
 INK, QUIET, HAIR, BEAM, CALM = "#1b2530", "#64707c", "#e3e7eb", "#eef1f4", "#d3d9df"

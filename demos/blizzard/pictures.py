@@ -1,6 +1,6 @@
 """The pictures of the page in the documentation: the first storm of 2013, served and looked at in Chromium.
 
-python -m demos.blizzard.pictures docs/pictures
+python -m cep.demos.blizzard.pictures docs/pictures
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from demos.blizzard.replay import HEIGHT, hours
+from cep.demos.blizzard.replay import HEIGHT, hours
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page

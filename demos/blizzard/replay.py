@@ -1,7 +1,7 @@
-"""The first storm of 2013 again, an hour of readings a second: `python -m demos.blizzard.replay | cep serve ...`.
+"""The first storm of 2013 again, an hour of readings a second: `python -m cep.demos.blizzard.replay | cep serve ...`.
 
 It begins when the server reads, and goes on until the storm's last alert is over. Then the input ends. With `--late`
-they are those of `demos.blizzard.arrivals`, as JSON Lines: some late, some wrong at first, one withdrawn.
+they are those of `cep.demos.blizzard.arrivals`, as JSON Lines: some late, some wrong at first, one withdrawn.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from array import array
 from collections.abc import Iterator
 from contextlib import suppress
 
-from demos.blizzard.arrivals import arrivals
-from demos.run import weather
+from cep.demos.blizzard.arrivals import arrivals
+from cep.demos.run import weather
 
 FROM, HEIGHT, UNTIL = "2013-02-08T12:00:00Z", "2013-02-09T08:00:00Z", "2013-02-09T18:00:00Z"
 """Before the storm; its last warning, when all of its alerts are open; when none is any more. As the file writes

@@ -10,13 +10,13 @@ from rich.table import Table
 
 from cep.api import Engine
 from cep.core.schema import CHANGE
-from demos.blizzard import REVISED
-from demos.blizzard.arrivals import Arrival, arrivals
-from demos.blizzard.register import STATIONS
-from demos.moments import clock, moment, ticks
-from demos.printed import rendered
-from demos.printed import table as empty
-from knowledge.graph import Knowledge
+from cep.demos.blizzard import REVISED
+from cep.demos.blizzard.arrivals import Arrival, arrivals
+from cep.demos.blizzard.register import STATIONS
+from cep.demos.moments import clock, moment, ticks
+from cep.demos.printed import rendered
+from cep.demos.printed import table as empty
+from cep.knowledge.graph import Knowledge
 
 WINDOW = "12 h"
 """So long results may be put right: longer than any reading is late."""

@@ -8,12 +8,12 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
+from cep.connectors.records.batch import DeadLetter
+from cep.demos.blizzard.areas import REACH, Area, Place
+from cep.demos.blizzard.storms import Storm, episodes
+from cep.demos.moments import clock, days, moment
+from cep.demos.printed import table as empty
 from cep.runtime.run_stats import count
-from connectors.records.batch import DeadLetter
-from demos.blizzard.areas import REACH, Area, Place
-from demos.blizzard.storms import Storm, episodes
-from demos.moments import clock, days, moment
-from demos.printed import table as empty
 
 SHOWN = {True: 10, False: 5}
 """How many towns, and how many airports, are listed by name."""

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from demos.moments import moment
-from demos.printed import rendered, table
-from demos.run import ONTOLOGIES, RunResult, run
-from knowledge.graph import Knowledge
+from cep.demos.moments import moment
+from cep.demos.printed import rendered, table
+from cep.demos.run import ONTOLOGIES, RunResult, run
+from cep.knowledge.graph import Knowledge
 
 HERE = Path(__file__).parent
 PROGRAM = HERE / "fire.cep"

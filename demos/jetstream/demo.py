@@ -9,12 +9,12 @@ from tempfile import TemporaryDirectory
 import polars as pl
 from rich.console import Console
 
+from cep.demos.jetstream.positions import positions
+from cep.demos.jetstream.routes import LOWEST, routes, triples
+from cep.demos.moments import clock
+from cep.demos.printed import rendered, table
 from cep.engine import Engine
-from demos.jetstream.positions import positions
-from demos.jetstream.routes import LOWEST, routes, triples
-from demos.moments import clock
-from demos.printed import rendered, table
-from knowledge.graph import Knowledge
+from cep.knowledge.graph import Knowledge
 
 PROGRAM = Path(__file__).with_name("jetstream.cep")
 ROUTES = 24

@@ -8,10 +8,10 @@ from pathlib import Path
 import polars as pl
 from rich.console import Console
 
-from demos.moments import moment
-from demos.printed import illustrated, table
-from demos.run import RunResult, run, weather
-from knowledge.graph import Knowledge
+from cep.demos.moments import moment
+from cep.demos.printed import illustrated, table
+from cep.demos.run import RunResult, run, weather
+from cep.knowledge.graph import Knowledge
 
 HERE = Path(__file__).parent
 PROGRAM = HERE / "runways.lars"
@@ -94,7 +94,7 @@ def show(picture: Path | None) -> str:
 
 
 def _draw(path: Path, found: Found) -> None:
-    from demos.runways.picture import draw
+    from cep.demos.runways.picture import draw
 
     draw(path, TITLE, SUBTITLE, found)
 

@@ -9,9 +9,9 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from demos.blizzard.picture import HAIR, INK, NAMES, QUIET, save
-from demos.moments import clock
-from demos.runways.demo import FRONT, HOUR, Found
+from cep.demos.blizzard.picture import HAIR, INK, NAMES, QUIET, save
+from cep.demos.moments import clock
+from cep.demos.runways.demo import FRONT, HOUR, Found
 
 ALLOWED, USED, ARROW = "#d5e0ea", "#1f5a8c", "#8a97a3"
 WIDTH, HEIGHT, DPI = 9.2, 5.9, 174

@@ -8,10 +8,10 @@ from pathlib import Path
 import polars as pl
 from rich.console import Console
 
+from cep.demos.moments import clock
+from cep.demos.printed import illustrated, table
+from cep.demos.traffic.positions import positions
 from cep.engine import Engine
-from demos.moments import clock
-from demos.printed import illustrated, table
-from demos.traffic.positions import positions
 
 PROGRAM = Path(__file__).with_name("traffic.cep")
 PHASES = ("climbing", "level", "descending")
@@ -68,7 +68,7 @@ def show(picture: Path | None) -> str:
 
 
 def _draw(path: Path, found: Found) -> None:
-    from demos.traffic.picture import draw
+    from cep.demos.traffic.picture import draw
 
     draw(path, TITLE, SUBTITLE, found)
 

@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from demos.blizzard.picture import HAIR, INK, QUIET, save
-from demos.moments import clock
-from demos.traffic.demo import MINUTE, Found
+from cep.demos.blizzard.picture import HAIR, INK, QUIET, save
+from cep.demos.moments import clock
+from cep.demos.traffic.demo import MINUTE, Found
 
 SHADES = {"climbing": "#2f6db0", "level": "#9aa5b0", "descending": "#e08a4a"}
 BESIDE, ROUND = "#8a1f6a", "#1d7a4f"

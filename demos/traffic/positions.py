@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from demos.jetstream.positions import place
+from cep.demos.jetstream.positions import place
 
 NAME = "quickstart.json.gz"
 EVERY = 10_000_000

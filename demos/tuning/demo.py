@@ -18,10 +18,10 @@ from cep.backtest.report import warnings
 from cep.backtest.scoring import Figures, Scoring, score
 from cep.backtest.search import BacktestResult, Search
 from cep.core.literals import say_duration
-from demos.moments import moment
-from demos.printed import illustrated, table
-from demos.run import weather
-from demos.tuning import incidents
+from cep.demos.moments import moment
+from cep.demos.printed import illustrated, table
+from cep.demos.run import weather
+from cep.demos.tuning import incidents
 
 HERE = Path(__file__).parent
 PROGRAM = HERE / "tuning.cep"

@@ -8,7 +8,7 @@ from zipfile import ZipFile
 
 import polars as pl
 
-from demos.run import weather
+from cep.demos.run import weather
 
 SHARE = 0.3
 """The share of an hour's departures that are cancelled at least."""

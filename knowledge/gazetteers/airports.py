@@ -8,9 +8,9 @@ from typing import Any
 import polars as pl
 
 from cep.core.errors import CepError
-from knowledge.gazetteers.gazetteer import NO_CODES, NO_LINKS, DatasetOrigin, Gazetteer
-from knowledge.gazetteers.packages import data, package_records
-from knowledge.rdf.namespaces import OWN
+from cep.knowledge.gazetteers.gazetteer import NO_CODES, NO_LINKS, DatasetOrigin, Gazetteer
+from cep.knowledge.gazetteers.packages import data, package_records
+from cep.knowledge.rdf.namespaces import OWN
 
 AIRPORTSDATA = DatasetOrigin(
     "https://github.com/mborsetti/airportsdata",

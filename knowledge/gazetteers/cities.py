@@ -7,9 +7,9 @@ from typing import Any
 
 import polars as pl
 
-from knowledge.gazetteers.gazetteer import NO_CODES, Gazetteer
-from knowledge.gazetteers.packages import data, package_records
-from knowledge.gazetteers.regions import GEONAMES, feature
+from cep.knowledge.gazetteers.gazetteer import NO_CODES, Gazetteer
+from cep.knowledge.gazetteers.packages import data, package_records
+from cep.knowledge.gazetteers.regions import GEONAMES, feature
 
 SIZES = ("500", "1000", "5000", "15000")
 """The package has the places of at least so many people; itself it takes 15000 by default."""

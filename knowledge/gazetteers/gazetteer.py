@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 
 from cep.core.values import Ints
-from knowledge.rdf.namespaces import DCTERMS, GN, OWN, RDF_TYPE, SKOS, WGS84, XSD
-from knowledge.rdf.terms import Terms
-from knowledge.rdf.triples import TripleColumns
+from cep.knowledge.rdf.namespaces import DCTERMS, GN, OWN, RDF_TYPE, SKOS, WGS84, XSD
+from cep.knowledge.rdf.terms import Terms
+from cep.knowledge.rdf.triples import TripleColumns
 
 DATASET = "http://rdfs.org/ns/void#Dataset"
 

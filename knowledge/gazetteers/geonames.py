@@ -10,8 +10,8 @@ import polars as pl
 
 from cep.core.errors import CepError
 from cep.core.unpacking import UnpackedTooLarge, check_unpacked
-from knowledge.gazetteers import tab_separated
-from knowledge.gazetteers.tab_separated import DTYPES, Field
+from cep.knowledge.gazetteers import tab_separated
+from cep.knowledge.gazetteers.tab_separated import DTYPES, Field
 
 FEATURES = (
     Field("id", "int", "geonameid", needed=True, low=1, distinct=True),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from knowledge.gazetteers.gazetteer import DatasetOrigin, Gazetteer
-from knowledge.gazetteers.geonames import Dump
+from cep.knowledge.gazetteers.gazetteer import DatasetOrigin, Gazetteer
+from cep.knowledge.gazetteers.geonames import Dump
 
 SWS = "https://sws.geonames.org/"
 """Prefix of the IRIs of GeoNames features: with https, as GeoNames writes them now."""

@@ -9,11 +9,11 @@ import numpy as np
 import polars as pl
 
 from cep.core.values import Ints, Pool
+from cep.knowledge.query.valid_time import ValidTimeRows
+from cep.knowledge.rdf.terms import Terms
 from cep.rules.expressions.value_order import rank as rank
 from cep.rules.static.materialized import Column
 from cep.runtime.knowledge_source import Answers, Spanned
-from knowledge.query.valid_time import ValidTimeRows
-from knowledge.rdf.terms import Terms
 
 
 @dataclass(slots=True)

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from cep.core.values import Ints
-from knowledge.rdf.terms import NONE
-from knowledge.rdf.triples import TripleSet, expand
+from cep.knowledge.rdf.terms import NONE
+from cep.knowledge.rdf.triples import TripleSet, expand
 
 VarOrId = str | int
 """A variable, or the id of a term; NONE for a term that is not in the knowledge."""

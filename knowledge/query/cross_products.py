@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 import pyoxigraph as ox
 
 from cep.core.errors import Source
+from cep.knowledge.query.group_patterns import GroupElement, NestedGroup, elements, nested_groups
+from cep.knowledge.query.sparql import SparqlToken
+from cep.knowledge.query.validation import pattern_error
 from cep.rules.terms import Graph
-from knowledge.query.group_patterns import GroupElement, NestedGroup, elements, nested_groups
-from knowledge.query.sparql import SparqlToken
-from knowledge.query.validation import pattern_error
 
 MOST_PRODUCT = 100_000
 """Rows up to which a cross product is taken to be intended."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from knowledge.query.sparql import SparqlToken, tokens
+from cep.knowledge.query.sparql import SparqlToken, tokens
 
 _TERMS = ("variable", "iri", "name", "blank", "string", "number")
 _COMPARISONS = ("=", "<", ">", "<=", ">=", "!=")

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from cep.core.values import Ints, Pool
+from cep.knowledge.query.few_keys import few_columns
+from cep.knowledge.query.pattern_tables import PatternTable
+from cep.knowledge.query.refreshed import Refreshed
+from cep.knowledge.rdf.terms import NONE, Terms
+from cep.knowledge.rdf.triples import TripleSet
 from cep.runtime.knowledge_source import Answers, Fixed
-from knowledge.query.few_keys import few_columns
-from knowledge.query.pattern_tables import PatternTable
-from knowledge.query.refreshed import Refreshed
-from knowledge.rdf.terms import NONE, Terms
-from knowledge.rdf.triples import TripleSet
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ import numpy as np
 
 from cep.core.values import MISSING, Ints, Pool
 from cep.events import Iri
+from cep.knowledge.rdf.namespaces import XSD
+from cep.knowledge.rdf.terms import BLANK, NONE, Terms
+from cep.knowledge.rdf.values import INTEGERS, READ
 from cep.rules.static.materialized import Column
-from knowledge.rdf.namespaces import XSD
-from knowledge.rdf.terms import BLANK, NONE, Terms
-from knowledge.rdf.values import INTEGERS, READ
 
 FEW = 32
 """Rows that are few."""

@@ -6,10 +6,10 @@ import polars as pl
 import pyoxigraph as ox
 
 from cep.core.values import Pool
+from cep.knowledge.query import solutions
+from cep.knowledge.query.sparql import tokens
 from cep.rules.expressions.value_order import rank
 from cep.rules.static.materialized import series_of
-from knowledge.query import solutions
-from knowledge.query.sparql import tokens
 
 
 def solutions_frame(found: ox.QuerySolutions, ordered: bool) -> pl.DataFrame:

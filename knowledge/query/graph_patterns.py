@@ -8,17 +8,17 @@ import pyoxigraph as ox
 
 from cep.core.errors import CepError, Source
 from cep.core.values import Ints, Pool
+from cep.knowledge.query import solutions
+from cep.knowledge.query.answers import PreviousAnswers, answered
+from cep.knowledge.query.bindings import TooLarge
+from cep.knowledge.query.cross_products import group_patterns, pattern_excerpt, refuse_product, refuse_products
+from cep.knowledge.query.pattern_tables import PatternTable, Resolve, pattern_table
+from cep.knowledge.query.sparql import basic
+from cep.knowledge.query.validation import check_pattern, pattern_error
+from cep.knowledge.rdf.terms import Terms
+from cep.knowledge.rdf.triples import TripleSet
 from cep.rules.terms import Graph
 from cep.runtime.knowledge_source import Answers
-from knowledge.query import solutions
-from knowledge.query.answers import PreviousAnswers, answered
-from knowledge.query.bindings import TooLarge
-from knowledge.query.cross_products import group_patterns, pattern_excerpt, refuse_product, refuse_products
-from knowledge.query.pattern_tables import PatternTable, Resolve, pattern_table
-from knowledge.query.sparql import basic
-from knowledge.query.validation import check_pattern, pattern_error
-from knowledge.rdf.terms import Terms
-from knowledge.rdf.triples import TripleSet
 
 MOST_CELLS = 20_000_000
 """Values that the table of a pattern may hold, rows times variables."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from knowledge.query.sparql import SparqlToken, tokens
+from cep.knowledge.query.sparql import SparqlToken, tokens
 
 _BLOCKS = ("optional", "minus", "graph", "service", "values", "filter", "bind")
 

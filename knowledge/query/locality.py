@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from knowledge.query.group_patterns import GroupElement, elements, nested_groups
-from knowledge.query.sparql import ConstantTerm, basic
+from cep.knowledge.query.group_patterns import GroupElement, elements, nested_groups
+from cep.knowledge.query.sparql import ConstantTerm, basic
 
 Slots = tuple[str | ConstantTerm, str | ConstantTerm, str | ConstantTerm]
 

@@ -10,10 +10,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from cep.core.values import Ints
-from knowledge.query import sparql
-from knowledge.query.bindings import Bindings, EncodedPattern, solve
-from knowledge.query.sparql import ConstantTerm
-from knowledge.rdf.triples import TripleColumns, TripleSet
+from cep.knowledge.query import sparql
+from cep.knowledge.query.bindings import Bindings, EncodedPattern, solve
+from cep.knowledge.query.sparql import ConstantTerm
+from cep.knowledge.rdf.triples import TripleColumns, TripleSet
 
 Row = tuple[int, ...]
 Resolve = Callable[[ConstantTerm], int]

@@ -13,14 +13,14 @@ import numpy as np
 import pyoxigraph as ox
 
 from cep.core.values import Ints
-from knowledge.query import store
-from knowledge.query.bindings import Bindings, EncodedPattern, TooLarge, solve
-from knowledge.query.graph_patterns import MOST_CELLS, select_query
-from knowledge.query.locality import Locality, Slots
-from knowledge.query.pattern_tables import Resolve, Row, contains, edited, stretch_of, touching
-from knowledge.query.sparql import ConstantTerm
-from knowledge.rdf.terms import NONE, Terms
-from knowledge.rdf.triples import TripleSet
+from cep.knowledge.query import store
+from cep.knowledge.query.bindings import Bindings, EncodedPattern, TooLarge, solve
+from cep.knowledge.query.graph_patterns import MOST_CELLS, select_query
+from cep.knowledge.query.locality import Locality, Slots
+from cep.knowledge.query.pattern_tables import Resolve, Row, contains, edited, stretch_of, touching
+from cep.knowledge.query.sparql import ConstantTerm
+from cep.knowledge.rdf.terms import NONE, Terms
+from cep.knowledge.rdf.triples import TripleSet
 
 PatternKey = tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]
 

@@ -9,8 +9,8 @@ import polars as pl
 import pyoxigraph as ox
 
 from cep.core.values import Ints
-from knowledge.rdf.namespaces import XSD
-from knowledge.rdf.terms import NONE, Terms
+from cep.knowledge.rdf.namespaces import XSD
+from cep.knowledge.rdf.terms import NONE, Terms
 
 _NUMBERS = (
     (r"^[+-]?[0-9]+$", "integer"),

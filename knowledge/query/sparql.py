@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from knowledge.rdf.namespaces import RDF_TYPE, XSD
+from cep.knowledge.rdf.namespaces import RDF_TYPE, XSD
 
 _STRINGS = {
     quotes: re.compile(body + f"(?P<end>{quotes})?", re.DOTALL)

@@ -9,8 +9,8 @@ import polars as pl
 import pyoxigraph as ox
 
 from cep.core.values import Ints
-from knowledge.rdf.terms import BLANK, NONE, Terms
-from knowledge.rdf.triples import TripleColumns, TripleSet
+from cep.knowledge.rdf.terms import BLANK, NONE, Terms
+from cep.knowledge.rdf.triples import TripleColumns, TripleSet
 
 _CHUNK = 200_000  # triples written at a time
 

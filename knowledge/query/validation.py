@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 import pyoxigraph as ox
 
 from cep.core.errors import CepError, Source, Span
+from cep.knowledge.query.diagnostics import first_error, first_query_error
+from cep.knowledge.query.federation import FederatedQuery, check_federation
+from cep.knowledge.query.sparql import SparqlToken, tokens
+from cep.knowledge.rdf.namespaces import GEOF
 from cep.rules.graph_text import of_the_rule
 from cep.rules.terms import Graph
-from knowledge.query.diagnostics import first_error, first_query_error
-from knowledge.query.federation import FederatedQuery, check_federation
-from knowledge.query.sparql import SparqlToken, tokens
-from knowledge.rdf.namespaces import GEOF
 
 DEEPEST = 200
 """Brackets of a query in one another."""

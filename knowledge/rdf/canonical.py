@@ -9,10 +9,10 @@ import polars as pl
 import pyoxigraph as ox
 
 from cep.core.values import Ints
-from knowledge.rdf.namespaces import XSD
-from knowledge.rdf.terms import IRI, LANG_STRING, LITERAL, NONE, Sort, Terms
-from knowledge.rdf.triples import TripleSet
-from knowledge.rdf.values import INTEGERS
+from cep.knowledge.rdf.namespaces import XSD
+from cep.knowledge.rdf.terms import IRI, LANG_STRING, LITERAL, NONE, Sort, Terms
+from cep.knowledge.rdf.triples import TripleSet
+from cep.knowledge.rdf.values import INTEGERS
 
 _DIGITS = r"(?:0|-?[1-9][0-9]{0,14})"
 _REAL = r"^(?:0|-?[1-9][0-9]{0,6}|-?(?:0|[1-9][0-9]{0,6})\.[0-9]{0,6}[1-9])$"

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from cep.core.kernels import njit
 from cep.core.values import Ints
-from knowledge.rdf.terms import NONE, Terms
-from knowledge.rdf.triples import TripleSet
+from cep.knowledge.rdf.terms import NONE, Terms
+from cep.knowledge.rdf.triples import TripleSet
 
 Words = NDArray[np.uint64]
 

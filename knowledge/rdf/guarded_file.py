@@ -13,7 +13,7 @@ from typing import Any
 import pyoxigraph as ox
 
 from cep.core.errors import CepError, Source, Span
-from knowledge.rdf.nesting import TOO_DEEP, Depth, JsonDepth, LineDepth, TurtleDepth, XmlDepth
+from cep.knowledge.rdf.nesting import TOO_DEEP, Depth, JsonDepth, LineDepth, TurtleDepth, XmlDepth
 
 LONGEST_ENTITY = 200
 """Bytes that an entity may stand for."""

@@ -10,14 +10,14 @@ import numpy as np
 import pyoxigraph as ox
 
 from cep.core.errors import CepError
-from knowledge.rdf.namespaces import XSD
+from cep.knowledge.rdf.namespaces import XSD
 
 if TYPE_CHECKING:
     import rdflib
     from rdflib.term import Node
 
-    from knowledge.rdf.terms import Terms
-    from knowledge.rdf.triples import TripleSet
+    from cep.knowledge.rdf.terms import Terms
+    from cep.knowledge.rdf.triples import TripleSet
 
 _DEFAULT = "urn:x-rdflib:default"
 

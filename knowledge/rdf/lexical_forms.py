@@ -9,7 +9,7 @@ import pyoxigraph as ox
 
 from cep.core.values import Pool
 from cep.events import Iri, Value
-from knowledge.rdf.terms import Term, Terms
+from cep.knowledge.rdf.terms import Term, Terms
 
 
 def stored(literals: Sequence[ox.Literal]) -> list[ox.Literal]:

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from cep.core.prefixes import PREFIXES
-from knowledge.rdf.namespaces import OWL, RDF, XSD
-from knowledge.rdf.relation import PredicateRelations
-from knowledge.rdf.terms import BLANK, IRI, Terms
+from cep.knowledge.rdf.namespaces import OWL, RDF, XSD
+from cep.knowledge.rdf.relation import PredicateRelations
+from cep.knowledge.rdf.terms import BLANK, IRI, Terms
 
 IdTriple = tuple[int, int, int]
 

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from cep.core.hashtable import KeySet
 from cep.core.values import Ints, Pool
+from cep.knowledge.rdf.namespaces import XSD
+from cep.knowledge.rdf.values import decoded_column, escaped, unescaped
 from cep.rules.static.materialized import Column
-from knowledge.rdf.namespaces import XSD
-from knowledge.rdf.values import decoded_column, escaped, unescaped
 
 IRI, BLANK, LITERAL = range(3)
 """The kinds of term."""

@@ -11,11 +11,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from cep.core.values import MISSING, Ints, Pool
+from cep.knowledge.rdf.namespaces import XSD
 from cep.rules.static.materialized import Column
-from knowledge.rdf.namespaces import XSD
 
 if TYPE_CHECKING:
-    from knowledge.rdf.terms import Terms
+    from cep.knowledge.rdf.terms import Terms
 
 Bools = NDArray[np.bool_]
 Read = Callable[[pl.Series], tuple[Bools, Column]]

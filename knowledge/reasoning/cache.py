@@ -16,12 +16,12 @@ import polars as pl
 
 from cep.core import checksum
 from cep.core.user_cache import asked_cache, own_cache
-from knowledge.rdf.prefixed_names import PrefixedNames
-from knowledge.rdf.relation import BinaryRelation, PredicateRelations
-from knowledge.rdf.terms import BLANK, Terms
-from knowledge.rdf.triples import TripleSet
-from knowledge.reasoning.closure import Closure, compute_closure
-from knowledge.reasoning.ruleset import Reasoning, ruleset
+from cep.knowledge.rdf.prefixed_names import PrefixedNames
+from cep.knowledge.rdf.relation import BinaryRelation, PredicateRelations
+from cep.knowledge.rdf.terms import BLANK, Terms
+from cep.knowledge.rdf.triples import TripleSet
+from cep.knowledge.reasoning.closure import Closure, compute_closure
+from cep.knowledge.reasoning.ruleset import Reasoning, ruleset
 
 MOST = 2**30
 """Bytes that kept closures may take; those not used for longest go. One that is larger alone is not kept."""

@@ -15,18 +15,18 @@ import numpy as np
 
 from cep.core.errors import CepError
 from cep.core.values import Ints
-from knowledge.rdf.prefixed_names import PrefixedNames
-from knowledge.rdf.relation import MOST_TERMS, BinaryRelation, PredicateRelations, packed, unpacked
-from knowledge.rdf.terms import IRI, LITERAL, Terms
-from knowledge.rdf.triples import TripleSet
-from knowledge.reasoning.delete_rederive import overdeleted, rederived
-from knowledge.reasoning.equal_literals import literal_values, lost_values, more_values
-from knowledge.reasoning.inconsistency import ConsistencyCheck, Contradiction, inconsistent
-from knowledge.reasoning.proof import Proof, Prover
-from knowledge.reasoning.rule import TripleRule
-from knowledge.reasoning.ruleset import REASONING, Reasoning, Ruleset, ruleset
-from knowledge.reasoning.same_as import united
-from knowledge.reasoning.saturation import DerivedFacts, Saturation
+from cep.knowledge.rdf.prefixed_names import PrefixedNames
+from cep.knowledge.rdf.relation import MOST_TERMS, BinaryRelation, PredicateRelations, packed, unpacked
+from cep.knowledge.rdf.terms import IRI, LITERAL, Terms
+from cep.knowledge.rdf.triples import TripleSet
+from cep.knowledge.reasoning.delete_rederive import overdeleted, rederived
+from cep.knowledge.reasoning.equal_literals import literal_values, lost_values, more_values
+from cep.knowledge.reasoning.inconsistency import ConsistencyCheck, Contradiction, inconsistent
+from cep.knowledge.reasoning.proof import Proof, Prover
+from cep.knowledge.reasoning.rule import TripleRule
+from cep.knowledge.reasoning.ruleset import REASONING, Reasoning, Ruleset, ruleset
+from cep.knowledge.reasoning.same_as import united
+from cep.knowledge.reasoning.saturation import DerivedFacts, Saturation
 
 
 def compute_closure(

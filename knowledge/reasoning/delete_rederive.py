@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from cep.core.values import Ints
+from cep.knowledge.rdf.relation import BinaryRelation, PredicateRelations, contained, sorted_distinct, unpacked
+from cep.knowledge.reasoning.join import BodyAtom, Substitutions, solutions
+from cep.knowledge.reasoning.owl2rl import WALKED
+from cep.knowledge.reasoning.rule import RuleAtom, TripleRule
+from cep.knowledge.reasoning.same_as import pairs_of
+from cep.knowledge.reasoning.saturation import DerivedFacts, Saturation
+from cep.knowledge.reasoning.transitivity import reachable_pairs
 from cep.rules.static.semi_naive import rounds
-from knowledge.rdf.relation import BinaryRelation, PredicateRelations, contained, sorted_distinct, unpacked
-from knowledge.reasoning.join import BodyAtom, Substitutions, solutions
-from knowledge.reasoning.owl2rl import WALKED
-from knowledge.reasoning.rule import RuleAtom, TripleRule
-from knowledge.reasoning.same_as import pairs_of
-from knowledge.reasoning.saturation import DerivedFacts, Saturation
-from knowledge.reasoning.transitivity import reachable_pairs
 
 MOST = 0.2
 """The part of all triples that may be in doubt; with more, closing again is faster."""

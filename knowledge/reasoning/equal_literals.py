@@ -10,13 +10,13 @@ import numpy as np
 import polars as pl
 
 from cep.core.values import Ints
-from knowledge.rdf.canonical import CANONICAL, canonical_form
-from knowledge.rdf.namespaces import XSD
-from knowledge.rdf.relation import BinaryRelation, PredicateRelations, packed, sorted_distinct, unpacked
-from knowledge.rdf.terms import LITERAL, Terms
-from knowledge.rdf.values import Bools
-from knowledge.reasoning.literals import SPACES
-from knowledge.reasoning.rule import VALUE
+from cep.knowledge.rdf.canonical import CANONICAL, canonical_form
+from cep.knowledge.rdf.namespaces import XSD
+from cep.knowledge.rdf.relation import BinaryRelation, PredicateRelations, packed, sorted_distinct, unpacked
+from cep.knowledge.rdf.terms import LITERAL, Terms
+from cep.knowledge.rdf.values import Bools
+from cep.knowledge.reasoning.literals import SPACES
+from cep.knowledge.reasoning.rule import VALUE
 
 _PLAIN = r"^(?:0|-?[1-9][0-9]*)$"
 _OF_TIME = ("dateTime", "date", "time", "duration")

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from cep.core.errors import CepError
-from knowledge.rdf.prefixed_names import IdTriple, PrefixedNames
-from knowledge.rdf.relation import PredicateRelations, unpacked
-from knowledge.rdf.terms import LITERAL, Terms
-from knowledge.reasoning.join import Substitutions, solutions
-from knowledge.reasoning.literals import KNOWN, ill_formed, known_different, outside
-from knowledge.reasoning.proof import Prover, instance
-from knowledge.reasoning.rule import TripleRule
-from knowledge.reasoning.saturation import delta_bodies
-from knowledge.reasoning.vocabulary import ReasoningVocabulary
+from cep.knowledge.rdf.prefixed_names import IdTriple, PrefixedNames
+from cep.knowledge.rdf.relation import PredicateRelations, unpacked
+from cep.knowledge.rdf.terms import LITERAL, Terms
+from cep.knowledge.reasoning.join import Substitutions, solutions
+from cep.knowledge.reasoning.literals import KNOWN, ill_formed, known_different, outside
+from cep.knowledge.reasoning.proof import Prover, instance
+from cep.knowledge.reasoning.rule import TripleRule
+from cep.knowledge.reasoning.saturation import delta_bodies
+from cep.knowledge.reasoning.vocabulary import ReasoningVocabulary
 
 Contradiction = tuple[str, list[IdTriple]]
 """The name of a rule, and the triples that make its body true."""

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from cep.core.errors import CepError
 from cep.core.values import Ints
-from knowledge.rdf.relation import BinaryRelation, PredicateRelations, contained, packed, unpacked
-from knowledge.reasoning.rule import HAS, RuleAtom, RuleTerm
+from cep.knowledge.rdf.relation import BinaryRelation, PredicateRelations, contained, packed, unpacked
+from cep.knowledge.reasoning.rule import HAS, RuleAtom, RuleTerm
 
 BLOCK = 1 << 21
 """Rows that one step makes at a time."""

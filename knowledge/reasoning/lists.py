@@ -9,10 +9,10 @@ import numpy as np
 
 from cep.core.errors import CepError
 from cep.core.values import Ints
-from knowledge.rdf.prefixed_names import PrefixedNames
-from knowledge.rdf.relation import PredicateRelations, packed, sorted_distinct, unpacked
-from knowledge.reasoning.rule import VALUE, RuleAtom, TripleRule
-from knowledge.reasoning.vocabulary import ReasoningVocabulary
+from cep.knowledge.rdf.prefixed_names import PrefixedNames
+from cep.knowledge.rdf.relation import PredicateRelations, packed, sorted_distinct, unpacked
+from cep.knowledge.reasoning.rule import VALUE, RuleAtom, TripleRule
+from cep.knowledge.reasoning.vocabulary import ReasoningVocabulary
 
 MOST_FORMS = 6
 """Properties of a key, from the first, in which two things may agree by value alone."""

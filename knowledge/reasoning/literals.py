@@ -13,9 +13,9 @@ import numpy as np
 import polars as pl
 
 from cep.core.values import Ints
-from knowledge.rdf.namespaces import RDF, RDFS, XSD
-from knowledge.rdf.terms import LITERAL, Sort, Terms
-from knowledge.rdf.values import READ, Bools
+from cep.knowledge.rdf.namespaces import RDF, RDFS, XSD
+from cep.knowledge.rdf.terms import LITERAL, Sort, Terms
+from cep.knowledge.rdf.values import READ, Bools
 
 _NAME = r"[\p{L}_][\p{L}\p{M}\p{N}._\-]*"
 _TOKEN = r"^(?:[^\s]+(?: [^\s]+)*)?$"
@@ -38,7 +38,7 @@ _FORMS = {
     XSD + "time": rf"^{_CLOCK}{_ZONE}?$",
     XSD + "duration": rf"^-?P(?:[0-9]+Y)?(?:[0-9]+M)?(?:[0-9]+D)?(?:T(?:[0-9]+H)?(?:[0-9]+M)?(?:{_NUMBER}S)?)?$",
 }
-"""Lexical forms of the datatypes that `knowledge.rdf.values` does not read."""
+"""Lexical forms of the datatypes that `cep.knowledge.rdf.values` does not read."""
 
 _BOUNDS: dict[str, tuple[int, int]] = {
     XSD + "long": (-(2**63), 2**63 - 1),

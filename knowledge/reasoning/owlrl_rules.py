@@ -15,14 +15,14 @@ import numpy as np
 
 from cep.core.errors import CepError
 from cep.core.suggest import did_you_mean
-from knowledge.rdf.interop import to_rdflib
-from knowledge.rdf.prefixed_names import PrefixedNames
-from knowledge.rdf.relation import PredicateRelations, packed
-from knowledge.rdf.terms import Terms
-from knowledge.rdf.triples import TripleSet
-from knowledge.reasoning.closure import Closure, visible
-from knowledge.reasoning.proof import ASSERTED, Proof
-from knowledge.reasoning.ruleset import ruleset
+from cep.knowledge.rdf.interop import to_rdflib
+from cep.knowledge.rdf.prefixed_names import PrefixedNames
+from cep.knowledge.rdf.relation import PredicateRelations, packed
+from cep.knowledge.rdf.terms import Terms
+from cep.knowledge.rdf.triples import TripleSet
+from cep.knowledge.reasoning.closure import Closure, visible
+from cep.knowledge.reasoning.proof import ASSERTED, Proof
+from cep.knowledge.reasoning.ruleset import ruleset
 
 if TYPE_CHECKING:
     from rdflib.term import Node

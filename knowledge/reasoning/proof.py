@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from knowledge.rdf.prefixed_names import IdTriple, PrefixedNames
-from knowledge.rdf.relation import BinaryRelation, PredicateRelations, flipped, packed
-from knowledge.reasoning.join import BodyAtom, Substitutions, solutions
-from knowledge.reasoning.rule import HAS, TWICE, VALUE, RuleAtom, TripleRule
-from knowledge.reasoning.vocabulary import ReasoningVocabulary
+from cep.knowledge.rdf.prefixed_names import IdTriple, PrefixedNames
+from cep.knowledge.rdf.relation import BinaryRelation, PredicateRelations, flipped, packed
+from cep.knowledge.reasoning.join import BodyAtom, Substitutions, solutions
+from cep.knowledge.reasoning.rule import HAS, TWICE, VALUE, RuleAtom, TripleRule
+from cep.knowledge.reasoning.vocabulary import ReasoningVocabulary
 
 ASSERTED = "asserted"
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from cep.core.errors import CepError
 from cep.core.suggest import did_you_mean
-from knowledge.rdf.terms import Terms
-from knowledge.rdf.triples import TripleSet
-from knowledge.reasoning.cache import close_once
-from knowledge.reasoning.closure import Closure
-from knowledge.reasoning.owlrl_rules import close_by, name_of, rule_set
-from knowledge.reasoning.ruleset import REASONING
+from cep.knowledge.rdf.terms import Terms
+from cep.knowledge.rdf.triples import TripleSet
+from cep.knowledge.reasoning.cache import close_once
+from cep.knowledge.reasoning.closure import Closure
+from cep.knowledge.reasoning.owlrl_rules import close_by, name_of, rule_set
+from cep.knowledge.reasoning.ruleset import REASONING
 
 
 def closed_under(terms: Terms, asserted: TripleSet, reasoning: str | type[Any]) -> tuple[str, Closure | None]:

@@ -10,15 +10,15 @@ from typing import Literal
 import numpy as np
 
 from cep.core.values import Ints
-from knowledge.rdf.prefixed_names import PrefixedNames
-from knowledge.rdf.relation import BinaryRelation, PredicateRelations, packed, sorted_distinct, unpacked
-from knowledge.rdf.terms import IRI, LITERAL, Terms
-from knowledge.rdf.values import READ
-from knowledge.reasoning import owl2rl, rdfs
-from knowledge.reasoning.lists import lists_of, rules_of_lists
-from knowledge.reasoning.literals import KNOWN, inside
-from knowledge.reasoning.rule import HAS, TWICE, TripleRule, rules_of
-from knowledge.reasoning.vocabulary import ReasoningVocabulary
+from cep.knowledge.rdf.prefixed_names import PrefixedNames
+from cep.knowledge.rdf.relation import BinaryRelation, PredicateRelations, packed, sorted_distinct, unpacked
+from cep.knowledge.rdf.terms import IRI, LITERAL, Terms
+from cep.knowledge.rdf.values import READ
+from cep.knowledge.reasoning import owl2rl, rdfs
+from cep.knowledge.reasoning.lists import lists_of, rules_of_lists
+from cep.knowledge.reasoning.literals import KNOWN, inside
+from cep.knowledge.reasoning.rule import HAS, TWICE, TripleRule, rules_of
+from cep.knowledge.reasoning.vocabulary import ReasoningVocabulary
 
 Reasoning = Literal["none", "rdfs", "owlrl"]
 _FEW = 100  # terms that are looked at one by one

@@ -9,8 +9,7 @@ import numpy as np
 
 from cep.core.errors import CepError
 from cep.core.values import Ints
-from cep.rules.static.semi_naive import rounds
-from knowledge.rdf.relation import (
+from cep.knowledge.rdf.relation import (
     BinaryRelation,
     PredicateRelations,
     contained,
@@ -18,14 +17,15 @@ from knowledge.rdf.relation import (
     sorted_distinct,
     unpacked,
 )
-from knowledge.rdf.terms import LITERAL, Terms
-from knowledge.reasoning.equal_literals import one_value
-from knowledge.reasoning.join import BLOCK, BodyAtom, Substitutions, solutions
-from knowledge.reasoning.owl2rl import WALKED
-from knowledge.reasoning.rule import HAS, VALUE, RuleAtom, TripleRule
-from knowledge.reasoning.same_as import pairs_of, united
-from knowledge.reasoning.transitivity import reachable_pairs
-from knowledge.reasoning.vocabulary import ReasoningVocabulary
+from cep.knowledge.rdf.terms import LITERAL, Terms
+from cep.knowledge.reasoning.equal_literals import one_value
+from cep.knowledge.reasoning.join import BLOCK, BodyAtom, Substitutions, solutions
+from cep.knowledge.reasoning.owl2rl import WALKED
+from cep.knowledge.reasoning.rule import HAS, VALUE, RuleAtom, TripleRule
+from cep.knowledge.reasoning.same_as import pairs_of, united
+from cep.knowledge.reasoning.transitivity import reachable_pairs
+from cep.knowledge.reasoning.vocabulary import ReasoningVocabulary
+from cep.rules.static.semi_naive import rounds
 
 MOST = 100_000_000
 """Triples that a closure may hold."""

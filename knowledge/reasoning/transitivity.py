@@ -9,7 +9,7 @@ import numpy as np
 from cep.core.errors import CepError
 from cep.core.kernels import njit
 from cep.core.values import Ints
-from knowledge.rdf.relation import packed, sorted_distinct, unpacked
+from cep.knowledge.rdf.relation import packed, sorted_distinct, unpacked
 
 MOST = 100_000_000
 """Pairs that one walk may make."""

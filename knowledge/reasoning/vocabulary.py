@@ -6,9 +6,9 @@ import re
 
 import polars as pl
 
-from knowledge.rdf.namespaces import PREFIXES
-from knowledge.rdf.terms import Terms
-from knowledge.reasoning import owl2rl, rdfs
+from cep.knowledge.rdf.namespaces import PREFIXES
+from cep.knowledge.rdf.terms import Terms
+from cep.knowledge.reasoning import owl2rl, rdfs
 
 _LISTS = ("intersectionOf", "unionOf", "oneOf", "members", "distinctMembers", "propertyChainAxiom", "hasKey")
 _NUMBERS = ("maxCardinality", "maxQualifiedCardinality")

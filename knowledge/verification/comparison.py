@@ -14,13 +14,13 @@ from rdflib import Literal
 from rdflib.namespace import RDF, RDFS
 
 from cep.core.errors import CepError
-from knowledge.rdf.interop import to_rdflib
-from knowledge.rdf.terms import Terms
-from knowledge.rdf.triples import TripleSet
-from knowledge.reasoning.closure import compute_closure
-from knowledge.reasoning.owlrl_rules import Triple, expanded, quiet, sort_key
-from knowledge.verification.literal_values import representative
-from knowledge.verification.rule_sets import (
+from cep.knowledge.rdf.interop import to_rdflib
+from cep.knowledge.rdf.terms import Terms
+from cep.knowledge.rdf.triples import TripleSet
+from cep.knowledge.reasoning.closure import compute_closure
+from cep.knowledge.reasoning.owlrl_rules import Triple, expanded, quiet, sort_key
+from cep.knowledge.verification.literal_values import representative
+from cep.knowledge.verification.rule_sets import (
     CARDINALITIES,
     DATATYPES,
     CorrectedOwlRl,

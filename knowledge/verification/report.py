@@ -8,10 +8,10 @@ from typing import Literal
 
 from cep.core.errors import CepError
 from cep.core.suggest import did_you_mean
-from knowledge.graph import Knowledge
-from knowledge.rdf.prefixed_names import PrefixedNames
-from knowledge.verification.comparison import DIFFERENCES, ClosureComparison, Side, compare_closures
-from knowledge.verification.sample import TripleSample, sample
+from cep.knowledge.graph import Knowledge
+from cep.knowledge.rdf.prefixed_names import PrefixedNames
+from cep.knowledge.verification.comparison import DIFFERENCES, ClosureComparison, Side, compare_closures
+from cep.knowledge.verification.sample import TripleSample, sample
 
 Regime = Literal["rdfs", "owlrl"]
 REGIMES: tuple[Regime, ...] = ("rdfs", "owlrl")

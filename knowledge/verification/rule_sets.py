@@ -16,8 +16,8 @@ from rdflib import Literal, URIRef
 from rdflib.namespace import OWL, RDF, RDFS, XSD
 from rdflib.term import Node
 
-from knowledge.reasoning.owlrl_rules import Triple
-from knowledge.verification.literal_values import LEAST_AND_MOST, datatype_contains, representative, values_differ
+from cep.knowledge.reasoning.owlrl_rules import Triple
+from cep.knowledge.verification.literal_values import LEAST_AND_MOST, datatype_contains, representative, values_differ
 
 DATATYPES = {RDFS.Datatype, *OWL_RL_Datatypes}
 CARDINALITIES = (OWL.maxCardinality, OWL.maxQualifiedCardinality)

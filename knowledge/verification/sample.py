@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from cep.core.values import Ints
-from knowledge.rdf.namespaces import OWL, RDF, RDF_TYPE, RDFS
-from knowledge.rdf.terms import LITERAL, NONE, Terms
-from knowledge.rdf.triples import TripleSet
+from cep.knowledge.rdf.namespaces import OWL, RDF, RDF_TYPE, RDFS
+from cep.knowledge.rdf.terms import LITERAL, NONE, Terms
+from cep.knowledge.rdf.triples import TripleSet
 
 _ABOUT_THINGS = [
     *(OWL + name for name in ("sameAs", "differentFrom", "versionInfo", "versionIRI", "imports")),

@@ -5,7 +5,7 @@ pattern that is looked for in the path; `within` a function that is to be under 
 so until then, in all processes together; `alone`: this process is killed, else all of its session; `told`: a file that
 is there then.
 
-`SEMCEP_NUMBERS` has other values of constants, by module and name: `{"connectors.rdf.rebuild:_REMOVED": 2000}`.
+`SEMCEP_NUMBERS` has other values of constants, by module and name: `{"cep.connectors.rdf.rebuild:_REMOVED": 2000}`.
 """
 
 from __future__ import annotations

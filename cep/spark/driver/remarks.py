@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from cep.connectors.clock_skew import TimeJumps
+from cep.connectors.records.paths import source_of
+from cep.connectors.records.unused_attributes import remarks
 from cep.core.schema import Schema
 from cep.runtime.report import READING, Report
-from connectors.clock_skew import TimeJumps
-from connectors.records.paths import source_of
-from connectors.records.unused_attributes import remarks
 
 _EARLY = (
     "all events ended before 1970, where the watermark of Spark begins: leave out --once and --follow, or wait for a "

@@ -22,13 +22,13 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from cep.connectors.records.records import closest
 from cep.core.errors import CepError, reason_of
 from cep.core.signals import stops
 from cep.spark.disk import SPARK_LOG
 from cep.spark.driver.failure import causes, reason, redirected, said, silence_gateway
 from cep.spark.driver.java_start import OPTIONS, JavaStart, java_start
 from cep.spark.driver.sockets import unix_sockets
-from connectors.records.records import closest
 
 NEEDED: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",

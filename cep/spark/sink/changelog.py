@@ -15,10 +15,10 @@ from pathlib import Path
 
 import polars as pl
 
+from cep.connectors.records.revised import VERSION, as_written, worded
 from cep.core.identity import identified
 from cep.core.schema import CHANGE, Schema
 from cep.runtime.buckets import stacked
-from connectors.records.revised import VERSION, as_written, worded
 
 
 def changelog_schemas(schemas: Mapping[str, Schema]) -> dict[str, Schema]:

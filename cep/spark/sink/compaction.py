@@ -10,15 +10,15 @@ from uuid import uuid4
 
 import polars as pl
 
+from cep.connectors.records.revised import VERSION, WITHDRAW
+from cep.connectors.writing.layout import BOUNDS, ParquetLayout
+from cep.connectors.writing.writers import time_columns
 from cep.core.errors import CepError
 from cep.core.identity import ID
 from cep.core.schema import CHANGE, Schema
 from cep.spark.disk import writing_to
 from cep.spark.sink.changelog import changelog_schemas
 from cep.spark.sink.commit_log import CommitLog, file_name
-from connectors.records.revised import VERSION, WITHDRAW
-from connectors.writing.layout import BOUNDS, ParquetLayout
-from connectors.writing.writers import time_columns
 
 
 def compact(folder: Path, format: str, schemas: Mapping[str, Schema], to: Path) -> None:

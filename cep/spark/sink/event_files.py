@@ -11,17 +11,17 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cep.connectors.brokers.sending import with_ids
+from cep.connectors.records.revised import ADD, WITHDRAW
+from cep.connectors.records.times import ISO, SECONDS
+from cep.connectors.writing.layout import ParquetLayout
+from cep.connectors.writing.row_groups import encodings
+from cep.connectors.writing.writers import json_lines
 from cep.core.schema import CHANGE
 from cep.runtime.buckets import merged_identical
 from cep.spark.disk import writing_to
 from cep.spark.sink.changelog import as_changelog, changelog_schemas
 from cep.spark.sink.commit_log import WITHDRAWN, CommitLog, OutputFile
-from connectors.brokers.sending import with_ids
-from connectors.records.revised import ADD, WITHDRAW
-from connectors.records.times import ISO, SECONDS
-from connectors.writing.layout import ParquetLayout
-from connectors.writing.row_groups import encodings
-from connectors.writing.writers import json_lines
 
 if TYPE_CHECKING:  # which has tasks call this module
     from cep.spark.sink.file_sink import FileSinkOptions

@@ -30,7 +30,7 @@ class FileSinkOptions:
     may derive identical occurrences of the `merged` ones. `keep`: for how many microseconds of event time files stay,
     None: for good; `passing`: the reader removes files. `holder`: the run that holds the folder `checkpoint`, where
     there is one; `spark`: the folder of Spark's own files there. `first`: the number of the query's first micro-batch
-    in the log. `times`: their form (`connectors.records.times`). `meanings`: of the events, where rows may be
+    in the log. `times`: their form (`cep.connectors.records.times`). `meanings`: of the events, where rows may be
     withdrawn: then they are written as a changelog (`cep.spark.sink.changelog`). `address`: where readers have the
     folder, None: they have it here."""
 

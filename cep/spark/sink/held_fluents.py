@@ -13,14 +13,14 @@ from dataclasses import replace
 import polars as pl
 import pyarrow as pa
 
+from cep.connectors.formats.jsonl import ReadsLines
+from cep.connectors.records.batch import Block, DeadLetter
+from cep.connectors.records.records import series
+from cep.connectors.records.times import FIRST, ISO, LAST, time_text
 from cep.core.errors import CepError
 from cep.core.fluents import BEGINNING, BEGINS, EDGE, WHOLE
 from cep.core.schema import ARRIVAL, Attribute, Schema
 from cep.events import Value
-from connectors.formats.jsonl import ReadsLines
-from connectors.records.batch import Block, DeadLetter
-from connectors.records.records import series
-from connectors.records.times import FIRST, ISO, LAST, time_text
 
 BOUNDS = "bounds"
 TIMES = ("start", "end", "time")

@@ -16,6 +16,12 @@ from pathlib import Path
 import polars as pl
 import pyarrow.parquet as pq
 
+from cep.connectors.files import CHUNK
+from cep.connectors.formats.jsonl import LineReader, ReadsLines, read_jsonl
+from cep.connectors.formats.parquet import columns_of, open_parquet, read_batches, read_parquet
+from cep.connectors.formats.streams import ByteStream
+from cep.connectors.records.batch import Batch, Block, DeadLetter
+from cep.connectors.records.times import ISO, SHIFTS
 from cep.core.errors import CepError, reason_of
 from cep.core.fluents import EDGE
 from cep.core.schema import CHANGE, Attribute, Schema, TimeFormat
@@ -23,12 +29,6 @@ from cep.spark.disk import SINK_LOG
 from cep.spark.sink.changelog import is_changelog
 from cep.spark.sink.commit_log import CommitLog, entry, file_name
 from cep.spark.sink.held_fluents import BOUNDS, TIMES, HeldFluents, OpenTimes, as_taken, with_far_times
-from connectors.files import CHUNK
-from connectors.formats.jsonl import LineReader, ReadsLines, read_jsonl
-from connectors.formats.parquet import columns_of, open_parquet, read_batches, read_parquet
-from connectors.formats.streams import ByteStream
-from connectors.records.batch import Batch, Block, DeadLetter
-from connectors.records.times import ISO, SHIFTS
 
 PAUSE = 0.5
 """Seconds between two looks at the log."""
@@ -245,7 +245,7 @@ def _number(name: str) -> int | None:
 
 
 def _column(event: str, attribute: str, columns: Mapping[str, None]) -> str:
-    """The column of an attribute (`connectors.writing.layout.ParquetLayout`)."""
+    """The column of an attribute (`cep.connectors.writing.layout.ParquetLayout`)."""
     named = f"{event}_{attribute}"
     return named if named in columns and (attribute in _OWN or attribute not in columns) else attribute
 

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from cep.connectors.brokers.sending import Sending
+from cep.connectors.tables.names import is_table, table_name
 from cep.core.errors import UNREACHABLE, CepError, reason_of
 from cep.core.schema import Schema
 from cep.spark.disk import OUTGOING, STOP, damaged_file
 from cep.spark.sink.commit_log import CommitLog, file_name, intact
 from cep.spark.sink.table_relay import TableRelay
-from connectors.brokers.sending import Sending
-from connectors.tables.names import is_table, table_name
 
 WarnText = Callable[[str], None]
 

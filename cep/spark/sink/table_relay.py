@@ -19,12 +19,12 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cep.connectors.tables.kinds import KINDS
+from cep.connectors.tables.names import TableName
 from cep.core.durable_names import sync_names
 from cep.core.errors import CepError
 from cep.spark.disk import damaged_file, put
 from cep.spark.sink.commit_log import CommitLog, file_name, intact
-from connectors.tables.kinds import KINDS
-from connectors.tables.names import TableName
 
 NOTE = "table.json"
 """In the checkpoint: under which name rows are added, the number of the last commit, the table that it is of, and its

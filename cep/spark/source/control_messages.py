@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
+from cep.connectors.idle import IdleTimer
+from cep.connectors.records.times import SECOND
 from cep.spark import spark_files
-from connectors.idle import IdleTimer
-from connectors.records.times import SECOND
 
 if TYPE_CHECKING:  # loaded only where files are read: processes that plan are started often
     from cep.spark.program import ShippedProgram

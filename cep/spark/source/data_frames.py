@@ -17,22 +17,22 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users c
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ByteType, DateType, IntegerType, LongType, ShortType, TimestampType
 
+from cep.connectors.frames.reading import needed_columns
+from cep.connectors.records.records import closest
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.spark.dead_letters import LINE_BITS
 from cep.spark.handover import COLUMNS, as_row
 from cep.spark.source.file_list import FILE_BITS
-from connectors.frames.reading import needed_columns
-from connectors.records.records import closest
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
+    from cep.connectors.records.batch import Batch
     from cep.core.values import Ints
     from cep.spark.program import ShippedProgram
     from cep.spark.shuffle_blocks import ShuffleBlock
-    from connectors.records.batch import Batch
 
 RecordBatches = Iterator["pa.RecordBatch"]
 
@@ -79,8 +79,8 @@ class FrameInput:
         return row_blocks(program, self.number, self.event, pieces, dead_letters, name)
 
     def _pieces(self, schema: Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[Batch]:
+        from cep.connectors.frames.reading import read_data
         from cep.spark.source.reading import in_time
-        from connectors.frames.reading import read_data
 
         for rows in joined(batches):
             orders, table = self._orders(rows), rows.select(self.columns)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
+from cep.connectors.ahead_limits import LIVE, AheadLimits
+from cep.connectors.inputs import Input, inputs, is_live
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.core.storage.urls import is_url
@@ -25,8 +27,6 @@ from cep.spark.source.knowledge_changes import ChangesMessage, FileChangeLog
 from cep.spark.spark_files import ends_sent, last_ended, moved, next_watermark
 from cep.spark.state.batch_notes import BatchNotes
 from cep.spark.state.migration import FIRST, Generation
-from connectors.ahead_limits import LIVE, AheadLimits
-from connectors.inputs import Input, inputs, is_live
 
 if TYPE_CHECKING:  # loaded only where files are read: processes that plan are started often
     import pyarrow as pa
@@ -38,8 +38,8 @@ if TYPE_CHECKING:  # loaded only where files are read: processes that plan are s
 
 @dataclass(frozen=True, slots=True)
 class SparkSourceOptions:
-    """The inputs of a query: files by `specs` (`connectors.inputs`), relative to `folder`, of the events of `schemas`;
-    and `live` inputs, by their places among the specs, about `most` messages of each in a micro-batch.
+    """The inputs of a query: files by `specs` (`cep.connectors.inputs`), relative to `folder`, of the events of
+    `schemas`; and `live` inputs, by their places among the specs, about `most` messages of each in a micro-batch.
 
     `program`: pickled, so that a process that only plans need not load it; `ticking`: whether some of its stages need
     waking up. `journal`: the list of files. `limit`: files in a micro-batch. `closing`: the input ends when all files
@@ -357,7 +357,7 @@ def new_files(
     unsure: bool = False,
 ) -> list[Input]:
     """The files that exist now, of events of these schemas, without those of `known` paths. `absent`: the codes of
-    errors that only mean that no file exists. `unsure` and CepError: see `connectors.inputs`."""
+    errors that only mean that no file exists. `unsure` and CepError: see `cep.connectors.inputs`."""
     files: list[Input] = []
     for spec in specs:
         try:

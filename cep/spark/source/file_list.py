@@ -17,12 +17,12 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
+from cep.connectors.inputs import Input
 from cep.core.append_log import LineLog
 from cep.core.checksum import Broken
 from cep.core.errors import CepError
 from cep.core.storage.urls import is_url
 from cep.spark.disk import damaged_file
-from connectors.inputs import Input
 
 FILE_BITS = 22
 """A file's number is the place of its spec, and in so many low bits its own place among the files of the spec;

@@ -21,6 +21,10 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from cep.connectors.addresses import Address
+from cep.connectors.brokers.kafka import layer
+from cep.connectors.brokers.messages import Messages
+from cep.connectors.inputs import Input
 from cep.core.checksum import content, seal
 from cep.core.errors import CepError, reason_of
 from cep.spark import spark_files
@@ -28,10 +32,6 @@ from cep.spark.disk import INPUTS, damaged_file, put, writing_to
 from cep.spark.driver.session import KAFKA, connector_artifact
 from cep.spark.handover import COLUMNS, as_row, with_dead_letters
 from cep.spark.source.file_list import FILE_BITS
-from connectors.addresses import Address
-from connectors.brokers.kafka import layer
-from connectors.brokers.messages import Messages
-from connectors.inputs import Input
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -21,9 +21,9 @@ from cep.spark.disk import CHANGES, damaged_file
 from cep.spark.source.control_messages import ControlMessage
 
 if TYPE_CHECKING:
+    from cep.knowledge.growing_files import GrowingFile
     from cep.spark.program import ShippedProgram
     from cep.spark.shuffle_blocks import ShuffleBlock
-    from knowledge.growing_files import GrowingFile
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class FileChangeLog:
         what was read is not in its file any more."""
         if not self._names:
             return len(self)
-        from knowledge.growing_files import ReadUpdates, there
+        from cep.knowledge.growing_files import ReadUpdates, there
 
         files = self._open()
         for name in self._names if strict else ():
@@ -90,7 +90,7 @@ class FileChangeLog:
 
     def _new(self, file: str, known: _Known | None, last: bool) -> bytes | None:
         """The part of a file that has not been taken; None: nothing. Whole lines, where it may grow and not `last`."""
-        from knowledge.growing_files import grows
+        from cep.knowledge.growing_files import grows
 
         size = Path(file).stat().st_size
         if known is not None and (size < known.taken or (size > known.taken and known.growing is None)):
@@ -107,8 +107,8 @@ class FileChangeLog:
 
     def _read(self, files: dict[str, _Known], file: str, data: bytes, last: bool, strict: bool) -> Any:
         """The news in what was not taken of a file; it is taken then."""
-        from knowledge.growing_files import GrowingFile, ReadUpdates, grows, whole
-        from knowledge.updates import RefusedUpdate
+        from cep.knowledge.growing_files import GrowingFile, ReadUpdates, grows, whole
+        from cep.knowledge.updates import RefusedUpdate
 
         known = files.get(file)
         if known is None:
@@ -127,7 +127,7 @@ class FileChangeLog:
             )
 
     def _add(self, news: Any, taken: dict[str, Any]) -> None:
-        from knowledge.growing_files import change
+        from cep.knowledge.growing_files import change
 
         fields = {
             "files": taken,
@@ -156,7 +156,7 @@ class FileChangeLog:
 
 def _again(file: str, parts: Sequence[dict[str, Any]]) -> _Known:
     """A file as it was after it had been taken in these parts."""
-    from knowledge.growing_files import GrowingFile, grows
+    from cep.knowledge.growing_files import GrowingFile, grows
 
     known = _Known(parts[-1]["bytes"], hashlib.sha256(), GrowingFile(file) if grows(file) else None)
     try:

@@ -11,18 +11,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from cep.connectors.addresses import Address
+from cep.connectors.brokers.kafka import Topic
+from cep.connectors.brokers.mqtt import Arrival, Subscription
+from cep.connectors.brokers.rate import Rate
+from cep.connectors.brokers.tcp import Connection
+from cep.connectors.inputs import Input
 from cep.core.checksum import content, seal
 from cep.core.durable_names import sync_names
 from cep.core.errors import CepError
 from cep.spark.disk import STOP, damaged_file, put
 from cep.spark.source.message_log import MessageLog
 from cep.spark.source.work_items import LoggedMessages, OffsetRange, RateRange, WorkItem
-from connectors.addresses import Address
-from connectors.brokers.kafka import Topic
-from connectors.brokers.mqtt import Arrival, Subscription
-from connectors.brokers.rate import Rate
-from connectors.brokers.tcp import Connection
-from connectors.inputs import Input
 
 Offset = Any
 """As JSON: a number of messages, or one for each partition of a topic."""

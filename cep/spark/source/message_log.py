@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
+from cep.connectors.brokers.mqtt import Arrival
+from cep.connectors.files import DEVICE
 from cep.core.append_log import RecordLog
 from cep.core.checksum import Broken
 from cep.core.durable_names import sync_names
 from cep.core.errors import CepError, reason_of
 from cep.spark.disk import BACK, locked, put
-from connectors.brokers.mqtt import Arrival
-from connectors.files import DEVICE
 
 _HEAD = struct.Struct("<HB")
 """`mid` and QoS; the topic is behind it."""

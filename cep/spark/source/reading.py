@@ -11,6 +11,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from cep.connectors.brokers.messages import Inbox, Messages
+from cep.connectors.clock_skew import place_of, without_ahead
+from cep.connectors.files import ABSENT, DEVICE, read_one
+from cep.connectors.inputs import Input
+from cep.connectors.records.batch import Batch, Block, DeadLetter
+from cep.connectors.records.revised import changes_of
+from cep.connectors.records.unused_attributes import NeverThere
 from cep.core.errors import CepError
 from cep.core.fluents import OWN_END, RECORDS
 from cep.core.relation import END as END_ROW
@@ -41,13 +48,6 @@ from cep.spark.shuffle_blocks import (
 from cep.spark.source.file_list import FILE_BITS, ListedFile
 from cep.spark.state import bucket_states
 from cep.spark.worker import freeze_garbage
-from connectors.brokers.messages import Inbox, Messages
-from connectors.clock_skew import place_of, without_ahead
-from connectors.files import ABSENT, DEVICE, read_one
-from connectors.inputs import Input
-from connectors.records.batch import Batch, Block, DeadLetter
-from connectors.records.revised import changes_of
-from connectors.records.unused_attributes import NeverThere
 
 FILE = "file"
 """The code of the dead letter of a whole file."""

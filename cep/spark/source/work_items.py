@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from connectors.brokers.kafka import Topic
-from connectors.brokers.messages import Messages
-from connectors.brokers.mqtt import messages
-from connectors.brokers.rate import Rate
-from connectors.inputs import Input
+from cep.connectors.brokers.kafka import Topic
+from cep.connectors.brokers.messages import Messages
+from cep.connectors.brokers.mqtt import messages
+from cep.connectors.brokers.rate import Rate
+from cep.connectors.inputs import Input
 
 if TYPE_CHECKING:
     from cep.spark.program import ShippedProgram

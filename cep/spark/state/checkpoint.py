@@ -39,7 +39,7 @@ class CheckpointInfo:
     """`program`: the fingerprint of text, policy, facts and knowledge together; `facts`, `knowledge`: those of each.
     `output`, its `format` and the events that go there (`only`): the sink keeps its log there. `laid`: where the state
     is. `generation`: which folders are in use, and with what they begin. `name`: no other checkpoint has it. `times`:
-    their form (`connectors.records.times`), as in the input when the run began. `changes`: of fluents it is written
+    their form (`cep.connectors.records.times`), as in the input when the run began. `changes`: of fluents it is written
     when they begin and end. `replaces`: records may withdraw or replace others; `revise`: those so old (microseconds),
     and what was derived is put right, None: it is not; `final`: only what is final is written; `keys`: the KEY of each
     event that has one; `params`: the values of the parameters that rules use; `lateness_by`: the

@@ -45,8 +45,8 @@ class StateLayout:
     @classmethod
     def of(cls, engine: Engine, wanted: Sequence[str]) -> StateLayout:
         """The layout of the program that the engine runs, of which the events `wanted` are written."""
+        from cep.connectors.writing.layout import ParquetLayout
         from cep.plan.partition import partition
-        from connectors.writing.layout import ParquetLayout
 
         rules = {rule: sorted(goals) for rule, goals in engine.goals().items()}
         return cls(
