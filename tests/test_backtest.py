@@ -739,6 +739,7 @@ def test_a_server_is_asked_for_its_history(tmp_path: Path, monkeypatch: pytest.M
             (("-i", f"window=server:{server.url}"), "the program does not read `window`"),
             (("-i", source, "--state", "s.jsonl"), "--state needs a history that stays as it is"),
             (("-i", f"door=server:{server.url}/nowhere"), "404"),
+            (("-i", f"door=server:{server.url}"), "the server keeps no record of `door`"),
             (("-i", "server:nowhere"), "this is not an address of the web"),
         ):
             assert message in cep(*asked, *more, *login).stderr, message

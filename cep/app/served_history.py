@@ -36,14 +36,15 @@ def downloaded(
         if name is not None and name not in schemas:
             known = ", ".join(f"`{each}`" for each in sorted(schemas))
             raise refuse(f"--input {source}: the program does not read `{name}`", f"it reads {known}")
+        before = len(found)
         for event in [name] if name is not None else sorted(schemas):
             path = folder / f"{len(found)}-{event}.jsonl"
-            count = _save(path, schemas[event], address, token_of(token_file))
-            if count or name is not None:
+            if _save(path, schemas[event], address, token_of(token_file)):
                 found.append(f"{event}={path}")
-        if not any(str(folder) in each for each in found):
-            hint = "`cep serve --readings` keeps them"
-            raise CepError(f"--input {source}: the server keeps no record of the program's events", hint=hint)
+        if len(found) == before:
+            kept = "the program's events" if name is None else f"`{name}`"
+            hint = "`cep serve --readings` keeps them; those of a server with `--base` are saved with a query"
+            raise CepError(f"--input {source}: the server keeps no record of {kept}", hint=hint)
     return tuple(found)
 
 
