@@ -286,7 +286,7 @@ def renamed(engine: Any, batch: Batch) -> Batch:
 
 
 def outcome(batches: list[Batch]) -> set[tuple[Any, ...]]:
-    """What was derived: type, start, end, bounds, arguments and value; that something is `true` is not a value."""
+    """Return the derived occurrences: type, start, end, bounds, arguments and value, but no value that is `true`."""
     rows: set[tuple[Any, ...]] = set()
     for batch in batches:
         for name, table in batch.items():

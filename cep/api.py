@@ -47,7 +47,7 @@ class ArrowArray(Protocol):
 
 
 Data = pl.DataFrame | pl.LazyFrame | ArrowStream | ArrowArray | Mapping[str, Any] | Iterable[Any] | Event
-"""What rows are taken from (`cep.connectors.frames.reading`): a data frame of polars or pandas, lazy ones too; a table,
+"""The sources of rows (`cep.connectors.frames.reading`): a data frame of polars or pandas, lazy ones too; a table,
 record batch, reader or dataset of pyarrow, and whatever offers `__arrow_c_stream__` or `__arrow_c_array__`; `{column:
 array}`; a list of records (dicts) or of `Event`; an iterator of any of these; `{event: any of these}`."""
 

@@ -227,7 +227,7 @@ UNSEEN = frozenset(("46elks", "elks", "twist"))  # they ask the network for more
 
 @contextmanager
 def posts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
-    """What would be sent: the fields of each body or query; every service says that it has taken it."""
+    """Yield the messages that would be sent: the fields of each body or query. Every service accepts them."""
     found: list[dict[str, Any]] = []
 
     def request(self: requests.Session, method: str, url: str, **options: Any) -> requests.Response:

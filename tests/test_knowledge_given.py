@@ -1,5 +1,4 @@
-"""What takes triples as knowledge: programs from Python as they are, the engine below where `cep.knowledge.graph`
-is."""
+"""Triples given as knowledge: to programs from Python, and to the engine below, where `cep.knowledge.graph` is."""
 
 from __future__ import annotations
 

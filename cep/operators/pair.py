@@ -1,6 +1,6 @@
 """Two occurrences make one: `L SEQ R` and the other relations of intervals, and `NOT(X).[L, R]`.
 
-What holds of a relation follows from its row in `cep.core.interval_relations`.
+The properties of a relation follow from its row in `cep.core.interval_relations`.
 """
 
 from __future__ import annotations

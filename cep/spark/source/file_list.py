@@ -34,7 +34,6 @@ OPENING = 1 << 16
 SPECS = 32
 """At most so many specs: the order of rows has no more bits for them."""
 
-
 SHOWN = 3
 """Files of which a look for changes warns by name."""
 
