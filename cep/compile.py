@@ -22,7 +22,7 @@ from cep.language.reading import dialects_of, parameters_of, read, together
 from cep.language.static_predicates import declarations_of, predicates_of
 from cep.language.syntax.ast import EventRule, FluentRule, PolicyStatement, Prefix, SyntaxTree, WhileRule
 from cep.language.syntax.parser import parse
-from cep.plan.advice import arrowed
+from cep.plan.advice import arrowed, parameters_meant, warned_of_parameters
 from cep.plan.alerts import alerts_last
 from cep.plan.algebra import Rules
 from cep.plan.plan import Plan, plan
@@ -205,10 +205,13 @@ class ReadProgram:
         """Raises CepError."""
         dialect, tick, files = options.dialect, options.tick, options.files
         parameters = parameters_of(text, name, files, dialect, options.params)
-        if files:
-            every = together(text, name, files, dialect, tick, options.answer_sets, parameters)
-            return cls(text, name, dialect, tick, every.tree({}), parameters, every)
-        tree = read(text, name, dialect, tick, options.answer_sets, parameters)
+        try:
+            if files:
+                every = together(text, name, files, dialect, tick, options.answer_sets, parameters)
+                return cls(text, name, dialect, tick, every.tree({}), parameters, every)
+            tree = read(text, name, dialect, tick, options.answer_sets, parameters)
+        except CepError as error:
+            raise parameters_meant(error, parameters.by_name) from None
         return cls(text, name, dialect, tick, tree, parameters)
 
     @property
@@ -261,8 +264,13 @@ def lowered(tree: SyntaxTree, options: CompileOptions) -> Rules:
 def compiled_rules(program: ReadProgram, tree: SyntaxTree, every: Rules, options: CompileOptions) -> CompiledProgram:
     """Return the plan of lowered rules. `program`, `tree`: what they were lowered from. Raises CepError."""
     tables, source = options.facts or {}, source_of(options.knowledge)
-    rules, planned, bound = _planned(every, options, source)
-    planned = replace(planned, warnings=(*planned.warnings, *program.parameters.warnings()))
+    parameters = program.parameters.by_name
+    try:
+        rules, planned, bound = _planned(every, options, source)
+    except CepError as error:
+        raise parameters_meant(error, parameters) from None
+    warnings = (*warned_of_parameters(planned.warnings, parameters), *program.parameters.warnings())
+    planned = replace(planned, warnings=warnings)
     if rules.alerts and not options.alerts:  # checked, and not made
         planned = alerts_left_out(planned)
     if options.strict_types or options.distinct:

@@ -353,6 +353,7 @@ def test_other_files_of_the_program(editor: Editor, tmp_path: Path) -> None:
 
 
 A = "event a(x: int).\n"
+P = "PARAM Many = 3. PARAM Patience = 5 min.\n" + A
 
 
 @pytest.mark.parametrize(
@@ -371,6 +372,8 @@ A = "event a(x: int).\n"
         (A + "b(X) <- a(X) WHERE X > 1 AND X < 5.\n", ",", A + "b(X) <- a(X) WHERE X > 1, X < 5.\n"),
         ("# one\nb(X) <- c(x: X).\n", None, "# one\nevent c(x: float).\nb(X) <- c(x: X).\n"),
         ("event a(x: itn).\nb(X) <- a(X).\n", "int", A + "b(X) <- a(X).\n"),
+        (P + "b(X) <- a(X) WHERE X > Manny.\n", "Many", P + "b(X) <- a(X) WHERE X > Many.\n"),
+        (P + "b(X) <- a(X) TIMES 2 WITHIN Patince.\n", "Patience", P + "b(X) <- a(X) TIMES 2 WITHIN Patience.\n"),
         (
             A + "b(X) <- a(X) AGGREGATE M = averge(X) OVER LAST 3 EVENTS.\n",
             "avg",

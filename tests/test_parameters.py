@@ -186,6 +186,50 @@ def test_mistakes(statement: str, message: str, hint: str) -> None:
     assert caught.value.span is not None and caught.value.code == "syntax"
 
 
+NAMED = "PARAM Hot = 7.0. PARAM Patience = 15 min. PARAM Many = 3. PARAM Site = \"north\".\n"
+NAMED += "event a(x: float). event s(x: string). fluent f(x: float).\n"
+
+
+@pytest.mark.parametrize(
+    ("rules", "hint"),
+    [
+        ("b(X) <- a(X) WHERE X > Hott.", "did you mean `Hot`?"),
+        ("b(X, Hott) <- a(X).", "did you mean `Hot`?"),
+        ("b(X, Y) <- a(X) WHERE Y = if(X > Hott, 1, 2).", "did you mean `Hot`?"),
+        ("b(X) <- a(X) WHERE (X > Hott or X < 2).", "did you mean `Hot`?"),
+        ("b(X, Hottes) <- a(X) AND a(Hottest).", "did you mean `Hottest`?"),
+        ("b(X) <- a(X) UNLESS (a(Y) WHERE Y > Hott) WITHIN 5 min.", "did you mean `Hot`?"),
+        ("initiate f(X) <- a(X) WHERE X > Hott.", "did you mean `Hot`?"),
+        ("r(3). t(X) :- r(X), X > Hott. b(X) <- a(X) WHERE t(X).", "did you mean `Hot`?"),
+        ("b(X) <- a(X) SEQ a(_) WITHIN Patince.", "did you mean `Patience`?"),
+        ("b(X) <- a(X) SEQ a(_) WITHIN Hott.", "a limit from the data is a condition"),
+        ("b(X) <- a(X) UNLESS a(_) WITHIN patience.", "did you mean `Patience`?"),
+        ("f(X) ENDS AFTER Pateince.", "did you mean `Patience`?"),
+        ("b(M) <- a(X) AGGREGATE M = avg(X) OVER LAST Manny EVENTS.", "did you mean `Many`?"),
+        ("b(M) <- a(X) AGGREGATE M = avg(X) OVER LAST Patince.", "did you mean `Patience`?"),
+        ("b(M) <- a(X) AGGREGATE M = percentile(X, Hott) OVER LAST 3 s.", "did you mean `Hot`?"),
+        ("b(X) <- a(X) TIMES Manny WITHIN 3 s.", "did you mean `Many`?"),
+        ("b(X) <- a(X) WHERE X > Cold.", "name it in the pattern"),
+    ],
+)
+def test_a_mistyped_name_is_told(rules: str, hint: str) -> None:
+    with pytest.raises(CepError) as caught:
+        compile(NAMED + rules)
+    assert hint in (caught.value.hint or ""), caught.value
+
+
+def test_a_mistyped_name_that_becomes_a_variable_is_told() -> None:
+    (told,) = [each for each in compile(NAMED + "b(X) <- s(X) WHERE X = Sit.").plan.warnings if each.code == "idle"]
+    assert told.message.startswith("`Sit` is used nowhere else") and told.hint == "did you mean `Site`?"
+
+
+def test_a_mistyped_name_in_a_dialect_is_told() -> None:
+    files = {"a.cep": "PARAM Hot = 7.\nevent r(x: int) TIME time.\n", "b.lars": "h(X) :- r(X) in [2], X >= Hott.\n"}
+    with pytest.raises(CepError, match="`Hott` has no value") as caught:
+        compile(files)
+    assert caught.value.hint == "did you mean `Hot`?"
+
+
 def test_the_words_of_the_statement_stay_names() -> None:
     text = "event param(step: int).\nstep(Step) <- param(Step) WHERE Step > 1.\nparam(3) :- 1 = 1."
     assert len(parse(text).statements) == 3

@@ -1,15 +1,21 @@
-"""Hints for mistakes of types: what an author most likely wanted to write."""
+"""Hints for mistakes: what an author most likely wanted to write."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+import re
+from collections.abc import Collection, Container, Iterator, Sequence
+from dataclasses import replace
 
-from cep.core.errors import CepError, Source
+from cep.core.errors import CepError, CepErrors, Source, Warning
 from cep.core.schema import Attribute
+from cep.core.suggest import nearest
 from cep.plan.names import excerpt
 from cep.rules.terms import Comparison, Condition, Constant, Expression, Predicate, StaticRule, each_condition
 
 CONVERSIONS = ("int", "float", "string", "iri")
+_UNKNOWN = re.compile(r"`([A-Z]\w*)`(?:.* is not bound\b| has no value$| is used nowhere else)")
+"""Messages about a variable that may be a mistyped parameter."""
+_MEANT = re.compile(r"^did you mean `([^`]+)`\?$")
 
 
 def conversion(argument: Expression, type: str, attribute: Attribute, source: Source) -> str:
@@ -50,3 +56,30 @@ def advised(error: CepError, conditions: Sequence[Condition], events: Container[
             case _:
                 pass
     return CepError(error.message, error.source, error.span, hint, error.code)
+
+
+def parameters_meant(error: CepError, parameters: Collection[str]) -> CepError:
+    """A mistake, or those of a group, with another hint where an unbound variable is nearly the name of a parameter."""
+    if isinstance(error, CepErrors):
+        return CepErrors([parameters_meant(each, parameters) for each in error.errors])
+    meant = _parameter_meant(error, parameters)
+    return CepError(error.message, error.source, error.span, meant, error.code) if meant else error
+
+
+def warned_of_parameters(warnings: Sequence[Warning], parameters: Collection[str]) -> Iterator[Warning]:
+    """Yield warnings, with another hint where an idle variable is nearly the name of a parameter."""
+    for each in warnings:
+        meant = _parameter_meant(each, parameters)
+        yield replace(each, hint=meant) if meant else each
+
+
+def _parameter_meant(told: CepError | Warning, parameters: Collection[str]) -> str | None:
+    """Return the hint that names a parameter; None: no parameter is meant."""
+    found = _UNKNOWN.match(told.message)
+    if found is None or not parameters or told.span is None or told.source is None:
+        return None
+    if excerpt(told.source, told.span) != found[1]:
+        return None
+    other = _MEANT.match(told.hint or "")
+    meant = nearest(found[1], [*parameters, *(other.groups() if other else ())])
+    return f"did you mean `{meant}`?" if meant in parameters else None

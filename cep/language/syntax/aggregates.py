@@ -54,7 +54,7 @@ def _window(cursor: Cursor) -> tuple[int | None, int | None, Over | None]:
     meant = messages.FOREIGN_WINDOWS.get(cursor.token.text.upper())
     cursor.expect("LAST", "`LAST`, `EACH` or `SESSION`", meant or messages.WINDOW)
     token, after = cursor.token, cursor.peek()
-    if token.kind == "number" and after.key == "EVENTS":
+    if token.kind in ("number", "variable") and after.key == "EVENTS":
         count = whole_number(cursor, "`LAST`", "`OVER LAST 5 EVENTS`")
         cursor.advance()
         if cursor.token.key == "EVERY":
@@ -177,7 +177,7 @@ def _parameter(cursor: Cursor, name: str) -> float:
         return ticks
     below = cursor.accept("-")
     if cursor.token.kind != "number":
-        cursor.fail("a number", hint)
+        cursor.fail("a number", cursor.parameter_meant("int", "float") or hint)
     percent = cursor.read(read_number, cursor.token, cursor.token.text)
     cursor.advance()
     if below or percent > 100:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import NoReturn, ParamSpec, TypeVar
 
 from cep.core.errors import CepError, Source, Span
+from cep.core.suggest import did_you_mean
 from cep.language.syntax import messages
 from cep.language.syntax.tokens import Token, line_starts, tokenise
 from cep.rules.expressions.spelling import CLOCK, joined
@@ -31,7 +32,9 @@ class Cursor:
     of `parameters` are read as their values.
     """
 
-    __slots__ = ("_named", "_starts", "_tokens", "depth", "height", "prefixes", "previous", "source", "test", "token")
+    __slots__ = (
+        "_named", "_parameters", "_starts", "_tokens", "depth", "height", "prefixes", "previous", "source", "test", "token"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -45,6 +48,7 @@ class Cursor:
         self.test = test
         self._starts = line_starts(source.text)
         tokens = tokenise(source.text, self._starts, begin, stop)
+        self._parameters = parameters or Parameters()
         self._named: dict[tuple[int, int], Token] = {}
         """By line and column, the names of parameters that are read as their values."""
         self._tokens = (self._with_values(tokens, parameters) if parameters else tokens)[::-1]  # the next one last
@@ -78,6 +82,10 @@ class Cursor:
             return None
         name = self._named[token.line, token.column]
         return name.text if span is None or span == name.span else None
+
+    def parameter_meant(self, *types: str) -> str | None:
+        """Return a hint if the next token is nearly the name of a parameter of some types."""
+        return did_you_mean(self.token.text, [each.name for each in self._parameters if each.type in types])
 
     def written(self, token: Token) -> Token:
         """Return a token as it is written: the name of a parameter, not its value."""

@@ -21,6 +21,7 @@ def duration(cursor: Cursor) -> int:
         if token.kind in ("name", "variable") and not token.key and not token.text[1:2].isdigit():
             one = _ONE.get(token.text.lower().removesuffix("s"))
             hint = messages.OWN_DURATION if one is None else f"write `{one}`: a duration is a number and a unit"
+            hint = cursor.parameter_meant("duration") or hint
             cursor.stop(f"a duration is a constant, found `{token.text}`", hint)
         calendar = token.kind == "variable" and token.text[0] == "P" and token.text[1:2].isdigit()
         hint = "months and years differ in length: `P30D`, `P365D`" if calendar else messages.DURATION
@@ -38,7 +39,7 @@ def duration(cursor: Cursor) -> int:
 def whole_number(cursor: Cursor, what: str, example: str) -> int:
     token = cursor.token
     if token.kind != "number":
-        cursor.fail(f"a whole number after {what}", f"e.g. {example}")
+        cursor.fail(f"a whole number after {what}", cursor.parameter_meant("int") or f"e.g. {example}")
     count = cursor.read(read_number, token, token.text)
     if not isinstance(count, int) or count < 1:
         cursor.stop(f"{what} takes a whole number from 1, found `{token.text}`", f"e.g. {example}")
