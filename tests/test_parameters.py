@@ -186,7 +186,7 @@ def test_mistakes(statement: str, message: str, hint: str) -> None:
     assert caught.value.span is not None and caught.value.code == "syntax"
 
 
-NAMED = "PARAM Hot = 7.0. PARAM Patience = 15 min. PARAM Many = 3. PARAM Site = \"north\".\n"
+NAMED = 'PARAM Hot = 7.0. PARAM Patience = 15 min. PARAM Many = 3. PARAM Site = "north".\n'
 NAMED += "event a(x: float). event s(x: string). fluent f(x: float).\n"
 
 

@@ -33,7 +33,8 @@ class Cursor:
     """
 
     __slots__ = (
-        "_named", "_parameters", "_starts", "_tokens", "depth", "height", "prefixes", "previous", "source", "test", "token"
+        "_named", "_parameters", "_starts", "_tokens", "depth", "height", "prefixes", "previous", "source", "test",
+        "token",
     )  # fmt: skip
 
     def __init__(
