@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import threading
 import warnings
+from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
@@ -14,6 +17,10 @@ import typer
 
 Format = Literal["text", "json"]
 Level = Literal["info", "warning", "error"]
+
+MOST = 10_000
+"""Lines that wait for a reader of standard error, at most."""
+_ENDING = 2.0  # seconds in which the last lines are mostly read
 
 
 class Log(Protocol):
@@ -25,17 +32,98 @@ class Log(Protocol):
 
 def plain(event: str, text: str | None, level: Level = "info", /, **fields: object) -> None:
     """The sentence; warnings in bold on a terminal."""
-    if text is not None:
+    if text is None:
+        return
+    if _background is None:
         typer.secho(text, err=True, bold=level != "info" or None)
+    else:
+        _background.add(typer.style(text, bold=True) if level != "info" and sys.stderr.isatty() else text)
 
 
 def objects(event: str, text: str | None, level: Level = "info", /, **fields: object) -> None:
     """`{"time": "2026-11-21T08:00:00.000Z", "level": "info", "event": "start", "text": ..., ...}`."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     record = {"time": now, "level": level, "event": event, **({} if text is None else {"text": text}), **fields}
-    if sys.stderr is not None:
-        sys.stderr.write(json.dumps(record, ensure_ascii=False, default=str) + "\n")
+    line = json.dumps(record, ensure_ascii=False, default=str)
+    if _background is not None:
+        _background.add(line)
+    elif sys.stderr is not None:
+        sys.stderr.write(line + "\n")
         sys.stderr.flush()
+
+
+class BackgroundWriter:
+    """Writes lines to a file descriptor in a thread of its own, so that nobody waits for a slow reader. While `MOST`
+    lines wait, more are left out, and `log` says how many."""
+
+    def __init__(self, descriptor: int, log: Log) -> None:
+        self._descriptor, self._log = os.dup(descriptor), log
+        self._lines = deque[str]()
+        self._left_out = 0
+        self._ends = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+        self._thread.start()
+
+    def add(self, line: str) -> None:
+        """Write a line soon."""
+        with self._changed:
+            if len(self._lines) < MOST:
+                self._lines.append(line)
+                self._changed.notify()
+            else:
+                self._left_out += 1
+
+    def close(self) -> None:
+        """Write the lines that wait, unless nobody reads them."""
+        with self._changed:
+            self._ends = True
+            self._changed.notify()
+        self._thread.join(_ENDING)
+
+    def _run(self) -> None:
+        with suppress(OSError):  # the reader is gone for good
+            while (lines := self._next()) is not None:
+                data = memoryview("".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
+                while data:
+                    data = data[os.write(self._descriptor, data) :]
+                self._tell_left_out()
+        os.close(self._descriptor)
+
+    def _next(self) -> list[str] | None:
+        """Return the lines that wait; None at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._lines or self._ends)
+            lines = list(self._lines)
+            self._lines.clear()
+        return lines or None
+
+    def _tell_left_out(self) -> None:
+        with self._changed:
+            count, self._left_out = self._left_out, 0
+        if count:
+            text = f"{count:,} lines of this log were left out: nobody read it"
+            self._log("left_out", text, "warning", lines=count)
+
+
+_background: BackgroundWriter | None = None
+
+
+@contextmanager
+def in_background(log: Log) -> Iterator[None]:
+    """Within the block no thread waits until its message is read. `log`: that of the run."""
+    global _background
+    try:
+        descriptor = sys.stderr.fileno()
+    except (AttributeError, OSError):  # there is none, or it is an object
+        yield
+        return
+    _background = writer = BackgroundWriter(descriptor, log)
+    try:
+        yield
+    finally:
+        writer.close()
+        _background = None
 
 
 class RunWarning(RuntimeWarning):

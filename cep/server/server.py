@@ -25,7 +25,7 @@ from cep.connectors.serving import header_timeout
 from cep.connectors.serving.guard import HEAD, RememberPeer
 from cep.connectors.serving.programs import ChangeRefused
 from cep.core.errors import NO_ROOM, CepError, lacks_room, reason_of
-from cep.core.logs import Log
+from cep.core.logs import Log, in_background
 from cep.server.answers import ServerParts
 from cep.server.options import ServeOptions, ServerOptions
 from cep.server.program import open_program
@@ -39,7 +39,7 @@ _ENDING = 5  # seconds that clients have to disconnect
 def run_server(options: ServeOptions) -> int:
     """Run the program and answer requests until Ctrl-C or SIGTERM, or, without `--stay`, until the program fails;
     returns the exit status. Raises CepError."""
-    with may_pass(), ExitStack() as stack:
+    with in_background(options.log), may_pass(), ExitStack() as stack:
         options.check()
         people = options.server.people()
         if people is None and not options.server.local:
