@@ -4,51 +4,80 @@ from __future__ import annotations
 
 import errno
 import sys
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, ClassVar, NoReturn
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Annotated, Any, NoReturn
 
 import typer
-from typer import Argument, Option
+from typer.main import get_command
 
-from cep.app import completions
-from cep.app.cli_alerts import handling
-from cep.app.cli_completion import answering, completion
-from cep.app.cli_explain import explain
-from cep.app.cli_format import fmt
-from cep.app.cli_help import RULES, Commands, Sectioned, WithoutRecords
-from cep.app.cli_infer import infer
-from cep.app.cli_knowledge import knowing, validate_knowledge
-from cep.app.cli_options import DialectOptions, KnowledgeOptions, ParameterOptions, PolicyName, RuleFile, RuleFiles
-from cep.app.cli_run import run
-from cep.app.command_line import takes
-from cep.app.durations import refuse
-from cep.app.opening import ProgramSource
-from cep.app.terminal import (
-    CLEAN,
-    REFUSED,
-    complain,
-    drain,
-    facts_of,
-    knowledge_of,
-    reporting_errors,
-    say,
-    text_of,
-    undeclared,
-)
-from cep.backtest.command import backtest
-from cep.core.errors import CepError, CepErrors
-from cep.demos.command import demos
-from cep.diff.command import diff
-from cep.editor.command import lsp
-from cep.server.command import serve
-from cep.testing.command import test
+from cep.app.cli_completion import answering
+from cep.app.cli_help import Commands, Sectioned, WithoutRecords
+from cep.app.terminal import REFUSED, complain, drain, reporting_errors, say
+from cep.core.errors import CepError
 
-# Commands import what they need when they run: `cep --help` is to answer at once.
+# A command is imported when it is asked for, and imports what it needs when it runs: each is to begin at once.
+
+PLACES: Mapping[str, str] = {
+    "infer": "cep.app.cli_infer:infer",
+    "check": "cep.app.cli_check:check",
+    "fmt": "cep.app.cli_format:fmt",
+    "convert": "cep.app.cli_check:convert",
+    "plan": "cep.app.cli_check:plan",
+    "run": "cep.app.cli_run:run",
+    "test": "cep.testing.command:test",
+    "backtest": "cep.backtest.command:backtest",
+    "diff": "cep.diff.command:diff",
+    "explain": "cep.app.cli_explain:explain",
+    "serve": "cep.server.command:serve",
+    "lsp": "cep.editor.command:lsp",
+    "completion": "cep.app.cli_completion:completion",
+    "alerts": "cep.app.cli_alerts:handling",
+    "knowledge": "cep.app.cli_knowledge:knowing",
+    "demo": "cep.demos.command:demos",
+}
+"""The commands in the order of `cep --help`, with module and name of each."""
+_WITHOUT_RECORDS = ("check", "fmt", "convert", "plan")
+
+
+class _Imported(Mapping[str, Any]):
+    """The commands by name."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            module, _, attribute = PLACES[name].partition(":")
+            found = getattr(import_module(module), attribute)
+            if not isinstance(found, typer.Typer):
+                alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+                shown = "Translate a program of another dialect into our own language." if name == "convert" else None
+                kind = WithoutRecords if name in _WITHOUT_RECORDS else Sectioned
+                alone.command(name, cls=kind, short_help=shown)(found)
+                found = alone
+            self._made[name] = get_command(found)
+            self._made[name].name = name
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(PLACES)
+
+    def __len__(self) -> int:
+        return len(PLACES)
+
+
+class AllCommands(Commands):
+    """The commands of `cep`."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = _Imported()  # type: ignore[assignment]
+
 
 app = typer.Typer(
     name="cep",
-    cls=Commands,
+    cls=AllCommands,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -100,177 +129,3 @@ def top(
       cep run rules.cep --input events.jsonl --output derived.parquet
       tail -f events.jsonl | cep run rules.cep --input - --lateness 10min
     """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedKnowledge(KnowledgeOptions):
-    """What is known, and what it has to fit."""
-
-    shapes: Annotated[
-        tuple[Path, ...],
-        Option(
-            metavar="FILE",
-            help="Check the knowledge against these SHACL shapes. Repeatable.",
-            autocompletion=completions.shape_files,
-        ),
-    ] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckOptions:
-    """The options of `cep check`."""
-
-    rules: Annotated[
-        tuple[Path, ...], Argument(metavar="RULES", help="Files of event rules.", autocompletion=completions.rule_files)
-    ] = ()
-    together: Annotated[
-        bool, Option(help="Check the files as one program, as `cep run` does. Default: each file is a program.")
-    ] = False
-    dialect: DialectOptions
-    parameters: ParameterOptions
-    knowledge: CheckedKnowledge
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyOptions:
-    """How rules are evaluated."""
-
-    PANEL: ClassVar = RULES
-
-    policy: PolicyName = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanOptions:
-    """The options of `cep plan`."""
-
-    rules: RuleFiles
-    dialect: DialectOptions
-    parameters: ParameterOptions
-    evaluation: PolicyOptions
-    knowledge: KnowledgeOptions
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConvertOptions:
-    """The options of `cep convert`."""
-
-    rules: RuleFile
-    dialect: DialectOptions
-
-
-@takes(CheckOptions)
-def check(options: CheckOptions) -> int:
-    """Check programs and report all errors.
-
-    \b
-      cep check rules.cep
-      cep check rules.cep --knowledge stations.ttl
-      cep check --together rules.cep policies.lars
-      cep check --knowledge stations.ttl --shapes shapes.ttl
-
-    It also checks that the stations in the knowledge are complete. A warning points at something worth knowing, such as
-    a rule whose state grows without limit. The exit status is 2 if there is an error.
-    """
-    from cep.app.lars_check import LarsCheck
-    from cep.runtime.run_stats import count
-
-    refused = False
-    shapes = options.knowledge.shapes
-    known = knowledge_of(options.knowledge.files, options.knowledge.reasoning)
-    if known is None and not options.rules and not shapes:
-        raise refuse("there is nothing to check", "name a file of rules, or `--knowledge stations.ttl`")
-    if known is not None or shapes:
-        refused = not validate_knowledge(known, shapes, options.knowledge.files)
-    programs = [options.rules] if options.together and options.rules else [(path,) for path in options.rules]
-    for files in programs:
-        path = ", ".join(map(str, files))
-        try:
-            source = ProgramSource.written(files, options.dialect, parameters=options.parameters)
-            lars = LarsCheck.of(source)
-            if lars is not None:
-                lars.show_circles()
-            tables = facts_of(options.knowledge.facts, source.text, path, source.options)
-            engine, warnings = source.knowing(tables, known).checked(path)
-        except CepError as error:
-            refused = True
-            complain(error)
-            say(f"{path}: {count(len(error.errors) if isinstance(error, CepErrors) else 1, 'error')}")
-            continue
-        if lars is not None:
-            lars.conclude(path, warnings)
-            continue
-        for number, warning in enumerate(warnings):
-            if number:
-                typer.echo(err=True)
-            complain(warning)
-        for note in undeclared(engine):
-            typer.echo(f"{path}: {note}", err=True)
-        counts = (
-            count(engine.written.rules, "rule"),
-            *([count(len(engine.alerts), "alert")] if engine.alerts else []),
-            count(len(engine.inputs.keys() | engine.outputs.keys()), "event type"),
-            count(0, "error"),
-            count(len(warnings), "warning"),
-        )
-        say(f"{path}: {', '.join(counts)}")
-    if refused and len(programs) > 1:
-        complain("hint: each file is a program of its own; `cep check --together` takes them as one")
-    return REFUSED if refused else CLEAN
-
-
-@takes(ConvertOptions)
-def convert(options: ConvertOptions) -> None:
-    """Translate a program of another dialect into the language of events and fluents.
-
-    \b
-      cep convert rules.dmtl
-      cep convert description.prolog --tick 1ms > rules.cep
-
-    The result means the same. Names that are not valid there are spelled differently: `Flag` becomes `flag`. Input of a
-    fluent becomes records with `start` and `end`. A LARS program is printed in the syntax of `.lars` files.
-    """
-    from cep.language.reading import converted
-
-    say(
-        converted(text_of(options.rules), str(options.rules), options.dialect.dialect, options.dialect.ticks).rstrip(
-            "\n"
-        )
-    )
-
-
-@takes(PlanOptions)
-def plan(options: PlanOptions) -> None:
-    """Show the plan of a program.
-
-    \b
-      cep plan rules.cep
-      cep plan rules.cep policies.lars
-
-    The plan lists the binary goals as rules, what they share, their join keys, and how long they keep state.
-    """
-    from cep.app.lars_check import LarsCheck
-    from cep.plan.explain import explain as explained
-
-    source = ProgramSource.read(
-        options.rules, options.knowledge, options.evaluation.policy, options.dialect, options.parameters
-    )
-    engine = source.engine(alerts=True)
-    lars = LarsCheck.of(source)
-    if engine.written.parameters:
-        say(f"parameters\n{engine.written.parameters.listing()}\n")
-    say(explained(engine.plan, engine.chained, answers=engine.answers, written=None if lars is None else lars.rules))
-
-
-for command in (infer, check, fmt, convert, plan, run, test, backtest, diff, explain, serve, lsp, completion):
-    shown = "Translate a program of another dialect into our own language." if command is convert else None
-    app.command(cls=Sectioned if command not in (check, convert, fmt, plan) else WithoutRecords, short_help=shown)(
-        command
-    )
-app.add_typer(
-    handling, name="alerts", help="Work with the alerts of a server.", short_help="Work with the alerts of a server."
-)
-app.add_typer(
-    knowing, name="knowledge", help="Inspect background knowledge.", short_help="Inspect background knowledge."
-)
-app.add_typer(demos, name="demo", help="Run examples on real data.", short_help="Run examples on real data.")

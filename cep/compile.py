@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import polars as pl
 
-from cep.core.errors import CepError, CepErrors, Files, Warning
+from cep.core.errors import NOWHERE, CepError, CepErrors, Files, Warning
 from cep.core.literals import SECOND
+from cep.core.schema import Schema
 from cep.core.values import Pool
 from cep.language.dialects.etalis import lower
-from cep.language.dialects.lars.answer_set_statements import AnswerSetOptions
+from cep.language.dialects.lars.answer_set_options import AnswerSetOptions
 from cep.language.files import joined
-from cep.language.link import Together
 from cep.language.reading import dialects_of, parameters_of, read, together
 from cep.language.static_predicates import declarations_of, predicates_of
 from cep.language.syntax.ast import EventRule, FluentRule, PolicyStatement, Prefix, SyntaxTree, WhileRule
@@ -25,6 +25,7 @@ from cep.language.syntax.parser import parse
 from cep.plan.advice import arrowed, parameters_meant, warned_of_parameters
 from cep.plan.alerts import alerts_last
 from cep.plan.algebra import Rules
+from cep.plan.event_schemas import inputs_of, outputs_of
 from cep.plan.plan import Plan, plan
 from cep.plan.staged import alerts_left_out
 from cep.rules.alert import Alert
@@ -34,6 +35,9 @@ from cep.rules.terms import PolicyChoice, StaticRule
 from cep.runtime import snapshot
 from cep.runtime.knowledge_source import KnowledgeSource, ProgramKnowledge, ask, source_of
 from cep.runtime.options import EngineKeywords, EngineOptions, UntimedEngineKeywords
+
+if TYPE_CHECKING:
+    from cep.language.link import Together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +189,30 @@ class CompiledProgram:
         """What the static predicates hold, for one engine: what was found while compiling, and found anew after it."""
         first, self._first = self._first, None
         return first or _bound(self._statics, self.facts, self.knowledge)
+
+    @property
+    def inputs(self) -> dict[str, Schema]:
+        """The events that it reads, and as events of their starts the records of fluents."""
+        return inputs_of(self.plan)
+
+    @property
+    def outputs(self) -> dict[str, Schema]:
+        """The events that it derives."""
+        return outputs_of(self.plan, [table for alert in self.alerts for table in alert.tables])
+
+    @property
+    def warnings(self) -> tuple[Warning, ...]:
+        """What the author should know, by position."""
+        if self.knowledge is None:
+            return self.plan.warnings
+        known = (self._first or _bound(self._statics, self.facts, self.knowledge)).known
+        return all_warnings(self.plan, self.knowledge, known)
+
+
+def all_warnings(plan: Plan, knowledge: KnowledgeSource, known: ProgramKnowledge) -> tuple[Warning, ...]:
+    """The warnings of a plan and of what it asks the knowledge, by position."""
+    silent = (knowledge.why_no_answers(each, plan.source, plan.schemas) for each in known.silent)
+    return tuple(sorted((*plan.warnings, *silent, *known.mingled), key=lambda warning: warning.span or NOWHERE))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,12 @@ from cep.compile import CompiledProgram, CompileKeywords, CompileOptions, Progra
 from cep.core.relation import Table, concat
 from cep.core.time import END_OF_TIME, Frontier
 from cep.events import Event, Held, Value, types_of
+from cep.plan.event_schemas import tables_of
 from cep.runtime.admission import EventBatch, as_declared, receive
 from cep.runtime.change_admission import go_on, receive_changes
 from cep.runtime.decode import to_events
 from cep.runtime.encode import RefusedRow
-from cep.runtime.fluent_records import as_records, tables_of
+from cep.runtime.fluent_records import as_records
 from cep.runtime.held import held_of
 from cep.runtime.knowledge_source import KnowledgeSource
 from cep.runtime.options import EngineKeywords, EngineOptions

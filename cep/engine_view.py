@@ -9,14 +9,15 @@ from functools import cached_property
 
 import polars as pl
 
-from cep.compile import CompiledProgram, Written
-from cep.core.errors import NOWHERE, CepError, Warning
+from cep.compile import CompiledProgram, Written, all_warnings
+from cep.core.errors import CepError, Warning
 from cep.core.fluents import EDGES, TRANSITIONS
 from cep.core.relation import Table, concat
 from cep.core.schema import Schema
 from cep.core.time import BEGINNING
 from cep.core.values import Pool
 from cep.operators.build import GoalBuilder
+from cep.plan.event_schemas import inputs_of
 from cep.plan.order import PlanUnit
 from cep.plan.partition import partition
 from cep.plan.plan import Plan
@@ -28,7 +29,6 @@ from cep.runtime import prior_state
 from cep.runtime.buckets import KeyShares
 from cep.runtime.decode import frames
 from cep.runtime.fingerprint import Fingerprints
-from cep.runtime.fluent_records import inputs_of
 from cep.runtime.history import OccurrenceHistory, StageHistory
 from cep.runtime.key_clocks import KeyClocks
 from cep.runtime.knowledge_changes import KnowledgeChanges
@@ -150,10 +150,7 @@ class EngineView:
         """What the author should know, by position."""
         if self.changes is None:
             return self.plan.warnings
-        loaded, plan = self.changes.loaded, self.plan
-        silent = [loaded.why_no_answers(each, plan.source, plan.schemas) for each in self.changes.known.silent]
-        found = (*self.plan.warnings, *silent, *self.changes.known.mingled)
-        return tuple(sorted(found, key=lambda warning: warning.span or NOWHERE))
+        return all_warnings(self.plan, self.changes.loaded, self.changes.known)
 
     @property
     def answers(self) -> dict[str, RelationInfo]:

@@ -28,7 +28,7 @@ from cep.core.errors import CepError, Source
 from cep.core.fluents import HOLDS, INCONSISTENT
 from cep.engine import Engine
 from cep.events import Iri, Value
-from cep.language.dialects.lars.answer_set_statements import AnswerSetOptions
+from cep.language.dialects.lars.answer_set_options import AnswerSetOptions
 from cep.language.dialects.lars.ast import LarsAtom, LarsProgram, LarsRule
 from cep.language.dialects.lars.lowering import lowered
 from cep.language.dialects.lars.programs import program_of

@@ -16,7 +16,9 @@ from cep.app.command_line import takes
 from cep.app.terminal import announce_compiling, say
 from cep.core.extras import install_command
 
-demos = typer.Typer(cls=Commands, no_args_is_help=True, rich_markup_mode=None)
+demos = typer.Typer(
+    cls=Commands, add_completion=False, help="Run examples on real data.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 class _Demo(Sectioned):

@@ -18,9 +18,10 @@ from cep.core.schema import ARRIVAL, CHANGE, NUMBER, TIE
 from cep.engine import Engine
 from cep.events import Event
 from cep.language.files import joined
+from cep.plan.event_schemas import tables_of
 from cep.plan.partition import partition
 from cep.runtime.buckets import merged_identical
-from cep.runtime.fluent_records import as_records, tables_of
+from cep.runtime.fluent_records import as_records
 from cep.runtime.options import EngineOptions
 from cep.runtime.prior_state import PriorState
 from cep.workers.partitioned_engine import PartitionedEngine, why_one_place

@@ -34,7 +34,13 @@ _MOST = 10_000  # alerts that a server lists at once
 _STATES = ("pending", "firing", "kept", "resolved", "withdrawn")
 _VERDICTS = ("true", "false", "duplicate", "test")
 
-handling = typer.Typer(cls=Commands, no_args_is_help=True, rich_markup_mode=None)
+handling = typer.Typer(
+    cls=Commands,
+    add_completion=False,
+    help="Work with the alerts of a server.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 Ids = Annotated[
     tuple[str, ...], Argument(metavar="ALERT", help="Id of the alert, or its first characters, as `list` shows it.")

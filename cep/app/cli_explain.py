@@ -163,7 +163,7 @@ def explain(options: ExplainOptions) -> int:
     from cep.connectors.writing.time_format import number_size
     from cep.engine import Engine
     from cep.explain.question import interval, read_question
-    from cep.runtime.fluent_records import inputs_of
+    from cep.plan.event_schemas import inputs_of
 
     options.check()
     question, knowledge_options = options.question, options.knowledge

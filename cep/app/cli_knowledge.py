@@ -28,7 +28,13 @@ SHOWN = 20
 SUBJECTS = 500
 """Subjects that `verify` takes: owlrl closes what is said of them in seconds."""
 
-knowing = typer.Typer(cls=Commands, no_args_is_help=True, rich_markup_mode=None)
+knowing = typer.Typer(
+    cls=Commands,
+    add_completion=False,
+    help="Inspect background knowledge.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 FileArguments = Annotated[
     tuple[str, ...],
     Argument(metavar="FILE", help="Files, as for --knowledge.", autocompletion=completions.knowledge_files),

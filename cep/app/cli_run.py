@@ -237,7 +237,7 @@ def _sourced(options: RunOptions) -> _Sourced:
     from cep.connectors.writing.sinks import put_at_end
     from cep.connectors.writing.time_format import number_size
     from cep.engine import Engine
-    from cep.runtime.fluent_records import inputs_of
+    from cep.plan.event_schemas import inputs_of
     from cep.workers.partitioned_engine import PartitionedEngine, dealt_engine
 
     strict_types = options.source.strict_types

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import typer
 
 from cep.app.opening import ProgramSource
 from cep.app.terminal import complain, say
 from cep.core.errors import Source, Warning
-from cep.language.dialects.lars.account import circles, comes_in, counted
-from cep.language.dialects.lars.advice import advice
-from cep.language.dialects.lars.ast import LarsProgram
-from cep.language.dialects.lars.undeclared import argument_types
+
+if TYPE_CHECKING:
+    from cep.language.dialects.lars.ast import LarsProgram
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,8 @@ class LarsCheck:
             program = lars_program(text, name, asked.dialect, asked.tick)
         if program is None:
             return None
+        from cep.language.dialects.lars.account import comes_in
+
         return cls(program, Source(text, name, asked.files), tuple(comes_in(program)), others)
 
     @property
@@ -52,22 +54,29 @@ class LarsCheck:
 
     def show_circles(self) -> None:
         """Why components are not stratified."""
+        from cep.language.dialects.lars.account import circles
+
         for each in circles(self.program, self.source):
             complain(each)
             typer.echo(err=True)
 
     def _called(self, name: str) -> str:
         """A predicate with the types of its arguments."""
+        from cep.language.dialects.lars.undeclared import argument_types
+
         types = argument_types(self.program, name)
         return f"{name}({', '.join(types)})" if types else name
 
     def warnings(self, compiled: Sequence[Warning]) -> list[Warning]:
         """The warnings of what was compiled, and those of LARS."""
+        from cep.language.dialects.lars.advice import advice
+
         known = {each.span for each in compiled}
         return [*compiled, *(each for each in advice(self.program, self.source) if each.span not in known)]
 
     def conclude(self, path: str, compiled: Sequence[Warning]) -> None:
         """The warnings, those of what was compiled too, and how much there is of what."""
+        from cep.language.dialects.lars.account import counted
         from cep.runtime.run_stats import count
 
         warnings = self.warnings(compiled)

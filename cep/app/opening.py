@@ -104,13 +104,13 @@ class ProgramSource:
 
         return Engine(self.compiled(alerts), options)
 
-    def checked(self, name: str) -> tuple[Engine, tuple[Warning, ...]]:
-        """An engine, and the warnings of the program, which they call by `name`. CepError: it is wrong."""
+    def checked(self, name: str) -> tuple[CompiledProgram, tuple[Warning, ...]]:
+        """The compiled program, and its warnings, which call it by `name`. CepError: it is wrong."""
         from cep.connectors.formats.known import check_declared
 
-        engine = self.engine(alerts=True)
-        check_declared(engine.inputs)
-        return engine, warnings_of(engine, name, self.options.facts or ())
+        program = self.compiled(alerts=True)
+        check_declared(program.inputs)
+        return program, warnings_of(program, name, self.options.facts or ())
 
     def compiled(self, alerts: bool = False) -> CompiledProgram:
         """The compiled program, from which engines are made. CepError: the program is wrong."""

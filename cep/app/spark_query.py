@@ -25,7 +25,7 @@ from cep.connectors.writing.time_format import form, number_size
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.knowledge.growing_files import there
-from cep.runtime.fluent_records import inputs_of
+from cep.plan.event_schemas import inputs_of
 from cep.runtime.run_stats import count
 from cep.spark import spark_files
 from cep.spark.disk import CHECKPOINT, FILES, OUTGOING, check_writable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,8 +21,9 @@ from cep.core.suggest import astray, missing
 if TYPE_CHECKING:
     from polars import DataFrame
 
-    from cep.compile import CompileOptions
+    from cep.compile import CompiledProgram, CompileOptions
     from cep.connectors.brokers.sources import SourceListener
+    from cep.core.schema import Schema
     from cep.engine import Engine
     from cep.knowledge.graph import Knowledge
     from cep.rules.static.typed_facts import FactDeclaration
@@ -164,23 +165,23 @@ def knowledge_of(files: Sequence[str] | None, reasoning: str | None) -> Knowledg
     return known
 
 
-def warnings_of(engine: Engine, rules: str, facts: Collection[str] = ()) -> tuple[Warning, ...]:
-    """The warnings of the program; also that it derives nothing, and which of the tables `facts` no rule asks for. An
-    engine that makes no alerts does not count them."""
+def warnings_of(program: Engine | CompiledProgram, rules: str, facts: Collection[str] = ()) -> tuple[Warning, ...]:
+    """The warnings of the program; also that it derives nothing, and which of the tables `facts` no rule asks for. One
+    that makes no alerts does not count them."""
     from cep.app.facts import unused
 
     empty = (
         ()
-        if engine.outputs or engine.alerts
+        if program.outputs or program.alerts
         else (Warning(f"{rules} has no rules, so it derives nothing", code="empty"),)
     )
-    return (*empty, *unused(facts, engine.written.predicates, rules), *engine.warnings)
+    return (*empty, *unused(facts, program.written.predicates, rules), *program.warnings)
 
 
-def undeclared(engine: Engine) -> list[str]:
+def undeclared(inputs: Mapping[str, Schema]) -> list[str]:
     """A note for each undeclared input event: which attributes its records have."""
     notes = []
-    for name, schema in engine.inputs.items():
+    for name, schema in inputs.items():
         if schema.attributes and not schema.declared:
             names = [f"`{attribute.name}`" for attribute in schema.attributes]
             arguments = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"

@@ -36,9 +36,9 @@ from cep.core.schema import Attribute, Schema
 from cep.core.suggest import did_you_mean
 from cep.language.reading import parameters_of
 from cep.plan.algebra import Rule
+from cep.plan.event_schemas import inputs_of
 from cep.plan.pattern import events, patterns
 from cep.rules.parameters import Parameters, Value
-from cep.runtime.fluent_records import inputs_of
 from cep.runtime.run_stats import count
 from cep.variants import compiled_variants
 

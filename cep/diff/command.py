@@ -227,7 +227,7 @@ def _compared(old: Compared, new: Compared, options: DiffOptions, folder: Path) 
     from cep.app.served_history import downloaded
     from cep.connectors.inputs import inputs as find
     from cep.diff.comparison import Comparison
-    from cep.runtime.fluent_records import inputs_of
+    from cep.plan.event_schemas import inputs_of
 
     read = {name: schema for each in (old, new) for name, schema in inputs_of(each.program.plan).items()}
     inputs = downloaded(options.records.inputs, read, options.records.token_file, folder)

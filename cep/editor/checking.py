@@ -127,15 +127,14 @@ class Checker:
         source = self._source(setup, texts)
         lars = LarsCheck.of(source)
         facts = facts_of(setup.facts, source.text, source.name, source.options)
-        engine, warnings = source.knowing(facts, self.known(setup)).checked(name)
+        program, warnings = source.knowing(facts, self.known(setup)).checked(name)
         if lars is not None:
             warnings = tuple(lars.warnings(warnings))
-        schemas = dict(engine.plan.schemas)
-        schemas |= engine.inputs | engine.outputs
+        schemas = {**program.plan.schemas, **program.inputs, **program.outputs}
         findings = [_told(each, setup) for each in warnings]
-        for note in undeclared(engine):
+        for note in undeclared(program.inputs):
             findings.append(Finding("note", note, None, "undeclared", setup.files[0], NOWHERE))
-        return Understood(schemas, tuple(engine.written.parameters), self.known(setup), tuple(findings))
+        return Understood(schemas, tuple(program.written.parameters), self.known(setup), tuple(findings))
 
     def known(self, setup: Setup) -> Knowledge | None:
         """The knowledge of a program, loaded again when a file has changed. CepError: it cannot be loaded."""

@@ -13,7 +13,7 @@ from cep.core.components import components
 from cep.core.errors import CepError, CepErrors, Mistakes, Source, Span
 from cep.core.schema import RecordFormat
 from cep.core.suggest import did_you_mean
-from cep.language.dialects.lars.answer_set_statements import AnswerSetOptions
+from cep.language.dialects.lars.answer_set_options import AnswerSetOptions
 from cep.language.dialects.lars.ast import LarsLiteral, LarsProgram
 from cep.language.dialects.lars.column_types import column_types, given_types
 from cep.language.dialects.lars.lowering import lowered

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from cep.core.errors import CepError, CepErrors, Files, Mistakes, Source
 from cep.core.literals import SECOND
 from cep.core.suggest import did_you_mean
-from cep.language.dialects.lars.answer_set_statements import AnswerSetOptions
-from cep.language.dialects.lars.ast import LarsProgram
-from cep.language.dialects.lars.printer import print_program as print_lars
-from cep.language.dialects.lars.programs import lars_tree, parsed_of, program_of
 from cep.language.files import apart, blended
-from cep.language.link import Together
 from cep.language.merging import FileTree, one_program
 from cep.language.spelled import spelled
 from cep.language.syntax import ast
@@ -23,6 +19,11 @@ from cep.language.syntax.parser import parse
 from cep.language.syntax.parser import too_long as too_long
 from cep.language.syntax.printer import print_program
 from cep.rules.parameters import Parameters
+
+if TYPE_CHECKING:
+    from cep.language.dialects.lars.answer_set_options import AnswerSetOptions
+    from cep.language.dialects.lars.ast import LarsProgram
+    from cep.language.link import Together
 
 SUFFIXES = {".dmtl": "datalogmtl", ".prolog": "rtec", ".rtec": "rtec", ".lars": "lars", ".laser": "laser"}
 """Dialects by the suffix of a file; any other holds the language of events and fluents."""
@@ -83,6 +84,11 @@ def dialects_of(name: str, dialect: str | None, files: Files) -> tuple[str | Non
     return tuple(dialect_of_file(each, dialect) for each, _ in files) if files else (dialect_of(name, dialect),)
 
 
+def has_lars(name: str, dialect: str | None, files: Files) -> bool:
+    """Return True if some of a program is LARS. Raises CepError."""
+    return any(found in LARS for found in dialects_of(name, dialect, files))
+
+
 def lars_program(
     text: str, name: str = "<program>", dialect: str | None = None, tick: int | None = None
 ) -> LarsProgram | None:
@@ -92,6 +98,8 @@ def lars_program(
         return None
     if len(text) > LONGEST:
         raise too_long(name)
+    from cep.language.dialects.lars.programs import program_of
+
     return program_of(Source(text, name), found, SECOND if tick is None else tick)
 
 
@@ -99,6 +107,8 @@ def converted(text: str, name: str = "<program>", dialect: str | None = None, ti
     """A program in our own language, which means the same; one of LARS in Ticker's syntax. Raises CepError."""
     lars = lars_program(text, name, dialect, tick)
     if lars is not None:
+        from cep.language.dialects.lars.printer import print_program as print_lars
+
         return print_lars(lars)
     return print_program(spelled(read(text, name, dialect, tick)))
 
@@ -141,12 +151,14 @@ def together(
 ) -> Together:
     """Read several files, whose texts follow each other. `parameters`: those of the program. Raises CepError with all
     mistakes."""
+    from cep.language.link import Together
+
     ticks = SECOND if tick is None else tick
     asked = dialects_of(name, dialect, files)
-    has_lars = any(found in LARS for found in asked)
+    some_lars = any(found in LARS for found in asked)
     if dialect is not None:  # also where the suffixes leave it nothing to say
-        dialect_of("", dialect.removesuffix("/n") if has_lars else dialect)
-    if answer_sets is not None and not has_lars:
+        dialect_of("", dialect.removesuffix("/n") if some_lars else dialect)
+    if answer_sets is not None and not some_lars:
         raise _no_answer_streams()
     if tick is not None and not any(asked):
         raise _no_ticks()
@@ -164,6 +176,8 @@ def together(
             if found is None:
                 own.append(FileTree(parse(part.text, file, files, parameters)))
             elif found in LARS:
+                from cep.language.dialects.lars.programs import parsed_of
+
                 lars.append(parsed_of(part, found, ticks, parameters))
             else:
                 dialects.setdefault(found, []).append(part)
@@ -201,6 +215,8 @@ def read(
         raise too_long(name)
     source, ticks = Source(text, name), SECOND if tick is None else tick
     if found in LARS:
+        from cep.language.dialects.lars.programs import lars_tree
+
         return lars_tree(found, source, ticks, answer_sets).as_facts()
     return _READERS[found](source, ticks, Parameters()).as_facts()
 

@@ -14,9 +14,10 @@ from cep.core.relation import Table
 from cep.core.schema import ARRIVAL, CHANGE, Schema
 from cep.core.values import Ints
 from cep.events import Event
+from cep.plan.event_schemas import may_close
 from cep.runtime import encode
 from cep.runtime.encode import RefusedRow
-from cep.runtime.fluent_records import closing, may_close
+from cep.runtime.fluent_records import closing
 from cep.runtime.parts import EngineParts
 from cep.runtime.time_slices import TimeSlice
 

@@ -3,51 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 import numpy as np
 import polars as pl
 
-from cep.core.fluents import BOUNDS, OWN_END, RECORD_BOUNDS, RECORD_END, RECORD_START, RECORDS
+from cep.core.fluents import BOUNDS, OWN_END, RECORD_BOUNDS, RECORD_END, RECORD_START
 from cep.core.relation import END, FIRST, START, Table, rows
-from cep.core.schema import Schema
 from cep.core.values import MISSING
 from cep.events import Event
 from cep.operators.goals.contract import Bools, Lasting
-from cep.plan.plan import Plan
 from cep.runtime.parts import EngineParts
 
 _BOTH = BOUNDS.index("[]")
-
-
-def tables_of(plan: Plan) -> dict[str, str]:
-    """The tables of records, by the names of their fluents."""
-    found = {name: plan.schemas[name].fluent for name in plan.inputs}
-    return {each.name: name for name, each in found.items() if each is not None and each.part == RECORDS}
-
-
-def may_close(plan: Plan, name: str) -> bool:
-    """Return True if records of this name are a fluent's and may close others."""
-    fluent = plan.schemas[name].fluent
-    return fluent is not None and fluent.part == RECORDS and not fluent.final
-
-
-def outside(incoming: Schema) -> Schema:
-    """Return the schema as readers see it.
-
-    Records of a fluent are instants inside, at which they start; their end and bounds are attributes.
-    """
-    if incoming.fluent is None or incoming.fluent.part != RECORDS:
-        return incoming
-    *own, end, bounds, _ = incoming.attributes
-    attributes = (*own, end, replace(bounds, type="string"))
-    return replace(incoming, name=incoming.fluent.name, attributes=attributes, fluent=None)
-
-
-def inputs_of(plan: Plan) -> dict[str, Schema]:
-    """Return the events that a program reads, and as events of their starts the records of fluents."""
-    read = (outside(schema) for name, schema in plan.schemas.items() if name in plan.inputs)
-    return {schema.name: schema for schema in read}
 
 
 def as_records(

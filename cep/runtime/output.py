@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import TypeAlias
 
@@ -16,12 +15,10 @@ from cep.core.fluents import (
     BEFORE,
     BEGINS,
     BEGINS_AT,
-    CHANGES,
     EDGE,
     EDGES,
     ENDS,
     ENDS_AT,
-    HOLDS,
     KINDS,
     SINCE_EVER,
     beside,
@@ -33,6 +30,7 @@ from cep.core.schema import CHANGE, NUMBER, Schema
 from cep.core.values import Pool
 from cep.operators.goals.lineage import Lineage, numbers
 from cep.plan.equal import equal_records
+from cep.plan.event_schemas import helping_tables, outputs_of
 from cep.plan.plan import Plan
 from cep.runtime.buckets import stacked
 from cep.runtime.decode import FEW, DerivedTables, argument_series, frames, places, table_frame
@@ -190,26 +188,12 @@ class EngineOutput:
         self._several = equal_records(plan).several
         rules = plan.rules
         fluents = {name: schema.fluent for name, schema in plan.schemas.items() if schema.fluent is not None}
-        named = {name: fluents[name].name if name in fluents else name for name in plan.derived}
-        helping = () if plan.origin is not None else rules.helpers  # other stages need what helps
-        self._hidden = frozenset(
-            name for name, own in named.items() if own in helping or (name in fluents and own not in plan.schemas)
-        )
+        self._hidden = helping_tables(plan)
         self._impossible: dict[str, Span] = {
             name: rules.impossible[fluent.name] for name, fluent in fluents.items() if fluent.name in rules.impossible
         }
-        edges = plan.edges if plan.begins else ()
-        given = (name for name in plan.derived if not (name in alerts or name in edges or name in self._hidden))
-        self.schemas: dict[str, Schema] = dict(map(self._given, given))
+        self.schemas: dict[str, Schema] = outputs_of(plan, alerts)
         self._identities: dict[str, TableIdentities] = {}
-
-    def _given(self, name: str) -> tuple[str, Schema]:
-        """Name and schema of what is given under a name of the plan."""
-        schema = self.plan.schemas[name]
-        if schema.fluent is None or not (self.plan.changes or schema.fluent.part == HOLDS):
-            return name, schema
-        fluent = replace(schema.fluent, part=CHANGES) if self.plan.changes else schema.fluent
-        return fluent.name, replace(self.plan.schemas[fluent.name], fluent=fluent)
 
     @property
     def given(self) -> tuple[str, ...]:

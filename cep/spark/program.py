@@ -16,10 +16,10 @@ from cep.core.fluents import EDGES, HOLDS
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.plan.dependencies import Dependencies
+from cep.plan.event_schemas import tables_of
 from cep.plan.partition import Stage, dealt_by_keys, owner, partition
 from cep.plan.staged import needed
 from cep.runtime.buckets import KeyCounter
-from cep.runtime.fluent_records import tables_of
 from cep.runtime.key_clocks import KeyClocks
 from cep.runtime.knowledge_source import KnowledgeSource
 from cep.runtime.options import EngineOptions

@@ -23,8 +23,8 @@ from cep.core.time import BEGINNING
 from cep.diff.alerts import alert_changes
 from cep.diff.rows import DerivedRows, Row
 from cep.engine import Engine
+from cep.plan.event_schemas import inputs_of
 from cep.runtime.encode import RefusedRow
-from cep.runtime.fluent_records import inputs_of
 from cep.runtime.options import EngineOptions
 from cep.testing.records import Records, read_records
 from cep.testing.rule_files import RuleTest, RuleTestFile

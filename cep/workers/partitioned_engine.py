@@ -22,6 +22,7 @@ from cep.core.time import END_OF_TIME
 from cep.core.values import MISSING, Ints, Pool
 from cep.engine import Engine, Frames
 from cep.events import Value
+from cep.plan.event_schemas import may_close
 from cep.plan.partition import Stage, partition
 from cep.plan.plan import Plan
 from cep.plan.staged import staged
@@ -29,7 +30,6 @@ from cep.runtime import snapshot
 from cep.runtime.admission import EventBatch, admitted
 from cep.runtime.buckets import KeyShares, stacked
 from cep.runtime.fitting_tables import fitting_tables
-from cep.runtime.fluent_records import may_close
 from cep.runtime.history import BECAUSE
 from cep.runtime.options import EngineOptions
 from cep.runtime.partial_matches import Key, PartialMatches, RankedMatches, check_asked, merged

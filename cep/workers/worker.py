@@ -24,7 +24,7 @@ from cep.core.errors import CepError
 from cep.core.logs import RunWarning
 from cep.core.schema import ARRIVAL, CHANGE, NUMBER, TIE
 from cep.engine import Engine
-from cep.runtime.fluent_records import tables_of
+from cep.plan.event_schemas import tables_of
 from cep.runtime.options import EngineOptions
 from cep.runtime.partial_matches import StagePart
 from cep.runtime.prior_state import PriorState

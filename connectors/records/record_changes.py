@@ -9,8 +9,8 @@ import polars as pl
 from cep.core.fluents import BOUNDS, RECORD_BOUNDS, RECORD_START
 from cep.core.relation import Table, rows
 from cep.engine import Engine
+from cep.plan.event_schemas import tables_of
 from cep.runtime.decode import table_frame
-from cep.runtime.fluent_records import tables_of
 from cep.runtime.revision.row_window import RowChanges
 
 Frames = dict[str, pl.DataFrame]

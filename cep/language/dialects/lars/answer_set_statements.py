@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from cep.core.errors import NOWHERE, Span
 from cep.core.fluents import beside
 from cep.events import Iri
+from cep.language.dialects.lars.answer_set_options import AnswerSetOptions
 from cep.language.dialects.lars.answer_set_rules import BEGUN, SplitProgram
 from cep.language.dialects.lars.relations import Relations, at_ticks
 from cep.language.syntax import ast
@@ -19,20 +20,6 @@ from cep.rules.terms import Constant, Expression, Variable
 
 ASKS, GIVES = "what is asked", "what is given"
 """The fluents of what the solver is asked, and of what it gives."""
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerSetOptions:
-    """`models`: 1, of several answer streams the one nearest to the last; otherwise all. `seconds`: for how long a
-    search may go on, None: any. `first`: the tick at which the stream begins, if nothing comes earlier."""
-
-    models: int = 1
-    seconds: float | None = None
-    first: int | None = None
-
-    @property
-    def every(self) -> bool:
-        return self.models != 1
 
 
 @dataclass(frozen=True, slots=True)

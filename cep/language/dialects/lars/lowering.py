@@ -12,8 +12,9 @@ from dataclasses import replace
 
 from cep.core.errors import Mistakes, Source, Span
 from cep.core.fluents import INCONSISTENT, beside
+from cep.language.dialects.lars.answer_set_options import AnswerSetOptions
 from cep.language.dialects.lars.answer_set_rules import SplitProgram, split
-from cep.language.dialects.lars.answer_set_statements import AnswerSetOptions, AnswerSetStatements
+from cep.language.dialects.lars.answer_set_statements import AnswerSetStatements
 from cep.language.dialects.lars.ast import NOW, LarsLiteral, LarsProgram, LarsRule
 from cep.language.dialects.lars.column_types import column_types, given_types, variable_types
 from cep.language.dialects.lars.components import components

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cep.core.errors import Source
 from cep.core.literals import SECOND
 from cep.language.dialects.lars import laser, reader
-from cep.language.dialects.lars.answer_set_statements import AnswerSetOptions
+from cep.language.dialects.lars.answer_set_options import AnswerSetOptions
 from cep.language.dialects.lars.ast import LarsProgram
 from cep.language.dialects.lars.lowering import lowered
 from cep.language.dialects.lars.undeclared import with_inputs

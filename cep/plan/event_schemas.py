@@ -1,0 +1,67 @@
+"""The events of a program as users know them: what it reads, what it gives, and the records of its fluents."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from cep.core.fluents import CHANGES, HOLDS, RECORDS
+from cep.core.schema import Schema
+from cep.plan.plan import Plan
+
+
+def tables_of(plan: Plan) -> dict[str, str]:
+    """The tables of records, by the names of their fluents."""
+    found = {name: plan.schemas[name].fluent for name in plan.inputs}
+    return {each.name: name for name, each in found.items() if each is not None and each.part == RECORDS}
+
+
+def may_close(plan: Plan, name: str) -> bool:
+    """Return True if records of this name are a fluent's and may close others."""
+    fluent = plan.schemas[name].fluent
+    return fluent is not None and fluent.part == RECORDS and not fluent.final
+
+
+def outside(incoming: Schema) -> Schema:
+    """Return the schema as readers see it.
+
+    Records of a fluent are instants inside, at which they start; their end and bounds are attributes.
+    """
+    if incoming.fluent is None or incoming.fluent.part != RECORDS:
+        return incoming
+    *own, end, bounds, _ = incoming.attributes
+    attributes = (*own, end, replace(bounds, type="string"))
+    return replace(incoming, name=incoming.fluent.name, attributes=attributes, fluent=None)
+
+
+def inputs_of(plan: Plan) -> dict[str, Schema]:
+    """Return the events that a program reads, and as events of their starts the records of fluents."""
+    read = (outside(schema) for name, schema in plan.schemas.items() if name in plan.inputs)
+    return {schema.name: schema for schema in read}
+
+
+def helping_tables(plan: Plan) -> frozenset[str]:
+    """Return the derived tables that only help to define the program's meaning."""
+    rules = plan.rules
+    helping = () if plan.origin is not None else rules.helpers  # other stages need what helps
+    fluents = {name: fluent.name for name in plan.derived if (fluent := plan.schemas[name].fluent) is not None}
+    return frozenset(
+        name
+        for name in plan.derived
+        if fluents.get(name, name) in helping or (name in fluents and fluents[name] not in plan.schemas)
+    )
+
+
+def outputs_of(plan: Plan, alerts: Collection[str]) -> dict[str, Schema]:
+    """Return the events and fluents that a program gives, as they are given. `alerts`: the tables of alerts, which are
+    given as tables of their own."""
+    hidden = {*alerts, *(plan.edges if plan.begins else ()), *helping_tables(plan)}
+    return dict(_given(plan, name) for name in plan.derived if name not in hidden)
+
+
+def _given(plan: Plan, name: str) -> tuple[str, Schema]:
+    schema = plan.schemas[name]
+    if schema.fluent is None or not (plan.changes or schema.fluent.part == HOLDS):
+        return name, schema
+    fluent = replace(schema.fluent, part=CHANGES) if plan.changes else schema.fluent
+    return fluent.name, replace(plan.schemas[fluent.name], fluent=fluent)
