@@ -11,12 +11,16 @@ lineage. The groups whose time comes first are at the head of the list.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from cep.core.kernels import njit
 from cep.core.relation import END as T_END
-from cep.core.relation import FIRST, IDENTITY, ORDER, START
+from cep.core.relation import FIRST, IDENTITY, ORDER, START, Table
 from cep.core.room import SPARE
+from cep.operators.goals.contract import Ints
 from cep.operators.goals.intrinsics import bare, inside, prefetch
 from cep.operators.goals.keys import MISSING, NAN, grow
 from cep.operators.goals.store import sortable
@@ -52,7 +56,8 @@ from cep.operators.goals.windows.wide_partial_aggregates import (
     sorts,
     worth,
 )
-from cep.operators.goals.windows.window_input import EACH, EVERY, LAST_EVENTS, LAST_TIME
+
+LAST_EVENTS, LAST_TIME, EVERY, EACH, SESSION = range(5)
 
 # Behind the header, for each result: its value, what it is sorted by, and its partial result.
 VALUE, RANK, PARTIAL = 0, 1, 2
@@ -71,6 +76,52 @@ MOST, MODAL = 1, 2
 # next time.
 ROWS, HEAD, TAIL, ENTERED, TICK = range(ordered_multiset.SHARED, ordered_multiset.SHARED + 5)
 STATE = ordered_multiset.SHARED + 5
+
+# The arguments of `advance`: a kernel unpacks a NamedTuple of arrays at no cost.
+
+
+class EnteringRows(NamedTuple):
+    """Occurrences that come: `table` are their times, order and identity; `values` has a row a result, the bits of its
+    argument, `ranks` what it is sorted by. `slots`: the group of each; `opens` and `dues`: of EACH and SESSION, when
+    the window of each begins and is over.
+    """
+
+    table: Table
+    values: Ints
+    ranks: Ints
+    slots: Ints
+    opens: Ints
+    dues: Ints
+
+
+class WindowNumbers(NamedTuple):
+    """The form of the windows, their length in events or microseconds, EVERY's step, whether rows are kept, and how
+    many results are sorted."""
+
+    form: int
+    length: int
+    step: int
+    keeps: bool
+    sorts: int
+
+
+class ResultKinds(NamedTuple):
+    """The functions (`partial_aggregates`, `wide_partial_aggregates`), a number for each that takes one, and room for a
+    partial result."""
+
+    kinds: Ints
+    parameters: NDArray[np.float64]
+    scratch: Ints
+
+
+class WindowArrays(NamedTuple):
+    """Rows in windows, groups, trees, what goes on from step to step (ROWS to TICK), and the groups' keys."""
+
+    store: Ints
+    groups: Ints
+    nodes: Ints
+    state: Ints
+    keys: Ints
 
 
 @bare

@@ -21,11 +21,11 @@ from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.state_tables import StateTable
 from cep.operators.goals.store import room
 from cep.operators.goals.windows import (
+    general_window,
     partial_aggregates,
     ring_buffer,
     two_stacks,
     wide_partial_aggregates,
-    window_input,
 )
 from cep.operators.goals.windows.order_labels import Labels
 from cep.operators.goals.windows.two_stacks import END, HEADER, SLOT
@@ -357,10 +357,10 @@ def _form(node: Aggregation) -> tuple[int, int, int, Bounds | None]:
     """The form of a node's windows, their length in events or microseconds, EVERY's step and EACH's bounds."""
     if node.over is None:
         if node.events is not None:
-            return window_input.LAST_EVENTS, node.events, 1, None
-        return window_input.LAST_TIME, node.duration or 0, 1, None
+            return general_window.LAST_EVENTS, node.events, 1, None
+        return general_window.LAST_TIME, node.duration or 0, 1, None
     if node.over.form == "every":
-        return window_input.EVERY, node.duration or 0, node.over.length, None
+        return general_window.EVERY, node.duration or 0, node.over.length, None
     if node.over.form == "session":
-        return window_input.SESSION, node.over.length, 1, None
-    return window_input.EACH, node.over.length, 1, bounds_of(node.over)
+        return general_window.SESSION, node.over.length, 1, None
+    return general_window.EACH, node.over.length, 1, bounds_of(node.over)

@@ -27,7 +27,9 @@ from cep.operators.goals.store import room
 from cep.operators.goals.windows import general_window, ordered_multiset, partial_aggregates, two_stacks
 from cep.operators.goals.windows.general_window import (
     CELLS,
+    EACH,
     ENTERED,
+    EVERY,
     G_AFTER,
     G_BEFORE,
     G_DUE,
@@ -35,13 +37,20 @@ from cep.operators.goals.windows.general_window import (
     G_SEQUENCE,
     GROUP,
     HEAD,
+    LAST_EVENTS,
+    LAST_TIME,
     PARTIAL,
     RANK,
     ROWS,
+    SESSION,
     STATE,
     TAIL,
     TICK,
     VALUE,
+    EnteringRows,
+    ResultKinds,
+    WindowArrays,
+    WindowNumbers,
     advance,
     gathered,
     slide_on,
@@ -49,17 +58,6 @@ from cep.operators.goals.windows.general_window import (
 from cep.operators.goals.windows.order_labels import Labels
 from cep.operators.goals.windows.two_stacks import HEADER
 from cep.operators.goals.windows.wide_partial_aggregates import MEDIAN, MODE, MODE_FLOAT, PERCENTILE, WORDS
-from cep.operators.goals.windows.window_input import (
-    EACH,
-    EVERY,
-    LAST_EVENTS,
-    LAST_TIME,
-    SESSION,
-    EnteringRows,
-    ResultKinds,
-    WindowArrays,
-    WindowNumbers,
-)
 from cep.operators.goals.windows.window_state import WindowState, more_groups
 
 SORTED = (partial_aggregates.DISTINCT, PERCENTILE, MEDIAN, MODE, MODE_FLOAT)
@@ -72,7 +70,7 @@ Bounds = Callable[[Ints], tuple[Ints, Ints]]
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """Windows of a `form` (`window_input`): `length` events or microseconds, EVERY's `step`, EACH's `bounds`.
+    """Windows of a `form` (`general_window`): `length` events or microseconds, EVERY's `step`, EACH's `bounds`.
 
     `by`: argument columns, `by_codes` those that hold pool codes. `values` gives the bits of every result's argument, a
     row a result; `value_codes` says which are pool codes. `parameters`: a number for each that takes one, else 0.
