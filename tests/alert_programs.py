@@ -10,6 +10,7 @@ from typing import Any
 
 from cep.events import Event
 from tests.reference_alerts import (
+    EVER,
     Args,
     Change,
     Held,
@@ -83,9 +84,15 @@ class AlertProgram:
         return self._reaches(self._follows(records, until, second, True)[1], until)
 
     def _reaches(self, every: Mapping[str, list[Interval]], until: int) -> int:
-        asked = {each.on for each in self.statements}
-        asked |= {each.inhibitor.on for each in self.statements if each.inhibitor is not None}
-        return max([until, *(end for name in asked for _, end, _ in every.get(name, ()) if end is not None)])
+        inhibiting = {each.inhibitor.on for each in self.statements if each.inhibitor is not None}
+        asked = {each.on for each in self.statements} | inhibiting
+        ends = [
+            end
+            for name in asked
+            for start, end, _ in every.get(name, ())
+            if end is not None and (start != EVER or name in inhibiting)
+        ]
+        return max([until, *ends])
 
     def _follows(
         self, records: Iterable[Reading], until: int, second: int, ended: bool

@@ -105,8 +105,9 @@ Held = Mapping[tuple[Any, ...], Sequence[tuple[float, float | None]]]
 first occurrence."""
 
 Interval = tuple[int, int | None, Args]
-"""An interval of a fluent: its beginning, its end (None: it still holds), its arguments. An interval that holds from
-before all time does not begin, so it is left out."""
+"""An interval of a fluent: its beginning (EVER: it holds from before all time), its end (None: it still holds), its
+arguments."""
+EVER = -1
 
 
 def there(records: Iterable[Reading], window: int | None) -> tuple[list[Reading], int | None]:
@@ -178,15 +179,15 @@ class Simple:
 
 
 def intervals(held: Mapping[Args, set[int]], until: int) -> list[Interval]:
-    """The maximal intervals of codes, as what begins and ends."""
+    """The maximal intervals of codes."""
     found: list[Interval] = []
     for args, codes in held.items():
         for low in sorted(each for each in codes if each - 1 not in codes):
             high = low
             while high + 1 in codes:
                 high += 1
-            if low != SINCE_EVER:
-                found.append((low // 2, None if high == 2 * until + 1 else (high + 1) // 2, args))
+            start = EVER if low == SINCE_EVER else low // 2
+            found.append((start, None if high == 2 * until + 1 else (high + 1) // 2, args))
     return found
 
 
@@ -218,8 +219,9 @@ def of_event(
 def of_fluent(
     statement: Statement, every: Iterable[Interval], until: int, held: Held = MappingProxyType({})
 ) -> list[Change]:
-    """The same of one on a fluent: it is over when nothing of its key holds any more, and was kept for a while."""
-    meant = [each for each in every if statement.where(each[2])]
+    """The same of one on a fluent: it is over when nothing of its key holds any more, and was kept for a while. What
+    holds from before all time does not begin, so it fires nothing and keeps nothing open."""
+    meant = [each for each in every if each[0] != EVER and statement.where(each[2])]
     found: list[Change] = []
     live: dict[Args, Change] = {}
     for time in range(min((start for start, _, _ in meant), default=0), until + 1):

@@ -39,8 +39,8 @@ ORIGIN = Publisher("p.cep")
 class Served:
     """A program with its outbox, given records with a time in seconds, a station and a level."""
 
-    def __init__(self, text: str, outbox: Outbox, blob: bytes | None = None) -> None:
-        engine = Engine.from_text(text, alerts=True, begins=True, lateness=0)
+    def __init__(self, text: str, outbox: Outbox, blob: bytes | None = None, revise: int | None = None) -> None:
+        engine = Engine.from_text(text, alerts=True, begins=True, lateness=0, revise=revise)
         self.engine = engine if blob is None else engine.restore(blob)
         self.outbox = outbox
         self.service = Service(self.engine, text, "p.cep", RunStats())
@@ -362,6 +362,49 @@ def test_what_inhibits_is_known_after_a_start(tmp_path: Path) -> None:
         assert [(c.state, c.time // SECOND, c.inhibited) for c in second.changes()] == [
             ("firing", 2, True), ("firing", 5, False)]  # fmt: skip
         assert not outbox.hidden()
+
+
+INITIAL = (
+    FLOOD
+    + """
+fluent works(station: string).
+fluent mode(station: string) = m: string.
+fluent quiet(station: string).
+initially works("a").
+initially mode("a") = "off".
+terminate works(S) <- reading(S, L) WHERE L = 3.
+initiate mode(S) = "on" <- reading(S, L) WHERE L = 3.
+quiet(S) WHILE works(S) AND NOT flood("x").
+ALERT high ON flood(S) TITLE "{S}" SEVERITY "Minor" INHIBITED BY """
+)
+
+
+@pytest.mark.parametrize("inhibitor", ["works(S)", 'mode(S) = "off"', "mode(S) = _", "quiet(S)"])
+@pytest.mark.parametrize("revised", [False, True])
+def test_what_holds_initially_inhibits(inhibitor: str, revised: bool, tmp_path: Path) -> None:
+    """Until it ends, also after a start from a snapshot and from nothing; other keys are not inhibited."""
+    text = f"{INITIAL}{inhibitor}."
+    expected = [("a", "firing", 2, True), ("b", "firing", 3, False), ("a", "firing", 5, False)]
+    if inhibitor == "mode(S) = _":  # one value begins when the other ends
+        expected = expected[:2]
+    revise = 4 * SECOND if revised else None
+    for kept in (False, True):
+        with closing(Outbox(tmp_path / f"{kept}.db")) as outbox:
+            first = Served(text, outbox, revise=revise)
+            first.take((2, "a", 9), (3, "b", 9), (4, "x", 4))
+            blob = first.engine.snapshot()
+        with closing(Outbox(tmp_path / f"{kept}.db")) as outbox:
+            second = Served(text, outbox, blob if kept else None, revise)
+            if not kept:
+                second.take((2, "a", 9), (3, "b", 9), (4, "x", 4))
+            second.take((5, "a", 3), (20, "x", 4))
+            found = [(c.key["station"], c.state, c.time // SECOND, c.inhibited) for c in second.changes()]
+            assert found == expected
+
+
+def test_what_holds_initially_fires_nothing() -> None:
+    text = f'{INITIAL}works(S).\nALERT closed ON works(S) TITLE "{{S}}".'
+    assert life(text, (2, "b", 9), (5, "a", 3), (6, "x", 4)) == ["firing 2 Minor"]
 
 
 def test_an_alert_without_its_inhibitor_is_sent_after_a_start(tmp_path: Path) -> None:

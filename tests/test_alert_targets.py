@@ -89,6 +89,9 @@ def test_what_a_broker_once_refused_does_not_open_what_is_over(monkeypatch: pyte
         (life[0].change.id, False),
         (life[0].change.id, True),
     ]
+    topics.give([replace(life[0], reminder=3)])
+    topics.give([life[0]])
+    assert [json.loads(payload)["reminder"] for payload, _ in sent] == [0, 0, 3, 0]
 
 
 def test_what_is_open_at_the_end_of_the_input_is_told_as_long_as_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,6 +265,7 @@ REFUSED_TARGETS = [
     ("cloudevents+https://h/#retries=3", "`retries=3` is not an option"),
     ("cloudevents+https://h/#origin=a%0d%0ab", "is not a name of a host"),
     ("mqtt://h/alerts#origin=a", "`origin=a` is not an option"),
+    ("cloudevents+http://h/#private=yes,attempts=3", "`private=yes,attempts=3` is several options"),
     ("mqtt://h/alerts/%23", "a topic that is written to"),
 ]
 
@@ -278,6 +282,16 @@ def test_the_hint_for_a_wrong_number_is_the_usual_one() -> None:
     with pytest.raises(CepError) as caught:
         target("alertmanager+http://h/#every=1min")
     assert caught.value.hint == "`#every=60`, which it is without the option"
+
+
+@pytest.mark.parametrize("sign", [",", ";", "#", "?"])
+def test_options_are_joined_by_an_ampersand(sign: str, tmp_path: Path) -> None:
+    with pytest.raises(CepError) as caught:
+        target(f"smtp://127.0.0.1/a@example.org#private=yes{sign}tls=none")
+    assert "joined by `&`" in caught.value.message
+    assert caught.value.hint == "`#private=yes&tls=none`, in quotes on a command line"
+    (tmp_path / "a,b;c").write_text("secret")
+    assert target(f"smtp://u@e.org/a@e.org#password-file={tmp_path}/a,b;c", {}).password == "secret"
 
 
 def test_targets() -> None:

@@ -18,6 +18,7 @@ from lxml import etree
 from starlette.testclient import TestClient
 
 from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.outbox_entries import OutboxEntry
 from cep.connectors.alerts.text import clean
 from cep.connectors.receivers import atom, cap
 from cep.connectors.receivers.alertmanager import alertmanager_alert
@@ -131,7 +132,7 @@ def test_hostile_values_stay_values() -> None:
     assert not feed.bozo and feed.entries[0].title == bad
     assert "<script" not in feed.entries[0].content[0].value and "&lt;script&gt;" in feed.entries[0].content[0].value
     assert client.get("/feeds/alerts").json()[0]["key"] == {"s": bad}
-    event = json.loads(json.dumps(cloudevent(change, replace(ORIGIN, program="a b/<ü>\n"))))
+    event = json.loads(json.dumps(cloudevent(OutboxEntry(1, change), replace(ORIGIN, program="a b/<ü>\n"))))
     assert event["data"]["title"] == bad and event["source"] == "urn:semcep:program/a%20b%2F%3C%C3%BC%3E%20"
     assert alertmanager_alert(change, ORIGIN, 0, 60)["labels"]["s"] == bad  # type: ignore[index]
     assert set(topic_end(change)) <= set("abcdefghijklmnopqrstuvwxyz0123456789/")
@@ -219,8 +220,8 @@ def test_each_feed_has_the_link_of_an_alert() -> None:
     change = replace(WHOLE[0], runbook="https://r.org/flood")
     (entry,) = (outbox := filled([change])).after(0)
     link = f"https://x.org/cep/#alert={change.alert}"
-    assert cloudevent(change, origin)["data"]["link"] == link  # type: ignore[index]
-    assert json.loads(to_json(change, origin))["link"] == link
+    assert cloudevent(entry, origin)["data"]["link"] == link  # type: ignore[index]
+    assert json.loads(to_json(entry, origin))["link"] == link
     assert json.loads(sse_message(entry, origin).partition(b"data: ")[2])["link"] == link
     app = FastAPI()
     app.include_router(router(outbox, origin, Stream(outbox, origin)))

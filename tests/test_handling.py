@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from cep.connectors.alerts.handling_tables import RecordedAction
 from cep.connectors.alerts.maintenance import MaintenanceCalendar
 from cep.connectors.alerts.matchers import Matchers
+from cep.connectors.alerts.text import JsonValue
 from cep.connectors.receivers import atom, cap
 from cep.core.errors import CepError
 from tests.desk import ANN, BEGIN, BEN, ORIGIN, PROGRAM, SECOND, WALL, Desk, at
@@ -110,6 +112,33 @@ def test_what_people_did_survives_a_revision_that_changes_the_alert(tmp_path: Pa
     desk.take((61, "x", 4))
     assert desk.ask("GET", "/alerts?name=flood")[0]["severity"] == "Extreme", "it was given back"
     desk.outbox.close()
+
+
+def test_the_actions_are_filtered(desk: Desk) -> None:
+    """Reminders are left out unless they are asked for."""
+    desk.take((0, "a", 9), (1, "b", 9), (2, "x", 4))
+    first, second = (desk.ask("GET", f"/alerts?matcher=site={site}")[0]["alert"] for site in "ab")
+    desk.ask("POST", f"/alerts/{first}/acknowledge", token=ANN)
+    for number in range(1, 4):
+        details: dict[str, JsonValue] = {"receiver": "hook", "reminder": number, "id": f"{second}-0"}
+        desk.outbox.act([], RecordedAction(number, 0, "semcep", "reminded", second, None, None, details))
+    desk.ask("POST", f"/alerts/{second}/comment", {"comment": "seen"})
+    silence = desk.ask("POST", "/silences", silence_of(60, "site=c"))["id"]
+
+    def found(query: str) -> list[tuple[str, str]]:
+        every = desk.ask("GET", f"/feeds/actions?{query}")
+        return [(each["action"], each["alert"] or each["silence"]) for each in every]
+
+    done = [("acknowledged", first), ("commented", second), ("silence", silence)]
+    assert found("") == done
+    assert found("by=ann") == done[:1] and found("by=ben") == done[1:] and found("by=ann&by=ben") == done
+    assert found(f"alert={second}") == done[1:2]
+    assert found("action=silence&action=commented") == done[1:]
+    assert found(f"action=reminded&alert={second}") == [("reminded", second)] * 3
+    assert found("limit=1") == done[:1] and found("after=1&limit=1") == done[1:2], "limits count what is listed"
+    assert [each["reminder"] for each in desk.ask("GET", "/feeds/actions?action=reminded&after=3")] == [3]
+    for wrong in ("action=escalated", "person=ann"):
+        desk.ask("GET", f"/feeds/actions?{wrong}", status=422)
 
 
 def test_a_verdict_is_taken_back(desk: Desk) -> None:

@@ -239,7 +239,9 @@ def test_nothing_is_missing_or_out_of_order_after_kills(seed: int, tmp_path: Pat
         lives.setdefault(change["alert"], []).append(change | {"number": number})
     hooked: dict[str, list[int]] = {}
     for each in posted:
-        assert each["key"].strip('"') == each["data"]["id"], "a repeat has the same id"
+        id, reminder = each["data"]["id"], each["data"]["reminder"]
+        assert each["id"] == id, "a repeat has the same id, and so has a reminder"
+        assert each["key"] == (f"{id}.{reminder}" if reminder else id)
         hooked.setdefault(each["data"]["alert"], []).append(each["data"]["revision"])
     mailed: dict[str, list[int]] = {}
     messages: dict[str, str] = {}

@@ -154,7 +154,7 @@ class Staff:
             assert change.quiet == (change.fired is None or change.inhibited or bool(change.silenced))
 
 
-def _documents(server: StaffedServer) -> list[dict[str, Any]]:
+def documents(server: StaffedServer) -> list[dict[str, Any]]:
     """The changes that rules made, numbered without those of people and silences."""
     numbers: dict[str, int] = {}
     found = []
@@ -183,7 +183,7 @@ def _run(seed: int, place: Path, program: AlertProgram, window: int | None, orde
         records, latest = there(came, window)
         assert latest is not None
         until = latest - (0 if window is not None else 1)
-        told.take(_documents(server))
+        told.take(documents(server))
         names = {name: place for place, name in told.names().items()}
         held = {names[alert]: spans for alert, spans in staff.spans.items() if alert in names}
         told.check(program.changes(records, until, SECOND, acknowledged=held))

@@ -6,6 +6,7 @@ import json
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from time import time as now
 from typing import Any
 
 import pytest
@@ -72,6 +73,7 @@ def run(*arguments: str) -> Any:
 def test_a_look_during_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each batch is looked at over the port, as Prometheus does it."""
     seen: list[dict[str, Sample]] = []
+    before = now()
     urls: list[str] = []
     batch = watch.Watch.batch
 
@@ -89,6 +91,7 @@ def test_a_look_during_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(seen) == 2
     assert first["semcep_watermark_seconds"] == last["semcep_watermark_seconds"] == {(): 99.999999}
     assert first["semcep_watermark_lag_seconds"] == {(): 1e-6}
+    assert 0 <= last["semcep_clock_lag_seconds"][()] - (before - 100) < 60 + now() - before
     assert last["semcep_records_total"] == {(): 8}
     assert last["semcep_events_read_total"] == {("heat",): 5, ("smoke",): 2}
     assert last["semcep_dead_letters_total"] == {("json",): 1, ("late",): 1, ("range",): 1}

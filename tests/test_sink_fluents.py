@@ -49,6 +49,7 @@ ALERT lasting ON warm(S) SEVERITY "Minor" TITLE "{S} stays warm" AFTER 2 s KEEP 
 ALERT rise ON up(S, A, B) SEVERITY "Minor" TITLE "{S} rises to {B}" FOR 5 s KEYED BY S.
 ALERT rising ON up(S, A, B) SEVERITY "Minor" TITLE "{S} rises to {B}" FOR 5 s KEYED BY S AFTER 2 s.
 ALERT muted ON level(S) = H WHERE H > 20 SEVERITY "Minor" TITLE "{S}" KEYED BY S INHIBITED BY mild(S).
+ALERT dry ON level(S) = H WHERE H > 20 SEVERITY "Minor" TITLE "{S}" KEYED BY S INHIBITED BY warm(S).
 ALERT damped ON up(S, A, B) SEVERITY "Minor" TITLE "{S}" FOR 5 s KEYED BY S INHIBITED BY heat(s: S).
 """
 SECOND = 1_000_000
@@ -151,9 +152,11 @@ def test_what_begins_and_ends_is_served_as_one_process_serves_it(tmp_path: Path,
     assert set(expected) == {"warm", "level", "mild", "long", "wet", "up"}
     assert intervals(rounds[1]) == expected
     assert any(row[3] is None for row in expected["warm"])
-    for name in ("heat", "fine", "high", "rain", "dull", "rise", "lasting", "rising", "muted", "damped"):
+    for name in ("heat", "fine", "high", "rain", "dull", "rise", "lasting", "rising", "muted", "dry", "damped"):
         own = [[(c.time, c.state, c.title, c.inhibited) for c in each if c.name == name] for each in changes]
         assert own[1] and own[1] == own[0][: len(own[1])], name
+    for name in ("muted", "dry"):  # `warm(grz)` and what follows from it hold initially
+        assert next(c for c in changes[1] if c.name == name and c.key["station"] == "grz").inhibited
 
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])

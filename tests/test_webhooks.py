@@ -220,6 +220,30 @@ def test_a_connection_that_the_receiver_has_closed_is_no_trouble() -> None:
     assert sorted(used.values()) == [2, 2]
 
 
+def test_a_reminder_is_told_apart_from_what_comes_twice() -> None:
+    """It has the id of its change and a number; the key is that of the reminder, the same when it comes twice."""
+    taken: list[tuple[str, int, int | None, str]] = []
+    answers = iter([204, 503, 204, 503, 204])
+
+    def answer(request: BaseHTTPRequestHandler, body: bytes) -> int:
+        event = json.loads(body)
+        assert request.headers["webhook-id"] == request.headers["Idempotency-Key"]
+        taken.append((event["id"], event["data"]["reminder"], event.get("reminder"), request.headers["webhook-id"]))
+        return next(answers, 204)
+
+    change = replace(lives(1, 3)[0], repeat=1_000_000)
+    with listening(answer) as (address, _), closing(Outbox(None)) as outbox:
+        aim = target(f"cloudevents+{address}#private=yes", {"SEMCEP_CLOUDEVENTS_SECRET": f"whsec_{'A' * 32}"})
+        with sending(outbox, [aim], ORIGIN, quiet):
+            outbox.add([change], {"p": 0})
+            until(lambda: len(taken) >= 5, "it is sent, and twice a reminder that comes twice")
+    first, second, again, third, fourth = taken[:5]
+    assert first == (change.id, 0, None, change.id)
+    assert second == again and third == fourth and 0 < second[1] < third[1]
+    for each in (second, third):
+        assert each == (change.id, each[1], each[1], f"{change.id}.{each[1]}")
+
+
 def test_signatures_are_those_of_standard_webhooks() -> None:
     """The example of its libraries; then what a receiver gets, with two secrets while one replaces the other."""
     secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

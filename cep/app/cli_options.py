@@ -116,7 +116,9 @@ class InputOptions:
         Option(
             metavar="DURATION",
             help="After this long without live input, let event time follow the clock, so that deadlines pass and "
-            "windows end. `cep serve` uses 1s by default; `never` turns it off. On Spark with --follow.",
+            "windows end. It goes on from where it was, so after a restart it is behind the clock by the time that the "
+            "run was down, until the next record. `cep serve` uses 1s by default; `never` turns it off. On Spark with "
+            "--follow.",
         ),
     ] = None
     ahead: Annotated[

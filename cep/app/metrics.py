@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from time import time
 
 from prometheus_client import start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
@@ -46,6 +47,8 @@ class MetricsCollector(Collector):
         if meter.watermark is not None:
             text = "Nothing that ends at or before it is taken any more, in Unix time of the events."
             yield GaugeMetricFamily("semcep_watermark_seconds", text, meter.watermark / SECOND)
+            text = "How far event time is behind the clock: alerts fire and end that much later."
+            yield GaugeMetricFamily("semcep_clock_lag_seconds", text, time() - meter.watermark / SECOND)
         if meter.latest is not None:
             text = "The latest end of an event, in Unix time of the events."
             yield GaugeMetricFamily("semcep_latest_event_seconds", text, meter.latest / SECOND)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cep.core.errors import CepError, Source, Span
-from cep.core.fluents import WHOLE
+from cep.core.fluents import BEFORE, HELD, WHOLE
 from cep.core.schema import Attribute, Schema
 from cep.core.suggest import did_you_mean
 from cep.language.syntax.ast import AlertStatement
@@ -189,6 +189,16 @@ def watching(statement: AlertStatement) -> AlertStatement:
         f"{statement.name} inhibited", fluent, (), None, None, None, None, title, None, None, None,
         tuple(keys.values()), span=statement.span, name_span=fluent.span,
     )  # fmt: skip
+
+
+def since_ever(watched: Alerting) -> Alerting:
+    """The hidden alert on a fluent, which also follows what holds from before all time: that inhibits, too."""
+    more = [
+        replace(rule, body=replace(rule.body, arguments=(*rule.body.arguments[:-1], Constant(kind, "int"))))
+        for rule, kind in zip(watched.rules, (BEFORE, HELD), strict=True)
+        if isinstance(rule.body, Atom)
+    ]
+    return replace(watched, rules=(*watched.rules, *more))
 
 
 def inhibited(

@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 from cep.connectors.alerts import outbox_tables
 from cep.connectors.alerts.text import JsonValue
@@ -22,6 +23,14 @@ _TABLES = (
     " hash blob)",
     "create index if not exists episodes_slot on episodes (slot, number)",
 )
+
+
+Recorded = Literal[
+    "acknowledged", "unacknowledged", "assigned", "commented", "closed", "reopened", "silence", "unsilence", "reminded"
+]
+REMINDED: Recorded = "reminded"
+DONE: tuple[Recorded, ...] = tuple(each for each in get_args(Recorded) if each != REMINDED)
+"""The actions of people, or of the server in their place. `REMINDED`: a receiver has taken a reminder."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -326,12 +326,15 @@ class Outbox:
             rows = self._base.execute("select body from hidden order by slot").fetchall()
         return [AlertChange.load(body) for (body,) in rows]
 
-    def actions(self, after: int = 0, most: int = -1, alert: str | None = None) -> list[RecordedAction]:
-        """The actions of people behind a number, in order, up to `most`, -1: all; `alert`: to this one alone."""
-        some, values = ("", ()) if alert is None else ("and alert = ?", (alert,))
+    def actions(self, after: int = 0, most: int = -1, **only: Collection[str]) -> list[RecordedAction]:
+        """The recorded actions behind a number, in order, up to `most`, -1: all. `only`: the values that are wanted of
+        `action`, `person` and `alert`; empty: any."""
+        wanted = {name: values for name, values in only.items() if values}
+        some = "".join(f" and {name} in ({', '.join('?' * len(values))})" for name, values in wanted.items())
+        asked = [each for values in wanted.values() for each in values]
         with self._lock:
-            where = f"where number > ? {some} order by number limit ?"
-            return list(handling_tables.actions(self._base, where, after, *values, most))
+            where = f"where number > ?{some} order by number limit ?"
+            return list(handling_tables.actions(self._base, where, after, *asked, most))
 
     def silences(self) -> dict[str, str]:
         """The stored silences as JSON, by id."""

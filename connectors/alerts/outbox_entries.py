@@ -20,6 +20,12 @@ class OutboxEntry:
     reminder: int = 0
     composed: int | None = field(default=None, compare=False)
 
+    @property
+    def message(self) -> str:
+        """The name of what a receiver is sent, the same when that is repeated: the id of the change, and the number of
+        the reminder if it is one."""
+        return f"{self.change.id}.{self.reminder}" if self.reminder else self.change.id
+
 
 @dataclass(frozen=True, slots=True)
 class RefusedEntry:

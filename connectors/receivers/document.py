@@ -11,6 +11,7 @@ from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from cep.connectors.alerts.lifecycle import Action, AlertChange, AlertState, Verdict
+from cep.connectors.alerts.outbox_entries import OutboxEntry
 from cep.connectors.alerts.text import clean, rfc3339
 from cep.core.errors import CepError
 
@@ -86,6 +87,7 @@ SCHEMA: Mapping[str, Any] = {
         **{name: {"type": "object"} for name in _OBJECTS.split()},
         "revision": {"type": "integer", "minimum": 0},
         "occurrences": {"type": "integer", "minimum": 1},
+        "reminder": {"type": "integer", "minimum": 0},
         "withdrawn": {"type": "boolean"},
         "inhibited": {"type": "boolean"},
         "fired": {"type": ["string", "null"], "format": "date-time"},
@@ -99,12 +101,14 @@ SCHEMA: Mapping[str, Any] = {
 """The JSON Schema of `document`."""
 
 
-def document(change: AlertChange, status: str = STATUSES[0], link: str = "") -> dict[str, Any]:
-    """The change as JSON has it; times in RFC 3339. `link`: the alert's address for people, empty if unknown."""
+def document(change: AlertChange, status: str = STATUSES[0], link: str = "", reminder: int = 0) -> dict[str, Any]:
+    """The change as JSON has it; times in RFC 3339. `link`: the alert's address for people, empty if unknown;
+    `reminder`: the number of the reminder of this change, 0: it is not a reminder."""
     return {
         "id": change.id,
         "alert": change.alert,
         "revision": change.revision,
+        "reminder": reminder,
         "state": change.state,
         "status": status,
         "withdrawn": change.withdrawn,
@@ -143,6 +147,7 @@ def document(change: AlertChange, status: str = STATUSES[0], link: str = "") -> 
     }
 
 
-def to_json(change: AlertChange, origin: Publisher) -> bytes:
+def to_json(entry: OutboxEntry, origin: Publisher) -> bytes:
     """On one line, in ASCII."""
-    return json.dumps(document(change, origin.status, origin.page(change)), separators=(",", ":")).encode()
+    found = document(entry.change, origin.status, origin.page(entry.change), entry.reminder)
+    return json.dumps(found, separators=(",", ":")).encode()

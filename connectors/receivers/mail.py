@@ -61,7 +61,7 @@ class Mail:
         """The message of a group of changes; it is noted as the first one of alerts that were in none before. CepError:
         the disk takes no more."""
         first = entries[0]
-        id = _id(first.change.id, _domain(self.origin), first.reminder)
+        id = _id(first, self.origin)
         alerts = list(dict.fromkeys(entry.change.alert for entry in entries))
         threads = self.outbox.threads(self.target.name, alerts, id)
         return message(entries, self.target.path, self.origin, [each for each in threads if each != id])
@@ -171,7 +171,7 @@ def message(entries: Sequence[OutboxEntry], to: str, origin: Publisher, threads:
     first = entries[0]
     times = (first.composed, first.came, first.change.time)
     made["Date"] = format_datetime(at(next(each for each in times if each is not None)))
-    made["Message-ID"] = _id(first.change.id, _domain(origin), first.reminder)
+    made["Message-ID"] = _id(first, origin)
     if threads:
         made["In-Reply-To"] = threads[0]
         made["References"] = " ".join(threads)
@@ -183,8 +183,8 @@ def message(entries: Sequence[OutboxEntry], to: str, origin: Publisher, threads:
     return made
 
 
-def _id(change: str, domain: str, reminder: int = 0) -> str:
-    return f"<{change}{f'.{reminder}' if reminder else ''}@{domain}>"
+def _id(first: OutboxEntry, origin: Publisher) -> str:
+    return f"<{first.message}@{_domain(origin)}>"
 
 
 def _domain(origin: Publisher) -> str:

@@ -41,19 +41,20 @@ class Topics:
         return ""
 
     def give(self, entries: Sequence[OutboxEntry]) -> None:
-        self._give([entry.change for entry in entries], retain=True)
+        self._give(entries, retain=True)
 
     def again(self, entry: OutboxEntry, now: AlertChange) -> None:
         """Send a change again; it is retained only if it is the current one."""
-        self._give([entry.change], retain=entry.change.id == now.id)
+        self._give([entry], retain=entry.change.id == now.id)
 
-    def _give(self, changes: Sequence[AlertChange], retain: bool) -> None:
+    def _give(self, entries: Sequence[OutboxEntry], retain: bool) -> None:
         client = self._connected()
         sent = []
-        for change in changes:
+        for entry in entries:
+            change = entry.change
             topic = f"{self.target.path}/{topic_end(change)}"
             kept = retain and not (change.over and change.remark)  # another alert of the key may be open by now
-            sent.append(client.publish(topic, to_json(change, self.origin), qos=1, retain=kept))
+            sent.append(client.publish(topic, to_json(entry, self.origin), qos=1, retain=kept))
             if kept and change.over:
                 sent.append(client.publish(topic, b"", qos=1, retain=True))
         try:

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Protocol
 
 from cep.connectors.alerts.handling import MACHINE
-from cep.connectors.alerts.handling_tables import RecordedAction
+from cep.connectors.alerts.handling_tables import REMINDED, RecordedAction
 from cep.connectors.alerts.lifecycle import AlertChange
 from cep.connectors.alerts.outbox import Outbox
 from cep.connectors.alerts.outbox_entries import Closed, OutboxEntry, ReceiverCounts, RefusedEntry
@@ -562,7 +562,7 @@ class Sender:
         """A reminder as the journal has it."""
         details: dict[str, JsonValue] = {"receiver": self.name, "reminder": entry.reminder, "id": entry.change.id}
         return RecordedAction(
-            _now(), self.outbox.farthest(), MACHINE, "reminded", entry.change.alert, None, None, details
+            _now(), self.outbox.farthest(), MACHINE, REMINDED, entry.change.alert, None, None, details
         )
 
     def _give_up(self, key: str, entry: OutboxEntry, reason: str) -> None:

@@ -106,4 +106,4 @@ class Stream:
 def sse_message(entry: OutboxEntry, origin: Publisher) -> bytes:
     """An event with its number, its state as type, and the document on one line."""
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (
-        entry.number, entry.change.word.encode(), to_json(entry.change, origin))  # fmt: skip
+        entry.number, entry.change.word.encode(), to_json(entry, origin))  # fmt: skip

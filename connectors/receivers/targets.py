@@ -282,7 +282,11 @@ def _refused(shown: str, reason: str, hint: str) -> CepError:
 
 def _options(shown: str, kind: str, text: str) -> dict[str, str]:
     found: dict[str, str] = {}
+    another = re.compile(rf"[,;#?](?=(?:{'|'.join(OPTIONS[kind])})=)")
     for part in filter(None, text.split("&")):
+        if another.search(part):
+            hint = f"`#{another.sub('&', text)}`, in quotes on a command line"
+            raise _refused(shown, f"`{part}` is several options, which are joined by `&`", hint)
         match = _OPTION.fullmatch(part)
         if match is None or match[1] not in OPTIONS[kind]:
             known = ", ".join(OPTIONS[kind])

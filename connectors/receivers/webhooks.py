@@ -23,8 +23,8 @@ TYPE = "application/cloudevents+json; charset=utf-8"
 
 
 class Webhook:
-    """`Idempotency-Key` is the event's id: what comes twice is the same change. Alerts go side by side, the changes of
-    one in their order.
+    """Each message has an `Idempotency-Key`, the same when it is sent twice. A reminder has another one than its
+    change. Alerts go side by side, the changes of one in their order.
 
     A target with an `origin` is asked first, once, whether it accepts events (HTTP 1.1 Web Hooks for Event Delivery,
     version 1.0.2, section 4). Until it says so nothing is sent. One with secrets gets the headers of Standard Webhooks
@@ -46,11 +46,10 @@ class Webhook:
             if not self._allowed:
                 self._ask()
         for entry in entries:
-            change = entry.change
-            body = json.dumps(cloudevent(change, self.origin), separators=(",", ":")).encode()
-            headers = {"Content-Type": TYPE, "Idempotency-Key": change.id}
+            body = json.dumps(cloudevent(entry, self.origin), separators=(",", ":")).encode()
+            headers = {"Content-Type": TYPE, "Idempotency-Key": entry.message}
             if self.target.secrets:
-                headers |= signed(self.target.secrets, change.id, int(time.time()), body)
+                headers |= signed(self.target.secrets, entry.message, int(time.time()), body)
             self.http.post(self.target.path or "/", body, headers)
 
     def again(self, entry: OutboxEntry, now: AlertChange) -> None:
@@ -86,8 +85,9 @@ def signed(secrets: Sequence[bytes], id: str, second: int, body: bytes) -> dict[
     }
 
 
-def cloudevent(change: AlertChange, origin: Publisher) -> dict[str, object]:
-    """The change in its envelope."""
+def cloudevent(entry: OutboxEntry, origin: Publisher) -> dict[str, object]:
+    """The change in its envelope, which also says if it is a reminder."""
+    change = entry.change
     return {
         "specversion": "1.0",
         "id": change.id,
@@ -97,5 +97,6 @@ def cloudevent(change: AlertChange, origin: Publisher) -> dict[str, object]:
         "status": origin.status.lower(),
         "time": rfc3339(change.time),
         "datacontenttype": "application/json",
-        "data": document(change, origin.status, origin.page(change)),
+        **({"reminder": entry.reminder} if entry.reminder else {}),
+        "data": document(change, origin.status, origin.page(change), entry.reminder),
     }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
 
@@ -94,7 +94,7 @@ def router(
         matchers = _parsed(filters)
         if not _parsed(receiver_matchers).matches({}):  # receivers have no labels
             return []
-        chosen = _parsed([]) if receiver is None else _matching("receiver", receiver)
+        chosen = Matchers.of([] if receiver is None else [Matcher("receiver", "=~", receiver)])
         entries = [each for each in outbox.live() if not each.change.over]
         firing = [each.change for each in entries]
         found: list[tuple[dict[str, Any], list[tuple[str, dict[str, str]]]]] = []
@@ -125,8 +125,8 @@ def router(
         unprocessed: Yes = True,
     ) -> Response:
         """The alerts that fire."""
-        return JSONResponse(
-            [each for each, _ in listed(filter, receiver, receiver_matchers, active, silenced, inhibited)]
+        return _answered(
+            lambda: [each for each, _ in listed(filter, receiver, receiver_matchers, active, silenced, inhibited)]
         )
 
     @made.get("/alerts/groups", responses=alerts_of)
@@ -140,13 +140,17 @@ def router(
         muted: Yes = True,
     ) -> Response:
         """The alerts that fire, by receiver and group; without `muted`, those groups in which one is not suppressed."""
-        found: dict[tuple[str, str], dict[str, Any]] = {}
-        for alert, sent in listed(filter, receiver, receiver_matchers, active, silenced, inhibited):
-            for name, labels in sent:
-                group = {"labels": dict(labels), "routeLabels": {}, "receiver": {"name": name}, "alerts": []}
-                found.setdefault((name, json.dumps(dict(labels), sort_keys=True)), group)["alerts"].append(alert)
-        shown = [found[each] for each in sorted(found)]
-        return JSONResponse([each for each in shown if muted or not all(map(_suppressed, each["alerts"]))])
+
+        def shown() -> list[dict[str, Any]]:
+            found: dict[tuple[str, str], dict[str, Any]] = {}
+            for alert, sent in listed(filter, receiver, receiver_matchers, active, silenced, inhibited):
+                for name, labels in sent:
+                    group = {"labels": dict(labels), "routeLabels": {}, "receiver": {"name": name}, "alerts": []}
+                    found.setdefault((name, json.dumps(dict(labels), sort_keys=True)), group)["alerts"].append(alert)
+            groups = [found[each] for each in sorted(found)]
+            return [each for each in groups if muted or not all(map(_suppressed, each["alerts"]))]
+
+        return _answered(shown)
 
     @made.get("/silences", responses={**route_responses("application/json", json=_LIST), **_BAD})
     def silences(
@@ -157,16 +161,19 @@ def router(
         expired: Yes = True,
     ) -> Response:
         """The silences and maintenance windows."""
-        matchers, now = _parsed(filter), handling.clock()
-        asked = {"active": active, "pending": pending, "expired": expired}
-        found = [
-            _silence(each, now)
-            for each in handling.silences()
-            if matchers.matches({one.name: one.value for one in each.matchers})
-            and (not creator or each.author in creator)
-            and asked[each.state(now)]
-        ]
-        return JSONResponse(found)
+        now, asked = handling.clock(), {"active": active, "pending": pending, "expired": expired}
+
+        def shown() -> list[dict[str, Any]]:
+            matchers = _parsed(filter)
+            return [
+                _silence(each, now)
+                for each in handling.silences()
+                if matchers.matches({one.name: one.value for one in each.matchers})
+                and (not creator or each.author in creator)
+                and asked[each.state(now)]
+            ]
+
+        return _answered(shown)
 
     @made.post(
         "/silences",
@@ -222,11 +229,10 @@ def router(
             return JSONResponse(str(error.args[0]), 404)
         return JSONResponse({})
 
-    @made.get("/receivers", responses=route_responses("application/json", json=_LIST))
+    @made.get("/receivers", responses={**route_responses("application/json", json=_LIST), **_BAD})
     def receivers(receiver_matchers: Filter = None) -> Response:
         """The receivers of alerts."""
-        chosen = _parsed(receiver_matchers).matches({})
-        return JSONResponse([{"name": name} for name in names() if chosen])
+        return _answered(lambda: [{"name": name} for name in names()] if _parsed(receiver_matchers).matches({}) else [])
 
     @made.get("/status", responses=route_responses("application/json", json={"type": "object"}))
     def status() -> Response:
@@ -275,18 +281,16 @@ def _alert(
 
 
 def _parsed(filters: list[str] | None) -> Matchers:
-    """Matchers of a filter. Raises HTTPException."""
-    try:
-        return Matchers.parse_all(filters or ())
-    except CepError as error:
-        raise HTTPException(400, error.message) from None
+    """Matchers of a filter. CepError: they are not valid."""
+    return Matchers.parse_all(filters or ())
 
 
-def _matching(name: str, pattern: str) -> Matchers:
+def _answered(found: Callable[[], list[dict[str, Any]]]) -> Response:
+    """A list, or the reason why a filter is not valid, as Alertmanager answers it: a string in JSON."""
     try:
-        return Matchers.of([Matcher(name, "=~", pattern)])
+        return JSONResponse(found())
     except CepError as error:
-        raise HTTPException(400, error.message) from None
+        return JSONResponse(error.message + (f"; {error.hint}" if error.hint else ""), 400)
 
 
 def _suppressed(alert: Mapping[str, Any]) -> bool:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse
 
 from cep.connectors.alerts.handling import Conflict, Handling, Unknown
-from cep.connectors.alerts.handling_tables import RecordedAction
+from cep.connectors.alerts.handling_tables import DONE, Recorded, RecordedAction
 from cep.connectors.alerts.lifecycle import AlertChange
 from cep.connectors.alerts.matchers import LONGEST, Matcher, Matchers
 from cep.connectors.alerts.outbox_entries import OutboxEntry
@@ -24,6 +24,7 @@ from cep.connectors.serving.people import People, Person, Role, acting
 from cep.connectors.serving.request_errors import refuse_unknown_parameters
 from cep.core.errors import CepError
 from cep.core.suggest import did_you_mean
+from cep.core.time import FARTHEST
 from cep.rules.alert import SEVERITIES
 
 State = Literal["pending", "firing", "kept", "resolved", "withdrawn"]
@@ -368,11 +369,17 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
 
     @made.get("/feeds/actions", responses=route_responses("application/json", json=_MANY(_ONE)))
     def actions(
+        action: Annotated[
+            list[Recorded] | None, Query(max_length=20, description="Default: all but `reminded`, the reminders.")
+        ] = None,
+        by: Annotated[list[str] | None, Query(max_length=100, description="Names of people.")] = None,
+        alert: Annotated[list[str] | None, Query(max_length=100, description="Ids of alerts.")] = None,
         after: Annotated[int, Query(ge=0, lt=2**62, description="Return entries after this `number`.")] = 0,
         limit: Annotated[int, Query(ge=1, le=10_000, description="Largest number to return.")] = 1_000,
     ) -> Response:
-        """List all actions of people in order, with time and name."""
-        return answered([action_view(each) for each in outbox.actions(after, limit)])
+        """List what people did, in order. `action=reminded` lists the reminders that receivers took."""
+        found = outbox.actions(after, limit, action=action or DONE, person=by or (), alert=alert or ())
+        return answered([action_view(each) for each in found])
 
     return made
 
@@ -472,7 +479,7 @@ def action_view(action: RecordedAction) -> dict[str, Any]:
     return {
         "number": action.number,
         "when": rfc3339(action.came),
-        "watermark": rfc3339(action.watermark),
+        "watermark": rfc3339(action.watermark) if action.watermark > -FARTHEST else None,
         "by": action.person,
         "action": action.action,
         "alert": action.alert,

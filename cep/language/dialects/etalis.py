@@ -14,7 +14,7 @@ from dataclasses import replace
 from cep.core.errors import CepError, Source, Span
 from cep.core.schema import Schema
 from cep.core.suggest import did_you_mean
-from cep.language.alerts import Alerting, alert_variables, alerting, inhibited, on_fluent, watching
+from cep.language.alerts import Alerting, alert_variables, alerting, inhibited, on_fluent, since_ever, watching
 from cep.language.circular_fluents import refuse_circular
 from cep.language.formulas import Formulas
 from cep.language.heads import placed
@@ -407,7 +407,7 @@ class _Lowering:
             return alerts.get(name)  # else it has mistakes of its own
         elif fluent and pattern.edge is None:
             made = self.alert(watching(statement), {})
-            return None if made is None else replace(made, alert=replace(made.alert, hidden=True))
+            return None if made is None else since_ever(replace(made, alert=replace(made.alert, hidden=True)))
         else:
             hint = did_you_mean(name, [*written, *self.fluents.declared]) or "an alert or a fluent inhibits another"
             self.error(f"there is no alert or fluent `{name}`", pattern.span, hint)

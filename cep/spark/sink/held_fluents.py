@@ -18,7 +18,7 @@ from cep.connectors.records.batch import Block, DeadLetter
 from cep.connectors.records.records import series
 from cep.connectors.records.times import FIRST, ISO, LAST, time_text
 from cep.core.errors import CepError
-from cep.core.fluents import BEGINNING, BEGINS, EDGE, WHOLE
+from cep.core.fluents import BEFORE, BEGINNING, BEGINS, EDGE, HELD, SINCE_EVER, WHOLE
 from cep.core.schema import ARRIVAL, Attribute, Schema
 from cep.events import Value
 
@@ -140,15 +140,21 @@ def _with_nulls(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _edges(changes: pl.DataFrame, changed: pl.DataFrame, edges: Schema, late: int) -> pl.DataFrame:
-    """When a fluent begins, and its intervals that end, as an engine takes them; what holds from before all time does
-    not begin."""
+    """When a fluent begins, what of it holds from before all time, and its intervals that end, as an engine takes
+    them."""
     *attributes, kind = (each.name for each in edges.attributes)
     begins = BEGINNING if edges.fluent is not None and edges.fluent.defined else BEGINS
-    began = changes.filter((pl.col(EDGE) == "begins") & (pl.col("end") > FIRST))
-    over = changed.filter(pl.col("start").is_not_null() & pl.col("end").is_not_null())
+    began, over = changes.filter(pl.col(EDGE) == "begins"), changed.filter(pl.col("end").is_not_null())
+    initial, ever, since = pl.col("end") <= FIRST, pl.col("start").is_null(), pl.lit(SINCE_EVER, pl.Int64)
+    tables = (
+        (began.filter(~initial), begins),
+        (began.filter(initial).with_columns(since.alias("start"), since.alias("end")), BEFORE),
+        (over.filter(~ever), WHOLE),
+        (over.filter(ever).with_columns(since.alias("start")), HELD),
+    )
     made = [
         table.select("start", pl.col("end") + late, *attributes, pl.lit(code, pl.Int64).alias(kind))
-        for table, code in ((began, begins), (over, WHOLE))
+        for table, code in tables
     ]
     first = changes[ARRIVAL][0]
     return pl.concat(made).with_columns(pl.lit(first, pl.Int64).alias(ARRIVAL))

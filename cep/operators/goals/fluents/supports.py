@@ -22,6 +22,7 @@ from cep.core.fluents import (
     ENDS_AT,
     FOREVER,
     GIVEN,
+    HELD,
     KINDS,
     SINCE_EVER,
     WHOLE,
@@ -288,6 +289,8 @@ def _become(slots, code, begins, state, wanted, known, delay, table):  # type: i
             place = _row(table, place, end, end + delay, 0, ENDING, known, slot)
         if wanted[WHOLE] and not ever:
             place = _row(table, place, start, end + delay, 0, WHOLE, known, slot)
+        if wanted[HELD] and ever:
+            place = _row(table, place, start, end + delay, 0, HELD, known, slot)
         if wanted[GIVEN]:
             bounds = (1 if since & 1 == 0 else 0) + (2 if at & 1 else 0)
             place = _row(table, place, start, end + delay, bounds, GIVEN, known, slot)
@@ -307,7 +310,9 @@ class SupportsGoal(NumberedState, SupportsStretches, Lasting):
             self._read_rows = np.array([*range(FIRST), *(FIRST + column for column in (*spec.take, spec.kind))])
         if spec.wanted is not None:
             self._opening = int(spec.wanted[_OPENING].max() + spec.wanted[BEGINNING])
-            self._closing = int(spec.wanted[_CLOSING].max() + spec.wanted[[ENDING, WHOLE, GIVEN]].sum())
+            self._closing = int(
+                spec.wanted[_CLOSING].max() + spec.wanted[[WHOLE, HELD]].max() + spec.wanted[[ENDING, GIVEN]].sum()
+            )
         self._clear()
 
     def _clear(self) -> None:
