@@ -5,23 +5,25 @@ parse -> lower -> ask the knowledge -> close the static rules -> plan
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import polars as pl
 
-from cep.core.errors import NOWHERE, CepError, CepErrors, Files, Warning
+from cep.core.errors import NOWHERE, CepError, CepErrors, Files, Span, Warning
 from cep.core.literals import SECOND
 from cep.core.schema import Schema
 from cep.core.values import Pool
 from cep.language.dialects.etalis import lower
 from cep.language.dialects.lars.answer_set_options import AnswerSetOptions
 from cep.language.files import joined
+from cep.language.independent import independent, names_at
 from cep.language.reading import dialects_of, parameters_of, read, together
 from cep.language.static_predicates import declarations_of, predicates_of
 from cep.language.syntax.ast import EventRule, FluentRule, PolicyStatement, Prefix, SyntaxTree, WhileRule
 from cep.language.syntax.parser import parse
+from cep.language.syntax.recovery import Recovery, SyntaxErrors
 from cep.plan.advice import arrowed, parameters_meant, warned_of_parameters
 from cep.plan.alerts import alerts_last
 from cep.plan.algebra import Rules
@@ -31,6 +33,7 @@ from cep.plan.staged import alerts_left_out
 from cep.rules.alert import Alert
 from cep.rules.parameters import Parameters
 from cep.rules.static.datalog import Statics, close
+from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import PolicyChoice, StaticRule
 from cep.runtime import snapshot
 from cep.runtime.knowledge_source import KnowledgeSource, ProgramKnowledge, ask, source_of
@@ -232,12 +235,15 @@ class ReadProgram:
     def of(cls, text: str, name: str, options: CompileOptions) -> ReadProgram:
         """Raises CepError."""
         dialect, tick, files = options.dialect, options.tick, options.files
-        parameters = parameters_of(text, name, files, dialect, options.params)
+        recovery = Recovery()
+        parameters = parameters_of(text, name, files, dialect, options.params, recovery)
         try:
             if files:
-                every = together(text, name, files, dialect, tick, options.answer_sets, parameters)
+                every = together(text, name, files, dialect, tick, options.answer_sets, parameters, recovery)
                 return cls(text, name, dialect, tick, every.tree({}), parameters, every)
-            tree = read(text, name, dialect, tick, options.answer_sets, parameters)
+            tree = read(text, name, dialect, tick, options.answer_sets, parameters, recovery)
+        except SyntaxErrors:
+            raise
         except CepError as error:
             raise parameters_meant(error, parameters.by_name) from None
         return cls(text, name, dialect, tick, tree, parameters)
@@ -249,7 +255,10 @@ class ReadProgram:
 
     def compiled(self, options: CompileOptions) -> CompiledProgram:
         """Its plan, as `compile` makes it. Raises CepError."""
-        return _compiled(self, options)
+        try:
+            return _compiled(self, options)
+        except CepError as error:
+            raise parameters_meant(error, self.parameters.by_name) from None
 
 
 def compile(
@@ -273,15 +282,58 @@ def one_text(text: str | Mapping[str, str], name: str, options: CompileOptions) 
 
 def compiled(text: str, name: str, options: CompileOptions) -> CompiledProgram:
     """The same, with the options as a value."""
-    return ReadProgram.of(text, name, options).compiled(options)
+    try:
+        program = ReadProgram.of(text, name, options)
+    except SyntaxErrors as broken:
+        raise CepErrors([*broken.errors, *_mistakes(broken.tree, broken.names, options)]) from None
+    return program.compiled(options)
 
 
 def _compiled(program: ReadProgram, options: CompileOptions) -> CompiledProgram:
     tree = program.tree
-    if program.together is not None and program.together.untyped:
-        source = source_of(options.knowledge)
-        tree = program.together.typed(lambda part: _types(part, options, source))
-    return compiled_rules(program, tree, lowered(tree, options), options)
+    try:
+        if program.together is not None and program.together.untyped:
+            source = source_of(options.knowledge)
+            tree = program.together.typed(lambda part: _types(part, options, source))
+        return compiled_rules(program, tree, lowered(tree, options), options)
+    except _PartlyChecked as error:
+        more = _mistakes(tree, names_at(tree, error.first), options)
+        known = {(each.message, each.span) for each in error.errors}
+        raise CepErrors([*error.errors, *(each for each in more if (each.message, each.span) not in known)]) from None
+
+
+def declared_facts(text: str, name: str, options: CompileOptions) -> Mapping[str, FactDeclaration]:
+    """Return the facts that a program declares, also of one with statements that cannot be read, which are told when it
+    is compiled. Raises CepError."""
+    try:
+        tree = ReadProgram.of(text, name, options).tree
+    except SyntaxErrors as broken:
+        tree = broken.tree
+    return declarations_of(tree)
+
+
+class _PartlyChecked(CepErrors):
+    """Mistakes of a program, of which the `first` kept others from being looked for."""
+
+    def __init__(self, errors: list[CepError], first: Sequence[CepError]) -> None:
+        super().__init__(errors)
+        self.first = first
+
+
+def _mistakes(tree: SyntaxTree, names: Collection[str], options: CompileOptions) -> list[CepError]:
+    """Return the mistakes of statements that do not need what has some names."""
+    if tree.helpers or tree.impossible or tree.answered:  # a dialect's statements are not those that are written
+        return []
+    found: dict[tuple[str, Span | None], CepError] = {}
+    while names:
+        tree, names = independent(tree, names), ()
+        try:
+            _planned(lowered(tree, options), options, source_of(options.knowledge))
+        except CepError as error:
+            for each in error.errors if isinstance(error, CepErrors) else (error,):
+                found.setdefault((each.message, each.span), each)
+            names = names_at(tree, error.first) if isinstance(error, _PartlyChecked) else ()
+    return list(found.values())
 
 
 def lowered(tree: SyntaxTree, options: CompileOptions) -> Rules:
@@ -293,10 +345,7 @@ def compiled_rules(program: ReadProgram, tree: SyntaxTree, every: Rules, options
     """Return the plan of lowered rules. `program`, `tree`: what they were lowered from. Raises CepError."""
     tables, source = options.facts or {}, source_of(options.knowledge)
     parameters = program.parameters.by_name
-    try:
-        rules, planned, bound = _planned(every, options, source)
-    except CepError as error:
-        raise parameters_meant(error, parameters) from None
+    rules, planned, bound = _planned(every, options, source)
     warnings = (*warned_of_parameters(planned.warnings, parameters), *program.parameters.warnings())
     planned = replace(planned, warnings=warnings)
     if rules.alerts and not options.alerts:  # checked, and not made
@@ -339,9 +388,13 @@ def _planned(every: Rules, options: CompileOptions, source: KnowledgeSource | No
     checked = rules if options.alerts else alerts_last(rules)
     try:
         statics = _closed(rules, tables, pool, known)
+    except CepError as error:
+        errors = _all(rules, known, error)
+        raise _PartlyChecked(errors, errors) from None
+    try:
         planned = plan(checked, statics.relations, pool, frozenset(types or ()), tables)
     except CepError as error:
-        raise CepErrors(_all(rules, known, error)) from None
+        raise _PartlyChecked(_all(rules, known, error), known.errors) from None
     return rules, planned, Binding(pool, known, statics)
 
 

@@ -30,11 +30,13 @@ class LarsCheck:
     def of(cls, source: ProgramSource) -> LarsCheck | None:
         """None: nothing of it is LARS. Raises CepError with all that is wrong."""
         from cep.compile import Written
-        from cep.language.reading import lars_program, parameters_of, together
+        from cep.language.reading import LARS, dialects_of, lars_program, parameters_of, together
 
         asked, text, name = source.options, source.text, source.name
         others = 0
         if asked.files:
+            if not any(each in LARS for each in dialects_of(name, asked.dialect, asked.files)):
+                return None
             parameters = parameters_of(text, name, asked.files, asked.dialect, asked.params)
             found = together(text, name, asked.files, asked.dialect, asked.tick, parameters=parameters)
             program = None if found.lars is None else found.asking({})

@@ -123,12 +123,9 @@ def facts_of(options: Sequence[str], program: str, name: str, compiling: Compile
     if not options:
         return {}
     from cep.app.durations import name_and_file
-    from cep.compile import ReadProgram
-    from cep.language.static_predicates import declarations_of
+    from cep.compile import declared_facts
 
-    given = compiling
-    read = ReadProgram.of(program, name, given)
-    declared = declarations_of(read.tree)
+    declared = declared_facts(program, name, compiling)
     named = [name_and_file(one, "--facts") for one in options]
     return {name: _facts(name, local_path(file), declared.get(name)) for name, file in named}
 

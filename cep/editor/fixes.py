@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cep.core.errors import CepError
+from cep.core.errors import NOWHERE, CepError, CepErrors
 from cep.core.suggest import nearest
 from cep.editor.checking import Finding
 from cep.editor.symbols import Index
@@ -103,12 +103,23 @@ def _wrong_word(index: Index, finding: Finding, instead: str, begin: int, end: i
 def _helps(text: str, fix: Fix, finding: Finding, name: str) -> bool:
     """Return True unless the changed text is refused for the same reason, or for an earlier one."""
     changed = text[: fix.start] + fix.new + text[fix.end :]
-    try:
-        read(changed, name)
-    except CepError as error:
-        if finding.code != "syntax" or error.span is None:
+    moved = fix.new.count("\n") - text[fix.start : fix.end].count("\n")
+    known = set(_refused(text, name))
+    here = finding.span.line, finding.span.column
+    for message, (line, column) in _refused(changed, name):
+        place = line - moved, column
+        new = (message, place) == (finding.message, here) or (message, place) not in known
+        if new and (finding.code != "syntax" or place <= here):
             return False
-        moved = fix.new.count("\n") - text[fix.start : fix.end].count("\n")
-        at = error.span.line - moved, error.span.column
-        return at > (finding.span.line, finding.span.column)
     return True
+
+
+def _refused(text: str, name: str) -> list[tuple[str, tuple[int, int]]]:
+    """Return the mistakes for which a text cannot be read, with their lines and columns."""
+    try:
+        read(text, name)
+    except CepError as error:
+        errors = error.errors if isinstance(error, CepErrors) else (error,)
+        spans = [each.span or NOWHERE for each in errors]
+        return [(each.message, (span.line, span.column)) for each, span in zip(errors, spans)]
+    return []

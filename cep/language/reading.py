@@ -9,7 +9,7 @@ from cep.core.errors import CepError, CepErrors, Files, Mistakes, Source
 from cep.core.literals import SECOND
 from cep.core.suggest import did_you_mean
 from cep.language.files import apart, blended
-from cep.language.merging import FileTree, one_program
+from cep.language.merging import FileTree, MergedFiles, one_program
 from cep.language.spelled import spelled
 from cep.language.syntax import ast
 from cep.language.syntax.formatter import formatted as _formatted
@@ -18,6 +18,7 @@ from cep.language.syntax.parser import LONGEST as LONGEST
 from cep.language.syntax.parser import parse
 from cep.language.syntax.parser import too_long as too_long
 from cep.language.syntax.printer import print_program
+from cep.language.syntax.recovery import Recovery
 from cep.rules.parameters import Parameters
 
 if TYPE_CHECKING:
@@ -148,9 +149,10 @@ def together(
     tick: int | None = None,
     answer_sets: AnswerSetOptions | None = None,
     parameters: Parameters | None = None,
+    recovery: Recovery | None = None,
 ) -> Together:
-    """Read several files, whose texts follow each other. `parameters`: those of the program. Raises CepError with all
-    mistakes."""
+    """Read several files, whose texts follow each other. `parameters`: those of the program, `recovery` has what is
+    wrong in their statements. Raises CepError with all mistakes."""
     from cep.language.link import Together
 
     ticks = SECOND if tick is None else tick
@@ -169,12 +171,13 @@ def together(
     source = Source(text, name, files)
     if len(text) > LONGEST:
         raise too_long(name)
+    recovery = recovery or Recovery()
     if parameters is None:
-        parameters = parameters_of(text, name, files, dialect)
+        parameters = parameters_of(text, name, files, dialect, recovery=recovery)
     for found, (file, part) in zip(asked, apart(source), strict=True):
         try:
             if found is None:
-                own.append(FileTree(parse(part.text, file, files, parameters)))
+                own.append(FileTree(parse(part.text, file, files, parameters, recovery)))
             elif found in LARS:
                 from cep.language.dialects.lars.programs import parsed_of
 
@@ -188,8 +191,10 @@ def together(
             own.append(FileTree(_READERS[found](blended(parts), ticks, parameters).as_facts(), weak=True))
         except CepError as error:
             errors.add(error)
-    if errors:
-        raise CepErrors(errors)
+    if recovery.errors and not errors and not lars and not dialects:
+        raise recovery.refused(MergedFiles(source, own, None).tree())
+    if errors or recovery.errors:
+        raise CepErrors([*recovery.errors, *errors])
     program = one_program(source, lars, ticks) if lars else None
     return Together.of(source, own, program, answer_sets)
 
@@ -201,16 +206,21 @@ def read(
     tick: int | None = None,
     answer_sets: AnswerSetOptions | None = None,
     parameters: Parameters | None = None,
+    recovery: Recovery | None = None,
 ) -> ast.SyntaxTree:
     """The statements of a program. `tick`: microseconds of the number 1 in a dialect, a second if None; `answer_sets`:
-    how those of LARS are looked for; `parameters`: those of the program. Raises CepError."""
+    how those of LARS are looked for; `parameters`: those of the program, `recovery` has what is wrong in their
+    statements. Raises CepError with all mistakes."""
     found = dialect_of(name, dialect)
     if answer_sets is not None and found not in LARS:
         raise _no_answer_streams()
     if found is None:
         if tick is not None:
             raise _no_ticks()
-        return parse(text, name, parameters=parameters)
+        tree = parse(text, name, parameters=parameters, recovery=recovery)
+        if recovery is not None and recovery.errors:
+            raise recovery.refused(tree)
+        return tree
     if len(text) > LONGEST:
         raise too_long(name)
     source, ticks = Source(text, name), SECOND if tick is None else tick
@@ -227,18 +237,20 @@ def parameters_of(
     files: Files = (),
     dialect: str | None = None,
     values: Mapping[str, object] | None = None,
+    recovery: Recovery | None = None,
 ) -> Parameters:
     """Return the parameters that a program, or its files in our own language, declare, with the values given.
 
-    CepError: one is wrong, or a value is given of none.
+    CepError: one is wrong, unless this is noted in `recovery`, or a value is given of none.
     """
     found = Parameters()
     source = Source(text, name, files)
     parts = apart(source) if files else [(name, source)]
     for of, (file, part) in zip(dialects_of(name, dialect, files), parts, strict=True):
         if of is None:
-            collect(Source(part.text, file, files), found)
-    found.set(values or {})
+            collect(Source(part.text, file, files), found, recovery)
+    if recovery is None or not recovery.errors:
+        found.set(values or {})
     return found
 
 

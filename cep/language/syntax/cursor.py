@@ -153,6 +153,10 @@ class Cursor:
         self._tokens[-1:] = parts[::-1]
         self.token = self._tokens[-1]
 
+    def tokens(self, first: Token, last: Token) -> list[Token]:
+        """Return the tokens from one up to another, which is not among them, as they are written."""
+        return tokenise(self.source.text, self._starts, first.start, last.start)[:-1]
+
     def span(self, first: Token) -> Span:
         """Return the span from `first` to the previous token."""
         return Span(first.line, first.column, *self.previous.stop)

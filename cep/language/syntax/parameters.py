@@ -10,6 +10,7 @@ from cep.core.errors import CepError, Source
 from cep.language.syntax.conditions import test
 from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.declarations import end_statement, prefix
+from cep.language.syntax.recovery import Recovery
 from cep.language.syntax.terms import constant
 from cep.rules.keywords import RESERVED
 from cep.rules.parameters import NUMERIC, RANGED, Parameter, Parameters
@@ -25,8 +26,8 @@ def begins_parameter(cursor: Cursor) -> bool:
     return cursor.token.key == "PARAM" and (after.kind in ("variable", "name", "string") or after.key == "=")
 
 
-def collect(source: Source, parameters: Parameters) -> None:
-    """Add the parameters that a text declares. Raises CepError."""
+def collect(source: Source, parameters: Parameters, recovery: Recovery | None = None) -> None:
+    """Add the parameters that a text declares. Raises CepError, unless mistakes are noted in `recovery`."""
     if "param" not in source.text.lower():
         return
     cursor = Cursor(source, test)
@@ -37,7 +38,13 @@ def collect(source: Source, parameters: Parameters) -> None:
             except CepError:  # said when the statement is read
                 continue
         elif begins_parameter(cursor) and (cursor.peek(2).key == "=" or _begins_statement(cursor)):
-            parameters.declare(_parameter(cursor))
+            first, name = cursor.token, cursor.peek()
+            try:
+                parameters.declare(_parameter(cursor))
+            except CepError as error:
+                if recovery is None:
+                    raise
+                recovery.refuse_constant(error, first, name, name.text in parameters.by_name)
         else:
             cursor.advance()
     parameters.prefixes |= cursor.prefixes

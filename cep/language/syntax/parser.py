@@ -120,6 +120,7 @@ from cep.language.syntax.fluents import begins_deadline, begins_fluent, deadline
 from cep.language.syntax.formulas import begins_boxes, begins_while, boxed_rule, while_rule
 from cep.language.syntax.parameters import begins_parameter, collect, skip
 from cep.language.syntax.patterns import condition_hint, goes_by_name, join_hint, named_arguments, pattern
+from cep.language.syntax.recovery import Recovery
 from cep.language.syntax.terms import COMPARISONS, arguments
 from cep.language.syntax.tokens import line_starts
 from cep.rules.keywords import BINARY_OPERATORS, POSTFIXES, RESERVED
@@ -137,34 +138,54 @@ def too_long(name: str) -> CepError:
 
 
 def parse(
-    text: str, name: str = "<program>", files: Files = (), parameters: Parameters | None = None
+    text: str,
+    name: str = "<program>",
+    files: Files = (),
+    parameters: Parameters | None = None,
+    recovery: Recovery | None = None,
 ) -> ast.SyntaxTree:
-    """The statements of a program text; `name` is what errors quote it by, or the names of `files`. Raises the first
-    CepError. `parameters`: those of the program, by default those that the text declares.
+    """The statements of a program text; `name` is what errors quote it by, or the names of `files`. Raises CepError
+    with the mistakes of all statements; where `recovery` is given, they are noted there. `parameters`: those of the
+    program, by default those that the text declares.
 
     Trees are at most HIGHEST high, so passes may recurse over them.
     """
-    source = Source(text, name, files)
-    return ast.SyntaxTree(tuple(each for each, _, _ in placed(source, parameters) if each is not None), source)
+    source, mistakes = Source(text, name, files), recovery or Recovery()
+    statements = tuple(each for each, _, _ in placed(source, parameters, mistakes) if each is not None)
+    tree = ast.SyntaxTree(statements, source)
+    if recovery is None and mistakes.errors:
+        raise mistakes.refused(tree)
+    return tree
 
 
-def placed(source: Source, parameters: Parameters | None = None) -> Iterator[tuple[ast.Statement | None, int, int]]:
-    """Read each statement, with the offsets of its beginning and of its end; None: a parameter. Raises CepError."""
+def placed(
+    source: Source, parameters: Parameters | None = None, recovery: Recovery | None = None
+) -> Iterator[tuple[ast.Statement | None, int, int]]:
+    """Read each statement, with the offsets of its beginning and of its end; None: a parameter. Raises CepError, unless
+    mistakes are noted in `recovery`."""
     if len(source.text) > LONGEST:
         raise too_long(source.name)
     _refuse_unreadable(source)
     if parameters is None:
         parameters = Parameters()
-        collect(source, parameters)
+        collect(source, parameters, recovery)
     cursor = Cursor(source, test, parameters=parameters)
     while cursor.token.kind != "end":
-        begin = cursor.token.start
+        first = cursor.token
         statement = None
-        if begins_parameter(cursor):
-            skip(cursor)
-        else:
-            statement = _statement(cursor)
-        yield statement, begin, cursor.previous.end
+        try:
+            if not begins_parameter(cursor):
+                statement = _statement(cursor)
+            elif recovery is not None and (first.line, first.column) in recovery.skipped:
+                recovery.skip(cursor, first)
+            else:
+                skip(cursor)
+        except CepError as error:
+            if recovery is None:
+                raise
+            recovery.refuse(error, cursor, first)
+            continue
+        yield statement, first.start, cursor.previous.end
 
 
 def _refuse_unreadable(source: Source) -> None:

@@ -1,0 +1,96 @@
+"""Reading on behind a mistake, so that a text with several mistakes is told all of them.
+
+The next statement begins behind a `.`, or with a word like `event`, on a line of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from cep.core.errors import CepError, CepErrors, Mistakes
+from cep.language.syntax.ast import SyntaxTree
+from cep.language.syntax.cursor import Cursor
+from cep.language.syntax.tokens import Token
+
+_FIRST_WORDS = ("ALERT", "EVENT", "FACT", "FLUENT", "INITIALLY", "INITIATE", "PARAM", "PREFIX", "TERMINATE")
+"""Words that begin statements, where the name of something follows."""
+_BEHIND_NAMES = ("(", "<-", ":-", "=", "ON")
+"""Marks and words behind the name that a statement declares."""
+_CONSTANTS = ("PARAM", "PREFIX")
+"""Statements that declare names which other statements cannot be read without."""
+
+
+class SyntaxErrors(CepErrors):
+    """Mistakes of statements that cannot be read. `tree`: the other statements; `names`: those that the statements
+    with mistakes declare."""
+
+    def __init__(self, errors: list[CepError], tree: SyntaxTree, names: frozenset[str]) -> None:
+        super().__init__(errors)
+        self.tree = tree
+        self.names = names
+
+
+class Recovery:
+    """The mistakes of statements so far. `names`: what these statements declare; `skipped`: the lines and columns at
+    which they begin."""
+
+    def __init__(self) -> None:
+        self.errors = Mistakes()
+        self.names: set[str] = set()
+        self.skipped: set[tuple[int, int]] = set()
+        self._constants: set[str] = set()
+
+    def refuse_constant(self, error: CepError, first: Token, name: Token, known: bool) -> None:
+        """Note a mistake of a PARAM statement. `known`: another one declares the parameter."""
+        self.errors.add(error)
+        self.skipped.add((first.line, first.column))
+        if name.kind == "variable" and not known:
+            self._constants.add(name.text)
+            self.names.add(name.text)
+
+    def refuse(self, error: CepError, cursor: Cursor, first: Token) -> None:
+        """Note the mistake of a statement, unless it follows from an earlier one, and go to the next statement."""
+        before = set(self._constants)
+        tokens = self.skip(cursor, first)
+        if not any(each.text.partition(":")[0] in before for each in tokens):
+            self.errors.add(error)
+
+    def skip(self, cursor: Cursor, first: Token) -> list[Token]:
+        """Go to the next statement, and note what the skipped ones declare. Returns their tokens."""
+        cursor.depth = 0
+        if cursor.token is first and first.kind != "end":
+            cursor.advance()
+        while cursor.token.kind != "end" and not _begins(cursor, first):
+            cursor.advance()
+        tokens = cursor.tokens(first, cursor.token)
+        names = list(_declared(tokens))
+        self.names.update(names)
+        if tokens and tokens[0].key in _CONSTANTS:
+            self._constants.update(each.partition(":")[0] for each in names)
+        return tokens
+
+    def refused(self, tree: SyntaxTree) -> SyntaxErrors:
+        """Return the error of all mistakes. `tree`: the statements without."""
+        return SyntaxErrors(self.errors, tree, frozenset(self.names))
+
+
+def _begins(cursor: Cursor, first: Token) -> bool:
+    """Return True if the next token begins a statement, which is not further to the right than the one skipped."""
+    token, before, after = cursor.token, cursor.previous, cursor.peek()
+    if not cursor.on_new_line() or token.column > first.column:
+        return False
+    ended = before.key == "." or (before.kind == "open" and before.text.endswith("."))
+    return ended or (
+        token.key in _FIRST_WORDS and after.kind in ("name", "variable", "prefixed") and after.line == token.line
+    )
+
+
+def _declared(tokens: Sequence[Token]) -> Iterator[str]:
+    """Yield the names up to the first bracket or arrow of each statement; a line as far to the left may begin one."""
+    line, before, heading = 0, ".", False
+    for token in tokens:
+        begins = before == "." or (token.line > line and token.column <= tokens[0].column)
+        heading = (heading or begins) and token.key not in _BEHIND_NAMES
+        if heading and token.kind in ("name", "variable", "prefixed") and token.key not in _FIRST_WORDS:
+            yield token.text
+        line, before = token.line, token.key
