@@ -186,3 +186,32 @@ def test_intervals_are_served_when_they_are_complete(tmp_path: Path, format: str
     with pytest.raises(CepError, match="it has the intervals of `level`, which do not say when it begins") as refused:
         list(SinkReader(str(tmp_path / "out"), engine.outputs, edges_of(alert_engine)).new())
     assert "run the job with `--changes`" in str(refused.value)
+
+
+def test_what_holds_initially_may_be_known_later(tmp_path: Path) -> None:
+    """A bucket of the job may begin later than others; what it says inhibits from then on."""
+    text = PROGRAM + ALERTS
+    job_engine = Engine.from_text(PROGRAM, changes=True)
+    whole = Engine.from_text(text, alerts=True, begins=True)
+    alert_engine = Engine.from_text(text, alerts=True, lateness=None, stage=0)
+    service = Relay(whole, text, "p", RunStats(), alert_engine)
+    job, later = Job(tmp_path / "out", job_engine.outputs, "jsonl"), dict[str, pl.DataFrame]()
+    folder = SinkReader(str(tmp_path / "out"), whole.outputs, edges_of(alert_engine))
+    with closing(Outbox(None)) as outbox:
+        service.listen(AlertListener(service.engine, outbox))
+        for second in range(1, 12):
+            event = Event("reading", ("grz", 30.0 if second % 2 else 25.0), second * SECOND, second * SECOND)
+            made = job_engine.push([event])
+            if "warm" in made:
+                assert made["warm"]["time"].to_list() == [None] and not later
+                later["warm"] = made.pop("warm")
+            job.batch({**made, **later} if second == 6 else made)
+            for batch in folder.new():
+                alert_engine.receive(batch.tables)
+                assert not batch.dead and not alert_engine.take_dead()
+                reached = alert_engine.watermark if batch.watermark is None else batch.watermark
+                service.take(batch, alert_engine.advance(reached))
+        found = [each.change for each in outbox.after(0, 1_000) if each.change.name == "dry"]
+    loud = [each.time // SECOND for each in found if not each.inhibited]
+    hidden = [each.time // SECOND for each in found if each.inhibited]
+    assert loud == [1, 2, 3, 4] and hidden == [4, 5, 6, 7, 8, 9, 10]

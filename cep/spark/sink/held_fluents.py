@@ -70,10 +70,10 @@ class HeldFluents:
         self._folder, self._schemas, self._edges = folder, schemas, edges
         self._open: dict[str, dict[tuple[Value, ...], tuple[int, str]]] = {name: {} for name in schemas}
 
-    def take(self, tables: Mapping[str, pl.DataFrame]) -> tuple[Tables, Tables, int | None]:
+    def take(self, tables: Mapping[str, pl.DataFrame], reached: int) -> tuple[Tables, Tables, int | None]:
         """The rows of a micro-batch, by fluent: the intervals that they are of, as an engine gives them that is asked
-        for what begins; the tables for an engine; and the latest time at which one of the rows was known. CepError:
-        there are intervals alone of what an engine is to know the beginnings of."""
+        for what begins; the tables for an engine, whose time has `reached` so far; and the latest time at which one of
+        the rows was known. CepError: there are intervals alone of what an engine is to know the beginnings of."""
         held, edges, latest = {}, {}, []
         for name, table in tables.items():
             schema = self._schemas[name]
@@ -89,7 +89,7 @@ class HeldFluents:
             if found:
                 held[name] = pl.concat(found)
             if name in self._edges and changes.height:
-                edges[self._edges[name].name] = _edges(changes, changed, self._edges[name], late)
+                edges[self._edges[name].name] = _edges(changes, changed, self._edges[name], late, reached)
             ends = table["end"].filter((table["end"] > FIRST) & (table["end"] < LAST))
             if isinstance(last := ends.max(), int):
                 latest.append(last + late)
@@ -139,16 +139,17 @@ def _with_nulls(table: pl.DataFrame) -> pl.DataFrame:
     return table.with_columns(pl.when(start > FIRST).then(start), pl.when(end < LAST).then(end))
 
 
-def _edges(changes: pl.DataFrame, changed: pl.DataFrame, edges: Schema, late: int) -> pl.DataFrame:
-    """When a fluent begins, what of it holds from before all time, and its intervals that end, as an engine takes
-    them."""
+def _edges(changes: pl.DataFrame, changed: pl.DataFrame, edges: Schema, late: int, reached: int) -> pl.DataFrame:
+    """When a fluent begins, what of it holds from before all time, and its intervals that end, as an engine takes them
+    whose time has `reached` so far. A bucket of the job may say later than others what holds from before all time."""
     *attributes, kind = (each.name for each in edges.attributes)
     begins = BEGINNING if edges.fluent is not None and edges.fluent.defined else BEGINS
     began, over = changes.filter(pl.col(EDGE) == "begins"), changed.filter(pl.col("end").is_not_null())
     initial, ever, since = pl.col("end") <= FIRST, pl.col("start").is_null(), pl.lit(SINCE_EVER, pl.Int64)
+    known = pl.lit(max(SINCE_EVER, reached - late + 1), pl.Int64)
     tables = (
         (began.filter(~initial), begins),
-        (began.filter(initial).with_columns(since.alias("start"), since.alias("end")), BEFORE),
+        (began.filter(initial).with_columns(since.alias("start"), known.alias("end")), BEFORE),
         (over.filter(~ever), WHOLE),
         (over.filter(ever).with_columns(since.alias("start")), HELD),
     )

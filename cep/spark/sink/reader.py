@@ -25,6 +25,7 @@ from cep.connectors.records.times import ISO, SHIFTS
 from cep.core.errors import CepError, reason_of
 from cep.core.fluents import EDGE
 from cep.core.schema import CHANGE, Attribute, Schema, TimeFormat
+from cep.core.time import BEGINNING
 from cep.spark.disk import SINK_LOG
 from cep.spark.sink.changelog import is_changelog
 from cep.spark.sink.commit_log import CommitLog, entry, file_name
@@ -62,6 +63,7 @@ class SinkReader:
         self._last = -1
         self._seen: set[str] = set()
         self._rows = 0
+        self._reached = BEGINNING
 
     def follow(self) -> Iterator[Batch]:
         """All micro-batches, also those to come, without an end. Each batch has its watermark: the latest end in it."""
@@ -119,9 +121,10 @@ class SinkReader:
                 self._rows = block.beyond
         made = {event: pl.concat(tables).sort("end", "start", maintain_order=True) for event, tables in parts.items()}
         fluents = {event: made.pop(event) for event in [*made] if self._schemas[event].fluent is not None}
-        held, edges, latest = self._held.take(fluents)
+        held, edges, latest = self._held.take(fluents, self._reached)
         ends = [int(table["end"][-1]) for table in made.values()]
         reached = max(ends if latest is None else [*ends, latest], default=None)
+        self._reached = max(self._reached, BEGINNING if reached is None else reached)
         return Batch(made | edges, dead, blocks, watermark=reached, held=held)
 
     def _file(self, name: str) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]]:
