@@ -34,7 +34,7 @@ from cep.rules.alert import Alert
 from cep.rules.parameters import Parameters
 from cep.rules.static.datalog import Statics, close
 from cep.rules.static.typed_facts import FactDeclaration
-from cep.rules.terms import PolicyChoice, StaticRule
+from cep.rules.terms import PolicyChoice, StaticRule, without_names
 from cep.runtime import snapshot
 from cep.runtime.knowledge_source import KnowledgeSource, ProgramKnowledge, ask, source_of
 from cep.runtime.options import EngineKeywords, EngineOptions, UntimedEngineKeywords
@@ -345,6 +345,8 @@ def compiled_rules(program: ReadProgram, tree: SyntaxTree, every: Rules, options
     """Return the plan of lowered rules. `program`, `tree`: what they were lowered from. Raises CepError."""
     tables, source = options.facts or {}, source_of(options.knowledge)
     parameters = program.parameters.by_name
+    if parameters:
+        every = without_names(every)
     rules, planned, bound = _planned(every, options, source)
     warnings = (*warned_of_parameters(planned.warnings, parameters), *program.parameters.warnings())
     planned = replace(planned, warnings=warnings)

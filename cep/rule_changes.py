@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
+from functools import partial
 from typing import Any
 
 from cep.core.errors import NOWHERE, Span
 from cep.core.fluents import author_name
-from cep.core.literals import write_duration
 from cep.language.syntax.ast import AlertStatement, Box, DeadlineStatement, Statement, WhileRule
 from cep.operators.aggregate import Window
 from cep.operators.conjunction import And
@@ -19,7 +19,15 @@ from cep.operators.unless import Unless
 from cep.operators.where import RestrictedFormula, SelectPattern
 from cep.plan.formula import UNARY, Formula, placed
 from cep.plan.pattern import Pattern
-from cep.rules.printing import expression_named, parameters_named, print_condition, print_expression
+from cep.rules.parameters import Parameter, Parameters
+from cep.rules.printing import (
+    count_named,
+    duration_named,
+    expression_named,
+    parameters_named,
+    print_condition,
+    print_expression,
+)
 from cep.rules.terms import Comparison, Condition, Constant, PolicyChoice, Predicate, Variable, condition_variables
 
 NEIGHBOURS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "=": "!=", "!=": "="}
@@ -79,20 +87,20 @@ _ENDLESS = 1 << 50
 """Microseconds, or events, of a window from which nothing goes."""
 
 
-def mutations(body: Pattern) -> Iterator[Edit]:
-    """Yield the body of a rule with one small change each."""
-    return edits(body, _changes)
+def mutations(body: Pattern, parameters: Parameters) -> Iterator[Edit]:
+    """Yield the body of a rule with one small change each. `parameters`: those that it names, which have steps."""
+    return edits(body, partial(_changes, parameters))
 
 
-def statement_mutations(statement: Statement) -> Iterator[Edit]:
+def statement_mutations(statement: Statement, parameters: Parameters) -> Iterator[Edit]:
     """Yield a deadline, formula or alert with one small change each."""
     match statement:
         case DeadlineStatement():
             for ticks, told in _durations(statement.duration):
-                text = f"{told} AFTER {write_duration(statement.duration)}"
+                text = f"{told} AFTER {duration_named(statement.duration)}"
                 yield replace(statement, duration=ticks), statement.span, text
         case WhileRule():
-            yield from edits(statement, _formula_changes)
+            yield from edits(statement, partial(_formula_changes, parameters))
         case AlertStatement():
             yield from _alert_changes(statement)
 
@@ -118,7 +126,7 @@ def _formula_without(value: Any, bound: int | None) -> Iterator[Edit]:
                 left = replace(value, conditions=others) if others else formula
                 yield left, span_of(condition, value.span), f"{CONDITION} {condition_text(condition)}"
         case LastingFormula(formula, least):
-            yield formula, value.span, f"{BOUND} LASTING {write_duration(least)}"
+            yield formula, value.span, f"{BOUND} LASTING {duration_named(least)}"
 
 
 def _without_part(value: And, place: int) -> Formula | None:
@@ -130,14 +138,14 @@ def _without_part(value: And, place: int) -> Formula | None:
     return rest[0] if len(rest) == 1 else replace(value, parts=rest, negated=signs)
 
 
-def _formula_changes(value: Any, bound: int | None) -> Iterator[Edit]:
+def _formula_changes(parameters: Parameters, value: Any, bound: int | None) -> Iterator[Edit]:
     for left, span, told in _formula_without(value, bound):
         kind, _, text = told.partition(" ")
         yield left, span, f"without {text}" if kind == BOUND else f"without `{text}`"
     match value:
         case LastingFormula():
             for ticks, told in _durations(value.least):
-                yield replace(value, least=ticks), value.span, f"{told} LASTING {write_duration(value.least)}"
+                yield replace(value, least=ticks), value.span, f"{told} LASTING {duration_named(value.least)}"
         case MetricFormula():
             for within, text in _intervals(value.within):
                 yield replace(value, within=within), value.span, f"{text} of {value.operator}"
@@ -145,24 +153,24 @@ def _formula_changes(value: Any, bound: int | None) -> Iterator[Edit]:
             for within, text in _intervals(value.within):
                 yield replace(value, within=within), NOWHERE, f"{text} of {value.operator}"
         case Comparison() | Constant():
-            yield from _own_changes(value)
+            yield from _own_changes(parameters, value)
 
 
 def _intervals(within: MetricInterval) -> Iterator[tuple[MetricInterval, str]]:
     """Yield an interval with another beginning or end."""
     for other, told in _durations(within.low):
-        yield replace(within, low=other), f"{told} {write_duration(within.low)}"
+        yield replace(within, low=other), f"{told} {duration_named(within.low)}"
     for other, told in _durations(within.high or 0):
-        yield replace(within, high=other), f"{told} {write_duration(within.high or 0)}"
+        yield replace(within, high=other), f"{told} {duration_named(within.high or 0)}"
 
 
 def _alert_changes(alert: AlertStatement) -> Iterator[Edit]:
     def timed(word: str, ticks: int | None, change: Callable[[int], AlertStatement]) -> Iterator[Edit]:
         span = alert.clauses.get(word, alert.span)
         for other, told in _durations(ticks or 0):
-            yield change(other), span, f"{told} {word} {write_duration(ticks or 0)}"
+            yield change(other), span, f"{told} {word} {duration_named(ticks or 0)}"
         if ticks and word != "FOR":
-            yield change(0), span, f"without {word} {write_duration(ticks)}"
+            yield change(0), span, f"without {word} {duration_named(ticks)}"
 
     yield from timed("FOR", alert.duration, lambda ticks: replace(alert, duration=ticks))
     yield from timed("AFTER", alert.after, lambda ticks: replace(alert, after=ticks))
@@ -170,7 +178,7 @@ def _alert_changes(alert: AlertStatement) -> Iterator[Edit]:
     for place, (severity, ticks, span) in enumerate(alert.escalations):
         for other, told in _durations(ticks):
             steps = (*alert.escalations[:place], (severity, other, span), *alert.escalations[place + 1 :])
-            yield replace(alert, escalations=steps), span, f"{told} {write_duration(ticks)} of ESCALATE"
+            yield replace(alert, escalations=steps), span, f"{told} {duration_named(ticks)} of ESCALATE"
     if alert.inhibitor is not None:
         yield replace(alert, inhibitor=None), alert.inhibitor.span, "without INHIBITED BY"
 
@@ -180,23 +188,28 @@ def omissions(body: Pattern) -> Iterator[Edit]:
     return edits(body, _without)
 
 
-def _changes(value: Any, bound: int | None) -> Iterator[Edit]:
-    yield from _own_changes(value)
+def _changes(parameters: Parameters, value: Any, bound: int | None) -> Iterator[Edit]:
+    yield from _own_changes(parameters, value)
     if isinstance(value, SelectPattern | Pair) and value.within not in (None, bound):
         for ticks, told in (*_durations(value.within or 0), (None, "without")):
-            text = f"{told} WITHIN {write_duration(value.within or 0)}"
+            text = f"{told} WITHIN {duration_named(value.within or 0)}"
             yield with_bound(value, value.within, ticks), value.span, text
 
 
-def _own_changes(value: Any) -> Iterator[Edit]:
+def _own_changes(parameters: Parameters, value: Any) -> Iterator[Edit]:
     match value:
         case Comparison(operator, _, _):
             other = replace(value, operator=NEIGHBOURS[operator])
             if not (operator == "=" and _binds(value)):
                 yield other, value.span, f"`{_text(value)}` as `{_text(other)}`"
         case Constant(int() | float() as number, "int" | "float"):
-            moved = replace(value, value=_moved(number), parameter=None)
+            parameter = parameters.by_name.get(value.parameter or "")
+            number = _moved(number) if parameter is None else _stepped(number, parameter)
+            moved = replace(value, value=number, parameter=None)
             yield moved, value.span, f"`{expression_named(value)}` as `{print_expression(moved)}`"
+        case Constant(int() as ticks, "duration"):
+            for other, told in _durations(ticks):
+                yield replace(value, value=other, parameter=None), value.span, f"{told} `{expression_named(value)}`"
         case SelectPattern():
             for place, condition in enumerate(value.conditions):
                 rest = (*value.conditions[:place], *value.conditions[place + 1 :])
@@ -207,7 +220,7 @@ def _own_changes(value: Any) -> Iterator[Edit]:
         case Unless():
             yield value.left, value.span, "without UNLESS"
             for ticks, told in _durations(value.duration):
-                text = f"{told} WITHIN {write_duration(value.duration)} of UNLESS"
+                text = f"{told} WITHIN {duration_named(value.duration)} of UNLESS"
                 yield replace(value, duration=ticks), value.span, text
         case HoldingPattern():
             word = "NOT " if value.negated else ""
@@ -215,11 +228,11 @@ def _own_changes(value: Any) -> Iterator[Edit]:
         case Window() if value.events is not None:
             for count in (value.events - 1, value.events + 1):
                 if count > 0:
-                    text = f"LAST {value.events} EVENTS as LAST {count} EVENTS"
+                    text = f"LAST {count_named(value.events)} EVENTS as LAST {count} EVENTS"
                     yield replace(value, events=count), value.span, text
         case Window() if value.duration is not None:
             for ticks, told in _durations(value.duration or 0):
-                text = f"{told} the window of {write_duration(value.duration or 0)}"
+                text = f"{told} the window of {duration_named(value.duration or 0)}"
                 yield replace(value, duration=ticks), value.span, text
 
 
@@ -241,6 +254,15 @@ def _durations(ticks: int) -> tuple[tuple[int, str], ...]:
     """Return the neighbours of a duration, each with what is said of it."""
     found = ((ticks - 1, "a tick less than"), (ticks + 1, "a tick more than"), (ticks // 2, "half of"))
     return tuple((each, told) for each, told in found if 0 < each != ticks) if ticks else ()
+
+
+def _stepped(number: float, parameter: Parameter) -> float:
+    """Return the value of a parameter, larger by one step, or smaller if that is out of its range."""
+    if parameter.step is None:
+        return _moved(number)
+    steps = (number + parameter.step, number - parameter.step)
+    moved = next((each for each in steps if parameter.allows(each)), steps[0])
+    return moved if isinstance(moved, int) else round(moved, 12)
 
 
 def _moved(number: float) -> float:
@@ -277,12 +299,12 @@ def _without(value: Any, bound: int | None) -> Iterator[Edit]:
             kind, word = (ABSENCE, "NOT ") if value.negated else (CONDITION, "")
             yield value.pattern, value.span, f"{kind} {word}{author_name(value.fluent.event)}"
         case Window() if value.over is None and value.events is not None:
-            yield replace(value, events=_ENDLESS), value.span, f"{WINDOW} LAST {value.events} EVENTS"
+            yield replace(value, events=_ENDLESS), value.span, f"{WINDOW} LAST {count_named(value.events)} EVENTS"
         case Window() if value.over is None and value.duration is not None:
-            text = f"{WINDOW} LAST {write_duration(value.duration)}"
+            text = f"{WINDOW} LAST {duration_named(value.duration)}"
             yield replace(value, duration=_ENDLESS), value.span, text
     if isinstance(value, SelectPattern | Pair) and value.within not in (None, bound):
-        text = f"WITHIN {write_duration(value.within or 0)}"
+        text = f"WITHIN {duration_named(value.within or 0)}"
         yield with_bound(value, value.within, None), value.span, f"{BOUND} {text}"
 
 

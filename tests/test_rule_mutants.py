@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from cep.compile import ReadProgram, compiled_rules
 from cep.core.errors import CepError
 from cep.testing.checks import Checker
+from cep.testing.coverage import coverage_of
 from cep.testing.mutants import mutants_of, try_mutants
 from cep.testing.rule_files import read_test_file
 from cep.testing.runs import Programs
@@ -117,6 +119,62 @@ def test_deadlines_formulas_and_alerts_have_mutants(tmp_path: Path) -> None:
         assert killed not in told
     assert told[16, "half of KEEP 6 s"] is True and told[11, "half of LASTING 10 s"] is False
     assert told[8, "half of WITHIN 5 s"] is False
+
+
+NAMED = """\
+event reading(fridge: string, temp: float) TIME time.
+PARAM Hot = 7.0 IN 5..7.2 STEP 0.5.
+PARAM Patience = 15 min.
+PARAM Quiet = 30 min.
+PARAM Many = 2 IN 1..9 STEP 3.
+warming(F) <- reading(F, A) SEQ reading(F, B) WHERE A > Hot, B > A + Many, duration() > Patience WITHIN Quiet.
+silent(F) <- reading(F, _) UNLESS reading(F, _) WITHIN Quiet.
+mean(F, M) <- reading(F, T) AGGREGATE M = avg(T) OVER LAST Many EVENTS BY F.
+mean2(F, M) <- reading(F, T) AGGREGATE M = avg(T) OVER LAST Patience BY F.
+fluent warm(fridge: string).
+initiate warm(F) <- reading(F, A) WHERE A > Hot.
+warm(F) ENDS AFTER Quiet.
+fluent long(f: string).
+long(F) WHILE warm(F) LASTING >= Patience.
+ALERT w ON warm(fridge: F) TITLE "x {F}" AFTER Patience KEEP 30 min KEYED BY F.
+"""
+
+
+def test_parameters_are_named_and_move_by_their_steps(tmp_path: Path) -> None:
+    (tmp_path / "fridge.cep").write_text(NAMED)
+    (tmp_path / "fridge.test.yaml").write_text(
+        "program: fridge.cep\ntests:\n  - name: t\n    given: {reading: [{time: 0, fridge: a, temp: 8}]}\n"
+        "    expect: [mean]\n    params: {Quiet: 40 min}\n"
+    )
+    file = read_test_file(tmp_path / "fridge.test.yaml")
+    source = Programs().prepare(file.tests[0]).source
+    read = ReadProgram.of(source.text, source.name, source.options)
+    changes = {(each.span.line, each.change) for each in mutants_of(read, source.options)}
+    assert changes >= {
+        (6, "half of WITHIN Quiet (40 min)"),
+        (6, "`Hot (7.0)` as `6.5`"),
+        (6, "`Many (2)` as `5`"),
+        (6, "half of `Patience (15 min)`"),
+        (7, "a tick more than WITHIN Quiet (40 min) of UNLESS"),
+        (8, "LAST Many (2) EVENTS as LAST 3 EVENTS"),
+        (9, "half of the window of Patience (15 min)"),
+        (11, "`Hot (7.0)` as `6.5`"),
+        (12, "half of AFTER Quiet (40 min)"),
+        (14, "a tick less than LASTING Patience (15 min)"),
+        (15, "half of AFTER Patience (15 min)"),
+        (15, "half of KEEP 30 min"),
+    }
+    texts = {(each.kind, each.text) for each in coverage_of(file, Programs())}
+    assert texts >= {
+        ("bound", "WITHIN Quiet (40 min)"),
+        ("window", "LAST Many (2) EVENTS"),
+        ("window", "LAST Patience (15 min)"),
+        ("bound", "LASTING Patience (15 min)"),
+        ("condition", "duration() > Patience (15 min)"),
+    }
+    plan = source.compiled().plan
+    assert pickle.loads(pickle.dumps(plan.nodes)) == plan.nodes
+    assert "NamedNumber" not in str(pickle.dumps((plan.nodes, plan.rules.rules))), "a plan has plain numbers"
 
 
 @pytest.mark.parametrize("program", ["fridge", "held"])

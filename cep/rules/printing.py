@@ -25,6 +25,7 @@ from cep.rules.terms import (
     Disjunction,
     Expression,
     Graph,
+    NamedNumber,
     PolicyChoice,
     Predicate,
     Variable,
@@ -250,6 +251,20 @@ def parameters_named(condition: Condition) -> Condition:
 def expression_named(expression: Expression) -> str:
     """An expression for people: the name of a parameter, with its value in parentheses."""
     return print_expression(_named(expression))
+
+
+def duration_named(ticks: int) -> str:
+    """A duration for people: the name of a parameter, with its value in parentheses."""
+    return _with_name(ticks, write_duration(ticks))
+
+
+def count_named(count: int) -> str:
+    """A number of events for people: the name of a parameter, with its value in parentheses."""
+    return _with_name(count, str(count))
+
+
+def _with_name(number: int, written: str) -> str:
+    return f"{number.parameter} ({written})" if isinstance(number, NamedNumber) else written
 
 
 def _named(value: Any) -> Any:

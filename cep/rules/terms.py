@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, TypeVar
 
 from cep.core.errors import NOWHERE, Span
 from cep.events import Iri
@@ -34,6 +35,43 @@ class Constant:
     type: str
     span: Span = field(default=NOWHERE, compare=False)
     parameter: str | None = field(default=None, compare=False)
+
+
+class NamedNumber(int):
+    """A number of microseconds or events for which a parameter is written, with its name. It stands in syntax trees and
+    lowered rules; plans have plain numbers."""
+
+    parameter: str
+
+    @classmethod
+    def of(cls, number: int, parameter: str | None) -> int:
+        """Return a number with the name of a parameter, without one as it is."""
+        if parameter is None:
+            return number
+        found = cls(number)
+        found.parameter = parameter
+        return found
+
+
+T = TypeVar("T")
+
+
+def without_names(value: T) -> T:
+    """Return a value in which no number has the name of a parameter."""
+    changed: Any = value
+    if isinstance(value, NamedNumber):
+        changed = int(value)
+    elif isinstance(value, tuple):
+        parts = tuple(map(without_names, value))
+        changed = parts if any(one is not other for one, other in zip(parts, value)) else value
+    elif isinstance(value, dict):
+        changed = {key: without_names(part) for key, part in value.items()}
+    elif is_dataclass(value) and not isinstance(value, type):
+        parts_by_name = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
+        others = {name: without_names(part) for name, part in parts_by_name.items()}
+        if any(others[name] is not part for name, part in parts_by_name.items()):
+            changed = replace(value, **others)
+    return changed  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,7 +145,7 @@ def mutants_of(read: ReadProgram, options: CompileOptions) -> Iterator[Mutant]:
     """Yield the mutants of a program: of its rules as they were lowered, then of its other statements."""
     rules = lowered(read.tree, options)
     for place, statement in enumerate(read.tree.statements):
-        for changed, span, change in statement_mutations(statement):
+        for changed, span, change in statement_mutations(statement, read.parameters):
             tree = replace(
                 read.tree, statements=(*read.tree.statements[:place], changed, *read.tree.statements[place + 1 :])
             )
@@ -157,7 +157,7 @@ def mutants_of(read: ReadProgram, options: CompileOptions) -> Iterator[Mutant]:
             except CepError:
                 continue
     for place, rule in enumerate(rules.rules):
-        for body, span, change in mutations(rule.body):
+        for body, span, change in mutations(rule.body, read.parameters):
             if span == NOWHERE:  # nobody wrote it
                 continue
             other = replace(rule, body=body)

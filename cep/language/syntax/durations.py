@@ -6,6 +6,7 @@ from cep.core.literals import read_duration, read_number, read_ticks
 from cep.language.syntax import messages
 from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.terms import unit_after_number
+from cep.rules.terms import NamedNumber
 
 _ONE = {"second": "1 s", "minute": "1 min", "hour": "1 h", "day": "1 d"}
 """A duration for each word that stands for one."""
@@ -13,6 +14,11 @@ _ONE = {"second": "1 s", "minute": "1 min", "hour": "1 h", "day": "1 d"}
 
 def duration(cursor: Cursor) -> int:
     """Microseconds: `10 s`, `PT3H`, or a bare number of seconds; never negative."""
+    parameter = cursor.parameter()
+    return NamedNumber.of(_duration(cursor), parameter)
+
+
+def _duration(cursor: Cursor) -> int:
     token = cursor.token
     if token.kind == "duration":
         cursor.advance()
@@ -43,5 +49,6 @@ def whole_number(cursor: Cursor, what: str, example: str) -> int:
     count = cursor.read(read_number, token, token.text)
     if not isinstance(count, int) or count < 1:
         cursor.stop(f"{what} takes a whole number from 1, found `{token.text}`", f"e.g. {example}")
+    parameter = cursor.parameter()
     cursor.advance()
-    return count
+    return NamedNumber.of(count, parameter)
