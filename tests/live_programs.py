@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from random import Random
+from typing import ClassVar, Self
 
 from cep.engine import Engine
 from cep.events import Event
+from cep.knowledge.graph import Knowledge
+from cep.knowledge.updates import read_updates
 from tests.serving import EIGHT
 
 BEGINNING, END = -(2**62), 2**62
 Reading = tuple[int, str, float]
 """Microseconds after eight, a fridge, degrees."""
 Row = tuple[object, ...]
+Result = tuple[str, tuple[object, ...], int, int]
+"""An event: its name, the arguments by the names of attributes, start, end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +35,18 @@ class Rules:
     hot: int
     steep: bool
 
+    FLUENTS: ClassVar[Mapping[str, tuple[str, ...]]] = {"state": ("hot",)}
+    """The numbers that a fluent goes back to."""
+
     @classmethod
-    def draw(cls, random: Random) -> Rules:
+    def draw(cls, random: Random) -> Self:
         return cls(
             random.randrange(3), random.choice((3, 9)), random.choice((2, 4)), random.choice((5, 8)),
             random.choice((5, 7)), random.random() < 0.5,
         )  # fmt: skip
 
     @classmethod
-    def edits(cls, random: Random, count: int) -> list[Rules]:
+    def edits(cls, random: Random, count: int) -> list[Self]:
         """A program and so many edits of it, each of which changes something."""
         found = [cls.draw(random)]
         while len(found) <= count:
@@ -60,11 +70,19 @@ initiate state(F) = "mild" <- reading(F, T) WHERE T > 3, T <= {self.hot}.
 terminate state(F) = _ <- reading(F, T) WHERE T < 1.
 """
 
+    def results(self, readings: Sequence[Reading]) -> list[Result]:
+        """The events of a run of this program alone over all readings."""
+        return results(self.text, readings)
 
-def results(text: str, readings: Sequence[Reading]) -> list[tuple[str, tuple[object, ...], int, int]]:
+
+def results(text: str, readings: Sequence[Reading]) -> list[Result]:
     """The events of a run of one program over all readings."""
-    engine = Engine.from_text(text)
-    found: list[tuple[str, tuple[object, ...], int, int]] = []
+    return derived(Engine.from_text(text), readings)
+
+
+def derived(engine: Engine, readings: Sequence[Reading]) -> list[Result]:
+    """The events that an engine derives from all readings."""
+    found: list[Result] = []
     events = [Event("reading", (fridge, temp), EIGHT + at, EIGHT + at) for at, fridge, temp in readings]
     tables = [engine.push(events), engine.advance(EIGHT + readings[-1][0] - 1)]
     for given in tables:
@@ -75,24 +93,95 @@ def results(text: str, readings: Sequence[Reading]) -> list[tuple[str, tuple[obj
     return found
 
 
+class KnowingRules(Rules):
+    """The same with rules that ask what is known, which changes: limits of fridges in `limits.trig`, names in
+    `names.ttl`, of the folder where programs are."""
+
+    FLUENTS: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "state": ("hot",), "strict": ("hot",), "limited": ("hot",), "seen": (), "allowed": (),
+    }  # fmt: skip
+    EVENTS: ClassVar = ("above", "crossed", "near", "strict", "limited", "seen", "allowed")
+    folder: ClassVar[Path]
+
+    @property
+    def text(self) -> str:
+        return f"""PREFIX k: <http://example.org/kitchen#>
+limit(F, L) :- {{ ?f k:name ?F ; k:limit ?L }}.
+{super().text}
+above(F, L) <- reading(F, T) WHERE {{ ?f k:name ?F ; k:limit ?L }}, T > L + {self.rise}.
+crossed(F, L) <- reading(F, S) SEQ reading(F, T) WHERE limit(F, L), S <= L, T > L WITHIN {self.within} s POLICY recent.
+near(F, L) <- reading(F, T) SEQ reading(F, T) WHERE {{ ?f k:name ?F ; k:limit ?L }}, T <= L WITHIN 20 s POLICY recent.
+fluent strict(f: string).
+initiate strict(F) <- reading(F, T) WHERE limit(F, L), T > L, T > {self.hot}.
+terminate strict(F) <- reading(F, T) WHERE T < 3.
+fluent limited(f: string, l: int).
+limited(F, L) WHILE state(F) = "mild" WHERE {{ ?f k:name ?F ; k:limit ?L }}.
+fluent seen(f: string).
+initiate seen(F) <- reading(F, T) WHERE T > 1.
+terminate seen(F) <- reading(F, T) WHERE T < 1.
+fluent allowed(f: string, l: int).
+allowed(F, L) WHILE seen(F) WHERE {{ ?f k:name ?F ; k:limit ?L }}.
+"""
+
+    def results(self, readings: Sequence[Reading]) -> list[Result]:
+        known = Knowledge.load([self.folder / "names.ttl"], "none")
+        engine = Engine.from_text(self.text, knowledge=known)
+        engine.updates((one.time, one.add, one.remove) for one in read_updates([str(self.folder / "limits.trig")]))
+        return derived(engine, readings)
+
+    @classmethod
+    def write_knowledge(cls, folder: Path, random: Random, until: int, every: int) -> list[str]:
+        """Limits of four fridges, each of which is another one every so many microseconds, about. Returns the options
+        of a server."""
+        cls.folder = folder
+        prefix = "@prefix k: <http://example.org/kitchen#> .\n"
+        fridges = range(4)
+        (folder / "names.ttl").write_text(prefix + "".join(f'k:f{n} k:name "f{n}" .\n' for n in fridges))
+        graphs = [graph for number in fridges for graph in cls._limits(random, number, until, every)]
+        (folder / "limits.trig").write_text(
+            f"{prefix}@prefix prov: <http://www.w3.org/ns/prov#> .\n"
+            + "@prefix xsd: <http://www.w3.org/2001/XMLSchema#> .\n"
+            + "".join(graphs)
+        )
+        return ["--knowledge", str(folder / "names.ttl"), "--reasoning", "none", "--knowledge-updates",
+                str(folder / "limits.trig")]  # fmt: skip
+
+    @staticmethod
+    def _limits(random: Random, fridge: int, until: int, every: int) -> Iterable[str]:
+        time = -1_000_000
+        while time < until:
+            end = max(0, time) + random.randrange(1, 2 * every)
+            name = f"<urn:limit:{fridge}:{time}>"
+            yield f"{name} prov:generatedAtTime {_time(time)} ; prov:invalidatedAtTime {_time(end)} .\n"
+            yield f"{name} {{ k:f{fridge} k:limit {random.randrange(1, 8)} }}\n"
+            time = end + (random.randrange(every) if random.random() < 0.2 else 0)
+
+
+def _time(time: int) -> str:
+    """A time after eight as RDF has it."""
+    return f'"{datetime.fromtimestamp((EIGHT + time) / 1e6, UTC).isoformat()}"^^xsd:dateTime'
+
+
 def expected(versions: Sequence[tuple[Rules, int]], readings: Sequence[Reading]) -> set[Row]:
     """What is derived together, by brute force: of each event that ends behind a watermark the program that took over
     there. `versions`: with the watermark at which each took over, the first from the beginning."""
     found: set[Row] = set()
-    whole = {rules: results(rules.text, readings) for rules, _ in versions}
+    whole = {rules: rules.results(readings) for rules, _ in versions}
+    fluents = versions[0][0].FLUENTS
     ends = [time for _, time in versions[1:]] + [END]
     for (rules, begin), end in zip(versions, ends):
         for name, args, start, over in whole[rules]:
-            if name != "state" and begin < over <= end:
+            if name not in fluents and begin < over <= end:
                 found.add((name, *args, start, over))
-    pieces: list[tuple[Rules, int, int]] = []  # of the fluent, which the same numbers do not cut
-    for (rules, begin), end in zip(versions, ends):
-        if pieces and pieces[-1][0].hot == rules.hot:
-            pieces[-1] = (pieces[-1][0], pieces[-1][1], end)
-        else:
-            pieces.append((rules, begin, end))
-    for rules, begin, end in pieces:
-        for name, args, start, over in whole[rules]:
-            if name == "state" and over > begin and start < end:
-                found.add((name, *args, max(start, begin), min(over, end)))
-    return {row for row in found if row[0] != "state" or row[-2] != row[-1]}
+    for fluent, numbers in fluents.items():
+        pieces: list[tuple[Rules, int, int]] = []  # which the same numbers do not cut
+        for (rules, begin), end in zip(versions, ends):
+            if pieces and all(getattr(pieces[-1][0], each) == getattr(rules, each) for each in numbers):
+                pieces[-1] = (pieces[-1][0], pieces[-1][1], end)
+            else:
+                pieces.append((rules, begin, end))
+        for rules, begin, end in pieces:
+            for name, args, start, over in whole[rules]:
+                if name == fluent and over > begin and start < end:
+                    found.add((name, *args, max(start, begin), min(over, end)))
+    return {row for row in found if row[0] not in fluents or row[-2] != row[-1]}

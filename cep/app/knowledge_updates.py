@@ -12,6 +12,7 @@ import polars as pl
 
 from cep.connectors.records.batch import DeadLetter
 from cep.core.errors import CepError, reason_of
+from cep.core.time import BEGINNING
 from cep.engine import Engine
 
 if TYPE_CHECKING:
@@ -53,10 +54,36 @@ class KnowledgeUpdates:
         self._put(read)
 
     def begin(self, engine: Engine) -> None:
-        """If there are few changes, apply them now, so that their errors are reported before the run. Raises
+        """Where the engine goes on from a snapshot, have it know the changes up to its watermark, and no others. If
+        there are few changes to come, apply them now, so that their errors are reported before the run. Raises
         CepError."""
+        changes = engine.changes
+        if changes is not None and (engine.watermark > BEGINNING or changes.pending):
+            self._go_on(engine)
         if len(self._due) <= AHEAD and not self._streams:
             self._apply(engine, [self._next() for _ in range(len({time for time, _, _ in self._due}))])
+
+    def _go_on(self, engine: Engine) -> None:
+        """Take the changes up to the watermark, without those that were refused before."""
+        until = engine.watermark
+        for stream in self._streams:
+            while not stream.over and not stream.quiet and stream.now <= until:
+                self._put(stream.read(lambda pieces: next(pieces, None)))
+            stream.refused.clear()  # they are told
+        moments: list[list[Update]] = []
+        while self._due and self._due[0][0] <= until:
+            moments.append(self._next())
+        try:
+            engine.know(_engine_update(moment) for moment in moments)
+        except CepError:
+            known: list[tuple[int, object, object]] = []
+            for moment in moments:
+                try:
+                    engine.know([*known, _engine_update(moment)])
+                    known.append(_engine_update(moment))
+                except CepError as error:
+                    self._refuse(moment, error)
+            engine.know(known)
 
     def bring(self, engine: Engine, until: int, interrupt: Interruptible) -> Iterator[dict[str, pl.DataFrame]]:
         """Advance the engine to `until`, applying the changes up to then; gives what each step completes. Waits for
@@ -106,23 +133,24 @@ class KnowledgeUpdates:
         """Apply changes, all of one time together; if some cannot be applied, time by time, to find which."""
         if not moments:
             return
-        updates = [(changes[0].time, *_sides(changes)) for changes in moments]
         try:
-            engine.updates(updates)
+            engine.updates(map(_engine_update, moments))
         except CepError:
-            for changes, each in zip(moments, updates):
-                self._apply_moment(engine, changes, each)
+            for changes in moments:
+                try:
+                    engine.update(*_engine_update(changes))
+                except CepError as error:
+                    self._refuse(changes, error)
         self._most = TOGETHER if engine.changes is not None and engine.changes.over is not None else AHEAD
 
-    def _apply_moment(self, engine: Engine, changes: list[Update], update: tuple[int, object, object]) -> None:
-        try:
-            engine.update(*update)
-        except CepError as error:
-            if error.code != "type" and not all(each.line for each in changes):
-                raise
-            for each in changes:
-                text = "".join(f"{quad} .\n" for quad in [*each.add, *each.remove])
-                self._dead.append(DeadLetter(each.file, each.line, error.message, error.code, text.rstrip()))
+    def _refuse(self, changes: Sequence[Update], error: CepError) -> None:
+        """Note changes of one time as dead letters. Raises the error where they are from a file, unless their values
+        have other types."""
+        if error.code != "type" and not all(each.line for each in changes):
+            raise error
+        for each in changes:
+            text = "".join(f"{quad} .\n" for quad in [*each.add, *each.remove])
+            self._dead.append(DeadLetter(each.file, each.line, error.message, error.code, text.rstrip()))
 
     def _put(self, updates: Sequence[Update]) -> None:
         for update in updates:
@@ -130,17 +158,20 @@ class KnowledgeUpdates:
             self._count += 1
 
 
-def _sides(changes: list[Update]) -> tuple[object, object]:
-    """Return the quads that the changes of one time add, and those that they remove."""
-    return [quad for each in changes for quad in each.add], [quad for each in changes for quad in each.remove]
+def _engine_update(changes: Sequence[Update]) -> tuple[int, object, object]:
+    """The changes of one time as an engine takes them: the time, the quads that are added, and those removed."""
+    added, removed = [quad for each in changes for quad in each.add], [quad for each in changes for quad in each.remove]
+    return changes[0].time, added, removed
 
 
 def knowledge_updates(engine: Engine, files: Sequence[str] | None, idle: float | None) -> KnowledgeUpdates:
-    """The updates that files hold. N-Quads that are large, or come through a pipe or standard input, are read as a
-    stream, everything else at once. Raises CepError.
+    """The updates that files hold, for an engine that has begun with them (`KnowledgeUpdates.begin`). N-Quads that are
+    large, or come through a pipe or standard input, are read as a stream, everything else at once. Raises CepError.
     """
     if not files:
-        return KnowledgeUpdates(())
+        updates = KnowledgeUpdates(())
+        updates.begin(engine)
+        return updates
     from cep.knowledge.arriving import Arriving
     from cep.knowledge.updates import read_updates
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from cep.core.errors import CepError
 from cep.core.relation import Column
 from cep.core.schema import CODED
+from cep.core.time import END_OF_TIME
 from cep.core.values import MISSING, Areas, Ints, Pool
 from cep.plan.algebra import Rules, Triples
 from cep.rules.conditions.relations import Relation
@@ -638,7 +639,7 @@ class KnowledgeChanges(KnowledgePast):
         """All changes: those applied as one, at the time MISSING, and where it is asked what was known the last of them
         besides; then those to come, and those that have come late."""
         applied = [(MISSING, self.loaded.net(self.applied))] if self.applied else []
-        if (self.late or self.kept_since is not None) and self.applied:
+        if self.past and self.applied:
             past = self.past if self.given_by is None else self.given_by
             applied = [(MISSING, self.loaded.net([past[0].change])), *((each.time, each.change) for each in past[1:])]
         rows = applied + [(moment.time, moment.change) for moment in self.pending] + self.come_late
@@ -654,21 +655,36 @@ class KnowledgeChanges(KnowledgePast):
 
     def restore(self, batch: pa.RecordBatch) -> None:
         """Restore the changes of a snapshot over the same knowledge."""
-        self.pending, self.applied, self._ahead, self.over, self._before = [], [], None, None, None
-        self._times, self.given_by, self.come_late = [], None, []
         changes = list(zip(batch["time"].to_pylist(), batch["change"].to_pylist()))
         number = sum(batch["late"].to_pylist()) if "late" in batch.schema.names else 0
         late = changes[len(changes) - number :]
         del changes[len(changes) - number :]
         applied = sum(batch["applied"].to_pylist()) if "applied" in batch.schema.names else 0
-        if self.touched and (not changes or changes[0][0] != MISSING):  # back to what was loaded
-            changes.insert(0, (MISSING, self.loaded.merge([])))
-            applied += 1
-        while changes and (applied > 0 or changes[0][0] == MISSING):
-            time, change = changes.pop(0)
-            self.add(time, change)
-            self.reach(time)
-            applied -= 1
-        self.add_all(changes)
+        self._begin_again(changes[:applied], changes[applied:])
         if late:
             self.add_late(late, max(time for time, _ in late))
+
+    def know(self, changes: Sequence[tuple[int, bytes]], watermark: int) -> None:
+        """From now on the knowledge is what was loaded with these changes, the last of which holds from `watermark` on
+        at the latest, in place of all changes that were taken before. CepError: one of them cannot be taken; then this
+        is to be called again with others."""
+        ordered = sorted(changes, key=lambda each: each[0])
+        floor = watermark - max(self.late or 0, self._remember) if self.past else END_OF_TIME
+        if self.kept_since is not None:
+            floor = min(floor, self.kept_since - (self.late or 0))
+        old = [change for time, change in ordered if time <= floor]
+        merged = [(MISSING, self.loaded.merge(old))] if old else []
+        self._begin_again([*merged, *(each for each in ordered if each[0] > floor)], [])
+
+    def _begin_again(self, applied: list[tuple[int, bytes]], pending: Sequence[tuple[int, bytes]]) -> None:
+        """Take changes in place of all before: those `applied` are known now, the first as it is since ever if its time
+        is MISSING; the others come."""
+        changed = bool(self.touched or self.applied)
+        self.pending, self.applied, self._ahead, self.over, self._before = [], [], None, None, None
+        self._times, self.given_by, self.come_late = [], None, []
+        if changed and (not applied or applied[0][0] != MISSING):  # back to what was loaded
+            applied = [(MISSING, self.loaded.merge([])), *applied]
+        for time, change in applied:
+            self.add(time, change)
+            self.reach(time)
+        self.add_all(pending)

@@ -12,6 +12,7 @@ from cep.core.errors import CepError
 from cep.core.relation import Table
 from cep.core.time import BEGINNING, END_OF_TIME
 from cep.runtime.admission import receive
+from cep.runtime.knowledge_changes import KnowledgeChanges
 from cep.runtime.knowledge_steps import stepped
 from cep.runtime.parts import EngineParts
 from cep.runtime.time_slices import TimeSlice
@@ -112,15 +113,26 @@ def update(parts: EngineParts, changes_given: Sequence[TimedChange]) -> None:
     learn(parts, timely(parts, changes_given))
 
 
-def timely(parts: EngineParts, changes_given: Sequence[TimedChange]) -> list[tuple[int, bytes]]:
-    """Changes of the knowledge as `learn` takes them. Raises CepError where one comes too late."""
-    changes = parts.changes
-    if changes is None:
+def know(parts: EngineParts, changes_given: Sequence[TimedChange]) -> None:
+    """Take the changes of the knowledge until now in place of all that were taken before."""
+    changes, watermark = _changing(parts), parts.buffer.watermark
+    assert all(time <= watermark for time, _, _ in changes_given), "the others come at their time"
+    changes.know([(time, changes.loaded.change(add, remove)) for time, add, remove in changes_given], watermark)
+
+
+def _changing(parts: EngineParts) -> KnowledgeChanges:
+    if parts.changes is None:
         raise CepError(
             "there is no knowledge that could change",
             hint="`knowledge=` of `Engine.from_text` gives some",
             code="knowledge",
         )
+    return parts.changes
+
+
+def timely(parts: EngineParts, changes_given: Sequence[TimedChange]) -> list[tuple[int, bytes]]:
+    """Changes of the knowledge as `learn` takes them. Raises CepError where one comes too late."""
+    changes = _changing(parts)
     stable = parts.buffer.watermark if parts.revision is None else parts.revision.stable
     for time, _, _ in changes_given:
         if not BEGINNING < time < END_OF_TIME:

@@ -78,6 +78,7 @@ class Answers:
     app: FastAPI
     stream: Stream
     scene: Scene
+    history: StoreListener
     subscriptions: subscribe.Subscriptions
     questions: why.Questions | None
 
@@ -153,7 +154,7 @@ class ServerParts:
         if program.keeps_input:
             self.run.keep_input = _kept_input(options, program.engine)
         self.live = LiveProgram(options, program, self.run, self._begin)
-        self.answers = self._answers(program, service)
+        self.answers = self._answers(program, service, None)
         self.app = CurrentApp(self.answers.app)
         program.sources.listen(lambda: _lost(program.sources, self.outbox, self.answers.scene))
         verified.add_done_callback(partial(_verified, self.run, program))
@@ -168,7 +169,7 @@ class ServerParts:
         before = self.answers
         before.scene.begin(closing)
         service = _service(self.options, program, self.stats)
-        answers = self._answers(program, service)
+        answers = self._answers(program, service, before)
         answers.scene.go_on(before.scene)
         if program.meant is not None:
             program.meant.note(program.engine.meanings())
@@ -179,8 +180,8 @@ class ServerParts:
             asyncio.run_coroutine_threadsafe(before.close(), self.app.loop)
         return service
 
-    def _answers(self, program: ServedProgram, service: Service) -> Answers:
-        """The parts that answer for a program."""
+    def _answers(self, program: ServedProgram, service: Service, before: Answers | None) -> Answers:
+        """The parts that answer for a program; `before`: those for the one that it goes on after."""
         options, engine, store, run = self.options, program.engine, self.store, self.run
         log = options.log
         alerting = AlertListener(
@@ -197,7 +198,7 @@ class ServerParts:
         meter = Meter(charts(engine.plan))
         service.listen(lambda one: _measure(meter, engine, one, self.dead_letters, self.stats))
         history.troubled = lambda text: run.fail(_unstored(program, text))
-        history.begin(program.known)
+        history.begin(program.known, None if before is None else before.history)
         subscriptions = subscribe.Subscriptions(history, engine.outputs, subscribe.PollingRate())
         questions = (
             _questions(options, program, why.ended(scene, store, self.vocabulary), self.vocabulary, service)
@@ -255,7 +256,7 @@ class ServerParts:
             origins=options.server.allow_origin,
             root=options.server.root,
         )
-        return Answers(app, stream, scene, subscriptions, questions)
+        return Answers(app, stream, scene, history, subscriptions, questions)
 
 
 def _kept_input(options: ServeOptions, engine: Engine) -> int | None:

@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 
 from cep.app.durations import refuse
+from cep.app.knowledge_updates import KnowledgeUpdates, knowledge_updates
 from cep.app.program_thread import ProgramThread
 from cep.app.terminal import warnings_of
 from cep.connectors.journal import Handover
@@ -177,7 +178,8 @@ class LiveProgram:
             with self._prepared(texts) as new:
                 warnings = new.warnings
                 self._keep_shadow(texts)
-                self._shadow = self._run.follower = Shadow(self._program.engine, new.engine, new.texts)
+                updates = self._updates(new.engine)
+                self._shadow = self._run.follower = Shadow(self._program.engine, new.engine, new.texts, updates)
             since = version_time(self._shadow.since) or "the beginning"
             self._options.log("shadow", f"a shadow program runs from {since} on")
         return {**self.shadow(0, 0), "warnings": warnings}
@@ -258,6 +260,10 @@ class LiveProgram:
         finally:
             self._one.release()
 
+    def _updates(self, engine: Engine) -> KnowledgeUpdates:
+        """The changes of the knowledge for an engine beside that of the program. Raises CepError."""
+        return knowledge_updates(engine, self._options.knowledge.updates, None)
+
     def _in_names(self, text: str) -> str:
         """A text that names files without their folders, which are nobody else's business."""
         for path in self._options.rules:
@@ -307,7 +313,7 @@ class LiveProgram:
             return before.watermark
 
         try:
-            warmed = warm(engine, program.journal, before.latest, stop)
+            warmed = warm(engine, program.journal, before.latest, self._updates(engine), stop)
             self._refuse_unchangeable()
             after = Engine(
                 compiled, replace(program.running, before=PriorState(before.state_for_another(), warm=warmed.state))
@@ -425,10 +431,6 @@ class LiveProgram:
         if not program.live:
             raise ChangeRefused(
                 409, f"the input is files, not a live source: {restart}, which derives everything from them again"
-            )
-        if options.knowledge.updates:
-            raise ChangeRefused(
-                409, f"the knowledge changes (--knowledge-updates), and its state cannot be kept: {restart}"
             )
         if program.engine.withdraws:
             why = "with --revise two programs would have to put right what they derived, each up to its own time, and "

@@ -412,8 +412,7 @@ class ServeOptions:
     def changeable(self) -> bool:
         """True if another program may take over while the server runs."""
         server = self.server
-        changes = server.token_file is not None or server.watch or bool(server.shadow)
-        return changes and not self.knowledge.updates
+        return server.token_file is not None or server.watch or bool(server.shadow)
 
     @property
     def log(self) -> Log:

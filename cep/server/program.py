@@ -144,9 +144,6 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
     version = version or _first_version(files, 1)
     if versions is not None:
         versions.write(version)
-    if journaled_input and options.knowledge.updates:
-        hint = "without --state, or with input from files"
-        raise refuse("--knowledge-updates: live input that goes on from a snapshot cannot have them", hint)
     journal = stack.enter_context(closing(Journal(folder, schemas, changeable))) if journaled_input else None
     if journal is not None:
         if blob := journal.snapshot():

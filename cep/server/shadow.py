@@ -11,6 +11,8 @@ from typing import Any
 
 import polars as pl
 
+from cep.app.knowledge_updates import KnowledgeUpdates
+from cep.app.pipeline import Interrupt
 from cep.connectors.alerts.text import json_value
 from cep.connectors.records.batch import Batch
 from cep.connectors.serving.programs import version_time
@@ -56,13 +58,14 @@ def forget_texts(folder: Path) -> None:
 
 
 class Shadow:
-    """An engine beside the one that is served, from a watermark on. It is called with the lock of the batches.
+    """An engine beside the one that is served, from a watermark on, with its own changes of the knowledge (`updates`).
+    It is called with the lock of the batches.
 
     `texts`: its files; `failed`: why it runs no more, None: it does.
     """
 
-    def __init__(self, served: Engine, engine: Engine, texts: Mapping[str, str]) -> None:
-        self.texts, self._engine = texts, engine
+    def __init__(self, served: Engine, engine: Engine, texts: Mapping[str, str], updates: KnowledgeUpdates) -> None:
+        self.texts, self._engine, self._updates = texts, engine, updates
         engine.set_lineage_columns()  # what an event comes from is asked for, and then told
         self.failed: str | None = None
         self._batch: Batch | None = None
@@ -84,13 +87,14 @@ class Shadow:
             if batch is not None and batch is not self._batch:
                 engine.receive({name: table for name, table in batch.whole.items() if name in engine.inputs}, True)
                 engine.take_dead()
-            own = engine.advance(self._served.watermark)
+            own = list(self._updates.bring(engine, self._served.watermark, Interrupt()))
         except CepError as error:
             self.failed = error.message
             return
         self._batch = batch
         self._add(0, derived, self._served.outputs)
-        self._add(1, own, engine.outputs)
+        for each in own:
+            self._add(1, each, engine.outputs)
         for name in {*self._rows[0], *self._rows[1]}:
             self._cancel(name)
 

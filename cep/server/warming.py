@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from cep.app.knowledge_updates import KnowledgeUpdates
 from cep.app.pipeline import Interrupt, flow
 from cep.connectors.journal import Journal
 from cep.connectors.records.batch import Batch
@@ -111,12 +112,12 @@ def _one(run: Sequence[Batch]) -> Batch:
     return Batch(tables, [], [])
 
 
-def warm(engine: Engine, journal: Journal, latest: int, stop: Callable[[], int]) -> Warmed:
+def warm(engine: Engine, journal: Journal, latest: int, updates: KnowledgeUpdates, stop: Callable[[], int]) -> Warmed:
     """Have an engine take the input of before, as far back as it needs it and as the journal has it.
 
-    `latest`: the latest end of a record, about. Most of the input is taken while the program of now goes on; `stop`
-    stops that one for the rest, and returns its watermark, to which time comes here, too. CepError: the engine cannot
-    go on, or the input is damaged.
+    `latest`: the latest end of a record, about. `updates`: the changes of the knowledge, from the first on. Most of the
+    input is taken while the program of now goes on; `stop` stops that one for the rest, and returns its watermark, to
+    which time comes here, too. CepError: the engine cannot go on, or the input is damaged.
     """
     engine.set_lineage_columns(BECAUSE, CONSTITUENTS)
     horizon, interrupt = InputHorizon.of(engine.plan), Interrupt()
@@ -144,9 +145,10 @@ def warm(engine: Engine, journal: Journal, latest: int, stop: Callable[[], int])
     def take(batch: Batch | None, derived: Mapping[str, pl.DataFrame]) -> None:
         rows.take(derived)
 
-    flow(engine, batches(), RunStats(), take, NoDeadLetters(), interrupt)
+    flow(engine, batches(), RunStats(), take, NoDeadLetters(), interrupt, updates=updates)
     if engine.watermark < reached:
-        rows.take(engine.advance(reached))
+        for derived in updates.bring(engine, reached, Interrupt()):
+            rows.take(derived)
     if engine.watermark > reached:  # with --lateness-by the program of now takes no time from what it does not read
         message = "records of events that the program of now does not read have gone ahead of it in time"
         raise CepError(message, hint="try again when its own records have come as far", code="ahead")

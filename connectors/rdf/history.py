@@ -66,12 +66,16 @@ class StoreListener:
         service.listen(self._take)
         service.written.append(store.written)
 
-    def begin(self, knowledge: Knowledge | None) -> None:
+    def begin(self, knowledge: Knowledge | None, before: StoreListener | None = None) -> None:
         """Knowledge and rules go in, in place of those of before; events stay. Where all is derived again, those go
         that do not come again: the rules that made them, or the knowledge that these ask, have changed. From then on
-        the knowledge goes with that of the engine."""
-        filled, name = (ox.Store, "") if knowledge is None else (knowledge.store, knowledge.fingerprint)
-        self._loading = self.store.know(name, filled)
+        the knowledge goes with that of the engine. `before`: that of the program before, which had the same
+        knowledge."""
+        if before is None:
+            filled, name = (ox.Store, "") if knowledge is None else (knowledge.store, knowledge.fingerprint)
+            self._loading = self.store.know(name, filled)
+        else:
+            self._loading = before._loading
         if self._loading is not None:
             self._loading.add_done_callback(lambda future: self._notify(future, "the knowledge was", None))
         meanings = self._service.engine.meanings(known=True)
@@ -79,7 +83,9 @@ class StoreListener:
         self.store.derive(self._derivations.rules(), activities, self._again)
         changes = self._service.engine.changes
         if knowledge is not None and changes is not None:
-            changes.news, self._followed = [], StoreFollower(knowledge)
+            self._followed = before._followed if before is not None and before._followed else StoreFollower(knowledge)
+            changes.news, changes.anew = [], before is None and bool(changes.applied)
+            self._learn()
 
     @property
     def trouble(self) -> str | None:
