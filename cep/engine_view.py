@@ -18,6 +18,7 @@ from cep.core.time import BEGINNING
 from cep.core.values import Pool
 from cep.operators.build import GoalBuilder
 from cep.plan.event_schemas import inputs_of
+from cep.plan.input_horizon import InputHorizon
 from cep.plan.order import PlanUnit
 from cep.plan.partition import partition
 from cep.plan.plan import Plan
@@ -348,6 +349,17 @@ class EngineView:
         """The rules that remember something, as `line 3: warning`, with the names of their goals that do: all of them,
         or those of these numbers."""
         return prior_state.rules_with(self.plan, self.named(), rules)
+
+    def input_horizons(self) -> dict[str, InputHorizon]:
+        """How much input the rules need to have seen, by their names as `goals` has them; the largest one of several
+        with one name."""
+        found: dict[str, InputHorizon] = {}
+        for number, each in enumerate(InputHorizon.of_rules(self.plan)):
+            other = found.setdefault(prior_state.rule_name(self.plan, number), each)
+            if other is not each:
+                both = InputHorizon(max(other.length, each.length), other.bounded and each.bounded)
+                found[prior_state.rule_name(self.plan, number)] = both
+        return found
 
     # --- of an engine with workers (`cep.workers`); one without them ends its steps before it gives anything ---
 

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from cep.command import app
 from cep.core.compilation import Compilation
 from cep.core.errors import CepError
+from cep.core.time import BEGINNING
 from cep.engine import Engine
 from cep.spark import job
 from cep.spark.state.checkpoint import CheckpointInfo, claim
@@ -53,6 +54,25 @@ SOON = "soon(K) <- 5 SEQ b(K).\n"
 )  # fmt: skip
 def test_what_is_carried_over(before: str, now: str, carried: Migration, sources: list[int]) -> None:
     assert migrated(laid(READING + before), laid(READING + now)) == (carried, sources)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "lacking"),
+    [
+        (RISE, RISE + PAIR, {"line 4: pair": None}),
+        (RISE, RISE + PAIR.replace("b(K)", "b(K) WITHIN 5 s"), {"line 4: pair": 105}),
+        (RISE, RISE.replace(">", ">=").replace("X.", "X WITHIN 1 min.") + STAGES,
+         {"line 3: rise": 160, "line 4: all": 3760}),
+        (RISE, RISE + "high(K) <- a(K, X) WHERE X > 3.\n", {}),
+        (RISE + PAIR, RISE, {}),
+    ],
+)  # fmt: skip
+def test_rules_that_start_empty_may_lack_results(before: str, now: str, lacking: dict[str, int | None]) -> None:
+    moved, _ = migrated(laid(READING + before), laid(READING + now))
+    seconds = {rule: time if time is None else time * 10**6 for rule, time in lacking.items()}
+    horizons = Engine.from_text(READING + now).input_horizons()
+    assert moved.lacking(horizons, 100 * 10**6) == seconds
+    assert moved.lacking(horizons, BEGINNING) == {}, "there was no input"
 
 
 def test_what_cannot_be() -> None:
@@ -260,6 +280,12 @@ def test_rules_that_change_between_runs(tmp_path: Path, monkeypatch: pytest.Monk
         result = run("--once", "--migrate", output="out-2")
     carried = "carried over: go on: line 3: fire; start empty: line 4: many, line 5: noon, line 6: early"
     assert result.exit_code == 3 and carried in result.stderr
+    lacking = (
+        "rules that start empty have not seen the input until 1970-01-01T00:00:54.999999Z, and may lack results: "
+        "line 4: many (until 1970-01-01T02:00:54.999999Z), line 5: noon (for good), line 6: early (for good). "
+        "A run with other folders derives everything from all input"
+    )
+    assert lacking in " ".join(result.stderr.split())
     result = run("--once", output="out-2")
     assert result.exit_code == 0 and "2 late" in result.stderr, result.stderr
     forget("spark-2")

@@ -19,7 +19,7 @@ from cep.app.terminal import announce_compiling, warn, warnings_of
 from cep.connectors.brokers.live import reach
 from cep.connectors.brokers.sending import Sending, is_topic, output_address
 from cep.connectors.inputs import Input
-from cep.connectors.records.times import ISO
+from cep.connectors.records.times import ISO, iso
 from cep.connectors.tables.names import is_table, table_name
 from cep.connectors.writing.time_format import form, number_size
 from cep.core.schema import Schema
@@ -40,6 +40,7 @@ from cep.spark.sink.table_relay import check_table
 from cep.spark.source import data_source, kafka_connector, knowledge_changes
 from cep.spark.source.file_list import FileList
 from cep.spark.state import checkpoint as checkpoints
+from cep.spark.state.migration import Generation, Migration
 from cep.spark.streams import BUCKETS
 
 EVERY = "1s"
@@ -245,6 +246,7 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
     if moved is not None:
         carried = {"on": moved.on, "empty": moved.empty, "gone": moved.gone}
         options.log("migrate", f"carried over: {moved}" if str(moved) else "nothing to carry over", "info", **carried)
+        _tell_lacking(options, request.engine, moved, state.generation)
     query = going_on(query, state)
     check_writable("--output", Path(query.output))
     if options.spark.compact is not None:
@@ -258,6 +260,20 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
         query.closing, strict=True
     )
     return query
+
+
+def _tell_lacking(options: RunOptions, engine: Engine, moved: Migration, generation: Generation) -> None:
+    """Warn of the rules that start empty, and may lack results."""
+    start = generation.start
+    lacking = {} if start is None else moved.lacking(engine.input_horizons(), start.time)
+    if start is None or not lacking:
+        return
+    until = {rule: "for good" if time is None else f"until {iso(time)}" for rule, time in lacking.items()}
+    told = ", ".join(f"{rule} ({each})" for rule, each in until.items())
+    text = f"rules that start empty have not seen the input until {iso(start.time)}, and may lack results: {told}"
+    text += ". A run with other folders derives everything from all input"
+    fields = {rule: None if time is None else iso(time) for rule, time in lacking.items()}
+    options.log("lacking", f"warning: {text}", "warning", since=iso(start.time), rules=fields)
 
 
 def _times(request: JobRequest) -> str:

@@ -20,20 +20,32 @@ class InputHorizon:
     @classmethod
     def of(cls, plan: Plan) -> InputHorizon:
         """The longest horizon of a program's rules: bounds add up where rules build on others."""
-        lengths: dict[PlanUnit, int] = {}
-        bounded = True
-        heads: dict[str, list[int]] = {}
-        for head in plan.heads:
-            heads.setdefault(head.event, []).append(head.child)
-        for group in plan.groups:
-            if group.recursive:
-                bounded = False
-            for unit in group.units:
-                read = heads.get(unit, []) if isinstance(unit, str) else reads(plan.nodes[unit])
-                own, exact = (0, True) if isinstance(unit, str) else _length(plan, unit)
-                bounded = bounded and exact
-                lengths[unit] = own + max((lengths.get(each, 0) for each in read), default=0)
-        return cls(max(lengths.values(), default=0), bounded)
+        found = _horizons(plan).values()
+        return cls(max((each.length for each in found), default=0), all(each.bounded for each in found))
+
+    @classmethod
+    def of_rules(cls, plan: Plan) -> list[InputHorizon]:
+        """The horizon of each rule, by its number."""
+        found = _horizons(plan)
+        return [found[head.child] for head in plan.heads]
+
+
+def _horizons(plan: Plan) -> dict[PlanUnit, InputHorizon]:
+    """The horizon of each node and each derived event."""
+    found: dict[PlanUnit, InputHorizon] = {}
+    heads: dict[str, list[int]] = {}
+    for head in plan.heads:
+        heads.setdefault(head.event, []).append(head.child)
+    for group in plan.groups:
+        for unit in group.units:
+            read = heads.get(unit, []) if isinstance(unit, str) else reads(plan.nodes[unit])
+            own, exact = (0, True) if isinstance(unit, str) else _length(plan, unit)
+            below = [found[each] for each in read if each in found]
+            found[unit] = InputHorizon(
+                own + max((each.length for each in below), default=0),
+                exact and not group.recursive and all(each.bounded for each in below),
+            )
+    return found
 
 
 def _length(plan: Plan, unit: int) -> tuple[int, bool]:

@@ -128,10 +128,15 @@ def rules_with(
     for number, nodes in enumerate(Dependencies(plan).nodes):
         goals = {names[n] for n in nodes if plan.nodes[n].properties().remembers or plan.nodes[n].once()}
         if goals and (rules is None or number in rules):
-            rule = plan.rules.rules[number]
-            name = rule.label or f"{plan.source.line_name(rule.span.line)}: {rule.event}"
+            name = rule_name(plan, number)
             found[name] = found.get(name, frozenset()) | goals
     return found
+
+
+def rule_name(plan: Plan, number: int) -> str:
+    """What a rule is called: its label, or its line and event."""
+    rule = plan.rules.rules[number]
+    return rule.label or f"{plan.source.line_name(rule.span.line)}: {rule.event}"
 
 
 def shortened(names: Sequence[str], batches: Sequence[pa.RecordBatch]) -> list[str]:

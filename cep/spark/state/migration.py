@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from cep.core.errors import CepError
 from cep.core.fluents import author_name
+from cep.core.time import BEGINNING
 from cep.spark import spark_files
 from cep.spark.disk import BUCKETS, SPARK
 from cep.spark.sink.commit_log import CommitLog
@@ -27,6 +28,7 @@ from cep.spark.state.batch_notes import BatchNotes
 
 if TYPE_CHECKING:  # loaded only where a migration begins: processes that plan are started often
     from cep.engine import Engine
+    from cep.plan.input_horizon import InputHorizon
     from cep.plan.partition import Stage
     from cep.runtime.prior_state import PriorState
 
@@ -190,8 +192,6 @@ def next_generation(
     """The next generation, in which no stage takes anything over yet. `laid`, `buckets`, `output`: of the
     program until now; `lateness` in microseconds; `settle` writes states whole; `by_key`: lateness is judged by keys.
     Not while a query runs. CepError: nothing can follow, since the input has ended, or as `settle` raises it."""
-    from cep.core.time import BEGINNING
-
     spark = before.spark(checkpoint)
     spark_files.remove_spoilt(spark)
     spark_files.verify_checksums(spark)
@@ -245,6 +245,16 @@ class Migration:
     def __str__(self) -> str:
         parts = {"go on": self.on, "start empty": self.empty, "are gone": self.gone}
         return "; ".join(f"{what}: {', '.join(rules)}" for what, rules in parts.items() if rules)
+
+    def lacking(self, horizons: Mapping[str, InputHorizon], time: int) -> dict[str, int | None]:
+        """The rules that may lack results because they start empty at a time, each with the end of the results from
+        which on it lacks none, None: it may always. `horizons`: of the rules."""
+        found: dict[str, int | None] = {}
+        for rule in self.empty if time > BEGINNING else ():
+            horizon = horizons[rule]
+            if horizon.length or not horizon.bounded:
+                found[rule] = time + horizon.length if horizon.bounded else None
+        return found
 
 
 def migrated(before: StateLayout, now: StateLayout, reasons: Sequence[str] = ()) -> tuple[Migration, list[int]]:
