@@ -19,23 +19,26 @@ from numpy.typing import NDArray
 
 from cep.core.relation import FIRST
 from cep.core.room import CHECKED
-from cep.operators.goals.intrinsics import inside
+from cep.operators.goals.intrinsics import bare, inside
 from cep.operators.goals.keys import MISSING
 from cep.operators.goals.store import END, GONE, HEADER, NEXT, sortable
 
 Ints = NDArray[np.int64]
 
 FANOUT = 2 if CHECKED else 32
-PASSED, FITTING = (1, 0) if CHECKED else (64, 3)
-"""A search builds the tree of its chain if it passes more than PASSED rows that do not fit, and FITTING for each that
-does: where most rows fit, the chain itself is faster."""
+PASSED, FITTING, SEARCHES = (1, 0, 0) if CHECKED else (64, 3, 8)
+"""A search without a tree wastes the rows that do not fit, less FITTING for each that does: where many fit, the chain
+itself is faster. It builds the tree of its chain if it wastes more than PASSED and, with earlier searches, more than
+SEARCHES times as much as now."""
 MOST = 2**63 - 1
 
 # Columns of `roots`, for each side of a slot: the root, the levels below it.
 ROOTS = 4
-# Places in `cursor`: whether the search goes by a tree, what it passed without one (PASSED), its level and that of
+MOST_WASTED = 1 << 20
+"""No more than this is remembered of earlier searches."""
+# Places in `cursor`: whether the search goes by a tree, what it wasted without one, what all did, its level and that of
 # the root; then for each key the least value that fits, then for each level the node and the next child.
-BY_TREE, COUNT, LEVEL, TOP, LEAST = range(5)
+BY_TREE, WASTED, ALL_WASTED, LEVEL, TOP, LEAST = range(6)
 MOST_LEVELS = 64 if CHECKED else 16
 
 
@@ -66,7 +69,7 @@ def key_of(orders, at, k, side, cold, p):  # type: ignore[no-untyped-def]
     return ~value if value != MISSING and (orders[place] < 2) == (side == 0) else value
 
 
-@inside
+@bare
 def append(index, used, orders, at, slot, side, hot, cold, p):  # type: ignore[no-untyped-def]
     """Append row `p` to the tree of a chain. Returns the nodes used then, or -1 if there is no room for more.
 
@@ -133,7 +136,7 @@ def greatest(nodes, node, k, last):  # type: ignore[no-untyped-def]
     return found
 
 
-@inside
+@bare
 def build(index, used, orders, at, chains, slot, side, hot, cold):  # type: ignore[no-untyped-def]
     """Build the tree of a chain. Returns the nodes used then, or -1 if there is no room."""
     index.roots[slot, 2 * side] = -1
@@ -146,7 +149,7 @@ def build(index, used, orders, at, chains, slot, side, hot, cold):  # type: igno
     return used
 
 
-@inside
+@bare
 def open_search(index, orders, at, slot, side, floor, table, row):  # type: ignore[no-untyped-def]
     """Begin a search among the rows of `side` for those that end no earlier than `floor` and fit a row of the other
     side's table. Returns False if none can fit."""
@@ -171,7 +174,7 @@ def open_search(index, orders, at, slot, side, floor, table, row):  # type: igno
     return True
 
 
-@inside
+@bare
 def next_found(index, keys, hot):  # type: ignore[no-untyped-def]
     """The next row in the order of the chain that may fit, or -1. `keys`: how many a node has."""
     nodes = index.nodes

@@ -17,10 +17,13 @@ from cep.operators.goals.intrinsics import bare, inside
 from cep.operators.goals.keys import MISSING, Keys, id_of
 from cep.operators.goals.pairs.bytecode import run
 from cep.operators.goals.pairs.inequality_index import (
+    ALL_WASTED,
     BY_TREE,
-    COUNT,
     FITTING,
+    MOST_WASTED,
     PASSED,
+    SEARCHES,
+    WASTED,
     InequalityIndex,
     append,
     build,
@@ -416,7 +419,7 @@ def begin_search(spec, rule, waiting, absences, index, arrival, absent_slot, tab
         if dropped:  # nor will one be for a later right side
             expire(hot, chains, slot, chain, free)
     if rule.indexed:
-        index.cursor[COUNT] = 0
+        index.cursor[WASTED] = 0
         index.cursor[BY_TREE] = index.roots[slot, chain] >= 0
         if index.cursor[BY_TREE] == 1:
             if open_search(index, spec, S_ORDERS, slot, 1 - arrival.side, floor, table, arrival.row):
@@ -483,13 +486,15 @@ def next_partner(  # type: ignore[no-untyped-def]
     cold = waiting.cold
     begin = arrival.begin
     now = arrival.now
+    by_tree = rule.indexed and index.cursor[BY_TREE] == 1
+    unfit = 0
     while p >= 0:
         end = hot[p, END]
         if rule.backward:
             if end < limit or end < floor or (best >= 0 and end < hot[best, END]):
-                return -1
+                break
         elif (arrival.side == 1 and end > begin - rule.least_gap) or (best >= 0 and end > hot[best, END]):
-            return -1
+            break
         if rule.only_gap:  # the floor sees to the longest one
             fits = end <= begin - rule.least_gap
         elif arrival.side == 1:
@@ -500,15 +505,18 @@ def next_partner(  # type: ignore[no-untyped-def]
         fits = fits and now - start <= rule.within
         if fits and rule.orders:
             fits = ordered(spec, cold, p, arrival, right if arrival.side == 1 else left)
-            if rule.indexed:
-                index.cursor[COUNT] += -FITTING if fits else 1
+            unfit += not fits
         if fits and rule.absence >= ABSENT_LEFT:
             fits = free_from(rule.absence, absences, absent_key, cold, p, right, arrival.row, begin) <= end
         if fits and rule.tested and rule.policy != RECENT:
             fits = holds(condition, cold, p, arrival, start)
         if fits:
+            if rule.indexed:
+                index.cursor[WASTED] += unfit - FITTING
             return p
-        p = following(spec, rule, index, hot, p)
+        p = next_found(index, spec[S_ORDERS] + 1, hot) if by_tree else hot[p, rule.onward]
+    if rule.indexed:
+        index.cursor[WASTED] += unfit
     return -1
 
 
@@ -526,7 +534,11 @@ def note_in_index(spec, rule, waiting, index, used, arrival, mine):  # type: ign
             index.roots[arrival.slot, 2 * side] = -1
         else:
             used = now
-    if index.cursor[COUNT] > PASSED and index.cursor[BY_TREE] == 0 and (side == 1 or rule.keeps_right):
+    if index.cursor[BY_TREE] == 1 or not (side == 1 or rule.keeps_right):
+        return used, lacking
+    wasted = index.cursor[WASTED]
+    index.cursor[ALL_WASTED] = min(max(index.cursor[ALL_WASTED] + wasted, np.int64(0)), np.int64(MOST_WASTED))
+    if wasted > PASSED and index.cursor[ALL_WASTED] > SEARCHES * wasted:
         now = build(index, used, spec, S_ORDERS, waiting.chains, arrival.slot, 1 - side, hot, cold)
         if now < 0:
             lacking = True
