@@ -17,9 +17,10 @@ from cep.connectors.rdf.store_process import StoreProcess
 from cep.connectors.rdf.vocabulary import PREFIXES, EventVocabulary
 from cep.connectors.records.batch import Batch
 from cep.connectors.service import Service
-from cep.connectors.serving import ldes, sparql, subscribe
+from cep.connectors.serving import ldes, page, sparql, subscribe
 from cep.connectors.serving.app import application
 from cep.connectors.serving.guard import Limits
+from cep.connectors.serving.scene import Scene
 from cep.engine import Engine
 from cep.knowledge.graph import Knowledge
 from cep.runtime.run_stats import RunStats
@@ -88,12 +89,13 @@ def program(
     text: str = FRIDGES,
     knowledge: Knowledge | None = None,
     revise: int | None = None,
+    base: str = "urn:semcep:",
     **options: object,
 ) -> Iterator[Served]:
-    """A program with its store; `options` of its history."""
+    """A program with its store; `base`: the prefix of its IRIs; `options` of its history."""
     engine = Engine.from_text(text, knowledge=knowledge, explain=True, revise=revise)
     service = Service(engine, text, "fridge.cep", RunStats())
-    words = EventVocabulary()
+    words = EventVocabulary(base)
     with closing(StoreProcess(folder / "events", words)) as store:
         history = StoreListener(service, store, words, **options)  # type: ignore[arg-type]
         history.begin(knowledge)
@@ -113,6 +115,7 @@ def served(folder: Path, limits: Limits | None = None, seconds: float = 10.0, **
                 sparql.router(one.store, asking),
                 subscribe.router(watched, asking),
                 ldes.router(one.history, "P30D"),
+                page.router(Scene(one.service), vocabulary=one.history.vocabulary),
             ],
             limits or Limits(rate=0),
             title="fridges",

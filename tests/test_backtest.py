@@ -712,7 +712,8 @@ def test_what_a_server_keeps_is_a_history(tmp_path: Path) -> None:
     assert (found["records"], found["dead"], found["points"][0]["all"]["recall"]) == (3, 0, 1)
 
 
-def test_a_server_is_asked_for_its_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("base", ["urn:semcep:", "https://example.org/storms/"])
+def test_a_server_is_asked_for_its_history(base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CEP_TOKEN", raising=False)
     token = "a-secret-of-the-house"
     Path("rules.cep").write_text(
@@ -722,7 +723,8 @@ def test_a_server_is_asked_for_its_history(tmp_path: Path, monkeypatch: pytest.M
     Path("labels.csv").write_text("start,end\n2024-05-01T08:10Z,2024-05-01T09:00Z\n")
     Path("token").write_text(token)
     asked = "backtest", "rules.cep", "--labels", "labels.csv", "--detect", "rising"
-    with served(tmp_path, Limits(People({Person("wall", Role.VIEWER): token}), rate=0), readings=True) as server:
+    limits = Limits(People({Person("wall", Role.VIEWER): token}), rate=0)
+    with served(tmp_path, limits, readings=True, base=base) as server:
         server.push((0, "milk", 8.2), (10, "milk", 9.1), (20, "fish", 1.5))
         server.close()
         source = f"reading=server:{server.url}"

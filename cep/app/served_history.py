@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -15,6 +16,7 @@ from cep.core.errors import CepError
 from cep.core.schema import Schema
 
 _MOST = 64 * LARGEST
+_OPTION = "--input server:"
 _RESULTS = "application/sparql-results+json"
 _PATH = frozenset('.[]/"')  # characters of a source that is not a column alone
 _XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -26,7 +28,8 @@ def downloaded(
 ) -> tuple[str, ...]:
     """Return the inputs with files in a folder in place of servers. `schemas`: of the events that are read. CepError: a
     server cannot be asked, or an event cannot be taken from it."""
-    found = []
+    found: list[str] = []
+    servers: dict[str, _Server] = {}
     for source in inputs:
         there = served_address(source)
         if there is None:
@@ -36,19 +39,60 @@ def downloaded(
         if name is not None and name not in schemas:
             known = ", ".join(f"`{each}`" for each in sorted(schemas))
             raise refuse(f"--input {source}: the program does not read `{name}`", f"it reads {known}")
+        server = servers.setdefault(address, _Server(address, token_of(token_file)))
         before = len(found)
         for event in [name] if name is not None else sorted(schemas):
             path = folder / f"{len(found)}-{event}.jsonl"
-            if _save(path, schemas[event], address, token_of(token_file)):
+            if _save(path, schemas[event], server):
                 found.append(f"{event}={path}")
         if len(found) == before:
             kept = "the program's events" if name is None else f"`{name}`"
-            hint = "`cep serve --readings` keeps them; those of a server with `--base` are saved with a query"
-            raise CepError(f"--input {source}: the server keeps no record of {kept}", hint=hint)
+            raise CepError(
+                f"--input {source}: the server keeps no record of {kept}", hint="`cep serve --readings` keeps them"
+            )
     return tuple(found)
 
 
-def _save(path: Path, schema: Schema, address: str, token: str) -> int:
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """A server, and the token that it is asked with."""
+
+    address: str
+    token: str
+    _words: list[EventVocabulary] = field(default_factory=list)
+
+    @property
+    def words(self) -> EventVocabulary:
+        """The names that it has in RDF for what nothing declares, as its `--base` says. CepError: it does not say."""
+        if not self._words:
+            found = self._asked("api/program")
+            base = found.get("base") if isinstance(found, dict) else None
+            if not isinstance(base, str):
+                raise CepError(f"{self.address}: it does not describe its program; is this `cep serve`?")
+            self._words.append(EventVocabulary(base))
+        return self._words[0]
+
+    def rows(self, query: str) -> list[Any]:
+        """Return the answers to a query. CepError: it cannot be asked."""
+        found = self._asked("sparql", urlencode({"query": query}).encode())
+        try:
+            rows: list[Any] = found["results"]["bindings"]
+        except (KeyError, TypeError):
+            raise CepError(f"{self.address}: the answer is not the result of a query; is this `cep serve`?") from None
+        return rows
+
+    def _asked(self, path: str, form: bytes | None = None) -> Any:
+        accept, method = ("application/json", "GET") if form is None else (_RESULTS, "POST")
+        answer = ask(
+            self.address, path, self.token, option=_OPTION, method=method, accept=accept, form=form, largest=_MOST
+        )
+        try:
+            return json.loads(answer)
+        except ValueError:
+            raise CepError(f"{self.address}: the answer is not JSON; is this `cep serve`?") from None
+
+
+def _save(path: Path, schema: Schema, server: _Server) -> int:
     """Save the records of an event, as the program reads them; returns how many."""
     time = schema.time or "time"
     columns = {f"a{number}": each.source or each.name for number, each in enumerate(schema.attributes)}
@@ -59,14 +103,7 @@ def _save(path: Path, schema: Schema, address: str, token: str) -> int:
         raise _unreadable(schema, "its attributes have times or durations of a form of their own")
     if odd := [each for each in (time, *columns.values()) if _PATH & set(each)]:
         raise _unreadable(schema, f"`{odd[0]}` is a path in a record, not a column")
-    data = urlencode({"query": _query(schema)}).encode()
-    answer = ask(
-        address, "sparql", token, option="--input server:", method="POST", accept=_RESULTS, form=data, largest=_MOST
-    )
-    try:
-        rows = json.loads(answer)["results"]["bindings"]
-    except (ValueError, KeyError, TypeError):
-        raise CepError(f"{address}: the answer is not the result of a query; is this `cep serve`?") from None
+    rows = server.rows(_query(schema, server.words))
     with path.open("w", encoding="utf-8") as file:
         for row in rows:
             record = {time: row["time"]["value"], **dict(_values(row, columns))}
@@ -79,9 +116,8 @@ def _unreadable(schema: Schema, why: str) -> CepError:
     return refuse(f"--input server: the records of `{schema.name}` cannot be taken: {why}", hint)
 
 
-def _query(schema: Schema) -> str:
+def _query(schema: Schema, words: EventVocabulary) -> str:
     """The query for the records of an event, in order of time."""
-    words = EventVocabulary()
     lines = []
     for number, attribute in enumerate(schema.attributes):
         pattern = f"?r <{words.property(schema, number)}> ?a{number} ."
