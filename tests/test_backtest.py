@@ -737,6 +737,14 @@ def test_a_server_is_asked_for_its_history(base: str, tmp_path: Path, monkeypatc
         Path("new.cep").write_text(Path("rules.cep").read_text().replace("B > A ", "B > A + 5 "))
         compared = cep("diff", "rules.cep", "new.cep", "-i", source, *login)
         assert 'gone: rising("milk")' in compared.stdout, compared.stdout + compared.stderr
+        assert f"{source}:1" in "".join(compared.stdout.split()) and str(tmp_path) not in compared.stdout
+        narrow = Path("rules.cep").read_text()
+        Path("rules.cep").write_text(narrow.replace("temp: float", "temp: float in 0..9"))
+        told = (
+            cep(*asked, "-i", source, *login).stdout + cep("diff", "rules.cep", "new.cep", "-i", source, *login).stdout
+        )
+        assert "".join(told.split()).count(f"{source}:2:") == 2, told
+        Path("rules.cep").write_text(narrow)
         for more, message in (
             (("-i", f"window=server:{server.url}"), "the program does not read `window`"),
             (("-i", source, "--state", "s.jsonl"), "--state needs a history that stays as it is"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -12,6 +12,7 @@ from polars import DataFrame
 
 from cep.app.knowledge_updates import knowledge_updates
 from cep.app.pipeline import Interrupt, Take, flow
+from cep.app.served_history import named_place
 from cep.connectors.dead_letters import DeadLetters
 from cep.connectors.files import read, replay
 from cep.connectors.inputs import inputs as find
@@ -37,12 +38,13 @@ ALWAYS = 2**62
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRecords:
     """The files that a program is run over. `as_they_stand`: they are not sorted by time before; `updates`: files of
-    changes of the knowledge."""
+    changes of the knowledge; `names`: what files are called that are copies of something else."""
 
     inputs: Sequence[str]
     format: str | None
     as_they_stand: bool = False
     updates: Sequence[str] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def batches(self, schemas: Mapping[str, Schema], changes: bool) -> Iterator[Batch]:
         """Return the records of the files. `changes`: they may withdraw and correct others."""
@@ -67,7 +69,7 @@ class StoredRecords:
             updates = knowledge_updates(engine, self.updates, None)
             flow(engine, batches, stats, take, dead_letters, interrupt, updates=updates)
         _stop(interrupt)
-        return stats, dead_letters.first_told
+        return stats, named_place(dead_letters.first_told, self.names)
 
     def explained(self, engine: Engine, first: Engine | None, asked: str | None = None) -> Explainer:
         """Run an engine that remembers over the records to their end.
@@ -75,7 +77,7 @@ class StoredRecords:
         `first`: where input is corrected, an engine that revises, which takes it before; `asked`: the event whose
         changes are told, None: all.
         """
-        origins, interrupt = Origins(), Interrupt()
+        origins, interrupt = Origins(names=self.names), Interrupt()
         batches = origins.noted(self.batches(engine.inputs, first is not None))
         revisions = None
         if first is not None:

@@ -23,12 +23,27 @@ _XSD = "http://www.w3.org/2001/XMLSchema#"
 _NUMBERS = {"integer": int, "double": float, "float": float, "decimal": float}
 
 
+@dataclass(frozen=True, slots=True)
+class LocalInputs:
+    """Inputs with files in place of servers. `servers`: the input `reading=server:URL` that such a file stands for."""
+
+    inputs: tuple[str, ...]
+    servers: Mapping[str, str]
+
+
+def named_place(told: str | None, names: Mapping[str, str]) -> str | None:
+    """Return a place and what is wrong there, `FILE:7: ...`, with what stands for the file in `names`."""
+    path = next((each for each in names if told is not None and told.startswith(f"{each}:")), None)
+    return told if told is None or path is None else names[path] + told[len(path) :]
+
+
 def downloaded(
     inputs: Sequence[str], schemas: Mapping[str, Schema], token_file: Path | None, folder: Path
-) -> tuple[str, ...]:
+) -> LocalInputs:
     """Return the inputs with files in a folder in place of servers. `schemas`: of the events that are read. CepError: a
     server cannot be asked, or an event cannot be taken from it."""
     found: list[str] = []
+    named: dict[str, str] = {}
     servers: dict[str, _Server] = {}
     for source in inputs:
         there = served_address(source)
@@ -45,12 +60,13 @@ def downloaded(
             path = folder / f"{len(found)}-{event}.jsonl"
             if _save(path, schemas[event], server):
                 found.append(f"{event}={path}")
+                named[str(path)] = f"{event}=server:{address}"
         if len(found) == before:
             kept = "the program's events" if name is None else f"`{name}`"
             raise CepError(
                 f"--input {source}: the server keeps no record of {kept}", hint="`cep serve --readings` keeps them"
             )
-    return tuple(found)
+    return LocalInputs(tuple(found), named)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from cep.app.cli_options import InputOptions
 from cep.app.durations import duration, instant, refuse
 from cep.app.opening import ProgramSource, open_batches
 from cep.app.pipeline import Interrupt
-from cep.app.served_history import downloaded
+from cep.app.served_history import downloaded, named_place
 from cep.backtest.grid import MOST_POINTS, Axis, Bound, choose, points_of, read_axis, read_bound, read_figure
 from cep.backtest.history import History, detections_of
 from cep.backtest.labels import read_labels
@@ -82,10 +82,16 @@ class Search:
     """A program over its history, as options name them."""
 
     def __init__(
-        self, options: BacktestOptions, source: ProgramSource, program: CompiledProgram, parameters: Parameters
+        self,
+        options: BacktestOptions,
+        source: ProgramSource,
+        program: CompiledProgram,
+        parameters: Parameters,
+        servers: Mapping[str, str],
     ) -> None:
-        """Raises CepError."""
+        """`servers`: the inputs that files of the history are downloaded from. Raises CepError."""
         self.options, self.source, self.program, self.parameters = options, source, program, parameters
+        self.servers = servers
         self.detect, schema, self.is_alert = _detected(program, options.scores.detect or "")
         self.schemas = inputs_of(program.plan)
         found = inputs(options.history.inputs, self.schemas, options.history.format)
@@ -150,10 +156,11 @@ class Search:
         parameters = parameters_of(source.text, source.name, compiling.files, compiling.dialect, compiling.params)
         program = source.compiled(alerts=True)
         history = options.history
+        servers: Mapping[str, str] = {}
         if folder is not None:
             local = downloaded(history.inputs, inputs_of(program.plan), history.token_file, folder)
-            options = replace(options, history=replace(history, inputs=local))
-        return cls(options, source, program, parameters)
+            options, servers = replace(options, history=replace(history, inputs=local.inputs)), local.servers
+        return cls(options, source, program, parameters, servers)
 
     def run(self) -> BacktestResult:
         """Run the history through all points, and score each. CepError: there are too many points."""
@@ -170,6 +177,7 @@ class Search:
         finally:
             if state is not None:
                 state.close()
+        history = replace(history, first_dead=named_place(history.first_dead, self.servers))
         self._check_holdout(history)
         result = BacktestResult(
             self.detect,

@@ -230,8 +230,8 @@ def _compared(old: Compared, new: Compared, options: DiffOptions, folder: Path) 
     from cep.plan.event_schemas import inputs_of
 
     read = {name: schema for each in (old, new) for name, schema in inputs_of(each.program.plan).items()}
-    inputs = downloaded(options.records.inputs, read, options.records.token_file, folder)
-    records = replace(options.records, inputs=inputs)
+    local = downloaded(options.records.inputs, read, options.records.token_file, folder)
+    records = replace(options.records, inputs=local.inputs)
     for each in (old, new):
         for one in find(records.inputs, inputs_of(each.program.plan), records.format):
             if one.size is None:
@@ -250,6 +250,7 @@ def _compared(old: Compared, new: Compared, options: DiffOptions, folder: Path) 
         format=records.format,
         as_they_stand=records.as_they_stand,
         updates=options.knowledge.updates,
+        names=local.servers,
     )
     return Comparison(old, new, stored, running, options.knowledge.files, options.report.key)
 

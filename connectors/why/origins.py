@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from cep.connectors.records.batch import Batch, Block
@@ -18,11 +18,12 @@ MOST = 1 << 22
 class Origins:
     """Notes the batches that pass by; may be asked by any thread. `most`: records that are remembered, None: all.
 
-    `begun`: how many records an engine had taken before, in another run; of those nothing is known.
+    `begun`: how many records an engine had taken before, in another run; of those nothing is known. `names`: what files
+    are called that are copies of something else.
     """
 
-    def __init__(self, most: int | None = None, begun: int = 0) -> None:
-        self.most, self.begun = most, begun
+    def __init__(self, most: int | None = None, begun: int = 0, names: Mapping[str, str] | None = None) -> None:
+        self.most, self.begun, self.names = most, begun, names or {}
         self.times: str | None = None
         self._blocks: deque[Block] = deque()
         self._records = 0
@@ -56,7 +57,8 @@ class Origins:
             place = bisect_right(self._blocks, record.order, key=lambda block: block.first) - 1
             if place < 0 or record.order >= self._blocks[place].beyond:
                 return None
-            return self._blocks[place].place(record.order)
+            file, line = self._blocks[place].place(record.order)
+            return self.names.get(file, file), line
 
     def named(self, record: Occurrence) -> tuple[str, int] | None:
         """Return the origins without the folders of this machine."""
