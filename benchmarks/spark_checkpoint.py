@@ -23,7 +23,7 @@ from cep.spark.shuffle_blocks import from_outside
 from cep.spark.stage_task import StageTask, StageWork
 from cep.spark.state.bucket_states import BucketStates
 from cep.spark.state.delta_log import Came
-from cep.workers.ways import Ways, net
+from cep.workers.multiplicities import Ways, net
 
 PROGRAM = """
 event reading(sensor: string, seq: int, temp: float) TIME time KEY sensor, seq.

@@ -24,8 +24,8 @@ from cep.runtime.change_admission import go_on, receive_changes
 from cep.runtime.decode import to_events
 from cep.runtime.encode import RefusedRow
 from cep.runtime.fluent_records import as_records
-from cep.runtime.held import held_of
 from cep.runtime.knowledge_source import KnowledgeSource
+from cep.runtime.maximal_intervals import held_of
 from cep.runtime.options import EngineKeywords, EngineOptions
 from cep.runtime.output import Frames as Frames
 from cep.runtime.stepping import know, step, step_slices, update, wholly

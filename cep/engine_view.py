@@ -49,7 +49,7 @@ from cep.runtime.parts import EngineParts
 from cep.runtime.reorder_buffer import ReorderBuffer
 from cep.runtime.revision.revision import Revision
 from cep.runtime.revision.row_window import RowChanges
-from cep.runtime.revision.stretch import RevisionWindow
+from cep.runtime.revision.window_segment import RevisionWindow
 from cep.runtime.run_stats import Count, RevisionStats
 
 

@@ -15,7 +15,8 @@ import pyoxigraph as ox
 from cep.core.errors import CepError, Source, Warning
 from cep.core.schema import Schema
 from cep.core.values import Areas, Pool
-from cep.knowledge import geometry, load, no_answers
+from cep.knowledge import geometry, load, unmatched_patterns
+from cep.knowledge.answer_intervals import stretch
 from cep.knowledge.change import Change, merge
 from cep.knowledge.forgetting import FEW, forget
 from cep.knowledge.named_graphs import by_graph, changed, differing, graph_contains, union
@@ -36,7 +37,6 @@ from cep.knowledge.rdf.triples import TripleSet
 from cep.knowledge.reasoning.closure import Closure
 from cep.knowledge.reasoning.owlrl_rules import OwlrlClosure
 from cep.knowledge.reasoning.regime import closed_under
-from cep.knowledge.stretch import stretch
 from cep.plan import algebra
 from cep.rules.conditions.relations import Relation
 from cep.rules.terms import Graph
@@ -184,7 +184,7 @@ class Knowledge(KnowledgeSource):
         self, pattern: Graph | algebra.Triples, source: Source, schemas: Mapping[str, Schema]
     ) -> Warning:
         """Why a pattern that has no answers has none."""
-        return no_answers.why_no_answers(pattern, self, source, schemas)
+        return unmatched_patterns.why_no_answers(pattern, self, source, schemas)
 
     def triples(self, fixed: Fixed, pool: Pool) -> Answers:
         """`triple(S, P, O)` where some are given: a column for each that is not."""

@@ -18,8 +18,8 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, settings
 
+from cep.core.array_capacity import CHECKED
 from cep.core.compilation import compilation
-from cep.core.room import CHECKED
 from tests import kernels, long
 
 FUZZ = int(os.environ.get("SEMCEP_FUZZ", "0"))

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import seed, settings
 
-from cep.core.room import CHECKED
+from cep.core.array_capacity import CHECKED
 
 FEW = 12
 """How many times fewer examples a property has, and how many times fewer seeds a test, where no long ones run."""

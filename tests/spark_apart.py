@@ -16,7 +16,8 @@ import polars as pl
 from cep.core import checksum
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL, TIE
-from cep.spark import stage_task, tasks, ways_task, worker_dir
+from cep.spark import multiplicity_task, stage_task, tasks, worker_dir
+from cep.spark.multiplicity_task import WaysWork
 from cep.spark.outbox import handed
 from cep.spark.packs import Packed, Packs
 from cep.spark.program import ShippedProgram
@@ -28,13 +29,17 @@ from cep.spark.state import remote
 from cep.spark.state.batch_notes import BatchNote
 from cep.spark.state.bucket_states import BucketStates
 from cep.spark.tasks import PackedWork, QueryWork
-from cep.spark.ways_task import WaysWork
 from cep.spark.worker_dir import Files, TaskFound
 from tests.spark_operators import Query
 
 WORKERS = 3
 
-_OF_WORKERS: tuple[dict[Any, Any], ...] = (stage_task._engines, ways_task._known, worker_dir._homes, remote._folders)
+_OF_WORKERS: tuple[dict[Any, Any], ...] = (
+    stage_task._engines,
+    multiplicity_task._known,
+    worker_dir._homes,
+    remote._folders,
+)
 """What each worker process has for itself."""
 
 Tables = list[tuple[str, pl.DataFrame]]

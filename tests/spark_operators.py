@@ -21,7 +21,8 @@ from cep.events import Event
 from cep.runtime.buckets import merged_identical
 from cep.runtime.fluent_records import as_records
 from cep.runtime.options import EngineOptions
-from cep.spark import stage_task, ways_task
+from cep.spark import multiplicity_task, stage_task
+from cep.spark.multiplicity_task import WaysWork
 from cep.spark.program import ProgramOptions, ShippedProgram
 from cep.spark.shuffle_blocks import (
     END,
@@ -37,7 +38,6 @@ from cep.spark.shuffle_blocks import (
 from cep.spark.source.reading import file_blocks, first_ends, furthest, with_change
 from cep.spark.stage_task import GenerationStart, StageWork
 from cep.spark.state.bucket_states import BucketStates
-from cep.spark.ways_task import WaysWork
 from tests.test_revision import UNSEEN, Change, Known, Rows, rows, sets_of, tables
 from tests.test_revision_knowledge import Update
 
@@ -82,7 +82,7 @@ class Query:
         """What the sink gets of records as tables, by event."""
         if self.rng.random() < self.lost:
             stage_task._engines.clear()
-            ways_task._known.clear()
+            multiplicity_task._known.clear()
         blocks = list(from_outside(self.program, found, 0, None)) if found else []
         if updates:
             blocks += change_blocks(self.program, updates)

@@ -14,7 +14,7 @@ from cep.core.errors import CepError, CepErrors
 from cep.engine import holds
 from cep.events import Event, Held
 from cep.language.reading import converted, read
-from cep.language.spelled import spelled
+from cep.language.spelled_names import spelled
 from cep.language.syntax.parser import parse
 from cep.language.syntax.printer import print_program
 

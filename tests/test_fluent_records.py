@@ -14,7 +14,7 @@ from cep.command import app
 from cep.engine import Engine, holds
 from cep.events import Event, Held
 from cep.runtime.decode import events_of
-from cep.runtime.held import held_of
+from cep.runtime.maximal_intervals import held_of
 from tests.long import seeds
 
 PROGRAM = """event ping(a: string) TIME time.

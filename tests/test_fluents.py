@@ -11,7 +11,7 @@ from cep.engine import Engine, holds
 from cep.events import Event, Held
 from cep.plan.partition import partition
 from cep.runtime.decode import events_of
-from cep.runtime.held import held_of
+from cep.runtime.maximal_intervals import held_of
 from cep.runtime.state_by_key import redeal
 from tests import reference_fluents as reference
 from tests.long import seeds

@@ -16,7 +16,7 @@ from cep.explain.formulas import FormulaReader, set_of, when_of
 from cep.explain.judging import Judge
 from cep.explain.occurrences import Memory
 from cep.operators.goals.fluents.restricted import RestrictedGoal
-from cep.runtime.held import held_of
+from cep.runtime.maximal_intervals import held_of
 from cep.runtime.state_by_key import redeal
 from tests import reference_fluents as simple
 from tests.cases_format import known

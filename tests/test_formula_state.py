@@ -7,7 +7,7 @@ import random
 import pytest
 
 from cep.core.time import END_OF_TIME
-from cep.runtime.held import held_of
+from cep.runtime.maximal_intervals import held_of
 from cep.runtime.state_by_key import redeal
 from tests.formula_maker import FEATURES
 from tests.long import seeds

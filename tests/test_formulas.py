@@ -10,7 +10,7 @@ import pytest
 
 from cep.engine import Engine, holds
 from cep.events import Event, Held
-from cep.runtime.held import held_of
+from cep.runtime.maximal_intervals import held_of
 from tests import reference_fluents as simple
 from tests.formula_maker import FEATURES, Maker, furthest, text
 from tests.long import seeds

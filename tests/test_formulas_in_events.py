@@ -13,7 +13,7 @@ from cep.core.time import END_OF_TIME
 from cep.engine import Engine, holds
 from cep.events import Event, Held
 from cep.runtime.decode import events_of
-from cep.runtime.held import held_of
+from cep.runtime.maximal_intervals import held_of
 from tests import reference_fluents as simple
 from tests.formula_maker import FEATURES, Maker, text
 from tests.long import seeds

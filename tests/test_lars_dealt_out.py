@@ -11,7 +11,7 @@ from cep.core.time import END_OF_TIME
 from cep.engine import Engine
 from cep.events import Event
 from cep.plan.partition import partition
-from cep.runtime.held import held_of
+from cep.runtime.maximal_intervals import held_of
 from tests.lars_maker import Maker, program_text
 from tests.long import seeds
 from tests.rounds import Buckets

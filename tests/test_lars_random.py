@@ -14,7 +14,7 @@ from cep.events import Event
 from cep.language.dialects.lars.answer_set_rules import split
 from cep.lars import answers
 from cep.operators.goals.fluents.answer_set_solver import SolverLimits
-from cep.runtime.held import held_of
+from cep.runtime.maximal_intervals import held_of
 from tests.lars_answer_sets import by_solver, nearest, nearest_by_solver, program_of, solver_of
 from tests.lars_maker import FIXED, INPUTS, Maker, program_text, stream_text
 from tests.long import seeds

@@ -14,7 +14,7 @@ from cep.explain.fluents import FluentFacts
 from cep.explain.formulas import FormulaReader, set_of, when_of
 from cep.explain.judging import Judge
 from cep.explain.occurrences import Memory
-from cep.runtime.held import held_of
+from cep.runtime.maximal_intervals import held_of
 from tests.long import seeds
 from tests.reference_times import Codes, Frame, Reach, since, stretches
 

@@ -10,7 +10,7 @@ import pytest
 from cep.core.time import END_OF_TIME
 from cep.engine import Engine, holds
 from cep.events import Event, Held
-from cep.runtime.held import held_of
+from cep.runtime.maximal_intervals import held_of
 from tests.rounds import Buckets
 
 SECOND = 1_000_000

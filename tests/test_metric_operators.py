@@ -22,7 +22,7 @@ initiate signal(V) <- alarm(V).
 NAMING = {
     "cep/core/metric_operators.py",
     "cep/language/dialects/datalogmtl/reader.py",  # its own words, each with ours
-    "cep/language/dialects/lars/elsewhere.py",  # words of others, each with that of LARS
+    "cep/language/dialects/lars/foreign_syntax.py",  # words of others, each with that of LARS
     "cep/language/dialects/lars/relations.py",  # what `always` of LARS is of ours
     "cep/operators/temporal.py",  # LASTING of dialects that have no word for it
 }

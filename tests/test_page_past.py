@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from cep.connectors.alerts import past
-from cep.connectors.alerts.past import alerts_at
+from cep.connectors.alerts import alert_history
+from cep.connectors.alerts.alert_history import alerts_at
 from cep.connectors.serving import page as served
 from tests.axe import bars
 from tests.page_server import CHROMIUM, EIGHT, MISSING, SECOND, shown
@@ -43,7 +43,7 @@ def test_alerts_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         for time in [time + by for time in times for by in (-1, 0, 1)]:
             last = {entry.change.alert: entry for entry in changes if entry.change.time <= time}
             assert alerts_at(one.outbox, time) == (sorted(last.values(), key=lambda entry: entry.number), False)
-        monkeypatch.setattr(past, "LOOKED_AT", 1)
+        monkeypatch.setattr(alert_history, "LOOKED_AT", 1)
         entries, cut = alerts_at(one.outbox, EIGHT + 121 * SECOND)
         assert len(entries) == 1 and cut
         assert not alerts_at(one.outbox, EIGHT + 60 * SECOND)[1]
@@ -86,12 +86,12 @@ def test_scrubbing_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
         # where not all changes of alerts were looked at, it says so
         expect(page.locator("#alerts-about")).to_be_hidden()
-        monkeypatch.setattr(past, "LOOKED_AT", 0)
+        monkeypatch.setattr(alert_history, "LOOKED_AT", 0)
         page.reload()
         expect(page.locator("#alerts-about")).to_have_text(
             "only the last 10,000 changes before this time were looked at"
         )
-        monkeypatch.setattr(past, "LOOKED_AT", 10_000)
+        monkeypatch.setattr(alert_history, "LOOKED_AT", 10_000)
 
         # what comes meanwhile is not of that time; a reload shows the same
         one.push((9_060, "vie", 35))

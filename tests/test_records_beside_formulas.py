@@ -13,7 +13,7 @@ from cep import compile as compiling
 from cep.core.errors import CepError
 from cep.engine import Engine, holds
 from cep.events import Event, Held
-from cep.runtime.held import held_of
+from cep.runtime.maximal_intervals import held_of
 from tests.long import seeds
 
 BOTH = """event hush(a: string) TIME time.

@@ -16,7 +16,7 @@ from cep.command import app
 from cep.core.errors import CepError
 from cep.engine import Engine, holds
 from cep.events import Event, Held
-from cep.runtime.held import held_of
+from cep.runtime.maximal_intervals import held_of
 from tests import reference_fluents as simple
 from tests.formula_maker import Maker, furthest, text
 from tests.long import seeds

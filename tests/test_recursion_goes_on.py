@@ -8,7 +8,7 @@ import pytest
 
 from cep.engine import Engine
 from cep.events import Event
-from cep.runtime.held import held_of
+from cep.runtime.maximal_intervals import held_of
 from tests.long import seeds
 from tests.test_formula_recursion import random_recursion, those, until
 from tests.test_formulas import pushed

@@ -8,8 +8,8 @@ import pytest
 
 from cep.engine import Engine, holds
 from cep.events import Event
-from cep.runtime.held import held_of
-from cep.runtime.lagged import IntervalRounds
+from cep.runtime.delayed_cycle import IntervalRounds
+from cep.runtime.maximal_intervals import held_of
 from tests.long import seeds
 
 DECLARED = """event add(a: int, b: int) TIME t.

@@ -22,7 +22,7 @@ from cep.engine import Engine
 from cep.events import Event
 from cep.runtime.machine import Machine
 from cep.runtime.revision import row_window
-from cep.runtime.revision.going_back import GoingBack
+from cep.runtime.revision.rerunning import GoingBack
 from cep.runtime.revision.row_window import RowWindow
 from tests.keyed_programs import keyed
 from tests.long import seeds

@@ -7,7 +7,7 @@ import pytest
 
 from cep.engine import Engine
 from cep.runtime.revision import incremental
-from cep.runtime.revision.going_back import StageReplay
+from cep.runtime.revision.rerunning import StageReplay
 
 PROGRAM = """
 event a(k: int).

@@ -17,8 +17,8 @@ from numba import njit
 
 from cep.connectors.writing.json_lines import TextPieces, merged
 from cep.core import hashtable
+from cep.core.array_capacity import CHECKED
 from cep.core.chains import Chains
-from cep.core.room import CHECKED
 from cep.engine import Engine, detect
 from cep.events import Event
 from cep.knowledge.rdf.relation import packed, unpacked

@@ -29,7 +29,7 @@ from tests.long import seeds
 
 pytest.importorskip("pyspark")
 
-from cep.spark import stage_task, tasks, ways_task
+from cep.spark import multiplicity_task, stage_task, tasks
 
 PROGRAM = """\
 event reading(sensor: int, value: int).
@@ -190,7 +190,7 @@ class Story:
 
 def forget() -> None:
     """What a process knew is gone with it."""
-    for known in (stage_task._engines, ways_task._known, tasks._known):
+    for known in (stage_task._engines, multiplicity_task._known, tasks._known):
         known.clear()
     gc.collect()  # files that are still open
 

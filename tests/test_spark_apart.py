@@ -24,9 +24,9 @@ pytest.importorskip("pyspark")
 pytest.importorskip("obstore")
 
 from cep.command import app
-from cep.spark import slots
+from cep.spark import task_affinity
 from cep.spark.shuffled_batch import Place, StageJob
-from cep.spark.slots import Slots
+from cep.spark.task_affinity import Slots
 from cep.spark.worker_dir import Files
 from tests import spark_runs
 from tests.object_store import reached
@@ -106,9 +106,9 @@ def test_a_task_comes_to_the_same_worker_again() -> None:
 @pytest.mark.skipif(not spark_runs.THERE, reason=spark_runs.MISSING)
 @pytest.mark.xdist_group("spark")
 def test_tasks_of_several_executors_share_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert slots.lanes([]) == [] and slots.lanes(["a"] * 3) == [[0], [1], [2]]
-    assert slots.lanes(["a", "b", "b", "a", "c", "b"]) == [[0, 1, 4], [2, 3], [5]]
-    monkeypatch.setattr(slots, "lanes", lambda executors: [[0, 3], [1, 2]] if len(set(executors)) == 1 else [])
+    assert task_affinity.lanes([]) == [] and task_affinity.lanes(["a"] * 3) == [[0], [1], [2]]
+    assert task_affinity.lanes(["a", "b", "b", "a", "c", "b"]) == [[0, 1, 4], [2, 3], [5]]
+    monkeypatch.setattr(task_affinity, "lanes", lambda executors: [[0, 3], [1, 2]] if len(set(executors)) == 1 else [])
     assert [lane for _, lane, _, _, _ in asked(Slots(spark_runs.spark().sparkContext))] == [
         (0, 3),
         (1, 2),

@@ -87,7 +87,7 @@ class Run:
         command += ["--output-format", "jsonl", "--files", "1", "--once", "--dead-letter", "dead", *self.options, *more]
         with self.monkeypatch.context() as patched:
             if not settles:
-                patched.setattr("cep.spark.settling.settle_on_spark", lambda *_: None)
+                patched.setattr("cep.spark.whole_states.settle_on_spark", lambda *_: None)
             return CliRunner().invoke(app, command, prog_name="cep")
 
     def day(self, number: int, records: int, **fixed: Any) -> None:

@@ -12,11 +12,11 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from cep.spark import keepalive, micro_batch, slots
+from cep.spark import keepalive, micro_batch, task_affinity
 from cep.spark.job import start
 from cep.spark.keepalive import ALLOCATION, keep_awake
 from cep.spark.micro_batch import MicroBatches
-from cep.spark.slots import Slots
+from cep.spark.task_affinity import Slots
 from tests import spark_runs
 from tests.spark_runs import derived, job, line, spark
 from tests.test_spark_idle import PROGRAM, reading
@@ -116,7 +116,7 @@ def test_each_process_of_a_lane_is_touched(monkeypatch: pytest.MonkeyPatch) -> N
     rows = spark().sparkContext.parallelize([(0, b"x")], 1).partitionBy(3, int)
     had = set(tasks.run(rows, lambda lane: lambda task, rows: iter(_pid(rows))).collect())
     assert tasks.nothing().collect() == [] and len(had) == 3
-    monkeypatch.setattr(slots, "drained", lambda rows: [os.getpid() for _ in rows])
+    monkeypatch.setattr(task_affinity, "drained", lambda rows: [os.getpid() for _ in rows])
     assert set(tasks.nothing().collect()) == had
     monkeypatch.setattr(tasks, "_executors", lambda: frozenset({"another one"}))
     assert tasks.nothing().collect() == [], "of lanes that are no more"

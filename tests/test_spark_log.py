@@ -41,11 +41,11 @@ pytest.importorskip("pyspark")
 
 from cep.spark import stage_task
 from cep.spark.program import ProgramOptions, ShippedProgram
-from cep.spark.settling import logged, settle
 from cep.spark.shuffle_blocks import ShuffleBlock
 from cep.spark.state import delta_log
 from cep.spark.state.bucket_states import KEPT, BucketStates, batch_of, begin, log_place, remove_leftovers
 from cep.spark.state.delta_log import ENTRIES, Came
+from cep.spark.whole_states import logged, settle
 from tests.spark_operators import Query, check, keyed_declarations, query
 
 _SPAN = re.compile(r"\b(\d+\.\d{6}) s\b")
@@ -311,7 +311,7 @@ def test_what_a_killed_run_left_as_a_log_goes_to_other_buckets_and_rules(
         options += ["--output-format", "jsonl", "--files", "1", *arguments]
         with monkeypatch.context() as patched:
             if killed:
-                patched.setattr("cep.spark.settling.settle_on_spark", lambda *_: None)
+                patched.setattr("cep.spark.whole_states.settle_on_spark", lambda *_: None)
             return CliRunner().invoke(app, ["run", "rules.cep", *options], prog_name="cep")
 
     def day(number: int, count: int) -> None:

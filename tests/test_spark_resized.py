@@ -19,9 +19,9 @@ from cep.spark import resuming
 from cep.spark.driver.query import StopRequest, run_query
 from cep.spark.job import Job, start
 from cep.spark.program import ProgramOptions, ShippedProgram
-from cep.spark.settling import settle_on_spark
 from cep.spark.state import checkpoint as checkpoints
 from cep.spark.state.migration import StateLayout
+from cep.spark.whole_states import settle_on_spark
 from tests import spark_runs
 from tests.cases_format import difference
 from tests.local_spark import LocalSpark

@@ -18,8 +18,8 @@ pytest.importorskip("pyspark")
 
 from cep.core import checksum
 from cep.spark.state.bucket_states import KEPT, BucketStates, remove_leftovers
+from cep.workers.multiplicities import Ways
 from cep.workers.row_runs import ROWS
-from cep.workers.ways import Ways
 from tests.damage import flipped
 
 SECOND = 1_000_000

@@ -11,8 +11,8 @@ from cep.events import Event, Held
 from cep.plan.explain import explain
 from cep.runtime import instants
 from cep.runtime.decode import events_of
-from cep.runtime.held import held_of
 from cep.runtime.instants import Instants
+from cep.runtime.maximal_intervals import held_of
 from tests.long import seeds
 
 DECLARED = """event a(k: string, l: string, x: int) TIME t.

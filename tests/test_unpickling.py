@@ -26,7 +26,7 @@ MESSAGES = {
     "cep/spark/grouped.py": "a program that is in the plan of a query",
     "cep/spark/program.py": "the knowledge, which Spark has brought to a worker",
     "cep/spark/rules.py": "the knowledge, to be sent to workers",
-    "cep/spark/settling.py": "a program that Spark broadcasts",
+    "cep/spark/whole_states.py": "a program that Spark broadcasts",
     "cep/spark/shuffled_batch.py": "blocks that Spark brings from a task to another",
     "cep/spark/source/data_frames.py": "a program that is in the plan of a query",
     "cep/spark/source/data_source.py": "a program that is in the plan of a query",

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cep.core.array_capacity import CHECKED
 from cep.core.errors import CepError
-from cep.core.room import CHECKED
 from cep.core.time import Frontier
 from cep.core.values import Pool
 from cep.engine import Engine, detect

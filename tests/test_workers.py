@@ -13,8 +13,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cep.compile import CompileOptions, compiled
+from cep.connectors.writing.unordered_rows import WrittenRows, in_order
 from cep.connectors.writing.writers import written_rows
-from cep.connectors.writing.written import WrittenRows, in_order
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event, types_of

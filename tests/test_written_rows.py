@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cep.connectors.writing import written as written_module
+from cep.connectors.writing import unordered_rows as written_module
 from cep.connectors.writing.json_lines import TextPieces
+from cep.connectors.writing.unordered_rows import WrittenRows, stacked_rows
 from cep.connectors.writing.writers import Writer, written_rows
-from cep.connectors.writing.written import WrittenRows, stacked_rows
 from cep.core.schema import Attribute, Schema
 from tests.long import seeds
 

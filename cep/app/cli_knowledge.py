@@ -162,8 +162,8 @@ def query(options: KnowledgeQueryOptions) -> None:
 
     Prefixes of the files need not be declared again.
     """
-    from cep.knowledge.no_answers import unknown_names
     from cep.knowledge.result_formats import FORMATS, text
+    from cep.knowledge.unmatched_patterns import unknown_names
 
     if options.format not in FORMATS:
         message = f"--format: `{options.format}` is not a format of a table"

@@ -81,7 +81,7 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
     from cep.connectors.writing.table_writer import TableWriter
     from cep.connectors.writing.time_format import form
     from cep.connectors.writing.writers import Writer
-    from cep.runtime.held import clipped
+    from cep.runtime.maximal_intervals import clipped
     from cep.runtime.run_stats import RunStats
     from cep.workers.partitioned_engine import PartitionedEngine
 

@@ -106,13 +106,13 @@ def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) ->
     from cep.spark.driver import query as queries
     from cep.spark.driver import session
     from cep.spark.driver.remarks import InputRemarks
-    from cep.spark.settling import settle_on_spark
     from cep.spark.sink import file_sink
     from cep.spark.sink.commit_log import CommitLog
     from cep.spark.sink.compaction import compact
     from cep.spark.sink.relay import relaying
     from cep.spark.source import kafka_connector
     from cep.spark.source.file_list import FileChanges
+    from cep.spark.whole_states import settle_on_spark
 
     options, output = request.options, Path(query.output)
     written = CommitLog(output)

@@ -14,7 +14,7 @@ import typer
 from cep.core.errors import CepError, Warning, reason_of
 from cep.core.logs import Log, plain
 from cep.core.signals import stops
-from cep.core.storage.fetched import fetched
+from cep.core.storage.local_copies import fetched
 from cep.core.storage.urls import is_url, local_path
 from cep.core.suggest import astray, missing
 

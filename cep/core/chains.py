@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from cep.core.array_capacity import roomy
 from cep.core.hashtable import Ints
 from cep.core.kernels import njit
-from cep.core.room import roomy
 
 
 class Chains:

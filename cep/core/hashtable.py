@@ -14,9 +14,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cep.core.array_capacity import roomy
 from cep.core.kernels import njit
 from cep.core.prefetch import prefetch
-from cep.core.room import roomy
 
 Ints = NDArray[np.int64]
 

@@ -10,7 +10,7 @@ from cep.core.literals import SECOND
 from cep.core.suggest import did_you_mean
 from cep.language.files import apart, blended
 from cep.language.merging import FileTree, MergedFiles, one_program
-from cep.language.spelled import spelled
+from cep.language.spelled_names import spelled
 from cep.language.syntax import ast
 from cep.language.syntax.formatter import formatted as _formatted
 from cep.language.syntax.parameters import collect

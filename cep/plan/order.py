@@ -67,7 +67,7 @@ def order(
             slices.append((tuple(part), rounds))
             for unit in part:
                 what = nodes[unit].properties().needs_instant if isinstance(unit, int) else None
-                if formulas:  # see `cep.plan.lagged`
+                if formulas:  # see `cep.plan.delayed_cycles`
                     continue
                 if rounds and isinstance(unit, int) and what is not None:
                     errors.append(

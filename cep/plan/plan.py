@@ -15,7 +15,7 @@ from cep.core.errors import CepError, CepErrors, Source, Span, Warning
 from cep.core.fluents import EDGES, HOLDS, RECORDS
 from cep.core.schema import Schema
 from cep.core.values import Pool
-from cep.plan import endless, horizon, lagged, order, safety, types
+from cep.plan import delayed_cycles, endless, horizon, order, safety, types
 from cep.plan.alerts import ill_placed
 from cep.plan.algebra import Head, Rules
 from cep.plan.binarise import Binarised, binarise
@@ -127,7 +127,7 @@ def _order(draft: Draft) -> None:
     made = draft.binarised
     draft.groups, cyclic = order.order(made.nodes, made.heads, made.spans, draft.rules.source)
     draft.errors += cyclic
-    draft.errors += lagged.refused(draft.groups, made.nodes, made.heads, made.spans, draft.rules.source)
+    draft.errors += delayed_cycles.refused(draft.groups, made.nodes, made.heads, made.spans, draft.rules.source)
     draft.errors += endless.refused(draft.groups, made, draft.rules.source)
 
 

@@ -3,7 +3,7 @@
 step:  what comes in between two watermarks -> what every goal of the cycle gives
 
 Some edges of a cycle feed back. What comes back at the same time is found in rounds within a piece, of rows
-(`cep.runtime.instants`) or of intervals (`cep.runtime.lagged`). Readers get what comes back later when the
+(`cep.runtime.instants`) or of intervals (`cep.runtime.delayed_cycle`). Readers get what comes back later when the
 piece is done, so the least of these delays says how long a piece may be.
 """
 
@@ -27,8 +27,8 @@ from cep.plan.order import PlanUnit
 from cep.runtime.machine_part import GivenTables, GoalByGoal, SingleGoal
 
 if TYPE_CHECKING:
+    from cep.runtime.delayed_cycle import IntervalRounds
     from cep.runtime.instants import RowRounds
-    from cep.runtime.lagged import IntervalRounds
 
 
 @dataclass(frozen=True, slots=True)

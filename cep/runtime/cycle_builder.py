@@ -11,13 +11,13 @@ from cep.core.errors import NOWHERE
 from cep.core.relation import Table, empty
 from cep.operators.goals.contract import Goal
 from cep.operators.goals.in_rounds import InRounds
-from cep.plan.lagged import Lagging, lagging, wholes_of_formulas
+from cep.plan.delayed_cycles import Lagging, lagging, wholes_of_formulas
 from cep.plan.node import NodeProperties
 from cep.plan.order import Group, PlanUnit, by_stretches
 from cep.plan.plan import Plan
 from cep.runtime.cycle import Cycle, CycleGoals, Later, Whole
+from cep.runtime.delayed_cycle import FluentsOfCycle, FormulaCycle, HeldOutside, IntervalRounds, Lagged
 from cep.runtime.instants import Instants, RowRounds
-from cep.runtime.lagged import FluentsOfCycle, FormulaCycle, HeldOutside, IntervalRounds, Lagged
 from cep.runtime.machine_part import SingleGoal
 
 Held = Callable[[Table, int, int], Table]

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from cep.core.array_capacity import roomy
 from cep.core.errors import CepError
 from cep.core.hashtable import KeySet
 from cep.core.kernels import njit
 from cep.core.relation import END, ORDER, Table
-from cep.core.room import roomy
 from cep.core.schema import Schema
 from cep.core.suggest import did_you_mean
 from cep.core.time import BEGINNING

@@ -15,11 +15,12 @@ from cep.connectors.ahead_limits import LIVE, AheadLimits
 from cep.connectors.inputs import Input
 from cep.spark import handover
 from cep.spark.disk import FILES, HANDED, OUTGOING, holder
-from cep.spark.given_batches import Each, GivenBatches
+from cep.spark.foreach_batch import Each, GivenBatches
 from cep.spark.keepalive import keep_awake
 from cep.spark.key_lateness import KeyRule
 from cep.spark.micro_batch import MicroBatches
 from cep.spark.mirror import OUTPUT, Mirror, spark_address
+from cep.spark.multiplicity_task import WaysWork
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import Stretch
 from cep.spark.sink.file_sink import FileSinkOptions
@@ -31,7 +32,6 @@ from cep.spark.state.batch_notes import BatchNotes
 from cep.spark.state.bucket_states import BucketStates, begin
 from cep.spark.state.migration import FIRST, Generation
 from cep.spark.tasks import QueryWork
-from cep.spark.ways_task import WaysWork
 
 
 @dataclass(frozen=True, slots=True)

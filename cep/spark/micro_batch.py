@@ -27,17 +27,17 @@ from cep.spark.key_lateness import KeyRule, KeyVerdict
 from cep.spark.shuffle_blocks import REPORT, TIMES, WORLD
 from cep.spark.shuffled_batch import Place, ShuffledBatch
 from cep.spark.sink.file_sink import FileWriter, TaskFiles
-from cep.spark.slots import Slots, drained
 from cep.spark.spark_files import planned_at
 from cep.spark.state.batch_notes import BatchNotes
 from cep.spark.state.bucket_states import RUN, state_name
+from cep.spark.task_affinity import Slots, drained
 from cep.spark.tasks import BucketInput, PackedWork, QueryWork, TaskInput, TaskOutput, run_task
 
 if TYPE_CHECKING:
     from pyspark import Broadcast
     from pyspark.sql import DataFrame, SparkSession
 
-    from cep.spark.given_batches import GivenBatches
+    from cep.spark.foreach_batch import GivenBatches
     from cep.spark.mirror import Mirror
 
 TRIES = 3
@@ -69,7 +69,7 @@ class MicroBatches:
         self.slots = Slots(self.context)
         self.sent: Broadcast[PackedWork] = self.context.broadcast(work.packed())
         self.writer = FileWriter(work.sink)
-        self._loads = work.handed is not None  # else each task has a worker of its own (`cep.spark.slots`)
+        self._loads = work.handed is not None  # else each task has a worker of its own (`cep.spark.task_affinity`)
         self._running, self._ended = Lock(), monotonic()
 
     def load(self) -> None:

@@ -16,10 +16,10 @@ from cep.spark.dead_letters import remove_uncounted
 from cep.spark.disk import remove_hidden
 from cep.spark.job import Job
 from cep.spark.program import ShippedProgram
-from cep.spark.settling import logged, settle
 from cep.spark.sink import file_sink
 from cep.spark.state import bucket_states, migration
 from cep.spark.state import checkpoint as checkpoints
+from cep.spark.whole_states import logged, settle
 
 
 def checkpoint_info(

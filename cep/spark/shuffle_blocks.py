@@ -12,11 +12,11 @@ from cep.connectors.arrow_bytes import pack, unpack
 from cep.core.schema import ARRIVAL, NUMBER, TIE
 from cep.plan.partition import Stage
 from cep.runtime.buckets import KeyCounter, buckets
-from cep.runtime.held import clipped
+from cep.runtime.maximal_intervals import clipped
 from cep.runtime.output import as_changes
 from cep.runtime.report import Report
 from cep.spark.program import ShippedProgram
-from cep.workers.ways import net
+from cep.workers.multiplicities import net
 
 WORLD = 0
 """The `stage` of derived rows that go to the sink."""

@@ -1,10 +1,9 @@
-"""A micro-batch where workers share no folder: one job, whose tasks hand rows on through Spark's shuffle, as bytes.
+"""A micro-batch of workers that share no folder: one job whose tasks pass rows on through Spark's shuffle, as bytes.
 
-Its stages are those of the program, each behind a shuffle: buckets are dealt to as many tasks as there are cores, and
-what goes to a bucket goes to its task, which comes to the same worker again (`cep.spark.slots`). States, files of the
-output and dead letters are put into the object store by the tasks; the driver is told where each is, and puts the
-manifest by which they count. A task that is done twice, or whose machine is lost with what it handed on, is done again:
-of what it puts only that counts which the driver is told.
+Each stage of the program is behind a shuffle. Buckets are dealt to as many tasks as there are cores, and each task
+comes to the same worker again (`cep.spark.task_affinity`). The tasks put states, files of the output and dead letters
+into the object store and tell the driver where they are. The driver puts the manifest by which they count. A task may
+run twice; only what it reports to the driver counts.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.core.rdd import RDD
     from pyspark.sql import DataFrame
 
-    from cep.spark.slots import Slots
+    from cep.spark.task_affinity import Slots
 
 Sent: TypeAlias = "tuple[int, bytes | TaskFound]"
 """Rows for the task of a number: blocks, pickled, or what goes on to the driver."""

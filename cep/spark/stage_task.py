@@ -28,6 +28,7 @@ from cep.runtime.run_stats import RevisionStats
 from cep.runtime.state_by_key import gather
 from cep.spark.dead_letters import file_of, line_of, record_lines, stage_letters, write_dead_letters
 from cep.spark.key_lateness import LateKeys
+from cep.spark.multiplicity_task import KeptWays, forget_others
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import (
     CHANGE,
@@ -45,9 +46,8 @@ from cep.spark.source.file_list import FILE_BITS
 from cep.spark.state.bucket_states import BucketStates
 from cep.spark.state.delta_log import Came
 from cep.spark.state.migration import StartingPoint
-from cep.spark.stepped import Stepped
-from cep.spark.ways_task import KeptWays, forget_others
-from cep.workers.ways import added, net, withdrawn
+from cep.spark.step_result import Stepped
+from cep.workers.multiplicities import added, net, withdrawn
 
 _engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}
 """By run, stage and bucket: version and engine."""

@@ -16,8 +16,8 @@ from cep.core.storage.urls import is_url, local_path
 from cep.engine import Engine
 from cep.programs import Duration, ticks_of
 from cep.spark import disk, spark_files
+from cep.spark.foreach_batch import Each
 from cep.spark.frame_events import Events
-from cep.spark.given_batches import Each
 from cep.spark.job import Job, start
 from cep.spark.program import ShippedProgram
 from cep.spark.resuming import checkpoint_info, claim, going_on, tidy

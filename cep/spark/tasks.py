@@ -13,11 +13,11 @@ from cep.core import checksum
 from cep.spark.handed_blocks import HandedBlock, rows_of
 from cep.spark.handover import FEW
 from cep.spark.key_lateness import KeyRule
+from cep.spark.multiplicity_task import WaysWork
 from cep.spark.outbox import Outbox
 from cep.spark.shuffle_blocks import WORLD, ShuffleBlock, WorldRows
 from cep.spark.sink.file_sink import FileSinkOptions, FileWriter, TaskFiles
 from cep.spark.stage_task import StageWork, kept_version
-from cep.spark.ways_task import WaysWork
 from cep.spark.worker import freeze_garbage
 
 _known: dict[bytes, QueryWork] = {}

@@ -16,6 +16,7 @@ from tempfile import mkdtemp
 
 from cep.core.storage import objects
 from cep.spark.handed_blocks import HandedBlock
+from cep.spark.multiplicity_task import drop_ways
 from cep.spark.packs import Packed, Packs, pack_name
 from cep.spark.sink.commit_log import CommitLog, OutputFile
 from cep.spark.sink.file_sink import TaskFiles
@@ -23,7 +24,6 @@ from cep.spark.stage_task import drop_engine, kept_version
 from cep.spark.state.bucket_states import BucketStates, begin, state_name, state_of
 from cep.spark.state.remote import bringing
 from cep.spark.tasks import PackedWork, QueryWork, TaskInput, TaskOutput, run_task
-from cep.spark.ways_task import drop_ways
 
 Files = Mapping[str, Packed]
 """Files by their names, and where each is."""

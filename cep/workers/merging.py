@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from cep.connectors.writing.written import WrittenRows, together
+from cep.connectors.writing.unordered_rows import WrittenRows, together
 from cep.core.kernels import njit
 from cep.core.schema import ARRIVAL
 from cep.core.time import BEGINNING, END_OF_TIME

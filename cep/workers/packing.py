@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from cep.connectors.arrow_bytes import stream, unpack
 from cep.connectors.writing.json_lines import TextPieces
-from cep.connectors.writing.written import WrittenRows
+from cep.connectors.writing.unordered_rows import WrittenRows
 from cep.core.kernels import njit
 from cep.workers.shared_memory import aligned
 

@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from cep.compile import CompiledProgram
-from cep.connectors.writing.written import WrittenRows, stacked_rows
+from cep.connectors.writing.unordered_rows import WrittenRows, stacked_rows
 from cep.core.errors import CepError
 from cep.core.fluents import author_name
 from cep.core.relation import END, ORDER

@@ -8,8 +8,8 @@ import polars as pl
 
 from cep.connectors.arrow_bytes import pack, unpack
 from cep.core.schema import ARRIVAL, CHANGE, TIE, Schema
+from cep.workers.multiplicities import Ways, net
 from cep.workers.row_runs import RowRuns
-from cep.workers.ways import Ways, net
 
 
 class WithdrawnRows:

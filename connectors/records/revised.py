@@ -12,7 +12,7 @@ import polars as pl
 from cep.connectors.records.batch import Batch, DeadLetter
 from cep.core.identity import ID, identified
 from cep.core.schema import CHANGE, Attribute, Schema
-from cep.runtime.held import clipped
+from cep.runtime.maximal_intervals import clipped
 
 ADD, WITHDRAW = "add", "withdraw"
 UNREVISED = "withdraws a record, which needs `--revise`"

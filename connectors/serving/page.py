@@ -19,8 +19,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, HTTPException, Query, Request, Response
 from starlette.responses import JSONResponse, StreamingResponse
 
+from cep.connectors.alerts.alert_history import LOOKED_AT, alerts_at
 from cep.connectors.alerts.outbox import Outbox
-from cep.connectors.alerts.past import LOOKED_AT, alerts_at
 from cep.connectors.rdf.vocabulary import EventVocabulary
 from cep.connectors.receivers.document import STATUSES, document
 from cep.connectors.serving.conditional import matches_etag

@@ -23,8 +23,8 @@ from cep.connectors.writing.json_lines import TextPieces, as_is, as_json, lines,
 from cep.connectors.writing.lineage import BECAUSE, because
 from cep.connectors.writing.row_groups import ParquetGroups
 from cep.connectors.writing.sinks import Sink
-from cep.connectors.writing.written import WrittenRows
-from cep.connectors.writing.written import in_order as texts_in_order
+from cep.connectors.writing.unordered_rows import WrittenRows
+from cep.connectors.writing.unordered_rows import in_order as texts_in_order
 from cep.core.errors import CepError
 from cep.core.fluents import CHANGES, EDGE
 from cep.core.schema import CHANGE, Attribute, Schema

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from cep.core.array_capacity import filled_room, roomy
 from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, contiguous, rows
-from cep.core.room import filled_room, roomy
 from cep.core.stable_order import stable_order
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import Ints

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from cep.core.array_capacity import SPARE
 from cep.core.hashtable import MISSING as MISSING
 from cep.core.hashtable import NAN as NAN
 from cep.core.hashtable import NO_ROOM, KeySet
@@ -15,7 +16,6 @@ from cep.core.hashtable import mix as mix
 from cep.core.hashtable import reindex as reindex
 from cep.core.kernels import njit
 from cep.core.relation import FIRST, Table
-from cep.core.room import SPARE
 
 Ints = NDArray[np.int64]
 

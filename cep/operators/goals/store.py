@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from cep.core.array_capacity import SPARE, roomy
 from cep.core.kernels import njit
 from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, IDENTITY, ORDER, START
-from cep.core.room import SPARE, roomy
 from cep.operators.goals.contract import Arrays, Ints, KeyedRows, StateKeys, WaitingRows
 from cep.operators.goals.intrinsics import bare, inside, prefetch
 from cep.operators.goals.keys import MISSING, NAN, Keys, grow

@@ -31,11 +31,11 @@ from cep.plan.plan import Plan
 from cep.plan.ties import Ties
 from cep.runtime.machine import Machine
 from cep.runtime.machine_part import GivenTables, SingleGoal
-from cep.runtime.revision.going_back import Revised
 from cep.runtime.revision.plan_regions import PartsTogether, regions_of
 from cep.runtime.revision.region import Rerun, RerunFromStretches, rerun_of
+from cep.runtime.revision.rerunning import Revised
 from cep.runtime.revision.row_window import RowChanges, parted
-from cep.runtime.revision.stretch import FEWEST, RERUN, Given, Stretch, extend, window_of
+from cep.runtime.revision.window_segment import FEWEST, RERUN, Given, Stretch, extend, window_of
 from cep.runtime.schedule import Schedule
 
 A_ROW, A_PUSH = 64, 4096

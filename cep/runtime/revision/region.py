@@ -30,7 +30,7 @@ from cep.runtime.machine_part import GivenTables, SingleGoal
 from cep.runtime.revision.key_numbers import KeyNumbers
 from cep.runtime.revision.plan_regions import PartsTogether, keys_of
 from cep.runtime.revision.row_window import parted
-from cep.runtime.revision.stretch import KeptState, Overlay, States, Stretch, copied
+from cep.runtime.revision.window_segment import KeptState, Overlay, States, Stretch, copied
 
 SMALL = 2_000_000
 """The size in bytes up to which kept state is changed in place, not overlaid."""

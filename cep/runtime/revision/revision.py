@@ -2,7 +2,7 @@
 
 The window is cut into stretches of time. Of each there is the state at its beginning, the input that ends in it, and
 what stages gave to others in it. A change goes back to the beginning of its stretch. From there on each stage that it
-reaches is run again (`cep.runtime.revision.going_back`), for the keys that it has, until the state is what it was.
+reaches is run again (`cep.runtime.revision.rerunning`), for the keys that it has, until the state is what it was.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from cep.runtime.knowledge_changes import KnowledgeChanges
 from cep.runtime.knowledge_steps import stepped
 from cep.runtime.machine import Machine
 from cep.runtime.reorder_buffer import ReorderBuffer
-from cep.runtime.revision.going_back import GoingBack
 from cep.runtime.revision.incremental import Incremental
 from cep.runtime.revision.key_numbers import KEPT
 from cep.runtime.revision.net_changes import RevisionLineage, all_changes, net_changes
 from cep.runtime.revision.region import Window
+from cep.runtime.revision.rerunning import GoingBack
 from cep.runtime.revision.row_window import RowChanges, RowWindow, joined, parted
-from cep.runtime.revision.stretch import (
+from cep.runtime.revision.window_segment import (
     Given,
     KeptState,
     LatestInstant,

@@ -15,7 +15,7 @@ from cep.core.relation import FIRST, Table
 from cep.operators.goals.contract import Arrays, demand, from_arrow, to_arrow
 from cep.runtime.revision.revision import Revision
 from cep.runtime.revision.row_window import RowChanges, joined
-from cep.runtime.revision.stretch import KeptState, LatestInstant, Stretch, Windows, copied, window_of
+from cep.runtime.revision.window_segment import KeptState, LatestInstant, Stretch, Windows, copied, window_of
 from cep.runtime.snapshot import SegmentBook
 
 _ROWS = "rows"

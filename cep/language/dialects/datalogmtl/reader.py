@@ -18,7 +18,7 @@ from itertools import count
 from cep.core.errors import CepError, CepErrors, Mistakes, Source, Span
 from cep.core.literals import SECOND, read_string
 from cep.core.schema import RecordFormat
-from cep.language.dialects.datalogmtl.elsewhere import instead
+from cep.language.dialects.datalogmtl.foreign_syntax import instead
 from cep.language.dialects.datalogmtl.tokens import DatalogMtlCursor, DatalogMtlToken, bound, tokens, with_values
 from cep.language.fluents import RESERVED
 from cep.language.recorded_fluents import incoming

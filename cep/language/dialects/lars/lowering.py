@@ -16,9 +16,9 @@ from cep.language.dialects.lars.answer_set_options import AnswerSetOptions
 from cep.language.dialects.lars.answer_set_rules import SplitProgram, split
 from cep.language.dialects.lars.answer_set_statements import AnswerSetStatements
 from cep.language.dialects.lars.ast import NOW, LarsLiteral, LarsProgram, LarsRule
+from cep.language.dialects.lars.auxiliary_fluents import helping
 from cep.language.dialects.lars.column_types import column_types, given_types, variable_types
 from cep.language.dialects.lars.components import components
-from cep.language.dialects.lars.helping import helping
 from cep.language.dialects.lars.relations import Relations, predicate_of
 from cep.language.fluents import RESERVED
 from cep.language.syntax import ast

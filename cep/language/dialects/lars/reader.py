@@ -33,7 +33,7 @@ from cep.language.dialects.lars.ast import (
     LarsRule,
     Window,
 )
-from cep.language.dialects.lars.elsewhere import behind_element, compared, head_hint, statement_hint
+from cep.language.dialects.lars.foreign_syntax import behind_element, compared, head_hint, statement_hint
 from cep.language.dialects.lars.printer import print_expression
 from cep.language.dialects.lars.safety import refuse_unsafe
 from cep.language.dialects.lars.terms import COMPARISONS, FOREIGN_COMPARISONS, arguments, expression

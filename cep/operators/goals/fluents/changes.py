@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cep.core.array_capacity import filled_room, roomy
 from cep.core.fluents import BEFORE, BEGINS, BEGINS_AT, ENDS, ENDS_AT, FOREVER, KINDS, SINCE_EVER
 from cep.core.interval_sets import FAR, INFINITE, Intervals, coalesce, subtract
 from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, concat, contiguous, empty, rows
-from cep.core.room import filled_room, roomy
 from cep.core.stable_order import FEW, WORD, phased_order, span
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.arrival import take

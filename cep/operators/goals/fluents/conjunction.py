@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cep.core.array_capacity import filled_room
 from cep.core.fluents import BEGINS
 from cep.core.hashtable import MISSING, NAN
 from cep.core.interval_sets import Intervals, coalesce, subtract
 from cep.core.kernels import njit
 from cep.core.prefetch import prefetch
 from cep.core.relation import END, FIRST, START, Table, concat, empty, rows
-from cep.core.room import filled_room
 from cep.core.stable_order import phased_order
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.contract import Arrays, Goal, Ints, WaitingRows

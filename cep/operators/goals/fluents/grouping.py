@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cep.core.array_capacity import filled_room
 from cep.core.kernels import njit
 from cep.core.relation import FIRST, Table, bits, empty
-from cep.core.room import filled_room
 from cep.core.schema import CODED
 from cep.core.stable_order import stable_order
 from cep.core.time import Frontier

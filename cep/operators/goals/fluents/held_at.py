@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cep.core.array_capacity import filled_room
 from cep.core.fluents import BEFORE, BEGINS, BEGINS_AT, ENDS, ENDS_AT
 from cep.core.hashtable import MISSING
 from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, IDENTITY, Table, contiguous, rows
-from cep.core.room import filled_room
 from cep.core.time import BEGINNING, END_OF_TIME, Frontier
 from cep.operators.goals.checkpoint import ALL, Touched
 from cep.operators.goals.contract import Arrays, Goal, Ints, demand

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cep.core.array_capacity import filled_room
 from cep.core.fluents import BEFORE, BEGINS, BEGINS_AT, ENDS, ENDS_AT
 from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, IDENTITY, Table, contiguous, empty, rows
-from cep.core.room import filled_room
 from cep.core.time import Frontier
 from cep.operators.goals.arrival import take
 from cep.operators.goals.checkpoint import ALL, PICKED, Ahead, Touched

@@ -12,10 +12,10 @@ from typing import cast
 
 import numpy as np
 
+from cep.core.array_capacity import filled_room
 from cep.core.fluents import BEGINS, ENDS
 from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, concat, empty, rows
-from cep.core.room import filled_room
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.arrival import take
 from cep.operators.goals.contract import Arrays, Goal, Ints

@@ -11,10 +11,10 @@ from typing import cast
 
 import numpy as np
 
+from cep.core.array_capacity import filled_room
 from cep.core.fluents import ENDED_ALL, INITIATED
 from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, empty, rows
-from cep.core.room import filled_room
 from cep.core.time import Frontier
 from cep.operators.goals.contract import Arrays, Goal, Ints
 from cep.operators.goals.fluents.inertia import InertiaGoal, InertiaSpec

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cep.core.array_capacity import filled_room, roomy
 from cep.core.evaluation_ticks import WindowTicks
 from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, ORDER, Table, contiguous, rows
-from cep.core.room import filled_room, roomy
 from cep.core.time import Frontier
 from cep.operators.goals.contract import (
     Arrays,

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cep.core.array_capacity import filled_room, roomy
 from cep.core.evaluation_ticks import WindowTicks
 from cep.core.interval_sets import INFINITE, Intervals
 from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, START, Table, empty
-from cep.core.room import filled_room, roomy
 from cep.core.time import Frontier
 from cep.operators.goals.contract import (
     Arrays,

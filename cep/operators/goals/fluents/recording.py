@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cep.core.array_capacity import filled_room, roomy
 from cep.core.fluents import BEGINNING as BEGINNING_OF
 from cep.core.fluents import BEGINS, BEGINS_AT, ENDING, ENDS, ENDS_AT, GIVEN, KINDS, WHOLE
 from cep.core.interval_sets import INFINITE
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, contiguous, empty, rows
-from cep.core.room import filled_room, roomy
 from cep.core.stable_order import ranks, stable_order, stable_order_of
 from cep.core.time import BEGINNING, END_OF_TIME, Frontier
 from cep.core.values import MISSING

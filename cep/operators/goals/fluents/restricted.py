@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cep.core.array_capacity import filled_room
 from cep.core.fluents import BEGINS
 from cep.core.interval_sets import INFINITE
 from cep.core.relation import END, FIRST, START, Table, bits, concat, empty, rows
-from cep.core.room import filled_room
 from cep.core.stable_order import stable_order
 from cep.core.time import Frontier
 from cep.operators.goals.contract import (

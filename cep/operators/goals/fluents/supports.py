@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cep.core.array_capacity import filled_room
 from cep.core.fluents import (
     BEFORE,
     BEGINNING,
@@ -31,7 +32,6 @@ from cep.core.interval_sets import INFINITE, Intervals
 from cep.core.kernels import njit
 from cep.core.prefetch import prefetch
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, rows
-from cep.core.room import filled_room
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.contract import Arrays, Goal, Ints, Lasting
 from cep.operators.goals.fluents.changes import (

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from cep.core.array_capacity import roomy
 from cep.core.interval_sets import (
     INFINITE,
     Intervals,
@@ -25,7 +26,6 @@ from cep.core.interval_sets import (
 )
 from cep.core.metric_operators import DILATE, ERODE, LAST, SINCE, TEMPORAL, UNTIL
 from cep.core.prefetch import prefetch
-from cep.core.room import roomy
 from cep.operators.goals.contract import Bools, Ints
 from cep.operators.goals.fluents.changes import Changes, by_code, changes_against, no_changes, stretch_of
 from cep.operators.goals.fluents.timers import drop_timer, order_timers, put_timer

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cep.core.array_capacity import filled_room
 from cep.core.evaluation_ticks import WindowTicks
 from cep.core.interval_sets import INFINITE
 from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, Table, contiguous, empty, rows
-from cep.core.room import filled_room
 from cep.core.time import Frontier
 from cep.operators.goals.contract import Arrays, Goal, Ints, demand
 from cep.operators.goals.fluents.changes import Changes, decided, due, no_changes, put_changes, put_tuples

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cep.core.array_capacity import CHECKED
 from cep.core.relation import FIRST
-from cep.core.room import CHECKED
 from cep.operators.goals.intrinsics import bare, inside
 from cep.operators.goals.keys import MISSING
 from cep.operators.goals.store import END, GONE, HEADER, NEXT, sortable

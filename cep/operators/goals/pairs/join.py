@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from cep.core import interval_relations
+from cep.core.array_capacity import roomy
 from cep.core.relation import END, FIRST, Table, contiguous, empty, narrowed, rows, slice_until
-from cep.core.room import roomy
 from cep.core.time import Frontier
 from cep.operators.goals.arrival import order_of_arrival, take
 from cep.operators.goals.checkpoint import ALL, Checkpoint, Touched

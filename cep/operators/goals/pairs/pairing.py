@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cep.core.array_capacity import roomy
 from cep.core.interval_relations import A, B, C, D, IntervalRelation
 from cep.core.kernels import njit
 from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, ORDER, START, Table
-from cep.core.room import roomy
 from cep.operators.goals.intrinsics import bare, inside
 from cep.operators.goals.keys import MISSING, Keys, id_of
 from cep.operators.goals.pairs.bytecode import run

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cep.core.array_capacity import CHECKED
 from cep.core.relation import END as T_END
 from cep.core.relation import Table, contiguous, rows
-from cep.core.room import CHECKED
 from cep.operators.goals.arrival import places, take
 from cep.operators.goals.intrinsics import bare
 from cep.operators.goals.keys import Keys, id_of

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cep.core.array_capacity import roomy
 from cep.core.kernels import njit
 from cep.core.relation import END as T_END
 from cep.core.relation import IDENTITY, Table, empty, rows
-from cep.core.room import roomy
 from cep.core.time import Frontier
 from cep.operators.goals.contract import (
     Arrays,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cep.core.array_capacity import roomy
 from cep.core.relation import FIRST, Table, bits, contiguous, empty, rows
-from cep.core.room import roomy
 from cep.core.schema import CODED
 from cep.core.time import BEGINNING, END_OF_TIME, Frontier
 from cep.core.zones import Zone, zone

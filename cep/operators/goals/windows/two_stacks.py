@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from cep.core.array_capacity import SPARE
 from cep.core.kernels import njit
 from cep.core.relation import END as T_END
 from cep.core.relation import FIRST, IDENTITY, ORDER, START
-from cep.core.room import SPARE
 from cep.operators.goals.contract import Ints
 from cep.operators.goals.intrinsics import inside, prefetch
 from cep.operators.goals.keys import MISSING, NAN, grow, id_of_two

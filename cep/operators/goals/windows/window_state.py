@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cep.core.room import roomy
+from cep.core.array_capacity import roomy
 from cep.operators.goals.contract import Arrays, Ints
 from cep.operators.goals.keys import capacity_for, reindex
 from cep.operators.goals.state_tables import DeclaredState, StateTable, tuples_of

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cep.core.array_capacity import SPARE, roomy
 from cep.core.relation import END, FIRST, Table, contiguous, empty, rows
-from cep.core.room import SPARE, roomy
 from cep.core.time import BEGINNING, Frontier
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import (

@@ -29,7 +29,7 @@ from cep.runtime.machine import Machine
 from cep.runtime.revision.key_numbers import KeyNumbers
 from cep.runtime.revision.region import Due, Region, Window, due_of
 from cep.runtime.revision.row_window import RowChanges, RowWindow, joined, without
-from cep.runtime.revision.stretch import Given, KeptState, States, Stretch, extend, window_of
+from cep.runtime.revision.window_segment import Given, KeptState, States, Stretch, extend, window_of
 
 Step = Callable[[Machine, Mapping[str, Table], Frontier], Given]
 """Runs a machine on inputs up to a frontier, and returns its output."""

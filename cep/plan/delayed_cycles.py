@@ -2,7 +2,7 @@
 
 Such a cycle has a meaning where every way round goes back: by a lag of a formula (`ONCE[1 s, 1 s] p`), or through a
 fluent that events begin and end, which changes just after them. Without what lags it runs as what is no cycle, stretch
-by piece (`cep.runtime.lagged`).
+by piece (`cep.runtime.delayed_cycle`).
 """
 
 from __future__ import annotations
