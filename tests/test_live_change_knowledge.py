@@ -26,7 +26,7 @@ from tests.test_live_change import (
     CHANGES,
     EVENTS,
     Editable,
-    _put_in_silence,
+    changed_and_killed,
     check,
     drawn,
     lines,
@@ -87,26 +87,13 @@ def test_each_instant_goes_by_one_program_and_its_knowledge_whenever_the_server_
     rules = KnowingRules.edits(random, CHANGES)
     knowledge = KnowingRules.write_knowledge(tmp_path, random, readings[-7][0], EVERY)
     records = [("readings/a", line.encode()) for line in lines(readings)]
-    killed = 0
     with mosquitto(tmp_path / "broker") as port:
         place = f"mqtt://127.0.0.1:{port}/readings/#?client=roof"
         Subscription.open(address(place), "roof").close()  # from now on there is a session
         arguments = ["--input", f"reading={place}", *started(tmp_path, rules[0]), *knowledge]
-        server = Editable(*arguments)
-        for number, new in enumerate(rules[1:], 1):
-            feeder = threading.Thread(target=publish, args=[port, records[60 * (number - 1) : 60 * number]])
-            feeder.start()
-            pause(random.uniform(0, 0.3))
-            change = threading.Thread(target=_put_in_silence, args=[server, new.text])
-            change.start()
-            pause(random.uniform(0, 1.5))
-            if random.random() < 0.7:
-                killed += 1
-                assert server.end(signal.SIGKILL) == -signal.SIGKILL
-                change.join()
-                server = Editable(*arguments)
-            change.join()
-            feeder.join()
+        server, killed = changed_and_killed(
+            arguments, random, rules, lambda number: publish(port, records[60 * (number - 1) : 60 * number])
+        )
         publish(port, records[60 * CHANGES :])
         versions = versions_of(server, {each.text: each for each in rules})
         assert killed and len(versions) > 1
