@@ -25,6 +25,7 @@ from cep.language.syntax.parser import parse
 from cep.operators.where import SelectPattern
 from cep.rules.printing import print_condition
 from cep.rules.terms import Condition, Disjunction
+from tests import cli_runs
 from tests.cases_format import known
 from tests.long import seeds
 from tests.programs import iteration, program, recursion, window
@@ -223,11 +224,26 @@ def test_a_mistyped_name_that_becomes_a_variable_is_told() -> None:
     assert told.message.startswith("`Sit` is used nowhere else") and told.hint == "did you mean `Site`?"
 
 
-def test_a_mistyped_name_in_a_dialect_is_told() -> None:
-    files = {"a.cep": "PARAM Hot = 7.\nevent r(x: int) TIME time.\n", "b.lars": "h(X) :- r(X) in [2], X >= Hott.\n"}
-    with pytest.raises(CepError, match="`Hott` has no value") as caught:
+@pytest.mark.parametrize(
+    ("file", "rules"),
+    [
+        ("b.lars", "h(X) :- r(X) in [2], X >= Hott.\n"),
+        ("b.lars", "h(X) :- r(X) in [Hott].\n"),
+        ("b.laser", "h(X) :- time_win(Hott,0,1,diamond(r(X)))\n"),
+        ("b.dmtl", "Flag(X) :- Diamondminus[0,Hott]M(X)\n"),
+        ("b.dmtl", "Flag(Hott) :- Diamondminus[0,3]M(X)\n"),
+        ("b.rtec", "initiatedAt(up(X)=true, T) :- happensAt(r(X), T), X > Hott.\n"),
+    ],
+)
+def test_a_mistyped_name_in_a_dialect_is_told(file: str, rules: str, tmp_path: Path) -> None:
+    files = {"a.cep": "PARAM Hot = 7.\nevent r(x: int) TIME time.\n", file: rules}
+    with pytest.raises(CepError, match="`Hott`") as caught:
         compile(files)
     assert caught.value.hint == "did you mean `Hot`?"
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    told = cli_runs.cep("check", "--together", *(str(tmp_path / name) for name in files))
+    assert "hint: did you mean `Hot`?" in told.stderr
 
 
 def test_the_words_of_the_statement_stay_names() -> None:

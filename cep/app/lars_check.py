@@ -10,7 +10,8 @@ import typer
 
 from cep.app.opening import ProgramSource
 from cep.app.terminal import complain, say
-from cep.core.errors import Source, Warning
+from cep.core.errors import CepError, Source, Warning
+from cep.plan.advice import parameters_meant
 
 if TYPE_CHECKING:
     from cep.language.dialects.lars.ast import LarsProgram
@@ -38,7 +39,10 @@ class LarsCheck:
             if not any(each in LARS for each in dialects_of(name, asked.dialect, asked.files)):
                 return None
             parameters = parameters_of(text, name, asked.files, asked.dialect, asked.params)
-            found = together(text, name, asked.files, asked.dialect, asked.tick, parameters=parameters)
+            try:
+                found = together(text, name, asked.files, asked.dialect, asked.tick, parameters=parameters)
+            except CepError as error:
+                raise parameters_meant(error, parameters.by_name) from None
             program = None if found.lars is None else found.asking({})
             others = Written.of(found.others, parameters).rules
         else:

@@ -13,8 +13,11 @@ from cep.plan.names import excerpt
 from cep.rules.terms import Comparison, Condition, Constant, Expression, Predicate, StaticRule, each_condition
 
 CONVERSIONS = ("int", "float", "string", "iri")
-_UNKNOWN = re.compile(r"`([A-Z]\w*)`(?:.* is not bound\b| has no value$| is used nowhere else)")
-"""Messages about a variable that may be a mistyped parameter."""
+_UNKNOWN = re.compile(
+    r"`(?P<unbound>[A-Z]\w*)`(?:.* is not bound\b| has no value(?:$|: the body)| is used nowhere else)"
+    r"|.*\b(?:number|tick)\b.*, found `(?P<found>[A-Z]\w*)`$"
+)
+"""Messages about a variable that may be a mistyped parameter, also of numbers in dialects."""
 _MEANT = re.compile(r"^did you mean `([^`]+)`\?$")
 
 
@@ -78,8 +81,9 @@ def _parameter_meant(told: CepError | Warning, parameters: Collection[str]) -> s
     found = _UNKNOWN.match(told.message)
     if found is None or not parameters or told.span is None or told.source is None:
         return None
-    if excerpt(told.source, told.span) != found[1]:
+    name = found["unbound"] or found["found"]
+    if excerpt(told.source, told.span) != name:
         return None
     other = _MEANT.match(told.hint or "")
-    meant = nearest(found[1], [*parameters, *(other.groups() if other else ())])
+    meant = nearest(name, [*parameters, *(other.groups() if other else ())])
     return f"did you mean `{meant}`?" if meant in parameters else None
