@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
+import polars as pl
 import pytest
 from lxml import etree
 
+from cep.app.pipeline import Interrupt, flow
 from cep.connectors.alerts.lifecycle import AlertChange
 from cep.connectors.alerts.listener import AlertListener
 from cep.connectors.alerts.outbox import Outbox
@@ -24,6 +26,7 @@ from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
 from cep.runtime.run_stats import RunStats
+from cep.server.warming import NoDeadLetters
 from tests.waiting import until
 
 SECOND = 1_000_000
@@ -400,6 +403,17 @@ def test_what_holds_initially_inhibits(inhibitor: str, revised: bool, tmp_path: 
             second.take((5, "a", 3), (20, "x", 4))
             found = [(c.key["station"], c.state, c.time // SECOND, c.inhibited) for c in second.changes()]
             assert found == expected
+
+
+def test_occurrences_of_alerts_are_not_counted_as_events() -> None:
+    """The summary of a run names what rules derive."""
+    engine = Engine.from_text(WORKS, alerts=True, begins=True, lateness=0)
+    columns = {"start": [0, SECOND], "end": [0, SECOND], "station": ["a", "a"], "level": [4, 9]}
+    stats, batch = RunStats(), Batch({"reading": pl.DataFrame(columns)}, [], [])
+    seen: list[str] = []
+    flow(engine, iter([batch]), stats, lambda batch, derived: seen.extend(derived), NoDeadLetters(), Interrupt())
+    assert {"alert high", "alert high inhibited", "flood", "works"} <= {*seen}
+    assert stats.derived.keys() == {"flood", "works"}
 
 
 def test_what_holds_initially_fires_nothing() -> None:

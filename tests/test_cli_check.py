@@ -32,6 +32,18 @@ def test_check_warns_of_what_never_forgets() -> None:
     assert result.stderr.startswith("open.cep:1:9: warning: ")
 
 
+def test_an_inhibitor_is_counted_and_named_as_it_was_written() -> None:
+    """The hidden alert on a fluent that inhibits another is not shown."""
+    Path("wet.cep").write_text(
+        "event a(x: string).\nfluent wet(x: string).\ninitially wet(k).\nterminate wet(X) <- a(X).\n"
+        'ALERT one ON a(X) TITLE "{X}" FOR 1 h KEYED BY X INHIBITED BY wet(X).\n'
+        'ALERT two ON a(X) TITLE "{X}" FOR 1 h KEYED BY X INHIBITED BY one(x: X).\n'
+    )
+    assert cep("check", "wet.cep").stdout == "wet.cep: 2 rules, 2 alerts, 2 event types, no errors, no warnings\n"
+    plan = cep("plan", "wet.cep").stdout
+    assert "none while wet(X) holds" in plan and "none while one fires" in plan and "inhibited" not in plan
+
+
 def test_check_tells_every_error_with_its_place() -> None:
     Path("bad.cep").write_text("e(X) <- a(Y).\nf(X, Z) <- a(X).\n")
     result = cep("check", "bad.cep", "fire.cep")

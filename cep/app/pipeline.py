@@ -241,7 +241,8 @@ def added(derived: Mapping[str, pl.DataFrame]) -> Counter[str]:
 
 
 def _count(engine: Engine, stats: RunStats, derived: dict[str, pl.DataFrame]) -> Counter[str]:
-    made = added(derived)
+    alerts = {table for alert in engine.alerts for table in alert.tables}
+    made = added({name: table for name, table in derived.items() if name not in alerts})
     stats.derived.update(made)
     stats.merged += engine.take_merged().total()
     stats.state_rows, stats.state_bytes = engine.state_rows, engine.state_bytes

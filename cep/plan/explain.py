@@ -154,9 +154,17 @@ class _Listing:
             times += [f"for {say_duration(alert.duration)}"]
             times += [f"kept for {say_duration(alert.keep)}"] if alert.keep else []
             times += [f"{severity} after {say_duration(ticks)}" for severity, ticks in alert.escalations]
-            times += [f"none while {alert.inhibitor.alert} holds"] if alert.inhibitor is not None else []
+            times += [f"none while {self.inhibitor(alert.inhibitor.alert)}"] if alert.inhibitor is not None else []
             times += [f"again after {say_duration(alert.repeat)}"] if alert.repeat else []
             self.item("sends", f"{alert.severity} alerts, {', '.join(times)}, {keys}; `cep serve` does")
+
+    def inhibitor(self, name: str) -> str:
+        """What inhibits an alert: an alert fires, or a fluent holds, which a hidden alert follows."""
+        for head in self.plan.heads:
+            alert = self.alerts.get(head.event)
+            if alert is not None and alert.name == name and alert.hidden:
+                return f"{self.written.rule(head).partition(' <- ')[2].removeprefix('BEGIN OF ')} holds"
+        return f"{name} fires"
 
     def way(self, group: Group, events: Sequence[str]) -> str:
         """How a recursion is run."""
