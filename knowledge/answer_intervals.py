@@ -1,8 +1,8 @@
-"""Answers over a stretch of time in which the knowledge changes often: each with from when until when it holds.
+"""Answer a pattern over a span in which the knowledge changes often: each answer has the time from when until when it
+holds.
 
-All that is there at some time of the stretch is put together once, and all that is there throughout once. Where
-reasoning infers nothing from what comes and goes, what holds at one time is what holds throughout and what is there
-then; so each answer holds while the triples that it is made of are there.
+The triples that exist at some time of the span are collected once, and so are those that exist throughout. If reasoning
+infers nothing from the changing triples, an answer holds exactly while the triples it is made of exist.
 """
 
 from __future__ import annotations

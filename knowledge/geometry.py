@@ -104,7 +104,9 @@ class Geometries:
 
     @cached_property
     def _links(self) -> pl.DataFrame:
-        """Things placed by another: columns thing, place, geometry (True if that place is only a geometry)."""
+        """Return things whose place is another thing's: columns thing, place, geometry (True if that place is only a
+        geometry).
+        """
         parts = [
             self._pairs(property, "thing", "place").with_columns(geometry=pl.lit(property in GEOMETRIES))
             for property in LINKS
@@ -159,7 +161,7 @@ class Geometries:
         return self._read_shapes()
 
     def _read_shapes(self) -> pl.DataFrame:
-        """WKT literals: columns thing, shape, kind (of geometry)."""
+        """Read WKT literals: columns thing, shape, kind (of geometry)."""
         pairs = self._pairs(GEO + "asWKT", "thing", "value")
         texts = self._terms.texts(pairs["value"].to_numpy())
         shapes, wrong = read_all(texts.to_list())

@@ -46,7 +46,9 @@ class GrowingFile:
         self._line = 0
 
     def read(self, lines: bytes, last: bool = False) -> ReadUpdates:
-        """Read the whole lines that follow. `last`: no more will come."""
+        """Read the complete lines that follow. With `last`, nothing more will be appended, so an unfinished line
+        counts.
+        """
         news = ReadUpdates()
         touched: dict[str, None] = {}
         for line in lines.splitlines(keepends=True):
@@ -87,7 +89,7 @@ def whole(file: str) -> ReadUpdates:
 
 
 def there(names: Iterable[str]) -> list[str]:
-    """The files that names stand for and that are there now."""
+    """Return the existing files that the names stand for."""
     found: list[str] = []
     for name in names:
         try:

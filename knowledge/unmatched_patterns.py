@@ -1,4 +1,4 @@
-"""Why a pattern has no answers: a name that the knowledge does not have, or a part that nothing fits."""
+"""Explain why a pattern has no answers: a name that the knowledge does not have, or a part that nothing matches."""
 
 from __future__ import annotations
 

@@ -61,7 +61,9 @@ class RefusedUpdate:
 
 @dataclass(slots=True)
 class TimedGraph:
-    """A named graph: when its quads come and go (microseconds), those not yet made changes of, those it has brought."""
+    """A named graph with its begin and end times (microseconds), its quads not yet turned into changes, and its past
+    changes.
+    """
 
     line: int
     begins: int | None = None

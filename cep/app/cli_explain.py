@@ -205,7 +205,7 @@ def explain(options: ExplainOptions) -> int:
 
 
 def _why(explainer: Explainer, asked: EventQuestion | None, options: ExplainOptions) -> int:
-    """Explain an event. `asked`: None where the options name its `@id`."""
+    """Explain an event. `asked` is None if the options name its `@id`."""
     from cep.connectors.why import revised
     from cep.connectors.why.lines import tree
     from cep.connectors.why.prov import provenance

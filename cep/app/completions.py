@@ -66,7 +66,7 @@ def one_of(*words: str) -> Completion:
 
 
 def change_files(incomplete: str) -> list[str]:
-    """Files of RDF that say when."""
+    """List RDF files that can hold timed changes."""
     return _files(incomplete, (".nq", ".trig", ".jsonld"))
 
 
@@ -81,7 +81,7 @@ def _bound(incomplete: str, suffixes: Collection[str]) -> list[str]:
 
 
 def _files(incomplete: str, suffixes: Collection[str]) -> list[str]:
-    """Folders, with a slash, and the files that end so; hidden ones where a dot was typed."""
+    """List folders, with a slash, and files with these suffixes; hidden ones only if a dot was typed."""
     head, start = os.path.split(incomplete)
     written = incomplete[: len(incomplete) - len(start)]
     try:

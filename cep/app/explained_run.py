@@ -122,7 +122,7 @@ def _stop(interrupt: Interrupt) -> None:
 
 
 def _pieces(revisions: InputRevisions, batches: Iterator[Batch]) -> Iterator[Batch]:
-    """Batches in which what changes something earlier stands alone."""
+    """Split input into batches in which each record that changes an earlier one stands alone."""
     for batch in batches:
         for tables in revisions.pieces(batch.tables):
             yield replace(batch, tables=tables, dead=[])

@@ -51,8 +51,10 @@ class ProgramSource:
         texts: Mapping[Path, str] | None = None,
         known: Knowledge | None = None,
     ) -> ProgramSource:
-        """Read what options name. `texts`: those of some files that are not read; `known`: the knowledge, where it has
-        been read. CepError: something cannot be read, or there is no such policy."""
+        """Read the files that the options name. `texts`: the contents of files that are already read. `known`: the
+        knowledge, if it is already loaded. Raises CepError if something cannot be read, or the policy does not
+        exist.
+        """
         from cep.compile import policy_choice
 
         policy_choice(policy, "--policy")

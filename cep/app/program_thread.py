@@ -65,7 +65,7 @@ class JournaledBatches:
         return self._taken(batch)
 
     def _taken(self, batch: Batch) -> Batch:
-        """A batch, in the journal; a silence counts from the handover, if that came in between."""
+        """Write a batch to the journal, if there is one, and return it. A silence counts from the latest handover."""
         self._silence = batch.silence
         if batch.handover is None:
             if not batch.silence:

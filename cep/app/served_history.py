@@ -32,7 +32,7 @@ class LocalInputs:
 
 
 def named_place(told: str | None, names: Mapping[str, str]) -> str | None:
-    """Return a place and what is wrong there, `FILE:7: ...`, with what stands for the file in `names`."""
+    """Replace the path at the start of a message, `FILE:7: ...`, by the name that stands for that file in `names`."""
     path = next((each for each in names if told is not None and told.startswith(f"{each}:")), None)
     return told if told is None or path is None else names[path] + told[len(path) :]
 

@@ -277,7 +277,7 @@ def _tell_lacking(options: RunOptions, engine: Engine, moved: Migration, generat
 
 
 def _times(request: JobRequest) -> str:
-    """The form of times in the files that are there when a checkpoint begins."""
+    """Return the form of times in the files that exist when a checkpoint begins."""
     schemas, absent = request.engine.inputs, ("no-file", "no-files")
     return form(data_source.new_files(schemas, request.inputs, request.options.source.format, absent), schemas) or ISO
 
@@ -316,7 +316,9 @@ def _report_missing(options: RunOptions, gone: list[Path]) -> None:
 
 
 def _buckets(options: RunOptions, checkpoint: Path, settings: Mapping[str, str]) -> int:
-    """How many buckets keys have: as asked, as before, or as many as cores. CepError: the checkpoint is damaged."""
+    """Return the number of buckets: the one asked for, the one before, or the number of cores. Raises CepError if the
+    checkpoint is damaged.
+    """
     if options.spark.buckets is not None:
         return options.spark.buckets
     if (file := checkpoint / CHECKPOINT).exists():

@@ -1,8 +1,7 @@
-"""How much room arrays get that grow: more than was asked for, so that they grow seldom; in the checked run no more,
-but for large ones.
+"""Capacity of growing arrays: more than was asked for, so that they grow seldom.
 
-The checked run (`make checked`) compiles kernels with checks of bounds. There a row that nobody asked room for is past
-the end, and a kernel that stops for want of room stops as often as it can.
+The checked run (`make checked`) compiles kernels with bounds checks and gives small arrays no spare capacity. A row
+that nobody reserved is then past the end, and a kernel that stops when an array is full stops as often as it can.
 """
 
 from __future__ import annotations

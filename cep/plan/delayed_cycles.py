@@ -1,8 +1,8 @@
-"""Cycles that formulas share with NOT, AGGREGATE or event rules: where they are cut so that each part is known in time.
+"""Find where to cut cycles of formulas with NOT, AGGREGATE or event rules, so that each part is known in time.
 
-Such a cycle has a meaning where every way round goes back: by a lag of a formula (`ONCE[1 s, 1 s] p`), or through a
-fluent that events begin and end, which changes just after them. Without what lags it runs as what is no cycle, stretch
-by piece (`cep.runtime.delayed_cycle`).
+Such a cycle has a meaning if every way round goes back in time: by the delay of a formula (`ONCE[1 s, 1 s] p`), or
+through a fluent that events begin and end, which changes just after them. Without the delayed edges the graph has no
+cycle, and `cep.runtime.delayed_cycle` runs it piece by piece.
 """
 
 from __future__ import annotations

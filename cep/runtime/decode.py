@@ -120,7 +120,7 @@ def _times(name: str, times: NDArray[np.int64], infinite: int, late: int) -> pl.
 
 
 def table_frame(table: Table, schema: Schema, pool: Pool, cells: Cells | None = None) -> pl.DataFrame:
-    """One table of occurrences, which may be one of some."""
+    """Convert one table of occurrences, possibly a part of several, to a frame."""
     cells = cells or Cells([table])
     columns = []
     for row, name in ((START, "start"), (END, "end")):

@@ -1,7 +1,7 @@
-"""Cycles on which every way round goes back: in a piece of time, what lags is known from what was before it.
+"""Run cycles on which every way round goes back in time: what depends on the past is known before each piece begins.
 
-A piece is no longer than the least lag, and ends before what begins just after an event or a deadline. Pieces in which
-nothing is due are passed over.
+A piece is no longer than the least delay, and ends before anything begins just after an event or a deadline. Pieces in
+which nothing is due are skipped.
 """
 
 from __future__ import annotations

@@ -291,8 +291,9 @@ class StageHistory(OccurrenceHistory):
         super().add_derived({name: tables for name, tables in made.items() if name not in self.hidden})
 
     def hand(self, event: str, first: int, table: pl.DataFrame) -> None:
-        """Rows that another stage made come in, whose names go on from `first`, and say what they come from and how
-        many equal ones are before them."""
+        """Accept rows that another stage made. Their numbers start at `first`, and they bring their origins and their
+        counts of earlier equal rows.
+        """
         if NUMBER in table.columns:
             self.lineage.number(np.arange(first, first + table.height), table[NUMBER].to_numpy())
         if BECAUSE in table.columns:

@@ -36,7 +36,7 @@ class TimeSlice:
 
 
 def time_slices(parts: EngineParts, batch: object) -> list[TimeSlice]:
-    """The slices of a push; none where it is not to be cut."""
+    """Return the time slices of a push, or none if it need not be cut."""
     if parts.history is not None or parts.buffer.clocks is not None:
         return []
     if parts.buffer.lateness is None or not isinstance(batch, Mapping):

@@ -1,8 +1,8 @@
-"""Which task of a job does what: a worker takes what it has the engines for.
+"""Let tasks claim work: a worker takes the work whose engines it has kept.
 
-Spark runs a task in any worker that is free. So what there is to do is not tied to tasks: each is a file in the folder
-of what is handed on, and a task claims one by giving it its own name, at best one whose engines its worker has kept. A
-task that is done again finds its claim.
+Spark runs a task in any free worker, so work is not tied to tasks. Each work item is a file in the folder of what is
+passed on. A task claims one by renaming it, preferably one whose engines its worker has kept. A repeated task finds its
+earlier claim.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Micro-batches that are given to a function of the user's, as DataFrames of the files that count.
+"""Call a user's function with each micro-batch, as DataFrames of the files that count.
 
-A micro-batch is given once it counts, and its files stay until the next one does. So where it is given again, since the
-run was killed meanwhile or the function raised, it has the same number and the same rows.
+The function is called once the micro-batch counts, and the files stay until the next one does. If the run is killed or
+the function raises, the next call has the same number and the same rows.
 """
 
 from __future__ import annotations

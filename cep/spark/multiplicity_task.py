@@ -1,7 +1,7 @@
-"""The last job of a micro-batch that revises: of what several buckets and stages make it hands on what is there in some
-way, and is no more.
+"""The last job of a micro-batch with revision: it adds up the multiplicities of rows from several buckets and stages,
+and passes on the rows that appear or disappear.
 
-Its state is that of `Ways`: a file for each bucket and version, as engines have them.
+Its state is that of `Ways`: a file for each bucket and version, like the states of engines.
 """
 
 from __future__ import annotations

@@ -70,8 +70,9 @@ def streamed(
 
 
 class Buckets(StatefulProcessor):
-    """The buckets of a stage. The state of each is the version and the snapshot of its engine; a worker keeps engines,
-    and goes on with one of the version that the store has."""
+    """The buckets of a stage. The state of each is the version and the snapshot of its engine. A worker keeps engines,
+    and continues with one whose version is that of the store.
+    """
 
     def __init__(self, packed: PackedProgram, number: int) -> None:
         self._packed, self._number = packed, number

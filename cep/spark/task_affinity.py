@@ -1,10 +1,10 @@
-"""Tasks that come to the same worker again, in each job that is made of them: it has kept what they need.
+"""Send the tasks of consecutive jobs to the same workers, which have kept the engines that the tasks need.
 
-Spark gives a task behind a shuffle to any executor, and there to any Python process. So each of these tasks goes to the
-executor that holds its part of an RDD that is cached, and there to a process of its own: tasks of one executor are in
-lanes, each in another one, and Spark keeps the processes of lanes apart by their environment. Where that executor has
-no core free for a while (`spark.locality.wait`), a task goes to another one, and may share a lane there. When executors
-come or go, all lanes are new, and Spark ends the processes of those before.
+Spark gives a task behind a shuffle to any executor, and there to any Python process. Each of these tasks therefore
+prefers the executor that holds its part of a cached RDD, and runs there in a lane, a Python process of its own: Spark
+separates processes by their environment. If that executor has no free core for a while (`spark.locality.wait`), the
+task goes to another one and may share a lane. When executors come or go, all lanes are new, and Spark ends the
+processes of the old ones.
 """
 
 from __future__ import annotations

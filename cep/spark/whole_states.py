@@ -1,6 +1,6 @@
-"""States that are a log, written whole: when a run ends of itself or on request, and before others go on with them.
+"""Write states that consist of a log as whole states: when a run ends, and before another program takes them over.
 
-Whoever has the program steps a log again. Others, as the next version of the rules, take over what is whole.
+The same program can step a log again. Another program, such as the next version of the rules, needs whole states.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""In how many ways rows are made: what several buckets or stages make is there until none of them does any more."""
+"""Multiplicities of rows that several buckets or stages derive: a row exists until none of them derives it any more."""
 
 from __future__ import annotations
 

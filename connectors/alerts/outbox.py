@@ -285,7 +285,7 @@ class Outbox:
         return found[0] if found else None
 
     def life(self, alert: str, after: int = 0, most: int = -1) -> list[OutboxEntry]:
-        """The changes of an alert behind a number, in order; up to `most`, -1: all."""
+        """Return up to `most` changes of an alert after a number, in order (-1: all)."""
         return self._entries("where alert = ? and number > ? order by number limit ?", alert, after, most)
 
     def last_of(self, alert: str, before: int | None, most: int) -> list[OutboxEntry]:

@@ -133,7 +133,7 @@ def verify(
 
 
 def thread(receiver: str, alert: str) -> str:
-    """The name in `meta` of the first message in which a receiver was told of an alert."""
+    """Return the name in `meta` of the first message that told a receiver about an alert."""
     return f"thread {json.dumps([receiver, alert])}"
 
 

@@ -250,7 +250,7 @@ class Observations:
             self._reader.close()
 
     def _following(self, query: str) -> str | None:
-        """Take a page, and return the question for the next one, None: it was the last."""
+        """Take a page, and return the request for the next one, or None after the last."""
         rows, texts, link = self._page(query)
         items: list[Item] = []
         for row, text in zip(rows, texts):

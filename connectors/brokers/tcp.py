@@ -34,8 +34,11 @@ def connected(address: Address) -> BinaryIO:
 
 
 class ConnectionSource:
-    """A connection: each line is a message; `numbers` counts them, on from the connection before. At its end there are
-    no more, or, where it is to be `lasting`, it is Away, as it is where it breaks."""
+    """A connection whose lines are messages. `numbers` counts them, continuing from the connection before.
+
+    When the other side closes the connection, the source ends; if it is `lasting`, it raises SourceLost, as it does
+    when the connection breaks.
+    """
 
     lost = None
 

@@ -252,7 +252,7 @@ def _batches(file: str, opened: pq.ParquetFile, rows: int, columns: list[str]) -
 
 
 def _textual(batch: pa.RecordBatch, reasons: Reasons) -> pa.RecordBatch:
-    """The same; texts that are not UTF-8, which nobody has looked at, are missing, and their rows noted."""
+    """The same for unchecked text: values that are not valid UTF-8 are missing, and their rows are noted."""
     columns = []
     for name, column in zip(batch.schema.names, batch.columns):
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type

@@ -392,8 +392,9 @@ def _of_pandas(label: str, data: pd.DataFrame) -> _Table:
 
 
 def _array(label: str, name: str, values: Any) -> Any:
-    """A column of Python as one of Arrow, which shares its memory where numbers lie side by side. A NaN among Python
-    objects is missing."""
+    """Convert a Python column to Arrow, sharing memory if its numbers are contiguous. NaN among Python objects is
+    missing.
+    """
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
     if isinstance(values, pl.Series):

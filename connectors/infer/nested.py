@@ -152,7 +152,7 @@ def _reachable(shape: _Shape, steps: Path) -> bool:
 
 
 def _leaves(shape: _Shape, series: Path | None, left_out: dict[str, str], count: int) -> list[Path]:
-    """The paths of plain values that a declaration can have; what others are is `left_out`."""
+    """Find the paths of plain values that a declaration can have; the others are `left_out`."""
     found: list[Path] = []
     closed: set[Path] = set()
     names = {steps[0] for steps in shape.kinds}

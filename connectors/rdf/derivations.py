@@ -80,7 +80,7 @@ class Derivations:
         return self.vocabulary.derivation(self.meanings[event], event, [self._name(rule) for rule in rules])
 
     def described(self, event: str, rules: Sequence[int]) -> Iterator[str]:
-        """An activity with its rules as plans; of one that is not known all that it may be."""
+        """Describe an activity with its rules as plans; if the rules are not known, with all possible ones."""
         activity = self.activity(event, rules)
         yield triples.triple_line(activity, RDF + "type", PROV + "Activity")
         for rule in rules or self.rules_of(event):

@@ -110,9 +110,10 @@ class EventStore:
         self._recent.grid.changed(b"".join(come))
 
     def derive(self, rules: bytes, meanings: Mapping[str, str], again: bool) -> None:
-        """Rules, as triples, in place of what was said of them. `meanings`: what each event means, by what the names of
-        its activities begin with. `again`: they will derive all again, so that of events that meant something else, or
-        are made no more, the occurrences go, and the rules."""
+        """Replace the triples of rules. `meanings`: what each event means, by the prefix of the names of its
+        activities. `again`: the rules will derive everything again, so the occurrences of events with another
+        meaning, or without rules, are removed, and so are their rules.
+        """
         marks = list(self.store.quads_for_pattern(None, self._meaning, None, HERE))
         old = [f"{_of(q)}/" for q in marks if again and meanings.get(_of(q)) != _value(q)]
         activities = [_of(quad) for quad in self.store.quads_for_pattern(None, _TYPE, _ACTIVITY, HERE)]

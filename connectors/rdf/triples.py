@@ -27,7 +27,9 @@ _SECOND = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """Derived occurrences of one event, with `@id`. `activity`: what made all of them; None: that is said elsewhere."""
+    """Derived occurrences of one event, with `@id`. `activity`: the activity that derived all of them, or None if that
+    is stated elsewhere.
+    """
 
     table: pl.DataFrame
     schema: Schema
@@ -93,8 +95,10 @@ class _Occurrences:
 
 
 def _written(occurrences: Sequence[_Occurrences], vocabulary: EventVocabulary) -> str:
-    """Values of one type are made terms at once, whatever events they are of: of a hundred rules most derive a row or
-    two, and to begin an operation of polars takes as long as hundreds of rows."""
+    """Convert values to terms, all values of one type at once.
+
+    Most of a hundred rules derive a row or two, and starting an operation of polars takes as long as hundreds of rows.
+    """
     occurrences = [each for each in occurrences if each.table.height]
     if not occurrences:
         return ""

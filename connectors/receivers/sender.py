@@ -559,7 +559,7 @@ class Sender:
             del self._queues[key]
 
     def _reminded(self, entry: OutboxEntry) -> RecordedAction:
-        """A reminder as the journal has it."""
+        """Return a reminder in the form of the journal."""
         details: dict[str, JsonValue] = {"receiver": self.name, "reminder": entry.reminder, "id": entry.change.id}
         return RecordedAction(
             _now(), self.outbox.farthest(), MACHINE, REMINDED, entry.change.alert, None, None, details

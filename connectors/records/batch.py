@@ -17,8 +17,9 @@ from cep.core.storage.urls import is_url
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that became no event: its file and line (of Parquet the row), why, a short name for why; its text and
-    its event, where they are known. `of_file`: it is no record, but a file that could not be read, or its rest."""
+    """A record that became no event: file and line (for Parquet the row), reason, code, and its text and event if they
+    are known. `of_file`: not a record, but a file, or the rest of one, that could not be read.
+    """
 
     file: str | None
     line: int

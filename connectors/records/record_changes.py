@@ -26,7 +26,7 @@ class RecordChanges:
         engine.follow_input(lambda event, changes: self._changes.append((event, changes)))
 
     def take(self) -> tuple[Frames, Frames]:
-        """The records that went since the last call, and those that came, as readers gave them."""
+        """Return the records removed and added since the last call, as readers delivered them."""
         taken, self._changes = self._changes, []
         gone = self._frames((event, each.going) for event, each in taken)
         return gone, self._frames((event, each.coming) for event, each in taken)

@@ -165,7 +165,7 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
 
 
 def _listed(**more: Any) -> Responses:
-    """Changes with their numbers, and `more` of each."""
+    """Describe a response: a list of changes with their numbers, each with the properties in `more`."""
     numbered = {"number": {"type": "integer", "minimum": 1}, **more}
     one = {**SCHEMA, "properties": {**SCHEMA["properties"], **numbered}}
     return route_responses("application/json", json={"type": "array", "items": one})

@@ -280,7 +280,7 @@ def _refusal(error: Exception) -> QueryRefused:
 
 
 def _whole(one: _Watched) -> str:
-    """The answer, as it is now."""
+    """Return the current answer."""
     head = _json({"vars": one.variables})
     return _message("answer", f'{{"head": {head}, "results": {{"bindings": {_list(one.rows)}}}}}')
 

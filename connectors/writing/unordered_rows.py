@@ -1,4 +1,4 @@
-"""Rows of derived events as they stand in the output, written before somebody puts them into order."""
+"""Derived rows in their output format, before they are put in order."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ class Writer:
         return table.with_columns(because(table[BECAUSE], self._inputs, times or self.times))
 
     def _delimited(self, type: str, table: pl.DataFrame | None) -> bytes:
-        """The rows as text fields; of no table the header."""
+        """Return the rows as delimited text, or the header if there is no table."""
         schema = self._schemas[type]
         if table is not None:
             return _delimited_rows(self._timed(table), schema, self.format, self.times, self._inputs is not None)

@@ -66,8 +66,9 @@ class _NotJoined(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """Triple patterns that are around a block, one way through the UNIONs before it. What is not visible has a name
-    there that no pattern can give it."""
+    """The triple patterns around a block, for one choice of alternatives in the UNIONs before it. Variables that are
+    not visible get names that no pattern can use.
+    """
 
     patterns: tuple[Slots, ...]
     key: str

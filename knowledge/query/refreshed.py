@@ -122,7 +122,7 @@ class Refreshed:
         return TripleSet.of(s, p, o)
 
     def _solved(self, query: tuple[str, Mapping[str, str]], few: Sequence[ox.Quad], keys: set[int]) -> set[Row]:
-        """The rows of keys, of the triples that are found from them."""
+        """Return the solutions over these quads whose first term is one of the keys."""
         small = ox.Store()
         small.extend(few)
         found = small.query(select_query(query[0], self.names), prefixes=dict(query[1]))

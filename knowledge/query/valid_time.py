@@ -1,4 +1,4 @@
-"""Rows of ids with times: what holds from when until when."""
+"""Rows of ids with validity intervals: from when until when each row holds."""
 
 from __future__ import annotations
 

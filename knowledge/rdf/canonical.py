@@ -38,10 +38,10 @@ _BY_VALUE = frozenset(
 
 
 class Canonical:
-    """The id that stands for each id of a dictionary: that of the term that an Oxigraph store gives back for it.
+    """Map each id of a dictionary to the id of the term that an Oxigraph store returns for it.
 
-    A store holds such literals by value: `"01"^^xsd:integer`, `"1"^^xsd:int` and `"1"^^xsd:integer` are one in it. So
-    they are one in every graph pattern, whoever answers it.
+    A store keeps such literals by value: `"01"^^xsd:integer`, `"1"^^xsd:int` and `"1"^^xsd:integer` are one literal
+    there. They are therefore one literal in every graph pattern.
     """
 
     def __init__(self, terms: Terms) -> None:

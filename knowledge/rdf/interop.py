@@ -1,4 +1,4 @@
-"""Terms, triples and graphs of rdflib and pyoxigraph, from one to the other."""
+"""Convert terms, triples and graphs between rdflib and pyoxigraph."""
 
 from __future__ import annotations
 

@@ -123,9 +123,9 @@ def inside(terms: Terms, ids: Ints, datatype: str) -> Bools:
 
 
 def outside(terms: Terms, ids: Ints, datatype: str) -> Bools:
-    """Which literals, well-formed, have a value that the datatype does not hold (rule dt-not-type).
+    """Return the well-formed literals whose value is outside the datatype (rule dt-not-type).
 
-    Neither inside nor outside are literals of a datatype that is not known.
+    Literals of an unknown datatype are neither inside nor outside.
     """
     there = np.zeros(len(ids), dtype=np.bool_)
     if datatype in KNOWN:

@@ -54,8 +54,9 @@ Side = Either["semcep", "owlrl"]
 
 @dataclass(frozen=True, slots=True)
 class ClosureComparison:
-    """How many triples both closures have, and those that one has alone: counted by the difference that explains them,
-    or listed. `contradictions`: that one finds alone, by who does."""
+    """Counts of the triples in both closures, and in one alone, by the difference that explains them, or listed.
+    `contradictions`: those that one closure alone finds, by its name.
+    """
 
     both: int
     explained: dict[tuple[Side, str], int]

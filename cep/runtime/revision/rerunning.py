@@ -1,4 +1,4 @@
-"""Revision by rerunning: late changes run the stages that they reach again, for the keys that they have.
+"""Revise by rerunning: late changes run the affected stages again, for the affected keys.
 
 A stage's new output for a key replaces the old one (`cep.runtime.revision.region`).
 """

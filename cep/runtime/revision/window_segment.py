@@ -1,4 +1,4 @@
-"""A stretch of time in the window: the state at its beginning, and what came and was given in it."""
+"""A segment of the revision window: the state at its beginning, and its input and output."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ def _configured(home: Path) -> bool:
 
 
 def _made_of(installed: Path, java: Path) -> str | None:
-    """The name of an archive, for these jars and this Java; None: this Java keeps no classes."""
+    """Return the name of a class archive for these jars and this Java, or None if this Java keeps no classes."""
     home = java.resolve().parents[1]
     if not (home / "lib" / "server" / "classes.jsa").is_file():
         return None

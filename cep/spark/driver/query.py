@@ -180,8 +180,9 @@ class StopRequest:
 def run_query(
     begin: Callable[[], StreamingQuery], stop: StopRequest, endless: bool, finished: Callable[[], int], log: Log
 ) -> None:
-    """Run what `begin` begins until it has ended, of itself or on request. `finished`: how many micro-batches have
-    been. CepError: it has failed; says why."""
+    """Run the query that `begin` starts, until it ends or is stopped. `finished`: the number of completed
+    micro-batches. Raises CepError with the reason if it fails.
+    """
     tries, done = 0, finished()
     while True:
         try:

@@ -232,7 +232,7 @@ class CommitLog:
                 (self._folder / name).unlink(missing_ok=True)
 
     def _distance(self) -> int:
-        """How many micro-batches there are from one compact entry to the next."""
+        """Return the number of micro-batches between two compact entries."""
         whole = sorted(number for number, name in self._entries().items() if name.endswith(".compact"))
         return COMPACTED if len(whole) < 2 else whole[-1] - whole[-2]
 

@@ -53,7 +53,7 @@ def write_event_files(options: FileSinkOptions, rows: Rows, name: str, first: bo
 
 
 def _changed(found: Mapping[str, list[pl.DataFrame]], word: str) -> dict[str, list[pl.DataFrame]]:
-    """The rows of a changelog whose `@change` is that."""
+    """Return the rows of a changelog with this `@change`."""
     parts = {event: [table.filter(pl.col(CHANGE) == word) for table in tables] for event, tables in found.items()}
     parts = {event: [table for table in tables if table.height] for event, tables in parts.items()}
     return {event: tables for event, tables in parts.items() if tables}
@@ -99,7 +99,7 @@ def _latest(tables: Iterable[pl.DataFrame]) -> int | None:
 
 
 def merged_tables(rows: Rows, merged: frozenset[str]) -> dict[str, list[pl.DataFrame]]:
-    """The tables of a task by event; of `merged` events each occurrence once."""
+    """Return the tables of a task by event. Of `merged` events, each occurrence appears once."""
     found: dict[str, list[pl.DataFrame]] = {}
     for event, table in rows:
         found.setdefault(event, []).append(table)

@@ -143,9 +143,10 @@ def missing_files(folder: Path) -> list[Path]:
 
 
 def agree(folder: Path, output: Path, first: int = 0) -> None:
-    """Make sure that the log of the sink and Spark's logs in a folder are of one time; `first`: the number of Spark's
-    first micro-batch in the log. CepError: Spark has finished micro-batches that the log does not have, or would plan
-    anew some that it has."""
+    """Check that the log of the sink and Spark's logs belong together. `first`: Spark's number of the first micro-batch
+    in the log. Raises CepError if Spark has finished micro-batches that the log lacks, or would repeat some that it
+    has.
+    """
     log = CommitLog(output)
     done, begun = first + last(folder / "commits"), first + last(folder / "offsets")
     if done > log.last:

@@ -114,8 +114,9 @@ def shared(items: list[InputPartition]) -> list[InputPartition]:
 
 
 class FileSource(DataSource):
-    """The shuffle blocks of files and live inputs, a row for each work item, with the `time` that the watermark
-    follows."""
+    """The shuffle blocks of files and live inputs: a row for each work item, with the `time` that the watermark
+    follows.
+    """
 
     files: SparkSourceOptions
 

@@ -113,8 +113,9 @@ def check_same_reader(checkpoint: Path, place: int, address: Address, ours: bool
 
 
 def check_same_topics(checkpoint: Path, places: Collection[int]) -> None:
-    """Make sure that the connector reads the same inputs as before, those at these places: Spark goes on with as many
-    sources as it began with. CepError: it read others."""
+    """Check that the connector reads the same inputs as before, at these places: Spark continues with as many sources
+    as it began with. Raises CepError if it read others.
+    """
     if not spark_files.has_planned(checkpoint):
         return
     before = _places(checkpoint)

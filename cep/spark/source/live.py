@@ -41,7 +41,9 @@ class LiveInput(Protocol):
         """The offset at which a new query begins; always the same."""
 
     def latest(self, start: Offset, most: int | None) -> Offset:
-        """The offset up to which there are messages now, about `most` from `start` on. CepError: the input fails."""
+        """Return the offset up to which messages exist now, about `most` from `start` on. Raises CepError if the input
+        fails.
+        """
 
     def target(self) -> None:
         """From now on there are no messages but those that are there now."""

@@ -78,8 +78,9 @@ class BucketStates:
             self._drop_old(bucket, version - KEPT + 1, kept)
 
     def append(self, bucket: int, version: int, came: Came, batch: int) -> bool:
-        """Write instead what came since the version before, if the log has room for it; gives whether it has.
-        CepError: it fails."""
+        """Write only the changes since the previous version, if the log has room for them. Returns True if it did.
+        Raises CepError if writing fails.
+        """
         path = self._path(bucket, version)
         before = log_place(self._path(bucket, version - 1))
         content = None if before is None else came.packed(before, version)
@@ -131,7 +132,7 @@ class BucketStates:
             path.unlink(missing_ok=True)
 
     def files(self, bucket: int, version: int) -> list[str]:
-        """The names of all files that a version lies on, itself among them; none: there is no such version."""
+        """Return the names of all files that a version needs, its own among them; none if there is no such version."""
         path = self._path(bucket, version)
         place, segments = log_place(path), _segments(path)
         if place is None:

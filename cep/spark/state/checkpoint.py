@@ -272,7 +272,7 @@ def _fluents(before: CheckpointInfo, now: CheckpointInfo) -> list[str]:
 
 
 def _revised(before: CheckpointInfo, now: CheckpointInfo) -> list[str]:
-    """How what may be withdrawn differs."""
+    """Describe how the revision settings differ."""
     ways = [f"--revise {one.revise / SECOND:g}s" if one.revise is not None else "no --revise" for one in (before, now)]
     found = [] if before.revise == now.revise else ["{} before, {} now".format(*ways)]
     ways = ["`--final`" if one.final else "no `--final`" for one in (before, now)]

@@ -32,8 +32,9 @@ HEAD = len(MARK) + _PLACE.size
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
-    """The place of a version in the log: the number of the `whole` one that it lies on, itself if it is whole; how many
-    bytes (`size`) that has, and all since together (`behind`)."""
+    """The place of a version in the log: the number of the `whole` version below it (its own if it is whole), that
+    version's `size` in bytes, and the bytes of all later entries (`behind`).
+    """
 
     whole: int
     size: int

@@ -84,8 +84,9 @@ class StartingPoint:
     last: int
 
     def state(self, folder: str, stage: int, bucket: int) -> PriorState | None:
-        """The state that a bucket begins with: its own, or only the time of others; None: there was none. `folder`: of
-        the states."""
+        """Return the state that a bucket begins with: its own, or only the time of other buckets, or None if there was
+        none. `folder`: the folder of states.
+        """
         return self.own(folder, stage, bucket) or self.only_time(folder)
 
     def own(self, folder: str, stage: int, bucket: int) -> PriorState | None:

@@ -12,7 +12,7 @@ _folders: dict[Path, Bring] = {}
 
 
 def bringing(folder: Path, bring: Bring) -> None:
-    """From now on files of a folder come by this."""
+    """From now on, fetch the files of a folder with this function."""
     _folders.clear()
     _folders[folder] = bring
 
