@@ -54,9 +54,10 @@ class KnowledgeUpdates:
         self._put(read)
 
     def begin(self, engine: Engine) -> None:
-        """Where the engine goes on from a snapshot, have it know the changes up to its watermark, and no others. If
-        there are few changes to come, apply them now, so that their errors are reported before the run. Raises
-        CepError."""
+        """Give an engine restored from a snapshot exactly the changes up to its watermark.
+
+        If few changes remain, apply them now, so that their errors are reported before the run. Raises CepError.
+        """
         changes = engine.changes
         if changes is not None and (engine.watermark > BEGINNING or changes.pending):
             self._go_on(engine)

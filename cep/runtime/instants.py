@@ -181,7 +181,7 @@ class Instants(Cycle):
             goal.evict(frontier)
 
     def _guessed(self, come: Mapping[PlanUnit, Table], frontier: Frontier) -> bool:
-        """Run several instants speculatively. Returns False, before any goal has changed, if it takes too many passes."""
+        """Run several instants speculatively. Returns False, with no goal changed, if it takes too many passes."""
         outer = {unit: contiguous(table) for unit, table in come.items()}
         inputs = {event: outer.pop(event, self.nothing[event]) for event in self.own}
         found = GivenTables(self.nothing)

@@ -134,7 +134,7 @@ def rules_with(
 
 
 def rule_name(plan: Plan, number: int) -> str:
-    """What a rule is called: its label, or its line and event."""
+    """Name a rule: its label, or its line and event."""
     rule = plan.rules.rules[number]
     return rule.label or f"{plan.source.line_name(rule.span.line)}: {rule.event}"
 

@@ -46,7 +46,7 @@ class _Document:
         return {"@context": {name: self.prefixes[name] for name in sorted(self.used)}, "@graph": graph}
 
     def _within(self) -> set[Subject]:
-        """Find blank nodes that can be written inside the only node that refers to them. Nodes in a circle need names."""
+        """Find blank nodes that can be written inside the only node that refers to them; circles need names."""
         once = {node for node, times in self.referred.items() if times == 1 and node in self.nodes}
         reached: set[Subject] = set()
         waiting: list[Subject] = [subject for subject in self.nodes if subject not in once]
