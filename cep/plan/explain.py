@@ -159,7 +159,7 @@ class _Listing:
             self.item("sends", f"{alert.severity} alerts, {', '.join(times)}, {keys}; `cep serve` does")
 
     def inhibitor(self, name: str) -> str:
-        """What inhibits an alert: an alert fires, or a fluent holds, which a hidden alert follows."""
+        """The condition that inhibits an alert: that another one fires, or that a fluent holds (a hidden alert)."""
         for head in self.plan.heads:
             alert = self.alerts.get(head.event)
             if alert is not None and alert.name == name and alert.hidden:
