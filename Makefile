@@ -141,7 +141,7 @@ kills: $(VENV)/.test
 	@SEMCEP_KILLS=20 SEMCEP_PROGRAMS=200 $(BIN)/python -m pytest -q tests/test_spark.py tests/test_spark_changes.py \
 	    tests/test_spark_kills.py tests/test_spark_live_kills.py tests/test_spark_tcp_kills.py
 	@SEMCEP_KILLS=50 SEMCEP_CHANGES=200 $(BIN)/python -m pytest -q --timeout 7200 tests/test_serve_kills.py \
-		tests/test_serve_revised_kills.py tests/test_live_change.py
+		tests/test_serve_revised_kills.py tests/test_live_change.py tests/test_live_change_knowledge.py
 	@SEMCEP_FUZZ=17 $(BIN)/python -m pytest -q --timeout 7200 tests/test_alerts_oracle.py
 	@SEMCEP_KILLS=50 SEMCEP_PROGRAMS=150 $(BIN)/python -m pytest -q --timeout 7200 tests/test_spark_phases.py \
 	    tests/test_spark_resized.py

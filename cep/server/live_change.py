@@ -261,8 +261,13 @@ class LiveProgram:
             self._one.release()
 
     def _updates(self, engine: Engine) -> KnowledgeUpdates:
-        """The changes of the knowledge for an engine beside that of the program. Raises CepError."""
-        return knowledge_updates(engine, self._options.knowledge.updates, None)
+        """The changes of the knowledge for an engine beside that of the program. Raises ChangeRefused: they cannot be
+        read, or taken."""
+        try:
+            return knowledge_updates(engine, self._options.knowledge.updates, None)
+        except CepError as error:
+            text = f"--knowledge-updates: the new program cannot have the changes of the knowledge; {_BEHIND}\n"
+            raise ChangeRefused(409, text + self._in_names(str(error))) from None
 
     def _in_names(self, text: str) -> str:
         """A text that names files without their folders, which are nobody else's business."""
