@@ -126,18 +126,17 @@ def test_a_micro_batch_that_is_repeated_asks_no_clock(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-    from cep.spark.program import ProgramOptions, ShippedProgram
     from cep.spark.source.data_source import FileReader, SparkSourceOptions
+    from tests.spark_runs import job
 
     moment = time.time_ns() // 1000
     lines = [json.dumps({"time": at / 1e6, "fridge": "milk", "temp": 4}) + "\n" for at in (moment, moment + DAY)]
     (tmp_path / "some.jsonl").write_text("".join(lines))
-    program = ShippedProgram.of(Engine.from_text(PAIRS), PAIRS, "<program>", ProgramOptions(), 2)
-    inputs, journal = (f"reading={tmp_path / 'some.jsonl'}",), str(tmp_path / "files.jsonl")
+    inputs = (f"reading={tmp_path / 'some.jsonl'}",)
 
     def planned(limits: AheadLimits) -> tuple[FileReader, dict[str, Any], dict[str, Any]]:
-        made = SparkSourceOptions.of(program, inputs, None, journal, None, True, str(tmp_path / "dead"), ahead=limits)
-        reader = FileReader(made)
+        made = job(PAIRS, inputs, tmp_path, dead_letters=str(tmp_path), mark="dead", ahead=limits)
+        reader = FileReader(SparkSourceOptions.of(made, closing=True))
         begin = reader.initialOffset()
         return reader, begin, reader.latestOffset(begin, ReadAllAvailable())
 

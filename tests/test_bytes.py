@@ -219,7 +219,7 @@ def test_files_of_a_sink_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.
     schema = Engine.from_text("event a(k: string, n: int). x(K, N) <- a(K, N).").outputs
     lines = [{"type": "x", "start": n, "end": n, "k": f"k{n % 3}", "n": n} for n in range(3000)]
     (tmp_path / "part-0.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    enter(tmp_path, "0", [json.dumps({"path": (tmp_path / "part-0.jsonl").as_uri()})])
+    enter(tmp_path, "0", [json.dumps({"path": (tmp_path / "part-0.jsonl").as_uri(), "batch": 0})])
     sizes: list[int] = []
     before = LineReader.read
 

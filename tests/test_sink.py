@@ -60,7 +60,7 @@ class Sink:
                 clash = {"level": f"{event}_level"}  # of two types
                 typed(part, self.schemas[event]).rename(clash).write_parquet(place)
                 made.append(place)
-        new = [json.dumps({"path": f"file:///elsewhere{place}", "size": 1, "action": "add"}) for place in made]
+        new = [json.dumps({"path": f"file:///elsewhere{place}", "size": 1, "batch": self.number}) for place in made]
         self.entries += new
         compact = self.number % 10 == 9
         lines = self.entries if compact else new
@@ -156,7 +156,7 @@ def test_folders_that_are_none(tmp_path: Path) -> None:
     sink.batch({"fire": pl.DataFrame({"start": [1], "end": [1], "first": [1], "second": [2], "level": ["x"]})})
     with pytest.raises(CepError, match="no rule derives fire"):
         list(SinkReader(str(tmp_path / "other"), schemas).new())
-    enter(sink.path, "1", ['{"path":"file:///part-00000-gone-c000.txt","size":1}'])
+    enter(sink.path, "1", ['{"path":"file:///part-00000-gone-c000.txt","batch":1}'])
     with pytest.raises(CepError, match="no such file"):
         folder = SinkReader(str(tmp_path / "other"), schemas)
         folder._last = 0

@@ -20,8 +20,8 @@ from cep.spark.disk import OUTGOING
 from cep.spark.sink.changelog import changelog_schemas
 from cep.spark.sink.compaction import compact
 from cep.spark.sink.file_sink import FileSinkOptions, FileWriter
+from cep.spark.sink.forwarding import forwarding
 from cep.spark.sink.reader import SinkReader
-from cep.spark.sink.relay import relaying
 from cep.spark.state.checkpoint import SECOND, CheckpointInfo, difference
 from cep.spark.state.migration import StateLayout
 from tests.brokers import Cluster
@@ -98,7 +98,8 @@ def test_a_file_of_the_changelog_that_is_missing_is_told(tmp_path: Path) -> None
 def test_messages_say_what_is_withdrawn_before_what_is_added(tmp_path: Path) -> None:
     cluster = Cluster("derived")
     options = written(tmp_path / OUTGOING, BATCHES, "jsonl", ["hot"], passing=True)
-    with relaying(tmp_path, f"kafka://{cluster.servers}/derived", changelog_schemas(options.schemas), print):
+    place, schemas = f"kafka://{cluster.servers}/derived", changelog_schemas(options.schemas)
+    with forwarding(tmp_path, "job", place, schemas, print):
         pass
     found = cluster.received("derived", 6)
     rows = [json.loads(payload) for _, _, payload in found]

@@ -20,10 +20,10 @@ from cep.connectors.inputs import Input
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.spark import spark_files
-from cep.spark.disk import CHECKPOINT, FILES, SINK_LOG
+from cep.spark.disk import CHECKPOINT, FILES, OUTGOING, SINK_LOG
 from cep.spark.sink import file_sink
 from cep.spark.sink.commit_log import COMPACTED, CommitLog, OutputFile, intact
-from cep.spark.sink.relay import BrokerRelay
+from cep.spark.sink.forwarding import forwarding
 from cep.spark.source.file_list import FileList
 from cep.spark.source.knowledge_changes import FileChangeLog
 from cep.spark.source.live import read_or_make
@@ -257,17 +257,18 @@ def test_a_file_that_a_task_wrote_is_looked_for_before_it_counts(tmp_path: Path)
 
 
 def test_what_is_sent_on_is_what_was_written(tmp_path: Path) -> None:
-    commits = CommitLog(tmp_path)
+    folder = tmp_path / OUTGOING
+    commits = CommitLog(folder)
     at = commits.coming("part-0.jsonl")
     at.parent.mkdir(parents=True)
     at.write_text('{"type": "s"}\n')
-    commits.add(0, [OutputFile.of(at, tmp_path / "part-0.jsonl", {"s": 1})])
-    (tmp_path / "part-0.jsonl").write_text('{"type": "t"}\n')
-    sent: list[Any] = []
-    relay = BrokerRelay(tmp_path, lambda: sent.append(1) or pytest.fail("it is not begun"))
-    with pytest.raises(CepError, match=r"part-0\.jsonl is damaged"):
-        relay.move()
-    assert not sent
+    commits.add(0, [OutputFile.of(at, folder / "part-0.jsonl", {"s": 1})])
+    (folder / "part-0.jsonl").write_text('{"type": "t"}\n')
+    with (
+        pytest.raises(CepError, match=r"part-0\.jsonl is damaged"),
+        forwarding(tmp_path, "job", "kafka://127.0.0.1:1/never-asked", {}, pytest.fail),
+    ):
+        pass
 
 
 def test_an_entry_of_the_log_that_is_missing_takes_no_file_away(whole: Path, tmp_path: Path) -> None:

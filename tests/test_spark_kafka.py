@@ -22,8 +22,8 @@ from typer.testing import CliRunner, Result
 
 from cep.command import app
 from cep.connectors.addresses import address
+from cep.connectors.ahead_limits import LIVE
 from cep.connectors.brokers.kafka import Topic
-from cep.core.checksum import seal
 from cep.core.compilation import Compilation
 from cep.core.errors import CepError
 from cep.engine import Engine
@@ -116,46 +116,13 @@ def test_what_an_address_may_not_say(text: str, refusal: str) -> None:
     assert refusal in refused.value.message
 
 
-def test_which_of_the_two_reads(tmp_path: Path) -> None:
+def test_which_of_the_two_reads() -> None:
     plain, spark, python = (address(f"kafka://one/a{more}") for more in ("", "?through=spark", "?through=python"))
     assert [kafka_connector.reads_address(one, False) for one in (plain, spark, python)] == [False, True, False]
     assert [kafka_connector.reads_address(one, True) for one in (plain, spark, python)] == [True, True, False]
     assert not kafka_connector.reads_address(address("mqtt://one/a"), True)
     with pytest.raises(CepError, match="`through=spark` is for Spark"):
         Topic(spark)
-    kafka_connector.check_same_reader(tmp_path, 0, plain, True)  # nothing was read yet
-    (tmp_path / "input-0").mkdir()
-    (tmp_path / "input-0/address").write_bytes(seal(json.dumps(plain.text).encode(), of=b"address"))
-    kafka_connector.check_same_reader(tmp_path, 0, plain, False)
-    with pytest.raises(
-        CepError, match="read through Python's client, and would be through Spark's own connector: neit"
-    ):
-        kafka_connector.check_same_reader(tmp_path, 0, plain, True)
-    topic = alive(Engine.from_text(PROGRAM).inputs, "reading=kafka://one/a", None)[0]
-    kafka_connector.note_topics(tmp_path, {2: topic})
-    kafka_connector.check_same_reader(tmp_path, 2, plain, False)  # nothing was read yet
-    kafka_connector.note_topics(tmp_path, {1: topic})
-    assert not (tmp_path / "input-2").exists() and (tmp_path / "input-0/address").exists()
-    (tmp_path / "spark/offsets").mkdir(parents=True)
-    (tmp_path / "spark/offsets/0").touch()
-    kafka_connector.note_topics(tmp_path, {1: topic, 2: topic})
-    kafka_connector.check_same_topics(tmp_path, {1: topic})
-    for places, refusal in (
-        (set[int](), "input 2 was kafka://one/a through Spark's own connector, and is not any more"),
-        ({1, 2}, "input 3 was not read through Spark's own connector, and would be now"),
-    ):
-        with pytest.raises(CepError, match=refusal):
-            kafka_connector.check_same_topics(tmp_path, places)
-    kafka_connector.check_same_reader(tmp_path, 1, spark, True)
-    with pytest.raises(
-        CepError, match="read through Spark's own connector, and would be through Python's client: neit"
-    ):
-        kafka_connector.check_same_reader(tmp_path, 1, plain, False)
-    with pytest.raises(CepError, match="this input was kafka://one/a, and is kafka://one/b"):
-        kafka_connector.check_same_reader(tmp_path, 1, address("kafka://one/b"), True)
-    (tmp_path / "input-1/address").write_text("")
-    with pytest.raises(CepError, match=r"--checkpoint: \S+/input-1/address is damaged"):
-        kafka_connector.check_same_reader(tmp_path, 1, spark, True)
 
 
 def test_the_jar_that_fits(tmp_path: Path) -> None:
@@ -297,7 +264,8 @@ def test_rows_of_a_connector_beside_files(tmp_path: Path, monkeypatch: pytest.Mo
         (doors / f"{first:02}.jsonl").write_text("".join(map(door, range(first, first + 30))))
         if first == 30:
             cluster.send([(1, 0, b"ajar"), (2, 0, None)])
-        query = job(PROGRAM, inputs, tmp_path, beside={0: topic[0]}, **options)
+        topics = kafka_connector.topic_frames(spark, {0: topic[0]}, options["most"], LIVE.live)
+        query = job(PROGRAM, inputs, tmp_path, frames=topics, **options)
         found = distributed(query)
     assert difference([one for one in expected(tmp_path, 60) if one.end <= 54 * SECOND], found) == ""
     letters = [json.loads(line) for file in (tmp_path / "dead").iterdir() for line in file.read_text().splitlines()]
@@ -327,9 +295,10 @@ def test_topics_come_and_go_with_a_new_checkpoint_alone(tmp_path: Path, monkeypa
 
     refused = run("two", f"{topic}&gone=never", files, once=False)
     assert refused.exit_code == 2 and "has no end" in refused.stderr, "before anything is asked for"
+    place = f"kafka://{cluster.servers}/readings"
     for name, before, now, refusal in (
-        ("one", [files], [files, topic], "input 2 was not read through Spark's own connector, and would be now"),
-        ("two", [topic, files], [files], "and is not any more"),
+        ("one", [files], [files, topic], f"read through Spark: none before, input 2, {place} now"),
+        ("two", [topic, files], [files], f"read through Spark: input 1, {place} before, none now"),
     ):
         assert (first := run(name, *before)).exit_code == 0, first.stderr
         changed = run(name, *now)

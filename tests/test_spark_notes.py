@@ -71,7 +71,7 @@ def test_what_is_handed_on_arrives(tmp_path: Path) -> None:
     random = Random(3)
     for size in (0, 10, FEW // 3, FEW + 1):
         blocks = [ShuffleBlock(1, n, "e", 7, "f", random.randbytes(size), n) for n in range(5)]
-        (row,) = as_row([*blocks, until(END)], str(tmp_path))
+        (row,) = as_row(lambda _: [*blocks, until(END)], None, str(tmp_path))
         assert row.column("time").cast("int64").to_pylist() == [END]
         came = [one.block() for one in of_rows(row.column("blocks").to_pylist())]
         assert [(one.bucket, one.rows) for one in came] == [(one.bucket, one.rows) for one in blocks]
@@ -151,7 +151,7 @@ def test_what_a_task_is_to_do_and_is_damaged_is_told(tmp_path: Path) -> None:
 def test_what_goes_through_the_driver_is_bounded_for_all_tasks_together(tmp_path: Path) -> None:
     assert share(1) == share(4096) == FEW and 60_000 * share(60_000) <= ALL
     blocks = [ShuffleBlock(1, 0, "e", 7, "f", bytes(share(60_000) + 1), 0)]
-    (row,) = as_row(blocks, str(tmp_path), share(60_000))
+    (row,) = as_row(lambda _: blocks, None, str(tmp_path), share(60_000))
     (came,) = of_rows(row.column("blocks").to_pylist())
     assert not isinstance(came.rows, bytes) and came.block().rows == blocks[0].rows
     files = [ListedFile(number, Input(f"{number}.jsonl", "jsonl", None, False)) for number in range(3)]

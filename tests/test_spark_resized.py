@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -49,23 +49,14 @@ def movable(random: Random, number: int) -> Together:
 
 def went_on(wanted: Job) -> Job:
     """The query as it goes on from its checkpoint, in so many buckets from now on."""
-    program, folder = wanted.program, Path(wanted.checkpoint)
+    program = wanted.program
     engine = Engine.from_text(program.text, types=program.options.compiling.types)
     now = checkpoints.CheckpointInfo(
         engine.program, program.text, None, {}, None, program.buckets, wanted.output, wanted.format,
         list(wanted.wanted), StateLayout.of(engine, wanted.wanted),
     )  # fmt: skip
-    state, _ = checkpoints.claim(
-        folder,
-        now,
-        lateness=LATENESS,
-        unsplit=lambda: resuming._unsplit(program),
-        settle=lambda *logs: resuming._settle(program, *logs),
-    )
-    program = replace(program, buckets=state.buckets)
-    made = replace(wanted, program=program, generation=state.generation, mark=f"{state.name}-")
-    resuming.tidy(made)
-    return made
+    with ExitStack() as locks:
+        return resuming.opened(wanted, now, locks)[0]
 
 
 def run(spark: Any, wanted: Job, settles: bool) -> None:

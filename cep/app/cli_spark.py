@@ -109,7 +109,7 @@ def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) ->
     from cep.spark.sink import file_sink
     from cep.spark.sink.commit_log import CommitLog
     from cep.spark.sink.compaction import compact
-    from cep.spark.sink.relay import relaying
+    from cep.spark.sink.forwarding import forwarding
     from cep.spark.source import kafka_connector
     from cep.spark.source.file_list import FileChanges
     from cep.spark.whole_states import settle_on_spark
@@ -141,15 +141,25 @@ def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) ->
     spark = session.start_session(options.spark.master, request.settings, request.checkpoint, waits, start)
     if reads.beside:
         kafka_connector.check_installed(spark)
-    kafka_connector.note_topics(request.checkpoint, reads.beside)
+        topics = kafka_connector.topic_frames(spark, reads.beside, query.most, query.ahead.live)
+        query = replace(query, frames=topics)
     with (
         watch.watching(options.watch.metrics, quiet=False, **begins),
         queries.StopRequest(request.checkpoint, bool(reads.beside)).listening() as stop,
         queries.listening(spark, watcher, watcher.look),
-        relaying(request.checkpoint, options.sink.output, request.sent_schemas, waits, lambda: stop.at_once)
+        forwarding(
+            request.checkpoint,
+            query.mark.removesuffix("-"),
+            options.sink.output,
+            request.sent_schemas,
+            waits,
+            lambda: stop.at_once,
+            options.spark.follow,
+        )
         if request.sent
-        else nullcontext(),
+        else nullcontext() as sends,
     ):
+        query = replace(query, forwarding=sends)
         queries.run_query(
             lambda: job.start(spark, query, options.spark.follow),
             stop,

@@ -33,10 +33,10 @@ from cep.spark.driver import session
 from cep.spark.job import Job
 from cep.spark.mirror import STATE, Mirror
 from cep.spark.program import ProgramOptions, ShippedProgram
-from cep.spark.resuming import checkpoint_info, claim, going_on, tidy
+from cep.spark.resuming import checkpoint_info, opened
 from cep.spark.sink import file_sink
 from cep.spark.sink.changelog import changelog_schemas
-from cep.spark.sink.table_relay import check_table
+from cep.spark.sink.forwarding import check_table
 from cep.spark.source import data_source, kafka_connector, knowledge_changes
 from cep.spark.source.file_list import FileList
 from cep.spark.state import checkpoint as checkpoints
@@ -162,7 +162,7 @@ class JobInputs:
             )
         if beside and options.spark.migrate:
             raise refuse("--migrate: what Spark's own connector reads cannot be carried over", "start anew")
-        for place, one in every.items():
+        for one in every.values():
             assert one.address is not None, "a live input has an address"
             if one.address.kind == "sensorthings":
                 hint = "run it in one process, or let the service send: `sensorthings+mqtt://host`"
@@ -170,8 +170,6 @@ class JobInputs:
             if request.mirror is not None and one.address.kind in ("mqtt", "tcp"):
                 message = f"{one.path}: what comes would be acknowledged before it is in {request.mirror.places[STATE]}"
                 raise refuse(message, "a folder as --checkpoint, or a topic of Kafka")
-            kafka_connector.check_same_reader(request.checkpoint, place, one.address, place in beside)
-        kafka_connector.check_same_topics(request.checkpoint, beside)
         for place, one in every.items():
             if place in beside and one.address is not None:
                 kafka_connector.check_reachable(one.address)
@@ -211,7 +209,6 @@ def planned(request: JobRequest, reads: JobInputs) -> Job:
         options.source.ahead_limits,
         lasting(options.spark.keep, "--keep"),
         options.knowledge.updates,
-        beside=reads.beside,
         stretch=_stretch(options, request.engine.inputs),
         mirror=request.mirror,
     )
@@ -224,36 +221,27 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
     options, query, folder = request.options, planned(request, reads), request.checkpoint
     warn(warnings_of(request.engine, options.name, options.knowledge.predicates), options.rules, options.log)
     announce_compiling(options.log)
-    with checkpoints.checkpoint_errors(folder):
-        before = (folder / CHECKPOINT).exists()
-        if not before:
-            checkpoints.vacant(folder, query.output)  # before anything is put there
     if is_table(options.sink.output):
         check_table(table_name(options.sink.output))
     elif request.sent:
         output_address(options.sink.output, request.sent_schemas)
-        if not before:
+        if not (folder / CHECKPOINT).exists():
             Sending(options.sink.output, request.sent_schemas).close()  # later what is derived waits, if it has to
     with checkpoints.checkpoint_errors(folder):
         times = ISO if checkpoints.depends_on_input(folder) else _times(request)
-        mine = checkpoint_info(request.engine, query, request.facts, options.evaluation.policy, times)
-        migratable = not (reads.beside or request.engine.beginning or query.apart)
-        state, moved = claim(query, mine, locks, options.spark.migrate, migratable)
-    if query.apart and state.generation.start is not None and not state.generation.begun(folder):
+        names = (kafka_connector.name_of(place, one) for place, one in reads.beside.items())
+        mine = checkpoint_info(request.engine, query, request.facts, options.evaluation.policy, times, names)
+    migratable = not (reads.beside or request.engine.beginning or query.apart)
+    query, moved = opened(query, mine, locks, options.spark.migrate, migratable)
+    if query.apart and query.generation.start is not None and not query.generation.begun(folder):
         raise refuse(f"--checkpoint: {folder} is being carried over to another program", ALONE)
-    check_writable("--checkpoint", folder)
-    _agrees(request, reads, query, state)
+    _check_end(request, reads, query)
     if moved is not None:
         carried = {"on": moved.on, "empty": moved.empty, "gone": moved.gone}
         options.log("migrate", f"carried over: {moved}" if str(moved) else "nothing to carry over", "info", **carried)
-        _tell_lacking(options, request.engine, moved, state.generation)
-    query = going_on(query, state)
-    check_writable("--output", Path(query.output))
+        _tell_lacking(options, request.engine, moved, query.generation)
     if options.spark.compact is not None:
         check_writable("--compact", Path(options.spark.compact))
-    if query.dead_letters is not None:
-        check_writable("--dead-letter", Path(query.dead_letters))
-    tidy(query)
     if not request.sent and request.mirror is None:
         _report_missing(options, file_sink.missing_files(Path(query.output)))
     knowledge_changes.FileChangeLog(folder, [os.path.abspath(one) for one in query.updates]).look(
@@ -282,13 +270,9 @@ def _times(request: JobRequest) -> str:
     return form(data_source.new_files(schemas, request.inputs, request.options.source.format, absent), schemas) or ISO
 
 
-def _agrees(request: JobRequest, reads: JobInputs, query: Job, state: checkpoints.CheckpointInfo) -> None:
-    """Check that checkpoint and output belong together, and that the input is not over. CepError: they do not, or it
-    is."""
-    options, own = request.options, state.generation.spark(request.checkpoint)
-    spark_files.remove_spoilt(own)
-    spark_files.verify_checksums(own)
-    file_sink.agree(own, Path(query.output), state.generation.first)
+def _check_end(request: JobRequest, reads: JobInputs, query: Job) -> None:
+    """Check that the input is not over. CepError: it is."""
+    options, own = request.options, query.generation.spark(request.checkpoint)
     end_sent = spark_files.ends_sent(own) > 0
     over = spark_files.input_ended(own) or (end_sent and not query.closing)
     if over and (options.spark.follow or reads.live or reads.beside or reads.files):

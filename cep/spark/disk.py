@@ -45,7 +45,7 @@ HANDED = "handed"
 """The folder of what one task of a micro-batch hands to another (`cep.spark.handover`)."""
 
 OUTGOING = "outgoing"
-"""The folder of the sink where derived events go to a broker (`cep.spark.sink.relay`)."""
+"""The folder of the sink where derived events go to a broker (`cep.spark.sink.forwarding`)."""
 
 DEAD = "dead"
 """The folder of the dead letters of micro-batches that are given to a function."""

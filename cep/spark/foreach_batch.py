@@ -9,7 +9,7 @@ from __future__ import annotations
 import glob
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -32,6 +32,16 @@ if TYPE_CHECKING:
 
 Each = Callable[[Events, int], object]
 """Takes what a micro-batch has derived, and its number."""
+
+
+class Receiver(Protocol):
+    """Takes micro-batches once they count, and the last one again where that is not known to have been done."""
+
+    def begins(self, batch: int) -> None:
+        """A micro-batch is begun, perhaps again."""
+
+    def give(self, spark: SparkSession, batch: int) -> None:
+        """Take one that counts. Whatever it raises ends the query."""
 
 
 class GivenBatches:

@@ -43,14 +43,17 @@ def share(tasks: int) -> int:
     return min(FEW, ALL // max(tasks, 1))
 
 
-def as_row(blocks: Iterable[ShuffleBlock], folder: str | None, few: int = FEW) -> Iterator[pa.RecordBatch]:
-    """The blocks of a source's task as a row for Spark; the folder is for a file, where that would be
-    more bytes than `few`. Without one, as rows."""
+def as_row(
+    read: Callable[[str | None], Iterable[ShuffleBlock]], dead_letters: str | None, folder: str | None, few: int = FEW
+) -> Iterator[pa.RecordBatch]:
+    """The blocks of a source's task as a row for Spark; `read` makes them, and files of `dead_letters`, the prefix of
+    their paths. The folder is for a file, where that would be more bytes than `few`. Without one, as rows, with the
+    dead letters among them."""
     from cep.spark.outbox import Outbox
     from cep.spark.shuffle_blocks import TIME
 
     outbox, latest = Outbox(folder, few), 0
-    for one in blocks:
+    for one in with_dead_letters(read, dead_letters) if folder is None else read(dead_letters):
         latest = max(latest, one.latest)
         if one.stage != TIME:
             outbox.add(one)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from cep.connectors.ahead_limits import LIVE, AheadLimits
-from cep.connectors.inputs import Input
 from cep.spark import handover
-from cep.spark.disk import FILES, HANDED, OUTGOING, holder
-from cep.spark.foreach_batch import Each, GivenBatches
+from cep.spark.disk import HANDED, OUTGOING, holder
+from cep.spark.foreach_batch import Each, GivenBatches, Receiver
 from cep.spark.keepalive import keep_awake
 from cep.spark.key_lateness import KeyRule
 from cep.spark.micro_batch import MicroBatches
@@ -24,14 +23,16 @@ from cep.spark.multiplicity_task import WaysWork
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import Stretch
 from cep.spark.sink.file_sink import FileSinkOptions
-from cep.spark.source import kafka_connector
-from cep.spark.source.data_frames import FrameInput, frame_blocks
+from cep.spark.source.data_frames import Provided, provided
 from cep.spark.source.data_source import SparkSourceOptions, source
 from cep.spark.stage_task import GenerationStart, StageWork
 from cep.spark.state.batch_notes import BatchNotes
 from cep.spark.state.bucket_states import BucketStates, begin
 from cep.spark.state.migration import FIRST, Generation
 from cep.spark.tasks import QueryWork
+
+if TYPE_CHECKING:
+    from cep.spark.sink.forwarding import Forwarding
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +44,9 @@ class Job:
     parquet. `dead_letters`: a folder, in which the names of files begin with `mark`. `every`: the time between two
     looks for more. `idle`: the time without input after which the watermark goes on by itself. `keep`: the span of
     event time for which output files stay. `updates`: where changes of the knowledge are. `generation`: of the
-    checkpoint. `beside`: the inputs, by their places, that Spark's own connector reads. `times`: their form
-    (`cep.connectors.records.times`). `stretch`: what is written lies there.
+    checkpoint. `times`: their form (`cep.connectors.records.times`). `stretch`: what is written lies there.
     `frames`: DataFrames that are read, and what workers need to know of each; `each`: is called with what each
-    micro-batch has derived, None: nobody asks.
+    micro-batch has derived, and `forwarding` sends it on; None: nobody asks.
     `mirror`: of these folders, where a micro-batch is to count elsewhere; None: it is not. `run`: a name by which
     workers know its engines. `ahead`: how far records may be ahead of the clock."""
 
@@ -69,12 +69,12 @@ class Job:
     updates: tuple[str, ...] = ()
     generation: Generation = FIRST
     mark: str = ""
-    beside: Mapping[int, Input] = field(default_factory=dict)
     times: str = "iso"
     stretch: Stretch = (None, None)
     mirror: Mirror | None = None
-    frames: tuple[tuple[DataFrame, FrameInput], ...] = ()
+    frames: tuple[Provided, ...] = ()
     each: Each | None = None
+    forwarding: Forwarding | None = None
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
@@ -103,40 +103,21 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     handed = None if job.apart else str(folder / HANDED)
     if handed is not None:
         handover.begin(Path(handed))
-    files = SparkSourceOptions.of(
-        job.program,
-        job.inputs,
-        job.input_format,
-        str(folder / FILES),
-        job.limit,
-        closing,
-        job.dead,
-        job.most,
-        job.idle,
-        job.lateness or 0,
-        job.updates,
-        job.generation,
-        job.beside,
-        job.apart,
-        job.ahead,
-        spark.sparkContext.defaultParallelism,
-    )
-    found = source(files)
+    found = source(SparkSourceOptions.of(job, closing, spark.sparkContext.defaultParallelism))
     spark.dataSource.register(found)
     records = spark.readStream.format(found.name()).load()
-    topics = kafka_connector.topic_blocks(spark, job.program, job.beside, job.most, job.dead, handed, job.ahead.live)
-    if topics is not None:
-        records = topics.union(records)  # our own stays the last in Spark's log, where it is looked for
     for frame, one in reversed(job.frames):
-        found_rows = frame_blocks(frame, one, job.program, job.dead, handed, job.generation.first)
-        records = found_rows.union(records)
+        rows = provided(frame, one, job.program, job.dead, handed, job.generation.first)
+        records = rows.union(records)  # our own stays the last in Spark's log, where it is looked for
     late = -(-(job.lateness or 0) // 1000)  # Spark would cut what is less than a millisecond
     stream = records.withWatermark("time", f"{late} milliseconds")
     own, states = job.generation.spark(folder), job.generation.states(folder)
     begin(states, job.mark)
     notes = BatchNotes(states, None if job.rule is None else job.generation.clocks(folder))
     work = _work(job, states, handed)
-    given = None if job.each is None else GivenBatches(job.each, work.sink, notes, job.dead, job.generation)
+    given: Receiver | None = job.forwarding
+    if job.each is not None:
+        given = GivenBatches(job.each, work.sink, notes, job.dead, job.generation)
     batches = MicroBatches(spark, work, own, notes, job.mirror, given)
     writer = stream.writeStream.foreachBatch(batches)
     writer = writer.option("checkpointLocation", f"file://{own}")  # whatever the cluster's own file system is

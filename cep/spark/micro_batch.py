@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark import Broadcast
     from pyspark.sql import DataFrame, SparkSession
 
-    from cep.spark.foreach_batch import GivenBatches
+    from cep.spark.foreach_batch import Receiver
     from cep.spark.mirror import Mirror
 
 TRIES = 3
@@ -62,7 +62,7 @@ class MicroBatches:
         spark: Path,
         notes: BatchNotes,
         mirror: Mirror | None = None,
-        given: GivenBatches | None = None,
+        given: Receiver | None = None,
     ) -> None:
         self.context, self.work, self.spark, self.notes = session.sparkContext, work, spark, notes
         self.mirror, self.given = mirror, given

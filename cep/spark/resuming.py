@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from cep.compile import compiled
 from cep.core.errors import CepError
 from cep.core.private_files import private_folder
 from cep.engine import Engine
-from cep.spark import disk
+from cep.spark import disk, spark_files
 from cep.spark.dead_letters import remove_uncounted
 from cep.spark.disk import remove_hidden
 from cep.spark.job import Job
@@ -23,10 +23,11 @@ from cep.spark.whole_states import logged, settle
 
 
 def checkpoint_info(
-    engine: Engine, query: Job, facts: Mapping[str, str], policy: str | None, times: str
+    engine: Engine, query: Job, facts: Mapping[str, str], policy: str | None, times: str, frames: Iterable[str]
 ) -> checkpoints.CheckpointInfo:
     """The record that a query leaves in its checkpoint. `engine`: the program in one; `facts`: hashes of tables;
-    `times`: the form of times in the output, if the checkpoint is new."""
+    `times`: the form of times in the output, if the checkpoint is new; `frames`: the names of inputs that come as
+    DataFrames."""
     running = query.program.options.running
     return checkpoints.CheckpointInfo(
         engine.program,
@@ -47,43 +48,53 @@ def checkpoint_info(
         keys={event: list(schema.key) for event, schema in engine.inputs.items() if schema.key is not None},
         params=engine.written.parameters.used_values(),
         lateness_by=running.lateness_by,
-        frames=[one.event for _, one in query.frames],
+        frames=list(frames),
     )
 
 
-def claim(
+def opened(
     query: Job,
     mine: checkpoints.CheckpointInfo,
     locks: ExitStack,
     migrate: bool = False,
     migratable: bool = True,
     patience: float = 0.0,
-) -> tuple[checkpoints.CheckpointInfo, migration.Migration | None]:
-    """Lock the checkpoint of a query, until `locks` closes, and make it this program's; gives what it is then, and what
-    was carried over if anything was. `patience`: seconds that another run has to let go of it. CepError: see
-    `cep.spark.state.checkpoint.claim`, or it is in use."""
+) -> tuple[Job, migration.Migration | None]:
+    """Lock the checkpoint of a query, until `locks` closes, make it this program's, and bring it and the output in
+    order; gives the query as its checkpoint has it, and what was carried over if anything was. `patience`: seconds that
+    another run has to let go of it. CepError: see `cep.spark.state.checkpoint.claim`; it is in use, or does not fit the
+    output; or a folder cannot be written."""
     folder = Path(query.checkpoint)
-    private_folder(folder)
-    locks.enter_context(disk.locked(folder, patience))
-    return checkpoints.claim(
-        folder,
-        mine,
-        migrate,
-        query.lateness or 0,
-        migratable=migratable,
-        unsplit=lambda: _unsplit(query.program),
-        settle=lambda *logs: _settle(query.program, *logs),
-    )
-
-
-def going_on(query: Job, state: checkpoints.CheckpointInfo) -> Job:
-    """The query as its checkpoint has it."""
+    with checkpoints.checkpoint_errors(folder):
+        if not (folder / disk.CHECKPOINT).exists():
+            checkpoints.vacant(folder, query.output)  # before anything is put there
+        private_folder(folder)
+        locks.enter_context(disk.locked(folder, patience))
+        state, moved = checkpoints.claim(
+            folder,
+            mine,
+            migrate,
+            query.lateness or 0,
+            migratable=migratable,
+            unsplit=lambda: _unsplit(query.program),
+            settle=lambda *logs: _settle(query.program, *logs),
+        )
+    disk.check_writable("--checkpoint", folder)
+    own = state.generation.spark(folder)
+    spark_files.remove_spoilt(own)
+    spark_files.verify_checksums(own)
+    file_sink.agree(own, Path(query.output), state.generation.first)
     mark = f"{state.name}-" if state.name else ""
     program = replace(query.program, buckets=state.buckets)
-    return replace(query, program=program, generation=state.generation, mark=mark, times=state.times)
+    query = replace(query, program=program, generation=state.generation, mark=mark, times=state.times)
+    disk.check_writable("--output", Path(query.output))
+    if query.dead_letters is not None:
+        disk.check_writable("--dead-letter", Path(query.dead_letters))
+    _tidy(query)
+    return query, moved
 
 
-def tidy(query: Job) -> None:
+def _tidy(query: Job) -> None:
     """Remove what a killed run left behind. CepError: see `cep.spark.sink.file_sink`."""
     generation, checkpoint = query.generation, Path(query.checkpoint)
     file_sink.finish_batches(Path(query.output))

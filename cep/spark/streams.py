@@ -15,12 +15,12 @@ from cep.core.errors import CepError
 from cep.core.storage.urls import is_url, local_path
 from cep.engine import Engine
 from cep.programs import Duration, ticks_of
-from cep.spark import disk, spark_files
+from cep.spark import disk
 from cep.spark.foreach_batch import Each
 from cep.spark.frame_events import Events
 from cep.spark.job import Job, start
 from cep.spark.program import ShippedProgram
-from cep.spark.resuming import checkpoint_info, claim, going_on, tidy
+from cep.spark.resuming import checkpoint_info, opened
 from cep.spark.sink import file_sink
 from cep.spark.source.data_frames import FrameInput
 from cep.spark.state import checkpoint as checkpoints
@@ -166,24 +166,11 @@ class Stream:
 
     def _claimed(self, query: Job, locks: ExitStack) -> Job:
         """The query, once its checkpoint is its own and is in order. CepError: see `start`."""
-        folder, facts = Path(query.checkpoint), query.program.options.facts
-        with checkpoints.checkpoint_errors(folder):
-            if not (folder / disk.CHECKPOINT).exists():
-                checkpoints.vacant(folder, query.output)
-            hashes = {name: hashlib.sha256(table).hexdigest() for name, table in facts.items()}
-            mine = checkpoint_info(self.engine, query, hashes, self.policy, ISO)
-            state, _ = claim(query, mine, locks, migratable=False, patience=_PATIENCE)
-        disk.check_writable("--checkpoint", folder)
-        own = state.generation.spark(folder)
-        spark_files.remove_spoilt(own)
-        spark_files.verify_checksums(own)
-        file_sink.agree(own, Path(query.output), state.generation.first)
-        query = going_on(query, state)
-        disk.check_writable("--output", Path(query.output))
-        if query.dead_letters is not None:
-            disk.check_writable("--dead-letter", Path(query.dead_letters))
-        tidy(query)
-        return query
+        facts = query.program.options.facts
+        hashes = {name: hashlib.sha256(table).hexdigest() for name, table in facts.items()}
+        names = (one.name for _, one in query.frames)
+        mine = checkpoint_info(self.engine, query, hashes, self.policy, ISO, names)
+        return opened(query, mine, locks, migratable=False, patience=_PATIENCE)[0]
 
 
 def _let_go(query: StreamingQuery, locks: ExitStack, output: Path) -> None:

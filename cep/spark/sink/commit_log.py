@@ -79,12 +79,12 @@ class OutputFile:
         found = at.stat()
         return cls(str(path), found.st_size, found.st_mtime_ns // 1_000_000, rows, latest, content_hash(at), times)
 
-    def line(self, below: str | None = None) -> str:
-        """Its line in Spark's log, with the last end and the hash added; `below`: the address that readers have of the
-        folder of the log, with the name of the file in it, None: it is there."""
+    def line(self, batch: int, below: str | None = None) -> str:
+        """Its line in Spark's log, with the number of its micro-batch, the last end and the hash added; `below`: the
+        address that readers have of the folder of the log, with the name of the file in it, None: it is there."""
         known = {"size": self.size, "isDir": False, "modificationTime": self.changed}
         rest = {"blockReplication": 1, "blockSize": 32 << 20, "action": "add"}
-        ours = {"latest": self.latest, "content": self.hash, "times": self.times}
+        ours = {"batch": batch, "latest": self.latest, "content": self.hash, "times": self.times}
         ours = {name: value for name, value in ours.items() if value is not None}
         return json.dumps({"path": below or Path(self.path).as_uri()} | known | rest | ours, separators=(",", ":"))
 
@@ -170,7 +170,7 @@ class CommitLog:
         totals = self.totals()
         for one in files:
             totals.update(one.rows)
-        note = {"plan": plan, "rows": totals, "lines": [one.line(self._below(one)) for one in files]}
+        note = {"plan": plan, "rows": totals, "lines": [one.line(batch, self._below(one)) for one in files]}
         name = f"{NOTE}.{batch}"
         put(self._folder / name, checksum.seal(json.dumps(note).encode(), of=_of(self._folder / name)))
         sync_names(self._folder)
@@ -284,6 +284,11 @@ def file_name(line: str) -> str:
     """The name of the file of a line in its folder, wherever the folder was when the line was written."""
     _, above, name = unquote(json.loads(line)["path"]).rsplit("/", 2)
     return f"{above}/{name}" if above.startswith(_TYPE) else name
+
+
+def batch_of(line: str) -> int:
+    """The number of the micro-batch of a line."""
+    return int(json.loads(line)["batch"])
 
 
 def entry(path: Path) -> list[str]:

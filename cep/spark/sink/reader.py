@@ -6,11 +6,11 @@ This needs neither Spark nor Java.
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 import polars as pl
@@ -37,7 +37,6 @@ PAUSE = 0.5
 _TYPE = "type="
 _OWN = ("type", "start", "end")  # columns that attributes never share
 _ROWS = 1 << 17  # of Parquet, that are read at once
-_NUMBERED = re.compile(r"part-(\d+)-.*?(?:[-.]c(\d+))?\..*")
 
 
 class SinkReader:
@@ -59,6 +58,7 @@ class SinkReader:
         fluents = {name: schema for name, schema in schemas.items() if schema.fluent is not None}
         self._held = HeldFluents(path, fluents, edges or {})
         self._times: dict[str, str] = {}  # of files that say it
+        self._batches: dict[str, int] = {}  # the micro-batch of each file
         self._readers: dict[str | None, ReadsLines] = {None: self._reader(None)}
         self._last = -1
         self._seen: set[str] = set()
@@ -74,8 +74,8 @@ class SinkReader:
     def new(self) -> Iterator[Batch]:
         """The micro-batches that were finished since the last call, without empty ones."""
         while (files := self._next()) is not None:
-            for group in micro_batches(files):
-                batch = self._read(group)
+            for _, group in groupby(files, self._batches.__getitem__):
+                batch = self._read(list(group))
                 if batch.tables or batch.dead or batch.held:
                     yield batch
 
@@ -97,8 +97,9 @@ class SinkReader:
             entries = entry(path)
         except FileNotFoundError:  # just compacted
             return None
-        found = dict.fromkeys(map(file_name, entries))
-        self._times = {name: times for name, line in zip(found, entries) if (times := json.loads(line).get("times"))}
+        found = {file_name(line): json.loads(line) for line in entries}
+        self._times = {name: times for name, known in found.items() if (times := known.get("times"))}
+        self._batches = {name: known["batch"] for name, known in found.items()}
         files = [name for name in found if name not in self._seen]
         if path.suffix == ".compact":
             self._seen = set(found)  # what has left the log does not come again
@@ -220,26 +221,6 @@ class SinkReader:
         raise CepError(
             f"{self.path / name}: {message} just these columns: {', '.join(columns)}", hint=hint, code="input"
         )
-
-
-def micro_batches(files: Sequence[str]) -> Iterator[list[str]]:
-    """Files by micro-batches, as far as their names show them: in a micro-batch tasks come in order, and each writes a
-    file once. Micro-batches that cannot be distinguished come together."""
-    group: list[str] = []
-    written: set[tuple[str, int, int]] = set()
-    last = 0
-    for name in files:
-        folder, _, file = name.rpartition("/")
-        found = _NUMBERED.fullmatch(file)
-        task, piece = (0, 0) if found is None else (int(found[1]), int(found[2] or 0))
-        if task < last or (folder, task, piece) in written:
-            yield group
-            group, written = [], set()
-        group.append(name)
-        written.add((folder, task, piece))
-        last = task
-    if group:
-        yield group
 
 
 def _number(name: str) -> int | None:

@@ -10,7 +10,7 @@ import json
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
@@ -64,19 +64,23 @@ class FrameInput:
     ahead: int | None = None
 
     @property
-    def number(self) -> int:
-        """That of the first row, as of the first file of an input."""
-        return self.place << FILE_BITS
+    def name(self) -> str:
+        """By which a checkpoint knows it."""
+        return self.event
+
+    @property
+    def metric(self) -> str:
+        """The name of its number of rows in Spark's progress."""
+        return f"semcep_{self.event}"
 
     def blocks(
         self, program: ShippedProgram, batches: Iterable[pa.RecordBatch], dead_letters: str | None, name: str
     ) -> Iterator[ShuffleBlock]:
-        """The rows of a task as blocks for the stages. `dead_letters`: the prefix of the paths of dead letters; `name`:
-        of the file of these. CepError: an order is none."""
+        """See `RowReader`. CepError: an order is none."""
         from cep.spark.source.reading import row_blocks
 
         pieces = self._pieces(program.read[self.event], batches)
-        return row_blocks(program, self.number, self.event, pieces, dead_letters, name)
+        return row_blocks(program, self.place << FILE_BITS, self.event, pieces, dead_letters, name)
 
     def _pieces(self, schema: Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[Batch]:
         from cep.connectors.frames.reading import read_data
@@ -137,12 +141,38 @@ def frame_input(
     return frame.select(*values, *numbers), FrameInput(schema.name, place, tuple(needed), len(order), ahead)
 
 
-def frame_blocks(
-    frame: DataFrame, one: FrameInput, program: ShippedProgram, dead_letters: str | None, handed: str | None, first: int
+class RowReader(Protocol):
+    """Makes blocks of the rows of a DataFrame, in a worker."""
+
+    @property
+    def place(self) -> int:
+        """Its place among the inputs."""
+
+    @property
+    def name(self) -> str:
+        """By which a checkpoint knows it."""
+
+    @property
+    def metric(self) -> str:
+        """The name of the number of rows in Spark's progress."""
+
+    def blocks(
+        self, program: ShippedProgram, batches: Iterable[pa.RecordBatch], dead_letters: str | None, name: str
+    ) -> Iterator[ShuffleBlock]:
+        """The rows of a task as blocks for the stages. `dead_letters`: the prefix of the paths of dead letters; `name`:
+        of the file of these, if rows have no better one. CepError: they cannot be taken."""
+
+
+Provided = tuple["DataFrame", RowReader]
+"""A streaming DataFrame, and what reads its rows."""
+
+
+def provided(
+    frame: DataFrame, one: RowReader, program: ShippedProgram, dead_letters: str | None, handed: str | None, first: int
 ) -> DataFrame:
     """The rows of a streaming DataFrame as those of a source (`cep.spark.handover.COLUMNS`), and how many there are as
     an observed metric. `dead_letters`: the prefix of the paths of dead letters; `handed`: the folder of what tasks hand
-    on; `first`: the number of the query's first micro-batch among those of all generations."""
+    on, None: they share none; `first`: the number of the query's first micro-batch among those of all generations."""
     carried = pickle.dumps(program.bare())
 
     def taken(batches: RecordBatches) -> RecordBatches:
@@ -151,10 +181,11 @@ def frame_blocks(
         task = TaskContext.get()
         assert task is not None, "a task runs it"
         batch = first + int(task.getLocalProperty(_BATCH) or 0)
-        name = f"{letters_of(one.number, batch)}{task.partitionId():05}"
-        yield from as_row(one.blocks(pickle.loads(carried), batches, dead_letters, name), handed)
+        name = f"{letters_of(one.place << FILE_BITS, batch)}{task.partitionId():05}"
+        known = pickle.loads(carried)
+        yield from as_row(lambda begin: one.blocks(known, batches, begin, name), dead_letters, handed)
 
-    observed = frame.observe(f"semcep_{one.event}", F.count(F.lit(1)).alias("rows"))
+    observed = frame.observe(one.metric, F.count(F.lit(1)).alias("rows"))
     return observed.mapInArrow(taken, COLUMNS)
 
 

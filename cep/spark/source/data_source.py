@@ -5,32 +5,33 @@ from __future__ import annotations
 import os
 import pickle
 import time
-from collections.abc import Container, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import chdir
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
-from cep.connectors.ahead_limits import LIVE, AheadLimits
+from cep.connectors.ahead_limits import AheadLimits
 from cep.connectors.inputs import Input, inputs, is_live
 from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.core.storage.urls import is_url
-from cep.spark.disk import HANDED, INPUTS, STOP
-from cep.spark.handover import COLUMNS, FEW, as_row, share, with_dead_letters
+from cep.spark.disk import FILES, HANDED, INPUTS, STOP
+from cep.spark.handover import COLUMNS, FEW, as_row, share
 from cep.spark.source.control_messages import ControlMessage, IdleWatermark, TimeReached, WaitingEvents, WakeUp
 from cep.spark.source.file_list import FILE_BITS, SPECS, FileList, FilePack, packed
 from cep.spark.source.knowledge_changes import ChangesMessage, FileChangeLog
 from cep.spark.spark_files import ends_sent, last_ended, moved, next_watermark
 from cep.spark.state.batch_notes import BatchNotes
-from cep.spark.state.migration import FIRST, Generation
+from cep.spark.state.migration import Generation
 
 if TYPE_CHECKING:  # loaded only where files are read: processes that plan are started often
     import pyarrow as pa
 
+    from cep.spark.job import Job
     from cep.spark.program import ShippedProgram
     from cep.spark.shuffle_blocks import ShuffleBlock
     from cep.spark.source.live import LiveInput
@@ -60,50 +61,48 @@ class SparkSourceOptions:
     limit: int | None
     closing: bool
     dead_letters: str | None
-    live: Mapping[int, Input] = field(default_factory=dict)
-    most: int | None = None
-    idle: int | None = None
-    lateness: int = 0
-    updates: tuple[str, ...] = ()
-    generation: Generation = FIRST
-    apart: bool = False
-    ahead: AheadLimits = LIVE
-    by_key: bool = False
-    tasks: int = 1
+    live: Mapping[int, Input]
+    most: int | None
+    idle: int | None
+    lateness: int
+    updates: tuple[str, ...]
+    generation: Generation
+    apart: bool
+    ahead: AheadLimits
+    by_key: bool
+    tasks: int
 
     @classmethod
-    def of(
-        cls,
-        program: ShippedProgram,
-        specs: tuple[str, ...],
-        format: str | None,
-        journal: str,
-        limit: int | None,
-        closing: bool,
-        dead_letters: str | None,
-        most: int | None = None,
-        idle: int | None = None,
-        lateness: int = 0,
-        updates: tuple[str, ...] = (),
-        generation: Generation = FIRST,
-        beside: Container[int] = (),
-        apart: bool = False,
-        ahead: AheadLimits = LIVE,
-        tasks: int = 1,
-    ) -> SparkSourceOptions:
-        """The files and live inputs of a program, without those at places that another source reads (`beside`)."""
-        schemas = program.inputs
-        carried = pickle.dumps(program.bare())
-        ticking, here = bool(program.ticking), os.getcwd()
-        if len(specs) > SPECS:
+    def of(cls, job: Job, closing: bool, tasks: int = 1) -> SparkSourceOptions:
+        """The files and live inputs of a query, without those that come as DataFrames."""
+        program, schemas = job.program, job.program.inputs
+        if len(job.inputs) > SPECS:
             hint = "a folder or a pattern stands for all its files"
-            raise CepError(f"--input: there are {len(specs)}, more than {SPECS}", hint=hint, code="input")
-        mine = [(place, spec) for place, spec in enumerate(specs) if place not in beside]
-        each = {place: one for place, spec in mine for one in alive(schemas, spec, format)}
-        changing = tuple(map(os.path.abspath, updates))
-        options = journal, limit, closing, dead_letters, each, most, idle, lateness, changing, generation, apart, ahead
-        by_key = program.lateness_by is not None
-        return cls(carried, ticking, schemas, specs, here, format, *options, by_key, tasks)
+            raise CepError(f"--input: there are {len(job.inputs)}, more than {SPECS}", hint=hint, code="input")
+        others = {one.place for _, one in job.frames}
+        mine = [(place, spec) for place, spec in enumerate(job.inputs) if place not in others]
+        return cls(
+            pickle.dumps(program.bare()),
+            bool(program.ticking),
+            schemas,
+            job.inputs,
+            os.getcwd(),
+            job.input_format,
+            os.path.join(job.checkpoint, FILES),
+            job.limit,
+            closing,
+            job.dead,
+            {place: one for place, spec in mine for one in alive(schemas, spec, job.input_format)},
+            job.most,
+            job.idle,
+            job.lateness or 0,
+            tuple(map(os.path.abspath, job.updates)),
+            job.generation,
+            job.apart,
+            job.ahead,
+            program.lateness_by is not None,
+            tasks,
+        )
 
 
 def shared(items: list[InputPartition]) -> list[InputPartition]:
@@ -243,11 +242,9 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return shared(found)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        dead_letters = self.files.dead_letters
-        if self.files.apart:
-            return as_row(with_dead_letters(lambda begin: self.blocks(partition, begin), dead_letters), None)
-        folder, few = str(self._folder / HANDED), vars(partition).get(_FEW, FEW)
-        return as_row(self.blocks(partition, dead_letters), folder, few)
+        folder = None if self.files.apart else str(self._folder / HANDED)
+        few = vars(partition).get(_FEW, FEW)
+        return as_row(lambda begin: self.blocks(partition, begin), self.files.dead_letters, folder, few)
 
     def blocks(self, partition: InputPartition, dead_letters: str | None) -> Iterator[ShuffleBlock]:
         """The rows of a work item, read and dealt to buckets; `dead_letters`: the prefix of the paths of dead

@@ -1,18 +1,13 @@
-"""Kafka through Spark's own connector, a jar: a second stream of shuffle blocks beside that of our own source.
+"""Kafka through Spark's own connector, a jar, as DataFrames of messages (`cep.spark.source.data_frames.provided`).
 
-Spark keeps its offsets, in a line of their own in each plan of a micro-batch, before the line of our own source. The
-connector only fetches messages; they are read as all others are.
+Spark keeps its offsets. The connector only fetches messages; they are read as all others are.
 """
 
 from __future__ import annotations
 
-import json
-import pickle
 import socket
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import replace
-from functools import partial, reduce
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,12 +20,8 @@ from cep.connectors.addresses import Address
 from cep.connectors.brokers.kafka import layer
 from cep.connectors.brokers.messages import Messages
 from cep.connectors.inputs import Input
-from cep.core.checksum import content, seal
 from cep.core.errors import CepError, reason_of
-from cep.spark import spark_files
-from cep.spark.disk import INPUTS, damaged_file, put, writing_to
 from cep.spark.driver.session import KAFKA, connector_artifact
-from cep.spark.handover import COLUMNS, as_row, with_dead_letters
 from cep.spark.source.file_list import FILE_BITS
 
 if TYPE_CHECKING:
@@ -44,11 +35,6 @@ FORMAT = "kafka"
 
 EACH = 100_000
 """The most messages of a task."""
-
-NOTE = "through"
-"""A file in the folder of an input that the connector reads."""
-
-_AS_BEFORE = "name the inputs as before, in the same order, or start anew with another folder"
 
 _TIMEOUT = 10.0  # seconds in which a broker has to answer
 _PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
@@ -84,84 +70,6 @@ def reads_address(address: Address, named: bool) -> bool:
     if address.kind != "kafka":
         return False
     return address.choice("through", ("spark", "python") if named else ("python", "spark")) == "spark"
-
-
-def check_same_reader(checkpoint: Path, place: int, address: Address, ours: bool) -> None:
-    """Make sure that the input at a place is read as before: by the connector (`ours`), or by Python's client. Neither
-    knows the offsets of the other. CepError: it is not."""
-    folder = checkpoint / f"{INPUTS}{place}"
-    if address.kind != "kafka" or not (folder / "address").exists():
-        return
-    was = (folder / NOTE).exists()
-    if was and not spark_files.has_planned(checkpoint):
-        return  # its run ended before anything was read
-    if not was and not ours:
-        return
-    before = _noted(folder / "address")
-    if was != ours and before == address.text:
-        ways = {True: "through Spark's own connector", False: "through Python's client"}
-        back = f"`--packages {connector_artifact()}`, or `?through=spark`," if was else "`?through=python`"
-        raise CepError(
-            f"--checkpoint: {address.text} was read {ways[was]}, and would be {ways[ours]}: neither goes on from "
-            "the offsets of the other",
-            hint=f"{back} is as before; or start anew with other folders",
-            code="checkpoint",
-        )
-    if before != address.text:
-        message = f"--checkpoint: this input was {before}, and is {address.text}"
-        raise CepError(message, hint=_AS_BEFORE, code="checkpoint")
-
-
-def check_same_topics(checkpoint: Path, places: Collection[int]) -> None:
-    """Check that the connector reads the same inputs as before, at these places: Spark continues with as many sources
-    as it began with. Raises CepError if it read others.
-    """
-    if not spark_files.has_planned(checkpoint):
-        return
-    before = _places(checkpoint)
-    for place in sorted(before.symmetric_difference(places)):
-        if place in before:
-            was = _noted(checkpoint / f"{INPUTS}{place}" / "address")
-            message = f"input {place + 1} was {was} through Spark's own connector, and is not any more"
-        else:
-            message = f"input {place + 1} was not read through Spark's own connector, and would be now"
-        raise CepError(
-            f"--checkpoint: {message}: Spark goes on with the topics that it began with, and no others",
-            hint=_AS_BEFORE,
-            code="checkpoint",
-        )
-
-
-def note_topics(checkpoint: Path, inputs: Mapping[int, Input]) -> None:
-    """Note which inputs the connector reads, by their places, if no micro-batch was planned yet. CepError: the note
-    cannot be written."""
-    if spark_files.has_planned(checkpoint):
-        return
-    with writing_to("--checkpoint", checkpoint, begins=True):
-        for place in _places(checkpoint) - inputs.keys():
-            folder = checkpoint / f"{INPUTS}{place}"
-            for name in (NOTE, "address"):
-                (folder / name).unlink(missing_ok=True)
-            with suppress(OSError):  # something else is there
-                folder.rmdir()
-        for place, one in inputs.items():
-            folder = checkpoint / f"{INPUTS}{place}"
-            folder.mkdir(exist_ok=True)
-            put(folder / "address", seal(json.dumps(one.path).encode(), of=b"address"))
-            put(folder / NOTE, b"")
-
-
-def _places(checkpoint: Path) -> set[int]:
-    """The places of the inputs that the connector reads, as noted."""
-    return {int(file.parent.name.partition("-")[2]) for file in checkpoint.glob(f"{INPUTS}*/{NOTE}")}
-
-
-def _noted(file: Path) -> str:
-    """The address that a file holds. CepError: it holds none."""
-    try:
-        return str(json.loads(bytes(content(file.read_bytes(), file.name.encode()))))
-    except (OSError, ValueError):
-        raise damaged_file(file) from None
 
 
 def check_reachable(address: Address) -> None:
@@ -253,63 +161,62 @@ def check_installed(spark: SparkSession) -> None:
         ) from None
 
 
-def topic_blocks(
-    spark: SparkSession,
-    program: ShippedProgram,
-    inputs: Mapping[int, Input],
-    most: int | None,
-    dead_letters: str | None,
-    handed: str | None,
-    ahead: int | None,
-) -> DataFrame | None:
-    """The messages of inputs, by their places, as shuffle blocks; None: there are no inputs. `dead_letters`: the prefix
-    of the paths of dead letters; `handed`: the folder of what tasks hand on, None: they share none. `ahead`: how far
-    records may be ahead of the clock, which is that of the micro-batch: Spark notes it, so that a repeated one has it
-    again."""
-    carried = pickle.dumps(program.bare())
+@dataclass(frozen=True, slots=True)
+class TopicRows:
+    """The messages of an `input`, of this `place` among the inputs. `ahead`: by how many microseconds they may be ahead
+    of the clock, which is that of the micro-batch: Spark notes it, so that a repeated one has it again."""
+
+    place: int
+    input: Input
+    ahead: int | None = None
+
+    @property
+    def name(self) -> str:
+        """By which a checkpoint knows it."""
+        return name_of(self.place, self.input)
+
+    @property
+    def metric(self) -> str:
+        """The name of its number of rows in Spark's progress."""
+        return f"semcep_{self.place}"
+
+    def blocks(
+        self, program: ShippedProgram, batches: RecordBatches, dead_letters: str | None, name: str
+    ) -> Iterator[ShuffleBlock]:
+        """The messages of a task; the file of their dead letters is named by their offsets, and not by `name`."""
+        from cep.spark.source.reading import message_blocks
+
+        first_partition = self.place << FILE_BITS
+        for (partition, clock), parts in groupby(message_runs(batches, self.input.path), key=lambda part: part[:2]):
+            run = (part for *_, part in parts)
+            first = next(run)
+            number, here = first_partition + partition, replace(self.input, path=first.sources[0])
+            file = f"read-{number:08}-{first.numbers[0]:012}"
+            yield from message_blocks(
+                program, number, here, chain([first], run), dead_letters, file, (self.ahead, clock)
+            )
+
+
+def name_of(place: int, input: Input) -> str:
+    """The name by which a checkpoint knows an input that the connector reads."""
+    return f"input {place + 1}, {input.path}"
+
+
+def topic_frames(
+    spark: SparkSession, inputs: Mapping[int, Input], most: int | None, ahead: int | None
+) -> tuple[tuple[DataFrame, TopicRows], ...]:
+    """The messages of inputs, by their places, about `most` of each in a micro-batch. `ahead`: see `TopicRows`."""
     found = []
     for place, one in inputs.items():
         assert one.address is not None, "a topic has an address"
         rows = spark.readStream.format(FORMAT).options(**options(one.address, most)).load()
-        taken = reading(carried, place << FILE_BITS, one, dead_letters, handed, ahead)
-        found.append(rows.selectExpr(*_FIELDS, f"unix_micros(current_timestamp()) {_CLOCK}").mapInArrow(taken, COLUMNS))
-    return reduce(DataFrame.union, found) if found else None
+        taken = rows.selectExpr(*_FIELDS, f"unix_micros(current_timestamp()) {_CLOCK}")
+        found.append((taken, TopicRows(place, replace(one, address=None), ahead)))
+    return tuple(found)
 
 
-RecordBatches = Iterator["pa.RecordBatch"]
+RecordBatches = Iterable["pa.RecordBatch"]
 _FIELDS, _CLOCK = ("partition", "offset", "key", "value"), "clock"
-
-
-def reading(
-    program: bytes, number: int, input: Input, dead_letters: str | None, handed: str | None, ahead: int | None = None
-) -> Callable[[RecordBatches], RecordBatches]:
-    """The function by which a worker makes shuffle blocks of the rows of a task. `number`: of the first partition."""
-
-    def taken(rows: RecordBatches) -> RecordBatches:
-        known = pickle.loads(program)
-        for (partition, clock), parts in groupby(message_runs(rows, input.path), key=lambda part: part[:2]):
-            run = (part for *_, part in parts)
-            first = next(run)
-            mine, here = number + partition, replace(input, path=first.sources[0], address=None)
-            name = f"read-{mine:08}-{first.numbers[0]:012}"
-            read = partial(_blocks, known, mine, here, chain([first], run), name, (ahead, clock))
-            yield from as_row(with_dead_letters(read, dead_letters) if handed is None else read(dead_letters), handed)
-
-    return taken
-
-
-def _blocks(
-    program: ShippedProgram,
-    number: int,
-    input: Input,
-    run: Iterable[Messages],
-    name: str,
-    ahead: tuple[int | None, int | None],
-    dead_letters: str | None,
-) -> Iterator[ShuffleBlock]:
-    from cep.spark.source.reading import message_blocks
-
-    return message_blocks(program, number, input, run, dead_letters, name, ahead)
 
 
 def message_runs(rows: RecordBatches, topic: str) -> Iterator[tuple[int, int, Messages]]:

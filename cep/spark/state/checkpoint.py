@@ -43,8 +43,8 @@ class CheckpointInfo:
     when they begin and end. `replaces`: records may withdraw or replace others; `revise`: those so old (microseconds),
     and what was derived is put right, None: it is not; `final`: only what is final is written; `keys`: the KEY of each
     event that has one; `params`: the values of the parameters that rules use; `lateness_by`: the
-    attribute by whose own latest time lateness is judged; `frames`: the events of DataFrames that are read, in their
-    order."""
+    attribute by whose own latest time lateness is judged; `frames`: the names of the inputs that come as DataFrames, in
+    their order: Spark goes on with the sources that it began with."""
 
     program: str
     text: str
@@ -116,8 +116,8 @@ def claim(
         resized = replace(before, buckets=now.buckets) == now and migratable and now.revise is None
         if resized and spark_files.ends_sent(before.generation.spark(folder)):
             return before, None  # nothing more comes
-        if not (migrate or resized):
-            raise _another(folder, before, now, migratable)
+        if before.frames or not (migrate or resized):
+            raise _another(folder, before, now, migratable and not before.frames)
         return _migrated(
             folder, before, now, lateness, unsplit() if before.buckets != now.buckets else (), partial(settle, before)
         )
@@ -226,7 +226,7 @@ def difference(before: CheckpointInfo, now: CheckpointInfo) -> str:
         lines.append("knowledge: another one")
     lines += [*fixed(before, now), *_fluents(before, now), *_revised(before, now), *_judged(before, now)]
     if before.frames != now.frames:
-        lines.append(f"DataFrames read: {_names(before.frames)} before, {_names(now.frames)} now")
+        lines.append(f"read through Spark: {_names(before.frames)} before, {_names(now.frames)} now")
     if before.only != now.only:
         lines.append(f"events written: {', '.join(before.only)} before, {', '.join(now.only)} now")
     return "\n".join(lines or ["it was made by another version"])

@@ -20,15 +20,14 @@ from cep.connectors.tables import delta
 from cep.connectors.tables import iceberg as iceberg_table
 from cep.connectors.tables.kinds import KINDS
 from cep.connectors.tables.names import TableName, table_name
-from cep.core.errors import UNREACHABLE, CepError
+from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.spark.disk import OUTGOING
-from cep.spark.sink import table_relay
+from cep.spark.sink import forwarding as forwards
 from cep.spark.sink.file_sink import FileSinkOptions, FileWriter
-from cep.spark.sink.relay import relaying
-from cep.spark.sink.table_relay import TableRelay, check_table
+from cep.spark.sink.forwarding import Forwarding, Table, check_table, forwarding
 from tests.object_store import reached
-from tests.waiting import Received, pause, until
+from tests.waiting import Received
 
 SCHEMAS = Engine.from_text("hot(N) <- reading(N) WHERE N >= 0.\ncold(N) <- reading(N) WHERE N < 0.").outputs
 
@@ -43,6 +42,12 @@ def commit(folder: Path, batch: int, events: tuple[str, ...] = ("hot", "cold"), 
 
 def named(kind: str, folder: Path, options: str = "") -> TableName:
     return table_name((f"delta:{folder}/table" if kind == "delta" else "iceberg:here/plant.hot") + options)
+
+
+def relay(folder: Path, name: TableName) -> Forwarding:
+    """The way from the folder of a job, which is called as the folder above its own."""
+    checkpoint = folder.parent
+    return Forwarding(checkpoint, Table(name, checkpoint.name, checkpoint), print, lambda: False, lasting=False)
 
 
 def iceberg() -> Any:
@@ -85,7 +90,7 @@ def test_a_commit_is_done_once_whatever_is_killed(
     tmp_path: Path, kind: str, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, name = tmp_path / "state" / OUTGOING, named(kind, tmp_path)
-    write, put, killed = KINDS[kind].write, table_relay.put, []
+    write, put, killed = KINDS[kind].write, forwards.put, []
 
     def dies(stage: str, does: Callable[..., Any], before: bool) -> Callable[..., Any]:
         def act(*given: Any, **named: Any) -> Any:
@@ -112,15 +117,15 @@ def test_a_commit_is_done_once_whatever_is_killed(
             elif where == "after":
                 patched.setattr(KINDS[kind], "write", dies(where, write, False))
             elif where == "note":
-                patched.setattr(table_relay, "put", dies(where, put, False))
+                patched.setattr(forwards, "put", dies(where, put, False))
             else:
                 patched.setattr(Path, "unlink", dies(where, Path.unlink, False))
             with pytest.raises(Killed):
-                TableRelay(folder, name).move()
-        relay = TableRelay(folder, name)
-        relay.move()
-        relay.move()
-        assert relay.waiting() == [] and numbers(name) == expected
+                relay(folder, name).forward()
+        sends = relay(folder, name)
+        sends.forward()
+        sends.forward()
+        assert not sends.waiting() and numbers(name) == expected
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
@@ -133,9 +138,9 @@ def test_files_of_other_rules_are_added_by_themselves(tmp_path: Path, kind: str)
     writer = FileWriter(FileSinkOptions(str(folder), "parquet", other, frozenset(), passing=True))
     values = {name: pl.Series([value], dtype=pl.Object) for name, value in (("m", 7), ("n", 1))}
     writer.commit([writer.write([("hot", pl.DataFrame({"start": [1], "end": [1]} | values))], 0, 1)], 1)
-    relay = TableRelay(folder, name)
-    relay.move()
-    assert relay.waiting() == []
+    sends = relay(folder, name)
+    sends.forward()
+    assert not sends.waiting()
     assert sorted(rows(name).select("n", "m").rows(), key=repr) == [("0", None), ("0", None), ("1", "7")]
 
 
@@ -147,9 +152,9 @@ def test_two_jobs_add_to_one_table_and_small_files_are_put_together(tmp_path: Pa
             folder = tmp_path / job / OUTGOING
             folder.mkdir(parents=True, exist_ok=True)
             commit(folder, batch, ("hot",))
-            relay = TableRelay(folder, name)
-            relay.move()
-        relay.close()
+            sends = relay(folder, name)
+            sends.forward()
+        sends._to.close()
     assert numbers(name) == ["0"] * 4 + ["1"] * 4 + ["2"] * 4
     assert count_files(name) < 4
 
@@ -158,10 +163,10 @@ def test_two_jobs_add_to_one_table_and_small_files_are_put_together(tmp_path: Pa
 def test_small_files_are_put_together_while_a_run_goes_on(tmp_path: Path, kind: str) -> None:
     folder, name = tmp_path / "one" / OUTGOING, named(kind, tmp_path, "?compact=4")
     folder.mkdir(parents=True)
-    relay, most = TableRelay(folder, name), 0
+    sends, most = relay(folder, name), 0
     for batch in range(10):
         commit(folder, batch, ("hot",))
-        relay.move()
+        sends.forward()
         most = max(most, count_files(name))
     assert numbers(name) == sorted((str(n) for n in range(10) for _ in range(2)), key=int)
     assert most <= 4 and count_files(name) <= 3
@@ -181,10 +186,10 @@ def test_the_snapshots_of_a_table_say_what_they_add(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     for batch in range(3):
         commit(folder, batch)
-        TableRelay(folder, name).move()
-    job = json.loads((folder.parent / "table.json").read_text())["name"]
-    told = [one.summary[f"semcep.added.{job}"] for one in iceberg().snapshots()]
-    assert told == ["1", "2", "3"] and iceberg().properties[f"semcep.added.{job}"] == "3"
+        relay(folder, name).forward()
+    told = [one.summary["semcep.added.state"] for one in iceberg().snapshots()]
+    assert told == ["0", "1", "2"] and iceberg().properties["semcep.added.state"] == "2"
+    assert json.loads((folder.parent / forwards.NOTE).read_text()) == {"number": 2, "table": name.text}
 
 
 def test_a_commit_is_tried_again_where_others_add_at_the_same_time(
@@ -202,12 +207,12 @@ def test_a_commit_is_tried_again_where_others_add_at_the_same_time(
             with monkeypatch.context() as patched:
                 patched.setattr(iceberg_table, "_commit", whole)
                 commit(other, batch)
-                TableRelay(other, name).move()
+                relay(other, name).forward()
         whole(*given)
 
-    TableRelay(other, name).move()
+    relay(other, name).forward()
     monkeypatch.setattr(iceberg_table, "_commit", meanwhile)
-    TableRelay(mine, name).move()
+    relay(mine, name).forward()
     assert numbers(name) == ["0"] * 8 + ["1"] * 4 + ["2"] * 4 and not left
     assert [one.summary["added-records"] for one in iceberg().snapshots()] == ["4"] * 4
 
@@ -233,9 +238,9 @@ def test_a_commit_of_which_the_answer_is_lost_is_done(tmp_path: Path, monkeypatc
         monkeypatch.setattr(iceberg_table, "_commit", does)
         if does is twice:
             with pytest.raises(CepError, match="nothing is added twice"):
-                TableRelay(folder, name).move()
+                relay(folder, name).forward()
         else:
-            TableRelay(folder, name).move()
+            relay(folder, name).forward()
     assert numbers(name) == [str(n) for n in range(4) for _ in range(4)]
 
 
@@ -265,27 +270,32 @@ def test_a_store_that_is_away_for_a_while_stops_nothing(
             monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
 
         monkeypatch.setattr(delta, "_PATIENCE", {"timeout": "1s", "retry_timeout": "1s"})
-        with relaying(folder.parent, text, schemas, told.append):
+
+        def back_later(text: str) -> None:
+            told.append(text)
+            back()
+
+        monkeypatch.setattr(forwards, "PATIENCE", 5.0)
+        with forwarding(folder.parent, "job", text, schemas, back_later) as sends:
             commit(folder, 0, ("hot",))
-            until(lambda: not list(folder.glob("part-*")), "the first are added")
+            sends.forward()
+            assert not sends.waiting() and not told
             away()
             commit(folder, 1, ("hot",))
-            told.at_least(1)
-            assert "what is derived waits" in told[0]
-            back()
-            until(lambda: not list(folder.glob("part-*")), "the second are added")
+            sends.forward()
+            assert not sends.waiting() and len(told) == 1 and "what is derived waits" in told[0]
             away()
         assert len(told) == 1
         commit(folder, 2, ("hot",))
         with (
-            pytest.raises(CepError, match="the same command sends them") as failed,
-            relaying(folder.parent, f"{text}?compact=2", schemas, told.append),
+            pytest.raises(CepError) as failed,
+            forwarding(folder.parent, "job", f"{text}?compact=2", schemas, told.append),
         ):
             pass
+        assert failed.value.code == "failed" and "the same command sends them" in str(failed.value.hint)
         assert "small files stay as they are" in told[-1]
-        assert failed.value.code == "failed"
         back()
-        with relaying(folder.parent, text, schemas, told.append):
+        with forwarding(folder.parent, "job", text, schemas, told.append):
             pass
         if kind == "delta":
             there = deltalake.DeltaTable("s3://bucket/table", storage_options={"allow_http": "true"}).to_pyarrow_table()
@@ -317,41 +327,24 @@ def test_readers_of_the_folder_see_what_counts(tmp_path: Path, events: tuple[str
             assert set(each["type"].cast(pl.String)) == set(events)
 
 
-def test_slow_commits_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is derived while a table is left alone is one commit, at the latest when the query ends: of five
-    micro-batches there are two commits, three on a busy machine."""
-    folder, name, write, made = tmp_path / "state" / OUTGOING, named("delta", tmp_path), KINDS["delta"].write, [0]
-    folder.mkdir(parents=True)
-
-    def slow(*given: Any) -> None:
-        made[0] += 1
-        pause(1.0)
-        write(*given)
-
-    monkeypatch.setattr(KINDS["delta"], "write", slow)
-    with relaying(folder.parent, name.text, {"hot": SCHEMAS["hot"]}, print):
-        commit(folder, 0, ("hot",))
-        until(lambda: not list(folder.glob("part-*")), "the first are added")
-        for batch in range(1, 5):
-            commit(folder, batch, ("hot",))
-            pause(0.2)
-    assert made[0] <= 3 and numbers(name) == [str(n) for n in range(5) for _ in range(2)]
-
-
 def test_a_catalog_that_others_hold_is_waited_for(tmp_path: Path) -> None:
     """Of SQLite, which lets one write at a time."""
     folder, name = tmp_path / "state" / OUTGOING, named("iceberg", tmp_path)
     folder.mkdir(parents=True)
     commit(folder, 0)
-    TableRelay(folder, name).move()
+    relay(folder, name).forward()
     commit(folder, 1)
     with sqlite3.connect(tmp_path / "catalog.db", isolation_level=None) as other:
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(CepError, match="database is locked") as waits:
-            TableRelay(folder, name).move()
-        assert waits.value.code == UNREACHABLE
-        other.execute("ROLLBACK")
-    TableRelay(folder, name).move()
+        told: list[str] = []
+
+        def let_go(text: str) -> None:
+            told.append(text)
+            other.execute("ROLLBACK")
+
+        with forwarding(folder.parent, "state", name.text, SCHEMAS, let_go):
+            pass
+        assert len(told) == 1 and "database is locked" in told[0]
     assert numbers(name) == ["0"] * 4 + ["1"] * 4
 
 
@@ -367,11 +360,11 @@ def test_rows_that_may_be_in_one_table_go_to_no_other(tmp_path: Path, monkeypatc
     commit(folder, 0, ("hot",))
     monkeypatch.setattr(KINDS["delta"], "write", killed)
     with pytest.raises(KeyboardInterrupt):
-        TableRelay(folder, first).move()
+        relay(folder, first).forward()
     monkeypatch.setattr(KINDS["delta"], "write", write)
     with pytest.raises(CepError, match=f"rows that go to {first.text} may be there already"):
-        TableRelay(folder, other).move()
-    TableRelay(folder, first).move()
+        relay(folder, other).forward()
+    relay(folder, first).forward()
     commit(folder, 1, ("hot",))
-    TableRelay(folder, other).move()
+    relay(folder, other).forward()
     assert numbers(first) == ["0", "0"] and numbers(other) == ["1", "1"]

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,9 @@ from cep.connectors.brokers.sending import Sending
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.spark.disk import OUTGOING, STOP
+from cep.spark.sink import forwarding as forwards
 from cep.spark.sink.commit_log import CommitLog, OutputFile
-from cep.spark.sink.relay import BrokerRelay, relaying
+from cep.spark.sink.forwarding import Broker, forwarding
 from tests.brokers import Cluster
 from tests.waiting import Received, until
 
@@ -28,9 +30,9 @@ CHILD = """
 import sys
 from pathlib import Path
 from cep.engine import Engine
-from cep.spark.sink.relay import relaying
+from cep.spark.sink.forwarding import forwarding
 schemas = Engine.from_text("hot(N) <- reading(N) WHERE N >= 0.").outputs
-with relaying(Path(sys.argv[1]), sys.argv[2], schemas, print):
+with forwarding(Path(sys.argv[1]), "job", sys.argv[2], schemas, print):
     pass
 """
 
@@ -62,7 +64,7 @@ def test_a_sender_that_is_killed_repeats_one_file_at_most(tmp_path: Path) -> Non
     os.kill(child.pid, signal.SIGKILL)  # somewhere in the next one
     assert child.wait() == -signal.SIGKILL
     (tmp_path / OUTGOING / "part-00000-9.jsonl").write_text('{"type": "hot", "n": -1}\n')  # of no finished micro-batch
-    with relaying(tmp_path, place, SCHEMAS, print):
+    with forwarding(tmp_path, "job", place, SCHEMAS, print):
         pass
     found = cluster.received("derived", 40_000)
     assert {json.loads(payload)["n"] for _, _, payload in found} == set(range(40_000))
@@ -78,17 +80,20 @@ def test_what_a_broker_does_not_take_waits(tmp_path: Path, monkeypatch: pytest.M
     reported: Received[str] = Received()
     with monkeypatch.context() as hasty:
         hasty.setattr("cep.connectors.brokers.kafka_sender.ANSWER", 0.2)
+        hasty.setattr(forwards, "PATIENCE", 1.0)
         with (
-            pytest.raises(CepError, match=r"no answer: .*\n.*2 files wait in .*; the same command sends") as failed,
-            relaying(tmp_path, "kafka://127.0.0.1:1/derived", SCHEMAS, reported.append),
+            pytest.raises(CepError, match="no answer: ") as failed,
+            forwarding(tmp_path, "job", "kafka://127.0.0.1:1/derived", SCHEMAS, reported.append),
         ):
-            reported.at_least(1)
-    assert failed.value.code == "failed" and len(reported) == 1
+            pass
+    assert failed.value.code == "failed" and "2 files wait in" in str(failed.value.hint) and len(reported) == 1
     cluster = Cluster("derived")
     place = f"kafka://{cluster.servers}/derived"
-    with relaying(tmp_path, place, SCHEMAS, print):
+    with forwarding(tmp_path, "job", place, SCHEMAS, print) as sends:
         for batch in range(1, 12):
             commit(tmp_path, batch, range(100 * batch, 100 * (batch + 1)))
+            sends.forward()
+            assert not list((tmp_path / OUTGOING).glob("part-*"))
     assert sorted(json.loads(one)["n"] for _, _, one in cluster.received("derived", 1200)) == list(range(1200))
     for batch in range(12, 20):
         commit(tmp_path, batch, range(10))
@@ -98,35 +103,38 @@ def test_what_a_broker_does_not_take_waits(tmp_path: Path, monkeypatch: pytest.M
         def write(self, piece: bytes) -> None:
             raise CepError("the broker refuses a message: it is too large", code="output")
 
-    monkeypatch.setattr("cep.spark.sink.relay.Sending", Refusing)
-    with pytest.raises(CepError, match="it is too large"), relaying(tmp_path, place, SCHEMAS, print):
-        until((tmp_path / STOP).exists, "the query is told to end")
+    monkeypatch.setattr(forwards, "Sending", Refusing)
+    with pytest.raises(CepError, match="it is too large"), forwarding(tmp_path, "job", place, SCHEMAS, print):
+        pass
     shutil.rmtree(tmp_path / OUTGOING)
-    assert BrokerRelay(tmp_path / OUTGOING, lambda: Sending(place, SCHEMAS)).waiting() == []
+    with forwarding(tmp_path, "job", place, SCHEMAS, print) as sends:
+        assert not sends.waiting()
 
 
 def test_a_disk_that_is_full_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit(tmp_path, 0, range(100))
-    full, told, moves = [True], Received[str](), [0]
+    tries, told = [0], list[str]()
 
-    def move(relay: BrokerRelay) -> None:
-        moves[0] += 1
-        if full[0]:
+    def take(to: Broker, files: Sequence[Path], number: int) -> None:
+        tries[0] += 1
+        if tries[0] < 3:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(BrokerRelay, "move", move)
+    monkeypatch.setattr(Broker, "take", take)
+    monkeypatch.setattr(forwards, "_PAUSE", 0.05)
     place = "kafka://127.0.0.1:1/derived"
-    with relaying(tmp_path, place, SCHEMAS, told.append):
-        told.at_least(1)
-        full[0] = False
-        until(lambda: moves[0] > 2, "it is tried again")
-    assert len(told) == 1 and told[0].startswith("what is derived cannot be sent: no space left on device; what")
-    full[0] = True
+    with forwarding(tmp_path, "job", place, SCHEMAS, told.append):
+        pass
+    assert tries == [3] and len(told) == 1
+    assert told[0].startswith("what is derived cannot be sent: no space left on device; what")
+    tries[0] = -1000
+    (tmp_path / STOP).touch()
     with (
-        pytest.raises(CepError, match=r"(?s)no space left on device.*2 files wait in"),
-        relaying(tmp_path, place, SCHEMAS, told.append),
+        pytest.raises(CepError, match="no space left on device") as failed,
+        forwarding(tmp_path, "job", place, SCHEMAS, told.append, lasting=True),
     ):
         pass
+    assert "2 files wait in" in str(failed.value.hint) and tries == [-999], "who is to stop tries no more"
 
 
 def test_who_has_to_end_at_once_leaves_what_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,19 +147,19 @@ def test_who_has_to_end_at_once_leaves_what_waits(tmp_path: Path, monkeypatch: p
             sent.append(piece)
             hurried[0] = len(sent) == 3
 
-    monkeypatch.setattr("cep.spark.sink.relay.Sending", Slow)
+    monkeypatch.setattr(forwards, "Sending", Slow)
     cluster = Cluster("derived")
-    with relaying(tmp_path, f"kafka://{cluster.servers}/derived", SCHEMAS, print, at_once=lambda: hurried[0]):
-        until(lambda: hurried[0], "some are sent")
-    assert len(sent) == 3 and len(list((tmp_path / OUTGOING).glob("part-*"))) == 9
+    place = f"kafka://{cluster.servers}/derived"
+    with forwarding(tmp_path, "job", place, SCHEMAS, print, at_once=lambda: hurried[0]) as sends:
+        assert len(sent) == 3 and len(sends.waiting()) == 9
 
 
 def test_a_mistake_of_ours_ends_the_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit(tmp_path, 0, range(10))
 
-    def move(relay: BrokerRelay) -> None:
+    def take(to: Broker, files: Sequence[Path], number: int) -> None:
         raise KeyError("lines")
 
-    monkeypatch.setattr(BrokerRelay, "move", move)
-    with pytest.raises(KeyError), relaying(tmp_path, "kafka://127.0.0.1:1/derived", SCHEMAS, print):
-        until((tmp_path / STOP).exists, "the query is told to end")
+    monkeypatch.setattr(Broker, "take", take)
+    with pytest.raises(KeyError), forwarding(tmp_path, "job", "kafka://127.0.0.1:1/derived", SCHEMAS, print):
+        pass

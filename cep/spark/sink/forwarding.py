@@ -1,0 +1,238 @@
+"""What a query derives goes to a broker or a table: the files of each micro-batch once it counts, and then they go.
+
+So the folder is all the state there is: a killed run leaves the files that it was sending, and the next one begins with
+them. To a broker they go again, with the same ids. A commit of a table carries the number of the micro-batch (in Delta
+an application transaction, in Iceberg a property), by which the next run sees whether it was done.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cep.connectors.brokers.sending import Sending
+from cep.connectors.tables.kinds import KINDS
+from cep.connectors.tables.names import TableName, is_table, table_name
+from cep.core.durable_names import sync_names
+from cep.core.errors import UNREACHABLE, CepError, reason_of
+from cep.core.schema import Schema
+from cep.spark.disk import OUTGOING, STOP, damaged_file, put
+from cep.spark.sink.commit_log import CommitLog, batch_of, file_name, intact
+
+NOTE = "table.json"
+"""In the checkpoint: the number of the last commit, and the table that it is of."""
+
+PATIENCE = 60.0
+"""Seconds for which a run that has an end tries what cannot be reached."""
+
+_PAUSE, _LONGEST, _LOOK = 1.0, 30.0, 0.1  # seconds between two tries, and between two looks whether to end
+_BYTES = 1 << 22  # bytes that are sent at once
+_ROWS = 1 << 17
+_TYPE = "type"
+
+
+class Destination(Protocol):
+    """Where files go."""
+
+    def take(self, files: Sequence[Path], number: int) -> None:
+        """Take the files of the micro-batch of a number, and remove them. CepError: they cannot be taken;
+        with the code `UNREACHABLE`, not now."""
+
+    def close(self) -> None: ...
+
+
+class Broker:
+    """Messages to a broker. `at_once`: says whether what waits is to be left for the next run."""
+
+    def __init__(self, to: Callable[[], Sending], at_once: Callable[[], bool]) -> None:
+        self._to, self._at_once = to, at_once
+        self._sending: Sending | None = None
+
+    def take(self, files: Sequence[Path], number: int) -> None:
+        """See `Destination`."""
+        for path in files:
+            if self._at_once():
+                return
+            try:
+                self._sending = self._sending or self._to()
+                with path.open("rb") as file:
+                    while lines := file.readlines(_BYTES):
+                        self._sending.write(b"".join(lines))
+            except CepError:
+                self.close()
+                raise
+            path.unlink()
+
+    def close(self) -> None:
+        if self._sending is not None:
+            self._sending.close()
+            self._sending = None
+
+
+class Table:
+    """Rows of a table. `job`: under which they are added, the name of the `checkpoint`."""
+
+    def __init__(self, name: TableName, job: str, checkpoint: Path) -> None:
+        self._name, self._job, self._note = name, job, checkpoint / NOTE
+        self._table = KINDS[name.kind]
+        self._small = 0  # commits since small files were put together
+
+    def take(self, files: Sequence[Path], number: int) -> None:
+        """See `Destination`. CepError: besides, these rows may be in another table already."""
+        self._begin(number)
+        name = replace(self._name, append=self._job)
+        if not self._table.is_added(name, number):
+            self._table.write(name, partial(_rows, files), number)
+            self._small += 1
+        for path in files:
+            path.unlink()
+        if self._name.compact is not None and self._small >= self._name.compact:
+            with suppress(CepError):  # it is tried again behind the next rows, and told at the end
+                self._table.compact(self._name)
+                self._small = 0
+
+    def _begin(self, number: int) -> None:
+        """Note that rows go to this table, before they do."""
+        try:
+            known = json.loads(self._note.read_bytes()) if self._note.exists() else {}
+            before = known["table"] if known.get("number") == number else self._name.text
+        except (ValueError, LookupError, AttributeError):
+            raise damaged_file(self._note) from None
+        if before != self._name.text:
+            hint = f"go on once with `--output {before}`, then with another"
+            raise self._name.refused(f"rows that go to {before} may be there already", hint)
+        put(self._note, json.dumps({"number": number, "table": self._name.text}).encode())
+        sync_names(self._note.parent)  # the table may be on another disk
+
+    def close(self) -> None:
+        """Put small files together, if that is asked for."""
+        self._table.compact(self._name)
+
+
+class Forwarding:
+    """Forwards the files of the sink in a checkpoint. `warn` takes what waits; `lasting`: the query goes on until it is
+    stopped, and so do tries."""
+
+    def __init__(
+        self, checkpoint: Path, to: Destination, warn: Callable[[str], None], at_once: Callable[[], bool], lasting: bool
+    ) -> None:
+        self.folder, self._to, self._warn, self._at_once = checkpoint / OUTGOING, to, warn, at_once
+        self._log, self._stop, self._lasting = CommitLog(self.folder), checkpoint / STOP, lasting
+
+    def waiting(self) -> dict[Path, str]:
+        """The files that count and were not taken yet, in order, each with its line in the log."""
+        lines = {self.folder / file_name(line): line for line in self._log.lines()}
+        return {path: line for path, line in lines.items() if path.exists()}
+
+    def begins(self, batch: int) -> None:
+        """Nothing of an earlier try is left."""
+
+    def give(self, spark: object, batch: int) -> None:
+        """Forward a micro-batch that counts. CepError: see `forward`."""
+        self.forward()
+
+    def forward(self) -> None:
+        """Forward what waits. What cannot be reached is tried again; the query waits meanwhile. CepError: it was tried
+        for long enough, or the query is to stop; what was written is refused, or is not what was written."""
+        since, pause, told = time.monotonic(), _PAUSE, False
+        while (failure := self._tried()) is not None:
+            if not told:
+                self._warn(f"{failure.message}; what is derived waits in {self.folder}")
+                told = True
+            if not self._slept(pause, since):
+                hint = f"{len(self.waiting())} files wait in {self.folder}; the same command sends them"
+                raise CepError(failure.message, hint=hint, code="failed")
+            pause = min(2 * pause, _LONGEST)
+
+    def _tried(self) -> CepError | None:
+        """Why what waits cannot be taken now; None: it was. CepError: it never will be."""
+        try:
+            waiting = self.waiting()
+            for path, line in waiting.items():
+                if not intact(path, line):
+                    raise damaged_file(path)
+            for number, files in groupby(waiting, lambda path: batch_of(waiting[path])):
+                self._to.take(list(files), number)
+            return None
+        except OSError as error:
+            return CepError(f"what is derived cannot be sent: {reason_of(error)}", code=UNREACHABLE)
+        except CepError as error:
+            if error.code != UNREACHABLE:
+                raise
+            return error
+
+    def _slept(self, pause: float, since: float) -> bool:
+        """Wait so many seconds; False: no more, since tries are over."""
+        until = time.monotonic() + pause
+        while time.monotonic() < until:
+            late = not self._lasting and time.monotonic() > since + PATIENCE
+            if late or self._at_once() or self._stop.exists():
+                return False
+            time.sleep(_LOOK)
+        return True
+
+
+@contextmanager
+def forwarding(
+    checkpoint: Path,
+    job: str,
+    text: str,
+    schemas: Mapping[str, Schema],
+    warn: Callable[[str], None],
+    at_once: Callable[[], bool] = lambda: False,
+    lasting: bool = False,
+) -> Iterator[Forwarding]:
+    """The way to a broker or a table, of this address, while the block runs; it begins with what a run before has left.
+    `job`: the name of the checkpoint; `schemas`: of the events; else see `Forwarding`. CepError: see
+    `Forwarding.forward`."""
+    to: Destination
+    if is_table(text):
+        to = Table(table_name(text), job, checkpoint)
+    else:
+        to = Broker(lambda: Sending(text, schemas), at_once)
+    found = Forwarding(checkpoint, to, warn, at_once, lasting)
+    try:
+        found.forward()
+        yield found
+    finally:
+        try:
+            to.close()
+        except (CepError, OSError) as error:  # the rows are there
+            why = error.message if isinstance(error, CepError) else reason_of(error)
+            warn(f"{why}; small files stay as they are")
+
+
+def check_table(name: TableName) -> None:
+    """CepError: the table cannot be read, or rows are asked to be added once under a name of their own."""
+    if name.append is not None:
+        raise name.refused("on Spark rows are added, those of each micro-batch once", "without `append`")
+    KINDS[name.kind].check(name)
+
+
+def _rows(files: Sequence[Path]) -> pa.RecordBatchReader:
+    """The rows of files, which are all in this folder; or each in the one of its event, which is then its `type`."""
+    schema = pq.read_schema(files[0])
+    several = files[0].parent.name.startswith(f"{_TYPE}=")
+    if several:
+        schema = schema.insert(0, pa.field(_TYPE, pa.string()))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for path in files:
+            for batch in pq.ParquetFile(path).iter_batches(_ROWS):
+                columns = list(batch.columns)
+                if several:
+                    event = path.parent.name.removeprefix(f"{_TYPE}=")
+                    columns.insert(0, pa.array([event] * batch.num_rows, pa.string()))
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
