@@ -211,6 +211,22 @@ def test_progress_is_told_as_often_as_asked(monkeypatch: pytest.MonkeyPatch) -> 
     assert plain("progress", None) is None
 
 
+def test_a_batch_at_work_says_how_many_tasks_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    logged: list[dict[str, Any]] = []
+
+    def log(event: str, text: str | None, level: str = "info", /, **fields: object) -> None:
+        logged.append({"event": event, **fields})
+
+    monkeypatch.setattr(watch, "OFTEN", 0.0)
+    one = watch.Watch(charts(Engine.from_text(PROGRAM).plan), RunStats(), log)
+    one.working(0, 1)
+    assert one.stats.tasks is None and not logged, "of one task there is nothing to say"
+    one.working(3, 20)
+    assert one.stats.tasks == (3, 20) and logged == [{"event": "working", "batches": 0, "tasks": 20, "done": 3}]
+    one.batch([], 1.0)
+    assert one.stats.tasks is None
+
+
 class _Nothing:
     def add(self, records: Any) -> None:
         assert not list(records)

@@ -84,3 +84,24 @@ def test_a_run_is_looked_at_while_it_lasts(tmp_path: Path, monkeypatch: pytest.M
     assert sum(line["late"].get("heat", 0) for line in lines if line["event"] == "dead_letters") == 1
     (done, *_) = [line for line in lines[::-1] if line["event"] == "progress"]
     assert done["records"] == 14 and done["derived"] == lines[-1]["derived"] and "addBatch" in done["phases"]
+
+
+def test_a_long_micro_batch_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spark = spark_runs.spark()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Compilation, "_tell", lambda *_: None)
+    monkeypatch.setattr(query, "_LOOK", 0.05)
+    monkeypatch.setattr(watch, "OFTEN", 0.0)
+    Path("fire.cep").write_text(PROGRAM)
+    Path("days").mkdir()
+    for day in range(8):
+        record = {"type": "smoke", "time": day, "room": "attic"}
+        Path(f"days/{day}.jsonl").write_text(json.dumps(record) + "\n")
+    places = ["--output", "out", "--checkpoint", "state", "--buckets", "2", "--log", "json", "--input", "days"]
+    result = CliRunner().invoke(app, ["run", "fire.cep", "--on", "spark", *places], prog_name="cep")
+    assert result.exit_code == 0, result.stderr
+    lines = [json.loads(line) for line in result.stderr.splitlines()]
+    working = [line for line in lines if line["event"] == "working"]
+    assert working and all(0 <= line["done"] <= line["tasks"] for line in working)
+    assert any(line["tasks"] >= 2 for line in working) and lines[-1]["records"] == 8
+    assert query.running_tasks(spark) == (0, 0)

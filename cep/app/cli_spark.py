@@ -145,7 +145,9 @@ def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) ->
         query = replace(query, frames=topics)
     with (
         watch.watching(options.watch.metrics, quiet=False, **begins),
-        queries.StopRequest(request.checkpoint, bool(reads.beside)).listening() as stop,
+        queries.StopRequest(
+            request.checkpoint, bool(reads.beside), lambda: watch.working(*queries.running_tasks(spark))
+        ).listening() as stop,
         queries.listening(spark, watcher, watcher.look),
         forwarding(
             request.checkpoint,

@@ -32,17 +32,21 @@ def progress_display(stats: RunStats, quiet: bool = False) -> Iterator[None]:
     def lines() -> Group:
         first = Table.grid(padding=(0, 1))
         if not stats.batches:  # how fast it will be is not known
-            first.add_row(spinner, Text(compilation.state or f"{stats.records:,} records", style="bold"))
+            first.add_row(spinner, Text(compilation.state or f"{stats.records:,} records{_tasks(stats)}", style="bold"))
             return Group(first)
         left = spinner if stats.done is None else ProgressBar(total=1.0, completed=stats.done, width=16)
         rate = stats.records / max(stats.seconds, 1e-3)
         at = "" if stats.watermark is None else f", at {readable_time(stats.watermark)}"
-        first.add_row(left, Text(f"{stats.records:,} records, {rate:,.0f}/s{at}", style="bold"))
+        first.add_row(left, Text(f"{stats.records:,} records, {rate:,.0f}/s{at}{_tasks(stats)}", style="bold"))
         dead = count(stats.dead.total(), "dead letter")
         return Group(first, Text(f"{stats.derived.total():,} derived, {dead}, {_state(stats)}"))
 
     with Live(get_renderable=lines, console=Console(stderr=True), transient=True, refresh_per_second=8):
         yield
+
+
+def _tasks(stats: RunStats) -> str:
+    return "" if stats.tasks is None else f", task {stats.tasks[0]:,} of {stats.tasks[1]:,}"
 
 
 def _state(stats: RunStats) -> str:

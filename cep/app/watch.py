@@ -32,7 +32,7 @@ class Watch:
         self.stats = stats
         self.log = log
         self._pause, self._partitions = pause, partitions
-        self._reported = perf_counter()
+        self._reported = self._worked = perf_counter()
         self._before = 0
         self._late: Counter[str] = Counter()
         self._dead: Counter[str] = Counter()
@@ -54,6 +54,7 @@ class Watch:
 
     def batch(self, reports: Sequence[Report], seconds: float, **more: object) -> None:
         """Record a batch that took so many seconds; `more`: further fields of the log entry."""
+        self.stats.tasks = None
         self.meter.take(reports, seconds)
         meter = self.meter
         for file in (file for one in reports for file in one.unread):
@@ -87,6 +88,14 @@ class Watch:
             **more,
         )
         self._reported, self._before = now, meter.records
+
+    def working(self, done: int, tasks: int) -> None:
+        """Show how many of the tasks of the batch at work are done; of one alone there is nothing to say."""
+        self.stats.tasks = (done, tasks) if tasks > 1 else None
+        now = perf_counter()
+        if self.stats.tasks is not None and now - max(self._reported, self._worked) >= OFTEN:
+            self._worked = now
+            self.log("working", None, batches=self.meter.batches, tasks=tasks, done=done)
 
     def _warn_of_hot_keys(self, reports: Sequence[Report]) -> None:
         """Tell once of each key that makes a batch of many rows much longer than even keys would."""

@@ -93,6 +93,7 @@ class RunStats:
     `revision`: what was done for what came late or was withdrawn, None: what is given is never withdrawn.
     `busy`: seconds spent on batches, not on waiting for them.
     `watermark` is None until there is one; `done` is the part of the input that has been read, None: not known.
+    `tasks`: on Spark, how many tasks of the micro-batch at work are done, and how many there are, None: not known.
     """
 
     records: int = 0
@@ -115,6 +116,7 @@ class RunStats:
     state_rows: int = 0
     state_bytes: int = 0
     done: float | None = None
+    tasks: tuple[int, int] | None = None
     began: float = field(default_factory=perf_counter)
 
     @property

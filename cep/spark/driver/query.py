@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
+from time import monotonic
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,7 @@ TRIES = 5
 
 _TIMEOUT = 10.0  # seconds that the last event of a query may take
 _POLL = 0.2  # seconds between two looks at the request
+_LOOK = 2.0  # seconds between two looks at what is done
 _PASSING = ("failed to connect back", "worker to connect back", "Python worker exited unexpectedly")
 _LOST = ("java.io.EOFException", "Connection reset", "Broken pipe")
 """All that Java says where the process that plans is lost while it is asked, or answers."""
@@ -121,11 +123,11 @@ class StopRequest:
 
     `signal` is the signal's number, 0 while there is none. A second one stops at once: the current micro-batch is
     repeated the next time. `beside`: a source that knows nothing of requests goes on, so the micro-batch after the
-    current one is begun, and left for the next time.
+    current one is begun, and left for the next time. `working` is called every two seconds while the query runs.
     """
 
-    def __init__(self, checkpoint: Path, beside: bool = False) -> None:
-        self.signal = 0
+    def __init__(self, checkpoint: Path, beside: bool = False, working: Callable[[], None] = lambda: None) -> None:
+        self.signal, self._working = 0, working
         self._again, self._beside = False, beside
         self._file = checkpoint / STOP
 
@@ -156,6 +158,7 @@ class StopRequest:
     def wait(self, query: StreamingQuery, endless: bool) -> None:
         """Return when the query has ended, of itself or on request. CepError: it has failed; says why."""
         last: int | None = None  # micro-batch that had ended when the request was passed on
+        looked = monotonic()
         try:
             while not query.awaitTermination(_POLL):  # type: ignore[arg-type]
                 if self._again:
@@ -168,6 +171,9 @@ class StopRequest:
                         query.stop()
                 elif self.signal:
                     self._file.touch()
+                if monotonic() > looked + _LOOK:
+                    self._working()
+                    looked = monotonic()
         except StreamingQueryException as error:
             raise failed(error, str(self._file.with_name(SPARK_LOG))) from None
         except (Py4JError, OSError):
@@ -194,6 +200,13 @@ def run_query(
             if not passing(error) or stop.signal or tries == TRIES:
                 raise
             log("again", f"{error.message}: it begins again", "warning")
+
+
+def running_tasks(spark: SparkSession) -> tuple[int, int]:
+    """How many tasks of the jobs that run now have ended, and how many there are."""
+    tracker = spark.sparkContext.statusTracker()
+    stages = [one for one in map(tracker.getStageInfo, tracker.getActiveStageIds()) if one is not None]
+    return sum(one.numCompletedTasks for one in stages), sum(one.numTasks for one in stages)
 
 
 def passing(error: CepError) -> bool:
