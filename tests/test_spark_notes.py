@@ -71,7 +71,7 @@ def test_what_is_handed_on_arrives(tmp_path: Path) -> None:
     random = Random(3)
     for size in (0, 10, FEW // 3, FEW + 1):
         blocks = [ShuffleBlock(1, n, "e", 7, "f", random.randbytes(size), n) for n in range(5)]
-        (row,) = as_row(lambda _: [*blocks, until(END)], None, str(tmp_path))
+        (row,) = as_row(lambda _, some=blocks: [*some, until(END)], None, str(tmp_path))
         assert row.column("time").cast("int64").to_pylist() == [END]
         came = [one.block() for one in of_rows(row.column("blocks").to_pylist())]
         assert [(one.bucket, one.rows) for one in came] == [(one.bucket, one.rows) for one in blocks]
