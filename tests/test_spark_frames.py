@@ -18,7 +18,9 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pyoxigraph as ox
 import pytest
 from pyspark.errors import StreamingQueryException
 
@@ -271,7 +273,7 @@ def test_the_page_runs() -> None:
                 exec(compile(code, str(PAGE), "exec"), names)
             assert printed.getvalue() == said
             ran += 1
-    assert ran == 3
+    assert ran == 4
 
 
 @pytest.mark.long
@@ -388,6 +390,77 @@ def test_results_are_put_right(tmp_path: Path) -> None:
     assert withdrawn and difference(expected, before_the_last(found)) == ""
 
 
+LIMITS = """PREFIX : <urn:> event reading(station: string, wind: float).
+high(S, W) <- reading(S, W) WHERE { ?station :name ?S ; :limit ?L }, W > L.
+again(S, W) <- high(S, V) SEQ reading(S, W) WITHIN 3 s.
+many(N) <- high(_, _) AGGREGATE N = count() OVER LAST 10 s WHERE { :crowd :limit ?L }, N > L.
+"""
+
+
+def limit(thing: str, number: int) -> ox.Triple:
+    return ox.Triple(ox.NamedNode(f"urn:{thing}"), ox.NamedNode("urn:limit"), ox.Literal(number))
+
+
+@pytest.mark.long
+def test_changes_of_the_knowledge_are_a_frame(tmp_path: Path) -> None:
+    """At once, and in the micro-batches of a stream; those that are late, or no RDF, are dead letters."""
+    random, now = Random(7), {"a": 3, "b": 5, "crowd": 2}
+    known = [limit(*one) for one in now.items()]
+    known += [ox.Triple(ox.NamedNode(f"urn:{each}"), ox.NamedNode("urn:name"), ox.Literal(each)) for each in "ab"]
+    updates = []
+    for seconds in sorted(random.sample(range(3, 59), 12)):
+        thing = random.choice(sorted(now))
+        before, now[thing] = now[thing], random.choice([n for n in range(1, 9) if n != now[thing]])
+        updates.append((seconds * SECOND, [limit(thing, now[thing])], [limit(thing, before)]))
+    arriving = [*late(ROWS, random), Event("reading", ("a", 0.0), LAST, LAST)]
+    schemas = Engine.from_text(LIMITS, knowledge=known).inputs
+    inputs = deliver(tmp_path / "in", arriving, 2, random, schemas)
+    expected = alone(LIMITS, inputs, 1 << 40, updates, knowledge=known)
+    assert {event.type for event in expected} == {"high", "again", "many"}
+    assert difference(expected, alone(LIMITS, inputs, 1 << 40, knowledge=known))
+    rows = [
+        {
+            "time": instant(time),
+            "add": "".join(f"{one} ." for one in add),
+            "remove": "".join(f"{one} ." for one in gone),
+        }
+        for time, add, gone in updates
+    ]
+    kinds = pa.schema([("time", INSTANT), ("add", pa.string()), ("remove", pa.string())])
+    rules = Rules.from_text(LIMITS, knowledge=known)
+    order, dead = {"reading": "number"}, list[str]()
+    with settings(zone=ZONES[0], aqe="true", partitions="3", store=ROCKS) as spark:
+        changes = spark.createDataFrame(pa.Table.from_pylist(rows[::-1], kinds)).repartition(3)
+        found = rules.detect(frames(spark, rules.inputs, arriving), order=order, changes=changes, buckets=3)
+        assert difference(expected, collected(found, rules.outputs)) == ""
+        with pytest.raises(CepError, match="there is no knowledge that could change"):
+            Rules.from_text(GUSTS).detect(frames(spark, rules.inputs, ROWS), order=order, changes=changes)
+        with pytest.raises(CepError, match="changes: the column `remove` is missing"):
+            rules.detect(frames(spark, rules.inputs, ROWS), order=order, changes=changes.drop("remove"))
+        given = streams(spark, rules.inputs, arriving, 3, tmp_path / "rows")
+        (tmp_path / "changes").mkdir()
+        late_ones = [{"time": instant(1), "add": "<urn:a> <urn:limit> 1 ."}, {"time": instant(LAST), "add": "none"}]
+        for number, some in enumerate((rows, late_ones)):
+            file = tmp_path / "changes" / f"{number}.parquet"
+            pq.write_table(pa.Table.from_pylist(some, kinds), file)
+            os.utime(file, (1_000 + number, 1_000 + number))
+        moving = (
+            spark.readStream.schema(changes.schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "changes"))
+        )
+        stream = rules.over(given, order=order, changes=moving, lateness="4 s", buckets=2)
+        with pytest.raises(CepError, match="`changes` of the knowledge needs the plain jobs"):
+            stream.frame("high")
+        derived: list[Event] = []
+
+        def take(events: Events, batch: int) -> None:
+            derived.extend(collected(events, rules.outputs))
+            dead.extend(row.code for row in events.dead.collect())
+
+        stream.each(take, checkpoint=tmp_path / "each", available_now=True).awaitTermination()
+    assert difference(before_the_last(expected), before_the_last(derived)) == ""
+    assert sorted(dead) == ["knowledge", "late"]
+
+
 def _local_ticks(time: datetime) -> int:
     """An instant that `collect` gives in the zone of this machine."""
     return _ticks(time.astimezone(UTC))
@@ -449,6 +522,39 @@ def test_random_programs(seed: int, tmp_path: Path) -> None:
         }
         assert difference(expected, before_the_last(collected(parts, rules.outputs))) == ""
         written.unpersist()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(int(os.environ.get("SEMCEP_PROGRAMS", "30")) // 15))
+def test_random_programs_are_put_right(seed: int, tmp_path: Path) -> None:
+    """Rows come later than any lateness allows: what was added and not withdrawn is what one process derives."""
+    random = Random(f"revise {seed}")
+    programs = generated(random, 5)
+    schemas = Engine.from_text(programs.text, types=programs.types).inputs
+    arriving = programs.arriving(random, LATENESS)
+    arriving.sort(key=lambda event: event.end + random.randrange(10 * LATENESS))
+    name = random.choice(sorted(schemas))
+    arriving.append(one_of(schemas[name], name))
+    expected = programs_with(programs, arriving, {name: place for place, name in enumerate(schemas)})
+    assert expected
+    rules = Rules.from_text(programs.text, types=programs.types)
+    out, net, withdrawn = tmp_path / "out", Counter[Event](), 0
+    with settings(zone=random.choice(ZONES), aqe=random.choice(("true", "false"))) as spark:
+        given = streams(spark, schemas, arriving, 4, tmp_path / "rows")
+        stream = rules.over(
+            given, order=dict.fromkeys(schemas, "number"), revise="1 h", buckets=random.choice((1, 2, 7))
+        )
+        query = stream.start(output=out, checkpoint=tmp_path / "state", available_now=True)
+        query.awaitTermination()
+    for event, schema in rules.outputs.items():
+        for file in out.glob(f"type={event}/part-*" if len(rules.outputs) > 1 else "part-*"):
+            rows = pq.ParquetFile(file).read()
+            for word, sign in (("add", 1), ("withdraw", -1)):
+                mine = rows.filter(pc.equal(rows["@change"], word)).select(found_columns(rules, event))
+                net.update({one: sign * count for one, count in Counter(_events(event, mine, schema)).items()})
+                withdrawn += mine.num_rows if sign < 0 else 0
+    assert withdrawn and min(net.values()) >= 0
+    assert difference(expected, before_the_last([*net.elements()])) == ""
 
 
 @pytest.mark.long

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cep.core.schema import Schema
     from cep.engine import Engine
     from cep.spark.program import ShippedProgram
-    from cep.spark.source.data_frames import FrameInput, RecordBatches
+    from cep.spark.source.data_frames import Provided, RecordBatches, RowReader
 
 BLOCKS = "stage int, bucket int, event string, place bigint, source string, rows binary"
 """The columns of blocks on their way through a plan."""
@@ -75,7 +75,7 @@ class PackedProgram:
 
 
 def derived(
-    spark: SparkSession, program: ShippedProgram, frames: Sequence[tuple[DataFrame, FrameInput]]
+    spark: SparkSession, program: ShippedProgram, frames: Sequence[Provided]
 ) -> tuple[dict[str, DataFrame], DataFrame, DataFrame]:
     """The results of a program over static DataFrames: by event, the dead letters, and the blocks of all, from which
     each of these is computed."""
@@ -87,7 +87,7 @@ def derived(
     return *parted(program, blocks), blocks
 
 
-def dealt(spark: SparkSession, program: ShippedProgram, frames: Sequence[tuple[DataFrame, FrameInput]]) -> DataFrame:
+def dealt(spark: SparkSession, program: ShippedProgram, frames: Sequence[Provided]) -> DataFrame:
     """The rows of DataFrames as blocks, and what wakes up the buckets in which something happens without rows."""
     made = [(one.stage, one.bucket, one.event, one.place, one.source, one.rows) for one in wake_ups(program)]
     blocks = spark.createDataFrame(made, BLOCKS)
@@ -96,7 +96,7 @@ def dealt(spark: SparkSession, program: ShippedProgram, frames: Sequence[tuple[D
     return blocks
 
 
-def dealing(program: ShippedProgram, one: FrameInput, timed: bool = False) -> Callable[[RecordBatches], RecordBatches]:
+def dealing(program: ShippedProgram, one: RowReader, timed: bool = False) -> Callable[[RecordBatches], RecordBatches]:
     """The function by which a worker makes blocks of rows; `timed`: with the column `TIMED` besides."""
     bare = pickle.dumps(program.bare())
 

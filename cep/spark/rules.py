@@ -31,8 +31,9 @@ from cep.runtime.options import EngineOptions
 from cep.spark.frame_events import Events
 from cep.spark.grouped import derived
 from cep.spark.program import ProgramOptions, ShippedProgram
-from cep.spark.source.data_frames import FrameInput, frame_input
+from cep.spark.source.data_frames import Provided, frame_input
 from cep.spark.source.file_list import SPECS
+from cep.spark.source.knowledge_changes import change_rows
 from cep.spark.streams import BUCKETS, Stream
 
 if TYPE_CHECKING:
@@ -95,17 +96,25 @@ class Rules:
         """Warnings for the author, by position."""
         return self._engine.warnings
 
-    def detect(self, frames: Mapping[str, DataFrame], *, order: Order | None = None, buckets: int = BUCKETS) -> Events:
+    def detect(
+        self,
+        frames: Mapping[str, DataFrame],
+        *,
+        order: Order | None = None,
+        changes: DataFrame | None = None,
+        buckets: int = BUCKETS,
+    ) -> Events:
         """All that the rules derive from static DataFrames, `{event: DataFrame}`, which need not be in any order.
 
         `order`: by event, the columns that decide between rows of one time, as `{"reading": ["partition", "offset"]}`;
         where there are none, a hash of the row does, which is the same in each run. Rows of several events of one time
-        are in the order of `frames`. `buckets`: into so many parts keys are dealt, each of which is stepped by a task;
-        it changes no row. Nothing is computed before a result is used. CepError: a column is missing, or is of a type
-        that does not fit its declaration.
+        are in the order of `frames`. `changes`: of the knowledge, a row each: from `time` on it is without the triples
+        of `remove`, and then with those of `add` (RDF as text, or null). `buckets`: into so many parts keys are dealt,
+        each of which is stepped by a task; it changes no row. Nothing is computed before a result is used. CepError: a
+        column is missing, or is of a type that does not fit its declaration.
         """
         program = self._shipped(self._engine, EngineOptions(lateness=None), buckets)
-        session, inputs = self._read(program, frames, order or {}, streaming=False)
+        session, inputs = self._read(program, frames, order or {}, False, None, changes)
         return Events(*derived(session, program, inputs))
 
     def over(
@@ -113,6 +122,7 @@ class Rules:
         frames: Mapping[str, DataFrame],
         *,
         order: Order | None = None,
+        changes: DataFrame | None = None,
         lateness: Duration = "0 s",
         revise: Duration | None = None,
         final: bool = False,
@@ -122,13 +132,13 @@ class Rules:
     ) -> Stream:
         """The rules over streaming DataFrames, `{event: DataFrame}`; nothing runs before the stream is started.
 
-        `order`: as of `detect`. `lateness`: so much later than others a row may come; later ones are dead letters.
-        `revise`: results come at once, and are put right when what is up to so much older comes, or is withdrawn (a
-        column `@change`); `final`: only what is final is given. `idle`: the time without rows after which the watermark
-        goes on by the clock. `ahead`: rows whose time is more than so much ahead of the clock are dead letters; None:
-        none is. `buckets`: as of `detect`,
-        by default as many as tasks run at once. CepError: a column is missing, or is of a type that does not fit; or
-        the program cannot run without an end.
+        `order`, `changes`: as of `detect`; a change of a time that the watermark has passed is a dead letter.
+        `lateness`: so much later than others a row may come; later ones are dead letters. `revise`: results come at
+        once, and are put right when what is up to so much older comes, or is withdrawn (a column `@change`); `final`:
+        only what is final is given. `idle`: the time without rows after which the watermark goes on by the clock.
+        `ahead`: rows whose time is more than so much ahead of the clock are dead letters; None: none is. `buckets`: as
+        of `detect`, by default as many as tasks run at once. CepError: a column is missing, or is of a type that does
+        not fit; or the program cannot run without an end.
         """
         window = None if revise is None else ticks_of(revise, "revise")
         behind = ticks_of(lateness)
@@ -137,7 +147,7 @@ class Rules:
         engine.refuse_endless("what goes from batch to batch on Spark")
         program = self._shipped(engine, running, 1)
         limit = None if ahead is None else ticks_of(ahead, "ahead")
-        session, inputs = self._read(program, frames, order or {}, streaming=True, ahead=limit)
+        session, inputs = self._read(program, frames, order or {}, True, limit, changes)
         return Stream(
             session,
             engine,
@@ -160,8 +170,9 @@ class Rules:
         frames: Mapping[str, DataFrame],
         order: Order,
         streaming: bool,
-        ahead: int | None = None,
-    ) -> tuple[SparkSession, list[tuple[DataFrame, FrameInput]]]:
+        ahead: int | None,
+        changes: DataFrame | None,
+    ) -> tuple[SparkSession, list[Provided]]:
         """Check DataFrames, and return the columns that are read and their session. CepError: they do not fit the
         program."""
         refuse_order(program.inputs)
@@ -171,21 +182,26 @@ class Rules:
                     message = f"{what}: no pattern of the program uses an input event `{name}`"
                     near, hint = closest(name, list(program.inputs)), f"input events are {_listed(program.inputs)}"
                     raise CepError(f"{message}{near}", hint=hint, code="input")
-        if len(frames) > SPECS:
-            message = f"data: {len(frames)} DataFrames, and their order has numbers for {SPECS}"
+        if len(frames) + (changes is not None) > SPECS:
+            message = (
+                f"data: {len(frames)} DataFrames, and their order has numbers for {SPECS}, of which changes take one"
+            )
             raise CepError(message, hint="make one of several with `union`, and WHEN", code="input")
         if not frames:
             raise CepError("data: no DataFrame", hint=f"input events are {_listed(program.inputs)}", code="input")
-        found = []
+        found = list[Provided]()
         for place, (name, frame) in enumerate(frames.items()):
             label = f'data["{name}"]'
-            if frame.isStreaming != streaming:
-                ways = {True: ("is a stream", "`rules.over`"), False: ("is no stream", "`rules.detect`")}
-                is_one, way = ways[frame.isStreaming]
-                raise CepError(f"{label}: the DataFrame {is_one}", hint=f"{way} takes it", code="input")
+            _check_streaming(label, frame, streaming)
             columns = order.get(name, ())
             columns = [columns] if isinstance(columns, str) else list(columns)
             found.append(frame_input(label, frame, program.read[name], place, columns, ahead))
+        if changes is not None:
+            if self._engine.changes is None:
+                hint = "`Rules.from_file(..., knowledge=...)`"
+                raise CepError("changes: there is no knowledge that could change", hint=hint, code="knowledge")
+            _check_streaming("changes", changes, streaming)
+            found.append(change_rows(changes, len(frames)))
         self._warn_of_ties(frozenset(name for name in frames if not order.get(name)))
         return next(iter(frames.values())).sparkSession, found
 
@@ -200,6 +216,14 @@ class Rules:
             example = f'order={{"{events[0]}": [...]}}'
             message = f"what is derived depends on the order of rows of {_listed(events)} that have one time"
             warn(f"{message}, and none is said: it goes by a hash of them; `{example}` names columns", stacklevel=4)
+
+
+def _check_streaming(label: str, frame: DataFrame, streaming: bool) -> None:
+    """CepError: a DataFrame is a stream where it may not be, or is none where it has to be."""
+    if frame.isStreaming != streaming:
+        ways = {True: ("is a stream", "`rules.over`"), False: ("is no stream", "`rules.detect`")}
+        is_one, way = ways[frame.isStreaming]
+        raise CepError(f"{label}: the DataFrame {is_one}", hint=f"{way} takes it", code="input")
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
+from warnings import warn
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
@@ -18,6 +19,7 @@ from cep.core.time import FARTHEST
 from cep.spark.frame_events import Events
 from cep.spark.grouped import BLOCKS, TIMED, PackedProgram, dealing, parted, step
 from cep.spark.shuffle_blocks import ShuffleBlock
+from cep.spark.source.knowledge_changes import ChangeRows
 from cep.spark.worker import freeze_garbage
 
 if TYPE_CHECKING:
@@ -25,10 +27,12 @@ if TYPE_CHECKING:
 
     from cep.engine import Engine
     from cep.spark.program import ShippedProgram
-    from cep.spark.source.data_frames import FrameInput
+    from cep.spark.source.data_frames import Provided
     from cep.spark.stage_task import StageTask
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_FEW = 8  # of so many too many stores nobody is warned
+_STORES = "spark.sql.shuffle.partitions"
 _ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 _engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}
@@ -38,7 +42,7 @@ _engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}
 def streamed(
     spark: SparkSession,
     program: ShippedProgram,
-    frames: Sequence[tuple[DataFrame, FrameInput]],
+    frames: Sequence[Provided],
     lateness: int,
 ) -> Events:
     """The events that a program derives from streaming DataFrames, as streams. `lateness` in microseconds. CepError:
@@ -51,6 +55,7 @@ def streamed(
             code="spark",
         )
     refused = (
+        (any(isinstance(one, ChangeRows) for _, one in frames), "a DataFrame of `changes` of the knowledge"),
         (program.window is not None or program.revises, "`revise`, and input that withdraws records,"),
         (bool(program.ticking), "a rule at a point of time"),
         (bool(program.beginning), "a cycle through NOT or AGGREGATE, which begins with the input,"),
@@ -58,6 +63,12 @@ def streamed(
     for wrong, what in refused:
         if wrong:
             raise CepError(f"frame: {what} needs the plain jobs", hint="`start` or `each`", code="spark")
+    if (stores := str(spark.conf.get(_STORES))).isdecimal() and int(stores) > 2 * max(program.buckets, _FEW):
+        warn(
+            f"frame: each micro-batch runs {stores} tasks a stage, as {_STORES} says, and only {program.buckets} have "
+            f'something to do: `spark.conf.set("{_STORES}", {program.buckets})` before the query is started',
+            stacklevel=4,
+        )
     timed = f"{BLOCKS}, {TIMED} timestamp"
     every = [frame.mapInArrow(dealing(program, one, timed=True), timed) for frame, one in frames]
     late = -(-lateness // 1000)  # Spark would cut what is less than a millisecond

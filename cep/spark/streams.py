@@ -22,7 +22,7 @@ from cep.spark.job import Job, start
 from cep.spark.program import ShippedProgram
 from cep.spark.resuming import checkpoint_info, opened
 from cep.spark.sink import file_sink
-from cep.spark.source.data_frames import FrameInput
+from cep.spark.source.data_frames import Provided
 from cep.spark.state import checkpoint as checkpoints
 from cep.spark.stateful_frame import streamed
 
@@ -45,7 +45,7 @@ class Stream:
     session: SparkSession
     engine: Engine
     program: ShippedProgram
-    frames: tuple[tuple[DataFrame, FrameInput], ...]
+    frames: tuple[Provided, ...]
     policy: str | None
     lateness: int
     idle: int | None

@@ -7,12 +7,17 @@ micro-batch sends the same, whatever has become of the files.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from glob import has_magic
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
+from pyspark.sql.types import StringType, TimestampType
 
 from cep.core.append_log import LineLog
 from cep.core.checksum import Broken
@@ -21,6 +26,9 @@ from cep.spark.disk import CHANGES, damaged_file
 from cep.spark.source.control_messages import ControlMessage
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
     from cep.knowledge.growing_files import GrowingFile
     from cep.spark.program import ShippedProgram
     from cep.spark.shuffle_blocks import ShuffleBlock
@@ -193,4 +201,48 @@ class ChangesMessage(ControlMessage):
     def read(self, program: ShippedProgram, dead_letters: str | None) -> Iterator[ShuffleBlock]:
         from cep.spark.source import reading
 
-        yield from reading.changes(program, self.first, self.lines, dead_letters)
+        yield from reading.changes(program, f"changes-{self.first:08}", self.lines, dead_letters)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRows:
+    """Changes of the knowledge as rows of a DataFrame, which has this `place` among the inputs."""
+
+    place: int
+    name = "changes of the knowledge"
+    metric = "semcep_changes"
+
+    def blocks(
+        self, program: ShippedProgram, batches: Iterable[pa.RecordBatch], dead_letters: str | None, name: str
+    ) -> Iterator[ShuffleBlock]:
+        """See `cep.spark.source.data_frames.RowReader`: changes in the order of their times, to every bucket."""
+        from cep.knowledge.change import Change
+        from cep.spark.source import reading
+
+        changes, refused = list[list[Any]](), list[list[Any]]()
+        for row in (row for batch in batches for row in batch.to_pylist()):
+            time, add, remove = (row[each] for each in _COLUMNS)
+            try:
+                if time is None:
+                    raise CepError("`time` is missing", code="time")
+                changes.append([time, Change.of(add, remove).written().decode(), _SOURCE, 0])
+            except CepError as error:
+                refused.append([error.message, error.code, _SOURCE, 0, json.dumps(row, ensure_ascii=False)])
+        changes.sort(key=itemgetter(0))
+        yield from reading.changes(program, name, [{"changes": changes, "refused": refused}], dead_letters)
+
+
+def change_rows(frame: DataFrame, place: int) -> tuple[DataFrame, ChangeRows]:
+    """The columns of a DataFrame of changes, and what reads its rows. CepError: a column is missing, or is of another
+    type."""
+    kinds = frame.schema.fieldNames()
+    for name, kind in zip(_COLUMNS, (TimestampType, StringType, StringType)):
+        if name not in kinds or not isinstance(frame.schema[name].dataType, kind):
+            found = frame.schema[name].dataType.simpleString() if name in kinds else "missing"
+            hint = "`time timestamp, add string, remove string`: from when, and the triples that come and go, as Turtle"
+            raise CepError(f"changes: the column `{name}` is {found}", hint=hint, code="input")
+    time, *texts = (F.col(name) for name in _COLUMNS)
+    return frame.select(F.unix_micros(time).alias("time"), *texts).coalesce(1), ChangeRows(place)
+
+
+_COLUMNS, _SOURCE = ("time", "add", "remove"), "changes"

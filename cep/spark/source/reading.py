@@ -260,13 +260,13 @@ def waiting(program: ShippedProgram, path: str, events: Sequence[str]) -> Iterat
 
 
 def changes(
-    program: ShippedProgram, number: int, lines: Sequence[Mapping[str, Any]], dead_letters: str | None
+    program: ShippedProgram, name: str, lines: Sequence[Mapping[str, Any]], dead_letters: str | None
 ) -> Iterator[ShuffleBlock]:
-    """Changes of the knowledge as in lines of the change log, from this number on, for all buckets; what was refused is
-    written to the dead letters."""
+    """Changes of the knowledge as in lines of the change log, for all buckets; what was refused is written to the dead
+    letters, in a file of this name."""
     refused = [one for each in lines for one in each["refused"]]
     dead = [DeadLetter(file, line, reason, code, text) for reason, code, file, line, text in refused]
-    write_dead_letters(dead_letters, f"changes-{number:08}", dead)
+    write_dead_letters(dead_letters, name, dead)
     report = Report(dead=Counter(one.code for one in dead), no_records=len(dead))
     taken = [change for each in lines for change in each["changes"]]
     if taken:
