@@ -17,16 +17,18 @@ from cep.diff.reasons import Reason, Reasons, time_within
 from cep.diff.rows import DerivedRows
 from cep.engine import Engine
 from cep.events import Event
-from cep.explain.absence import absence
+from cep.explain.absence import Absence, absence
 from cep.explain.derivation import derivation
 from cep.explain.judging import Judge
-from cep.explain.occurrences import Memory, Occurrence
+from cep.explain.occurrences import Memory, Occurrence, same
 from cep.explain.question import EventQuestion
+from cep.explain.refusal import Refusal, fixed_of
+from cep.operators.event import Atom
 from tests import reference
 from tests.long import seeds
 from tests.programs import Program, iteration, program, recursion, window
 from tests.test_equivalence import rows, types
-from tests.test_why import _chosen, _equal, again, event
+from tests.test_why import _chosen, _equal, again, event, repeats
 from tests.why_checks import EVER, nodes
 
 NUMBER = re.compile(r"(?<=[<>=] )(\d+)(?![\w.])")
@@ -94,12 +96,12 @@ def test_differences_of_random_edits_are_those_of_sets_and_their_reasons_hold(se
 def check_differences(
     made: Program, other: str, engines: list[Engine], runs: list[tuple[DerivedRows, list[Event]]]
 ) -> bool:
-    """Check the differences of two runs, and some reasons; return True if there are differences."""
+    """Check the differences of two runs, and their reasons; return True if there are differences."""
     derived = [list(events) for _, events in runs]
+    expected = [list(reference.detect(text, made.events)) for text in (made.text, other)]
     if not made.aggregates:  # sums of floats go by their order
-        for text, own in zip((made.text, other), derived):
-            wanted = Counter(map(_of_event, reference.detect(text, made.events)))
-            assert Counter(map(_of_event, own)) == wanted, text
+        for text, own, wanted in zip((made.text, other), derived, expected):
+            assert Counter(map(_of_event, own)) == Counter(map(_of_event, wanted)), text
     old, new = (own.rows() for own, _ in runs)
     outputs = [engine.outputs for engine in engines]
     found: list[Difference] = []
@@ -116,10 +118,47 @@ def check_differences(
             assert told == bags, "its attributes have other names"
     changes = program_diff(*(_compiled(text, made) for text in (made.text, other)))
     assert {each.event for each in found} <= changes.affected, "what differs is reached by what changed"
-    reasons = Reasons(*(Explainer(engine, times="seconds") for engine in engines))
-    for each in found[:: max(1, len(found) // 4)]:
+    explainers = [RecordingExplainer(engine, times="seconds") for engine in engines]
+    reasons = Reasons(*explainers)
+    for each in found:
         check_reason(made, engines, each, reasons.of(each))
+    for explainer, wanted in zip(explainers, expected):
+        for refusal, until in explainer.refusals:
+            check_missing(refusal, until, [*made.events, *wanted])
     return bool(found)
+
+
+class RecordingExplainer(Explainer):
+    """An explainer that keeps the refusals it was asked for, each with the time asked for."""
+
+    @property
+    def refusals(self) -> list[tuple[Refusal, int]]:
+        kept: list[tuple[Refusal, int]] = self.__dict__.setdefault("kept", [])
+        return kept
+
+    def absence(self, found: Absence) -> dict[str, Any]:
+        refusals = self.refusals
+        waiting = list(found.refusals)
+        while waiting:
+            refusals.append((waiting[-1], found.until))
+            waiting += waiting.pop().because
+        return super().absence(found)
+
+
+def check_missing(refusal: Refusal, until: int, events: list[Event]) -> None:
+    """Check that what a reason says to be missing is not there by the reference."""
+    pattern = refusal.failure.pattern
+    if refusal.failure.kind != "missing" or not isinstance(pattern, Atom):
+        return
+    wanted = fixed_of(pattern, refusal.failure.values)
+    assert not [
+        one
+        for one in events
+        if one.type == pattern.event
+        and refusal.since <= one.end <= until
+        and all(same(one.args[place], value) for place, value in wanted.items())
+        and repeats(pattern, one)
+    ], "what is said to be missing is there"
 
 
 def _old(difference: Difference) -> Any:

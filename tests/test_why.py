@@ -142,11 +142,11 @@ def test_an_event_is_absent_for_a_reason_where_the_reference_has_none(
                 if one.type == failure.pattern.event
                 and refusal.since <= one.end <= time
                 and all(same(one.args[i], value) for i, value in want.items())
-                and _repeats(failure.pattern, one)
+                and repeats(failure.pattern, one)
             ], "what is said to be missing is there"
 
 
-def _repeats(atom: Atom, one: Event) -> bool:
+def repeats(atom: Atom, one: Event) -> bool:
     """A variable that stands twice has one value."""
     pairs = [(a, v) for a, v in zip(atom.arguments, one.args) if isinstance(a, Variable) and a.name != "_"]
     return all(same(v, w) for a, v in pairs for b, w in pairs if a == b)
