@@ -22,7 +22,7 @@ from cep.knowledge.updates import Graphs, RefusedUpdate, Update, read_updates
 
 @dataclass(slots=True)
 class ReadUpdates:
-    """`changes` by time, one for each; and what could not be taken."""
+    """Updates read from a file: `changes` in order of time, and the refused ones."""
 
     changes: list[Update] = field(default_factory=list)
     refused: list[RefusedUpdate] = field(default_factory=list)

@@ -13,8 +13,9 @@ _LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"(?:\^\^|@)')
 
 
 def with_place(error: CepError, names: str | Path | Iterable[str | Path]) -> CepError:
-    """The error of a literal that is none of its datatype, with the places at which files have that text; any other as
-    it is."""
+    """Add to the error of an invalid literal the places at which files contain that text. Other errors are returned
+    unchanged.
+    """
     found = _LITERAL.search(error.message) if "(rule dt-not-type)" in error.message else None
     if found is None:
         return error

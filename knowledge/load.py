@@ -236,10 +236,10 @@ class TripleTerm(ValueError):
 def triple_columns(
     quads: Iterable[ox.Quad] | Iterable[ox.Triple], terms: Terms, labels: BlankNodeLabels | None, graphs: bool = True
 ) -> Iterator[Quads]:
-    """Triples or quads as columns, some at a time. Blank nodes stay as they are where there are no `labels`; without
-    `graphs` all are in the default graph. Raises TripleTerm.
+    """Yield triples or quads as columns, some at a time. Without `labels`, blank nodes keep their labels. Without
+    `graphs`, all triples are in the default graph. Raises TripleTerm.
 
-    Oxigraph writes them as canonical N-Quads, which fall into columns without a look at single terms.
+    Oxigraph writes them as canonical N-Quads, which can be split into columns without parsing single terms.
     """
     iterator: Iterator[Any] = iter(quads)
     while True:

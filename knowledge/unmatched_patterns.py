@@ -84,7 +84,7 @@ def _of_triples(pattern: Triples, knowledge: Knowledge, source: Source, schemas:
 
 
 def _names(text: str, prefixes: Mapping[str, str]) -> Iterator[tuple[SparqlToken, str]]:
-    """The IRIs that have to be there for an answer, in order; not those of functions and datatypes."""
+    """Return the IRIs that an answer needs, in order, without those of functions and datatypes."""
     found = tokens(text)
     after = dict(zip(found, [*(token.text for token in found[1:]), ""]))
     before = dict(zip(found[1:], (token.text for token in found)))

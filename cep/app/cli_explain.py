@@ -122,7 +122,7 @@ class ExplainOptions:
 
     @property
     def event_text(self) -> str:
-        """The event, whether it is asked why it is there or why it is not."""
+        """Return the event to explain, from the argument or from --not."""
         return self.event or self.question.absent or ""
 
     def check(self) -> None:

@@ -136,7 +136,9 @@ class InputOptions:
 
     @property
     def as_they_stand(self) -> Self:
-        """As they are read where what comes late is judged, or put right, and files are not sorted before."""
+        """Return the options for input that is read in its own order, without sorting files: with a lateness of 0
+        unless one is given.
+        """
         return self if self.lateness is not None else replace(self, lateness="0")
 
     @property

@@ -131,8 +131,9 @@ class OutputGuard:
                 raise refuse(f"{option}: `{path}` would be {what} as well, by `{one}`", _HINT)
 
     def _beside(self, option: str, path: str) -> None:
-        """CepError: an output lies in a folder that belongs to another option, or such a folder holds another
-        output."""
+        """Raise CepError if an output lies in a folder that belongs to another option, or if such a folder holds
+        another output.
+        """
         for other, before in self._written:
             for inner, one, outer, folder in ((option, path, other, before), (other, before, option, path)):
                 if other != option and outer in _OWN and one != "-" and _identity(folder) in _above(one):

@@ -220,7 +220,7 @@ def _read(batch: Batch, engine: Engine) -> Report:
 
 
 def _no_records(batch: Batch) -> int:
-    """How many dead letters of a batch are files, or the rest of files."""
+    """Count the dead letters of a batch that are files, or the rest of files."""
     return sum(one.of_file for one in batch.dead)
 
 

@@ -262,8 +262,9 @@ class ProgramThread(threading.Thread):
         self.join(0.5)
 
     def _keep(self, journal: Journal) -> None:
-        """Take a snapshot now and then, also during a replay. It is saved when all that was derived until then is
-        written; nothing waits for that."""
+        """Take a snapshot from time to time, also during a replay. It is saved once everything derived until then is
+        written; nothing waits for that.
+        """
         began = monotonic()
         taken = self._taken
         if taken is None:

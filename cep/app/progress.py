@@ -57,6 +57,6 @@ def _state(stats: RunStats) -> str:
 
 
 def readable_time(ticks: int) -> str:
-    """A time for people: ISO 8601 to the second; as seconds outside of 1980 to 2100."""
+    """Format a time for people: ISO 8601 to the second, or seconds for times outside 1980 to 2100."""
     second = ticks - ticks % 1_000_000
     return write_time(second) if OUR_DAYS[0] <= ticks < OUR_DAYS[1] else f"{ticks / 1_000_000:g} s"

@@ -1,5 +1,4 @@
-"""Mistakes of a command line in the words of our other errors: typer's own say neither what was found nor what to
-write."""
+"""Rephrase mistakes on the command line like other errors: what was found, and what to write instead."""
 
 from __future__ import annotations
 
@@ -79,7 +78,7 @@ def _bad_value(error: Any) -> CepError:
 
 
 def _example(option: Any) -> str:
-    """A value of an option: its default, else the least, else what stands for one in the help."""
+    """Choose an example value for an option: its default, else its minimum, else its placeholder in the help."""
     for value in (option.default, getattr(option, "min", None)):
         if value is not None and not callable(value):
             return str(value)

@@ -39,7 +39,9 @@ def ill_placed(alerts: Sequence[Alert], rules: Sequence[Rule], schemas: Mapping[
 
 
 def _ill(column: str, value: Expression) -> tuple[str, str | None] | None:
-    """Why a constant can be no place on earth, and what can; None where it can, and where it is known only later."""
+    """Explain why a constant is not a place on earth, and what to write; None if it is one, or if that is known only
+    later.
+    """
     if not isinstance(value, Constant):
         return None
     given = value.value
@@ -69,7 +71,7 @@ def alert_tables(rules: Rules) -> frozenset[str]:
 
 
 def alerts_last(rules: Rules) -> Rules:
-    """The program with what makes the occurrences of alerts behind all else."""
+    """Move the rules that make the occurrences of alerts to the end of the program."""
     tables = alert_tables(rules)
     return replace(rules, rules=tuple(sorted(rules.rules, key=lambda rule: rule.event in tables)))
 

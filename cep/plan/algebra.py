@@ -28,7 +28,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Triples:
-    """`triple(S, P, O)` where some of the three are constant IRIs, the others None; `span`: where it is first asked."""
+    """`triple(S, P, O)` with constant IRIs in some positions and None in the others; `span`: its first use."""
 
     fixed: tuple[Iri | None, Iri | None, Iri | None]
     span: Span = field(default=NOWHERE, compare=False)

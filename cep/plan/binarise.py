@@ -103,7 +103,7 @@ class Binariser:
 
 
 def components_of(conditions: Sequence[Condition], bound: frozenset[str]) -> list[Component]:
-    """Conditions grouped by the variables they share that no pattern binds (M4), in program order."""
+    """Group conditions by the variables they share that no pattern binds, in program order."""
     names = [set(condition_variables(condition)) for condition in conditions]
     first = list(range(len(conditions)))  # an earlier condition of the same group, or itself
 

@@ -131,7 +131,9 @@ class _Copartitioning:
         return failed
 
     def traced(self) -> dict[str, frozenset[str]]:
-        """For every event made here the inputs that it goes back to, itself where it also comes from outside."""
+        """Return, for every derived event, the inputs that it goes back to, and the event itself if it is also an
+        input.
+        """
         leaves = {self.plan.heads[rule].event: frozenset[str]() for rule in self.rules}
         for event in leaves:
             leaves[event] = frozenset({event} & self.dependencies.both)
@@ -234,7 +236,7 @@ class _Copartitioning:
         return frozenset(column for column in found if column is not None)
 
     def either(self, number: int, places: Sequence[KeyColumns]) -> KeyColumns | SplitFailure:
-        """The occurrences of all parts: those columns hold the key that do in each."""
+        """Combine the occurrences of all parts: a column holds the key if it does in each part."""
         if any(place is EVERYWHERE for place in places):
             return SplitFailure(number, f"the sides of {self.text(number)} are not kept apart alike")
         types = self.dependencies.plan.types(number)

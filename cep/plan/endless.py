@@ -290,8 +290,7 @@ def _asked(unit: int, nodes: Sequence[Node], growing: Collection[Slot]) -> list[
 
 
 def _ends(unit: int, condition: Condition, growing: Mapping[Slot, Step]) -> bool:
-    """Return True if a condition lets only some of the values pass that grow: it compares them with a bound in their
-    way, or looks them up."""
+    """Return True if a condition stops a growing value: it compares it with a bound in its way, or looks it up."""
     match condition:
         case Disjunction(alternatives):
             return all(any(_ends(unit, each, growing) for each in every) for every in alternatives)

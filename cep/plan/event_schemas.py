@@ -53,8 +53,9 @@ def helping_tables(plan: Plan) -> frozenset[str]:
 
 
 def outputs_of(plan: Plan, alerts: Collection[str]) -> dict[str, Schema]:
-    """Return the events and fluents that a program gives, as they are given. `alerts`: the tables of alerts, which are
-    given as tables of their own."""
+    """Return the events and fluents of a program's output, in output order. `alerts`: the tables of alerts, which are
+    tables of their own.
+    """
     hidden = {*alerts, *(plan.edges if plan.begins else ()), *helping_tables(plan)}
     return dict(_given(plan, name) for name in plan.derived if name not in hidden)
 

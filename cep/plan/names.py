@@ -35,7 +35,7 @@ def numbered(names: Sequence[str]) -> tuple[str, ...]:
 
 
 class _Taken:
-    """Names that are given out, each once."""
+    """Names already given out; each is given out once."""
 
     def __init__(self) -> None:
         self.given: set[str] = set()

@@ -232,7 +232,7 @@ class Node(WithProperties[NodeProperties]):
         return None
 
     def known_at_end(self) -> tuple[str, str] | None:
-        """That it is decided at the end of the input alone, in words, and what to write instead."""
+        """Say why it is known only at the end of the input, and what to write instead."""
         return None
 
     def impossible(self, parts: Sequence[bool]) -> tuple[int, str, str] | None:

@@ -148,7 +148,7 @@ class _Drawing:
         return _Draft(tuple(sorted(rule for draft in found for rule in draft.rules)), inputs, places)
 
     def families(self, rules: Iterable[int]) -> list[list[int]]:
-        """Rules by what they read and make in common: families know nothing of each other's events."""
+        """Group rules that read or derive common events. Different groups share no event."""
         near: dict[PlanUnit, list[PlanUnit]] = {}
         for rule in sorted(rules):
             near[rule] = [*sorted(self.dependencies.reads[rule]), self.heads[rule].event]
@@ -271,7 +271,9 @@ class _Drawing:
 
 
 def _disordered(ties: Ties, drafts: list[_Draft], forced: Mapping[int, Reason]) -> dict[int, Reason]:
-    """The rules that have to run in one place, so that no goal goes by an order that is not known."""
+    """Return the rules that must run in one place, because one of their goals depends on an order that buckets would
+    lose.
+    """
     dependencies, plan = ties.dependencies, ties.dependencies.plan
     unsure: set[str] = set()
     tainted: dict[str, frozenset[str]] = {}

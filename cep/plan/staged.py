@@ -106,7 +106,7 @@ def _part(plan: Plan, stage: Stage) -> Plan:
 
 
 def needed(plan: Plan, stage: Stage) -> list[int]:
-    """The nodes of a plan that a stage runs: its own plan numbers them by their places here."""
+    """Return the nodes that a stage runs. The stage's own plan numbers them by their position here."""
     dependencies = Dependencies(plan)
     return sorted({node for rule in stage.rules for node in dependencies.nodes[rule]})
 

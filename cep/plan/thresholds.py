@@ -79,7 +79,7 @@ def _bound(parts: Sequence[Pattern], rules: Rules) -> dict[str, list[Place]]:
 
 
 def _of(name: str, bound: Mapping[str, list[Place]], results: Mapping[str, AggregateResult]) -> tuple[list[Place], str]:
-    """The attributes that a variable has the values of, and the aggregate that made it of them."""
+    """Return the attributes whose values a variable has, and the aggregate that computed it from them."""
     result = results.get(name)
     if result is None:
         return bound.get(name, []), ""

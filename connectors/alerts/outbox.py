@@ -180,8 +180,9 @@ class Outbox:
         *actions: RecordedAction,
         silences: Mapping[str, str | None] = MappingProxyType({}),
     ) -> None:
-        """Append changes that people or silences made, with the actions that made them; and store silences as they are
-        now, by id, None: it is not kept any more. All of it or nothing."""
+        """Append changes by people or silences with their actions, and store silences by id (None removes one), in one
+        transaction.
+        """
 
         def besides() -> None:
             for id, body in silences.items():

@@ -137,7 +137,7 @@ class ByteStream:
         return not poll.poll(0)
 
     def read(self, most: int) -> bytes:
-        """Up to `most` bytes (and MOST), b"" at the end. From a pipe what has arrived, without waiting for all."""
+        """Return up to `most` bytes (and MOST), or b"" at the end. From a pipe, return the bytes that have arrived."""
         most = min(most, MOST)
         stops.look()
         if self._ahead:

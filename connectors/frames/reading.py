@@ -371,7 +371,7 @@ def _is_pandas(data: Any) -> bool:
 
 
 def _of_pandas(label: str, data: pd.DataFrame) -> _Table:
-    """Its columns and the named ones of its index."""
+    """Return the columns of a pandas frame and the named levels of its index."""
     columns = list(map(str, data.columns))
     index = [name for name in data.index.names if isinstance(name, str) and name not in columns]
     kinds = {"M": "time", "m": "duration", "b": "bool", "i": "int", "u": "int", "f": "float"}

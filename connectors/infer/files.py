@@ -35,8 +35,9 @@ _MOST_EVENTS = 50
 
 
 def samples(file: Path, limit: int, format: str | None = None) -> list[RecordSample]:
-    """The first `limit` records of a file, by the event that they name or are. CepError: it cannot be read, or has no
-    records."""
+    """Return the first `limit` records of a file, by event. Raises CepError if the file cannot be read, or has no
+    records.
+    """
     plain = file.with_suffix("") if file.suffix in COMPRESSED else file
     kind = format or BY_SUFFIX.get(plain.suffix.lower())
     if plain.suffix.lower() in KNOWLEDGE and format is None:

@@ -33,8 +33,9 @@ def is_intact(path: str, notes: set[str]) -> bool:
 
 
 class StoreChangeLog:
-    """The changes of the knowledge since it was loaded, at `path`: of each the lines that went and those that came.
-    One that is torn was not made."""
+    """The log of changes to the knowledge since it was loaded, at `path`: the lines that each change removed and added.
+    A torn entry does not count.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)

@@ -35,8 +35,9 @@ class _Program(ctypes.Structure):
 
 
 def shut() -> bool:
-    """From here on this process and those it starts open no socket and connect none (EACCES); those that are open
-    work as before. Whether that could be done: it takes Linux on x86-64 or ARM64, and no rights."""
+    """Forbid this process and its children to open or connect sockets (EACCES); open ones keep working. Returns True on
+    success. This needs Linux on x86-64 or ARM64, and no special rights.
+    """
     machine = _MACHINES.get(platform.machine())
     if sys.platform != "linux" or machine is None or sys.maxsize < 2**32:
         return False

@@ -134,7 +134,7 @@ def _name(url: str) -> str:
 
 
 def _check(where: str, target: Target) -> None:
-    """CepError: the URL is not one that messages may go to."""
+    """Raise CepError if messages may not go to the URL."""
     from apprise import Apprise
 
     url = target.path

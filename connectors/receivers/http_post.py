@@ -43,8 +43,9 @@ class HttpConnections:
         self._tls = ssl.create_default_context() if target.tls else None
 
     def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> None:
-        """Returns when the target has taken it. Unreachable, ServerError: not now. DeliveryRefused: it does not want
-        this."""
+        """Send a request, and return when the target has accepted it. Raises Unreachable or ServerError if it may be
+        sent again later, and DeliveryRefused if the target refuses it.
+        """
         self.request("POST", path, body, headers)
 
     def request(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Message:

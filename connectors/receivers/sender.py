@@ -1,4 +1,4 @@
-"""A sender: it carries entries of the outbox to one receiver, each at least once, those of a key in their order."""
+"""Send entries of the outbox to one receiver: each at least once, those of one key in order."""
 
 from __future__ import annotations
 
@@ -401,7 +401,7 @@ class Sender:
             self._begin(lambda: self.delivery.rest(self.outbox, told), self._rested)
 
     def _await_reminders(self, has: Callable[[int], bool]) -> None:
-        """Go on with the reminders of open alerts after a start; `has`: which entries the receiver has."""
+        """Schedule the reminders of open alerts after a start. `has`: the entries that the receiver has."""
         for latest in [] if self.delivery.states else self.outbox.live():
             change = latest.change
             if not change.repeat or not self._wants(change):

@@ -50,8 +50,9 @@ def says_changes(batch: Batch) -> bool:
 
 
 def changes_of(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """Batches in which `@change` is 1 or -1, as `Engine.push` takes it; other words are dead letters, and so are
-    withdrawals of events that are not declared."""
+    """Yield batches in which `@change` is 1 or -1, as `Engine.push` takes it. Other words, and withdrawals of
+    undeclared events, become dead letters.
+    """
     for batch in batches:
         yield _numbered(batch)
 

@@ -83,7 +83,7 @@ Comment = Annotated[str, Field(max_length=LONGEST_COMMENT)]
 
 
 class Said(BaseModel):
-    """A comment on what is done."""
+    """A request body with the comment on an action."""
 
     model_config = ConfigDict(extra="forbid")
     comment: Comment = ""

@@ -216,7 +216,7 @@ def _person(person: Person | None, local: bool) -> dict[str, str]:
 
 
 def _refused(person: Person | None, role: Role, what: str) -> str:
-    """Return why a person may not do what needs a role, empty: may."""
+    """Return why a person may not do something that needs a role; an empty text means that the person may."""
     if person is None:
         return f"{what} needs a server with tokens (`--token-file`)."
     return "" if person.role >= role else f"{what} needs the role {role.title}; {person.name} is {person.role.title}."

@@ -120,7 +120,7 @@ def as_texts(pieces: TextPieces) -> pl.Series:
 
 @njit()
 def _nulls(data, ends, there):  # type: ignore[no-untyped-def]
-    """The texts, and `null` (4 bytes) for those that are missing."""
+    """Return the texts, with `null` (4 bytes) for missing ones."""
     n = len(there)
     out = np.empty(len(data) + 4 * n, np.uint8)
     marks = np.zeros(n + 1, np.int64)

@@ -35,7 +35,7 @@ class Bindings:
     rows: int
 
     def distinct(self, names: Collection[str]) -> Bindings:
-        """These columns, each row once, sorted."""
+        """Return the distinct rows of these columns, sorted."""
         if not names:
             return Bindings({}, min(self.rows, 1))
         if self.rows <= _SMALL:

@@ -41,8 +41,9 @@ class Locality:
 
 
 def locality(text: str, prefixes: Mapping[str, str]) -> Locality | None:
-    """How the answers of a well-formed pattern depend on triples; None where they may depend on all: a path, GRAPH, a
-    subquery, or triples that are joined to no variable that is always bound."""
+    """Describe which triples the answers of a well-formed pattern depend on, or return None if they may depend on all:
+    for a path, GRAPH, a subquery, or triples that share no variable that is always bound.
+    """
     try:
         for key in _candidates(text, prefixes):
             found = _Blocks(prefixes)

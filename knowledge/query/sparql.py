@@ -51,9 +51,9 @@ class SparqlToken(NamedTuple):
 
 
 def tokens(text: str) -> list[SparqlToken]:
-    """All but space and comments, with offsets; in time linear in the text's length.
+    """Split SPARQL text into tokens with their offsets, without space and comments, in linear time.
 
-    What turns out to be no name at its end, or no string, is not tried again from each letter within it.
+    A text that turns out not to be a name or a string is not tried again from each of its characters.
     """
     found: list[SparqlToken] = []
     at, tried = 0, dict.fromkeys((*_STRINGS, ":"), 0)

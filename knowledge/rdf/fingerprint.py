@@ -45,7 +45,7 @@ def quads_fingerprint(terms: Terms, graphs: Mapping[int, TripleSet], reasoning: 
 
 
 def _words(terms: Terms, ids: Ints, seed: np.uint64) -> Words:
-    """A number for each term, which its sort and its text alone give."""
+    """Hash each term by its kind and its text alone."""
     if not len(ids):
         return np.empty(0, dtype=np.uint64)
     texts = terms.texts(ids).to_arrow(compat_level=pl.CompatLevel.oldest())

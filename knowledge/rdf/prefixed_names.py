@@ -1,4 +1,4 @@
-"""Terms and triples as a reader wants them: prefixed names, lists in parentheses, restrictions in brackets."""
+"""Write terms and triples for people: prefixed names, lists in parentheses, restrictions in brackets."""
 
 from __future__ import annotations
 

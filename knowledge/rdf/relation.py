@@ -144,7 +144,7 @@ class BinaryRelation:
         return _seconds(self.backward, object)
 
     def has(self, pairs: Ints, before: int | None = None) -> NDArray[np.bool_]:
-        """Which of these packed pairs are here; with `before`, which came in an earlier round."""
+        """Return a mask of the packed pairs that are here; with `before`, of those from an earlier round."""
         there = contained(self.pairs, pairs)
         if before is not None:
             there[there] = self.rounds[np.searchsorted(self.pairs, pairs[there])] < before

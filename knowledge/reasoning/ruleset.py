@@ -95,7 +95,7 @@ def _numbers(terms: Terms, asserted: PredicateRelations, words: ReasoningVocabul
 
 
 def _typed(terms: Terms, asserted: PredicateRelations, words: ReasoningVocabulary) -> PredicateRelations:
-    """RULE dt-type2: literals by the datatypes that hold their values, as far as axioms ask for these datatypes."""
+    """RULE dt-type2: type literals with the datatypes that hold their values, for the datatypes that axioms mention."""
     datatypes = _datatypes_in_use(terms, asserted, words)
     if not len(datatypes):
         return PredicateRelations()
