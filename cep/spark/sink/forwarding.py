@@ -1,4 +1,4 @@
-"""What a query derives goes to a broker or a table: the files of each micro-batch once it counts, and then they go.
+"""Forward derived events to a broker or a table: send the files of each micro-batch once it counts, then remove them.
 
 So the folder is all the state there is: a killed run leaves the files that it was sending, and the next one begins with
 them. To a broker they go again, with the same ids. A commit of a table carries the number of the micro-batch (in Delta
@@ -42,7 +42,7 @@ _TYPE = "type"
 
 
 class Destination(Protocol):
-    """Where files go."""
+    """The broker or table that receives the files."""
 
     def take(self, files: Sequence[Path], number: int) -> None:
         """Take the files of the micro-batch of a number, and remove them. CepError: they cannot be taken;
