@@ -30,7 +30,7 @@ from tests.live_programs import BEGINNING, Reading, Row, Rules, expected, result
 from tests.page_server import CHROMIUM, MISSING
 from tests.serving import EIGHT
 from tests.test_serve import Server
-from tests.waiting import pause, until
+from tests.waiting import PATIENCE, pause, until
 
 CHANGES = int(os.environ.get("SEMCEP_CHANGES", "6"))
 TOKEN = "a-secret-of-the-house"
@@ -49,7 +49,8 @@ class Editable(Server):
     """A server whose program can be changed."""
 
     def ask(self, method: str, path: str, **more: Any) -> httpx.Response:
-        return httpx.request(method, self.url + path, headers={**ANN, **more.pop("headers", {})}, timeout=60, **more)
+        headers = {**ANN, **more.pop("headers", {})}  # the first program may have kernels to compile
+        return httpx.request(method, self.url + path, headers=headers, timeout=PATIENCE, **more)
 
     def put(self, text: str) -> httpx.Response:
         return self.ask("PUT", "/program", content=text, headers={"Content-Type": "text/plain"})
