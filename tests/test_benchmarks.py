@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from benchmarks import asked, fluents, processes, soak
+from benchmarks import asked, browser_tasks, fluents, processes, soak
 from benchmarks.__main__ import smaller
 from benchmarks.processes import programs
 from benchmarks.streams import Batch, Row, Stream, mixed
@@ -58,6 +58,27 @@ def test_the_engine_derives_what_the_loop_does(workload: Workload, events: int, 
     out = [engine.push(batch) for batch in (stream.batches(push) if push else [stream.tables])]
     out.append(engine.close())
     assert engine_rows(out) == looped(workload, stream, keys)
+
+
+def test_tasks_of_a_page_have_their_time_and_their_cpu_time() -> None:
+    main, other = {"pid": 7, "tid": 1}, {"pid": 7, "tid": 2}
+    named = {"ph": "M", "name": "thread_name", "args": {"name": "CrRendererMain"}}
+    call = {
+        "name": "FunctionCall",
+        "args": {"data": {"functionName": "draw", "url": "http://e.org/map.js", "lineNumber": 8}},
+    }
+    found = browser_tasks.tasks([
+        named | main,
+        {"ph": "X", "name": "RunTask", "ts": 0, "dur": 60_000, "tdur": 20_000} | main,
+        {"ph": "X", "ts": 10, "dur": 50_000, "tdur": 12_000} | call | main,
+        {"ph": "X", "name": "Commit", "ts": 55_000, "dur": 900, "tdur": 800} | main,
+        {"ph": "X", "name": "RunTask", "ts": 20, "dur": 99_000, "tdur": 99_000} | other,  # not of the page
+        {"ph": "X", "name": "RunTask", "ts": 70_000, "dur": 1_000, "tdur": 1_000} | main,
+    ])  # fmt: skip
+    assert found == [
+        browser_tasks.BrowserTask(60.0, 20.0, (("draw map.js:9", 12.0), ("Commit", 0.8))),
+        browser_tasks.BrowserTask(1.0, 1.0, ()),
+    ]
 
 
 def test_what_is_filled_in_before_the_clock_starts_and_what_follows_are_the_stream() -> None:
