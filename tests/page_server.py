@@ -24,9 +24,9 @@ from cep.connectors.receivers.document import Publisher
 from cep.connectors.receivers.sse import Stream
 from cep.connectors.records.batch import Batch
 from cep.connectors.service import Service
+from cep.connectors.serving import alertmanager_api, page, partial, sparql, why
 from cep.connectors.serving import alerts as handled
 from cep.connectors.serving import feeds as alerts
-from cep.connectors.serving import page, partial, sparql, why
 from cep.connectors.serving.app import application
 from cep.connectors.serving.fair_lock import FairLock
 from cep.connectors.serving.gazette import Gazette
@@ -130,6 +130,7 @@ class Shown:
         routers = [
             page.router(self.scene, self.outbox, self.status, local=self.local),
             handled.router(self.handling, origin, self.local),
+            alertmanager_api.router(self.handling, origin, local=self.local),
             alerts.router(self.outbox, origin, self.stream),
             why.router(self.questions),
             partial.router(self.engine, self.turn),

@@ -9,12 +9,15 @@ import threading
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import httpx
 import pytest
 
+from cep.connectors.alerts.lifecycle import Action, AlertState
 from cep.connectors.rdf.vocabulary import EventVocabulary
 from cep.connectors.serving import scene, vendor
 from cep.connectors.serving.gazette import Gazette, SubjectColumns
@@ -23,7 +26,7 @@ from cep.engine import Engine
 from cep.knowledge.graph import Knowledge
 from cep.rules.keywords import BINARY_OPERATORS
 from tests.axe import bars
-from tests.page_server import CHROMIUM, MISSING, SECOND, STATIONS, shown
+from tests.page_server import CHROMIUM, EIGHT, MISSING, SECOND, STATIONS, shown
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -91,6 +94,30 @@ def test_a_scene_is_bounded_and_goes_on_from_any_number(tmp_path: Path, monkeypa
         assert look.event(newest) is None and len(look.newest(100)[1]) == len(look._ids) == 8
 
 
+def test_a_station_has_no_data_when_its_records_cease(tmp_path: Path) -> None:
+    with shown(tmp_path) as one:
+
+        def states() -> dict[str, str]:
+            return {each["key"]: each["state"] for each in one.scene.newest(0)[2]}
+
+        one.push((0, "vie", 20), (0, "grz", 20), (60, "vie", 3), (90, "grz", 3))
+        one.push((120, "vie", 3))  # of vie one comes each minute
+        assert states() == {"vie": "quiet", "grz": "quiet"}
+        one.push((300, "grz", 3))
+        assert states() == {"vie": "quiet", "grz": "quiet"}
+        at = one.scene.number
+        one.push((301, "grz", 3))
+        assert states() == {"vie": "missing", "grz": "quiet"}
+        (vie,) = [each for each in (one.scene.behind(at, 9) or (0, [], []))[2] if each["key"] == "vie"]
+        assert vie["last"] == EIGHT + 120 * SECOND
+        one.push((400, "vie", 3))  # it is back, and may pause for as long from now on
+        assert states() == {"vie": "quiet", "grz": "quiet"}
+        one.push((1_000, "x", 3))
+        assert states() == {"vie": "quiet", "grz": "missing"}
+        one.push((5_000, "x", 3))
+        assert states() == {"vie": "missing", "grz": "missing"}
+
+
 def test_what_is_served(tmp_path: Path) -> None:
     with shown(tmp_path) as one, httpx.Client(base_url=one.url) as client:
         home = client.get("/")
@@ -110,6 +137,12 @@ def test_what_is_served(tmp_path: Path) -> None:
         assert client.get(f"/api/event/{state['alerts'][0]['last']}").json()["because"][0]["temp"] == 20.0
         program = client.get("/api/program").json()
         (rule, alert) = program["rules"]
+        change = one.outbox.after(0)[-1].change
+        words = {
+            replace(change, state=state, withdrawn=gone, action=action).word
+            for state, gone, action in product(get_args(AlertState), (False, True), get_args(Action))
+        }
+        assert set(program["changes"]) == words
         assert set(program["words"]) >= {*BINARY_OPERATORS, "NOT", "not", "event", "in"}
         outlined = outline(one.scene.service, EventVocabulary("http://e.org/"))
         event = next(each for each in outlined["events"] if each["name"] == "warm")

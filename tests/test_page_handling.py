@@ -111,7 +111,7 @@ def test_handling_in_a_browser(tmp_path: Path) -> None:
         why.get_by_label("What it was").select_option("false")
         why.locator("form").get_by_role("button", name="Close").click()
         expect(why.locator(".badge")).to_have_text("Severe, acknowledged, closed as false")
-        why.get_by_role("button", name="Close", exact=True).last.click()
+        why.get_by_role("button", name="Change verdict").click()
         expect(why.get_by_label("What it was")).to_have_value("false")
         held = "acknowledged by ann, assigned to bob, closed as false"
         expect(page.locator("#alerts li", has_text="Heat at vie")).to_contain_text(held)
@@ -260,3 +260,81 @@ def test_the_list_of_silences(tmp_path: Path) -> None:
 def asked(url: str, path: str) -> list[dict[str, str]]:
     found: list[dict[str, str]] = httpx.get(f"{url}/{path}", headers={"Authorization": f"Bearer {'a' * 16}"}).json()
     return found
+
+
+RISING = """
+PARAM Limit = 30.0 IN 20.0..40.0.
+event reading(station: string, temp: float, y: float?, x: float?) TIME time.
+event warm(station: string, temp: float).
+warm(S, T) <- reading(S, T, _, _) WHERE T > Limit.
+ALERT hot ON warm(station: S, temp: T)
+    SEVERITY "Moderate" ESCALATE "Severe" AFTER 30 min, "Extreme" AFTER 2 h REPEAT 4 h FOR 6 h KEYED BY S
+    TITLE "Water above the alarm mark at {S}, rising since the reading of the evening, {S}" TEXT "{T} degrees"
+    INSTRUCTION "Open the relief valve of {S}." RUNBOOK "https://wiki.example.org/{S}".
+"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
+@pytest.mark.xdist_group("chromium")
+def test_the_first_screen_of_a_phone_says_how_an_alert_stands(tmp_path: Path) -> None:
+    from playwright.sync_api import expect
+
+    with (
+        shown(tmp_path, RISING, remember=9 * 3_600 * SECOND, knowledge="") as one,
+        browser(390, "UTC") as (page, wrong),
+    ):
+        one.push((0, "vie", 36))
+        one.push((1_900, "x", 3))
+        (live,) = one.outbox.live()
+        # the link of a message, when the server cannot be reached at first and is slow then
+        page.route("**/api/program", lambda route: route.abort(), times=1)
+        page.route("**/alerts/*", lambda route: (page.wait_for_timeout(1_500), route.continue_()), times=1)
+        page.goto(f"{one.url}/#alert={live.change.alert}")
+        expect(page.locator("#connection")).to_have_text("connection lost, trying again")
+        why = page.locator("#why")
+        expect(page.locator("#why-title")).to_have_text("Loading …")
+        expect(page.locator("#why-title")).to_have_text(
+            "Water above the alarm mark at vie, rising since the reading of the evening, vie"
+        )
+        facts = why.locator(".facts").first
+        for row in (
+            "since2024-05-01 08:00 · 32 min earlier", "whywarm: temp 36 > 30", "who has itnobody",
+            "escalatedfrom Moderate at 2024-05-01 08:30, 30 min after it fired", "sent tonobody",
+            "nextExtreme at 2024-05-01 10:00 · 88 min later, unless somebody acknowledges it",
+            "reminderevery 4 h, the next about ",
+        ):  # fmt: skip
+            expect(facts).to_contain_text(row)
+        box = why.get_by_role("button", name="Acknowledge").bounding_box()
+        assert box is not None and box["y"] + box["height"] < 844
+        assert page.evaluate("document.documentElement.scrollWidth") == 390
+        assert bars(page) == []
+        assert [each for each in wrong if "ERR_FAILED" not in each] == []
+        wrong.clear()
+
+        # somebody has it: nothing comes; a verdict can be taken back
+        why.get_by_role("button", name="Acknowledge").click()
+        expect(facts).to_contain_text("nextnothing while local has it")
+        expect(facts).not_to_contain_text("reminder")
+        why.get_by_role("button", name="Close", exact=True).last.click()
+        why.get_by_label("What it was").select_option("true")
+        why.locator("form").get_by_role("button", name="Close").click()
+        expect(why.locator(".badge")).to_have_text("Severe, acknowledged, closed as true")
+        why.get_by_role("button", name="Reopen").click()
+        expect(why.locator(".badge")).to_have_text("Severe, acknowledged")
+        expect(facts).to_contain_text("local reopened it")
+        expect(page.locator("#alerts li")).to_contain_text("acknowledged by local, escalated")
+
+        # when it was over stays, whatever people say later
+        one.push((6 * 3_600, "x", 3))
+        over = "over at2024-05-01 14:00 · "
+        expect(why.locator(".facts").nth(1)).to_contain_text(over)
+        one.push((7 * 3_600, "x", 3))
+        one.handling.comment(live.change.alert, "bob", "it was the valve")
+        expect(why.locator(".log li").last).to_contain_text("bob said: it was the valve")
+        expect(why.locator(".facts").nth(1)).to_contain_text(over)
+        expect(facts).not_to_contain_text("next")
+
+        page.keyboard.press("Escape")
+        page.get_by_role("tab", name="Rules").click()
+        expect(page.locator("#parameters .facts")).to_have_text("Limit30.0")
+        assert wrong == []

@@ -20,7 +20,8 @@ from tests.waiting import until
 
 RULES = """event reading(station: string, temp: float) TIME time.
 event warm(station: string, temp: float).
-warm(S, T) <- reading(S, T) WHERE T > 20.
+PARAM Most = 90.0.
+warm(S, T) <- reading(S, T) WHERE T > 20, T < Most.
 """
 EVE, VIC = "e" * 16, "v" * 16
 
@@ -51,7 +52,7 @@ def test_a_shadow_in_a_browser(tmp_path: Path) -> None:
     from playwright.sync_api import expect
 
     (tmp_path / "rules.cep").write_text(RULES)
-    (tmp_path / "new.cep").write_text(RULES.replace("> 20", "> 25"))
+    (tmp_path / "new.cep").write_text(RULES.replace("> 20", "> 25").replace("90.0", "95.0"))
     (tmp_path / "tokens").write_text(f"eve editor {EVE}\nvic viewer {VIC}\n")
     (tmp_path / "tokens").chmod(0o600)
     server = Server(
@@ -80,6 +81,8 @@ def test_a_shadow_in_a_browser(tmp_path: Path) -> None:
         expect(shadow.locator(".differences li")).to_have_count(2)
         expect(shadow.locator(".differences li").first).to_contain_text("only old")
         expect(shadow.locator(".differences li").first).to_contain_text("station vie · temp 22")
+        expect(page.locator("#parameters .facts")).to_have_text("Most90.0")
+        expect(shadow.locator(".facts")).to_have_text("Most95.0")
         expect(shadow.get_by_role("button", name="Promote")).to_be_disabled()
         expect(shadow).to_contain_text("Promoting the shadow needs the role editor; vic is viewer.")
 

@@ -23,6 +23,7 @@ from cep.connectors.journal import Handover
 from cep.connectors.rdf.derivations import Derivations
 from cep.connectors.rdf.vocabulary import EventVocabulary
 from cep.connectors.service import Service
+from cep.connectors.serving.outline import parameter_values
 from cep.connectors.serving.programs import ChangeRefused, version_time
 from cep.connectors.serving.versions import Version, files_hash
 from cep.connectors.why.text import Explainer
@@ -90,13 +91,8 @@ class LiveProgram:
         """The parameters of a program: the value in force of each, and where it comes from."""
         named = self._options.parameters.values
         return [
-            {
-                "name": each.name,
-                "value": each.written(each.value.value),
-                "default": each.written(each.default.value),
-                "source": "command line" if each.name in named else "program",
-            }
-            for each in engine.written.parameters
+            each | {"source": "command line" if each["name"] in named else "program"}
+            for each in parameter_values(engine)
         ]
 
     def _overriding(self, engine: Engine) -> list[str]:

@@ -15,6 +15,7 @@ from cep.app.knowledge_updates import KnowledgeUpdates
 from cep.app.pipeline import Interrupt
 from cep.connectors.alerts.text import json_value
 from cep.connectors.records.batch import Batch
+from cep.connectors.serving.outline import parameter_values
 from cep.connectors.serving.programs import version_time
 from cep.connectors.why.text import Explainer
 from cep.core.errors import CepError
@@ -124,6 +125,7 @@ class Shadow:
             "since": version_time(self.since),
             "until": version_time(old.watermark),
             "failed": self.failed,
+            "parameters": parameter_values(self._engine),
             "explained": old.explain,
             "events": events,
             "differences": shown,

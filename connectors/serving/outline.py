@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
+from cep.connectors.alerts.lifecycle import Action, AlertState
 from cep.connectors.rdf.vocabulary import EventVocabulary
 from cep.connectors.service import Service
 from cep.connectors.serving.gazette import SubjectColumns
 from cep.core.errors import NOWHERE
+from cep.engine import Engine
 from cep.plan.goal_names import labels, rules
 from cep.plan.plan import Plan
 from cep.plan.render import Rendering
@@ -21,14 +23,16 @@ def outline(service: Service, vocabulary: EventVocabulary) -> dict[str, Any]:
     - `rules`: the rules of the author, each with its first and last line, its derived event, the node whose rows count
       (`node`), and the nodes that it needs (`goals`). The text of a node is that of `cep plan`.
     - `iri`: the names of an event or attribute in RDF; `base`: the prefix of names that nothing declares.
-    - `alerts`: True if an ALERT statement is on the event.
+    - `alerts`: the ALERT statements, each with its severities, the microseconds after which the alert rises to the
+      next one, and those after which receivers are reminded (0: they are not).
+    - `changes`: the words for changes of alerts.
+    - `parameters`: their names, values and defaults.
     - `words`: the keywords.
     - `thresholds`: the constants that rules compare attributes with, and the events and alerts (`alert NAME`) that
       each leads to (`cep.plan.thresholds`).
     """
     plan = service.engine.plan
     told = {alert.table for alert in service.engine.alerts}
-    alerted = {alert.event for alert in service.engine.alerts}
     written = Rendering(plan.nodes, plan.names, plan.heads, plan.schemas, plan.source)
     written.labels |= labels(plan)
     goals = {
@@ -52,10 +56,22 @@ def outline(service: Service, vocabulary: EventVocabulary) -> dict[str, Any]:
                 ],
                 "subject": SubjectColumns.of(schema).subject,
                 "iri": vocabulary.type(schema),
-                "alerts": name in alerted,
             }
             for name, schema in {**service.inputs, **service.outputs}.items()
         ],
+        "alerts": [
+            {
+                "name": each.name,
+                "event": each.event,
+                "severities": [each.severity, *(severity for severity, _ in each.escalations)],
+                "rises": [after for _, after in each.escalations],
+                "repeat": each.repeat,
+            }
+            for each in service.engine.alerts
+            if not each.hidden
+        ],
+        "changes": [word for word in (*get_args(AlertState), "withdrawn", *get_args(Action)) if word],
+        "parameters": parameter_values(service.engine),
         "thresholds": [
             {
                 "event": each.event,
@@ -71,6 +87,14 @@ def outline(service: Service, vocabulary: EventVocabulary) -> dict[str, Any]:
         "lineage": service.engine.explain,
         "base": vocabulary.base,
     }
+
+
+def parameter_values(engine: Engine) -> list[dict[str, str]]:
+    """Return the parameters of a program: the value in force of each, and its default."""
+    return [
+        {"name": each.name, "value": each.written(each.value.value), "default": each.written(each.default.value)}
+        for each in engine.written.parameters
+    ]
 
 
 def _rule(plan: Plan, number: int) -> dict[str, Any]:

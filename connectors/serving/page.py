@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import json
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,6 +81,10 @@ def router(
     run = secrets.token_hex(4)  # numbers of another run mean nothing in this one
     described = outline(scene.service, vocabulary or EventVocabulary())
 
+    modules = [name for name in files if name.endswith(".js") and "/" not in name and name != "theme.js"]
+    first = ["<page/style.css>; rel=preload; as=style", "<page/theme.js>; rel=preload; as=script"]
+    links = {"Link": ", ".join([*first, *(f"<page/{name}>; rel=modulepreload; fetchpriority=low" for name in modules)])}
+
     unchanged = "It has not changed: `If-None-Match` names it."
 
     @made.get(
@@ -88,7 +92,7 @@ def router(
     )
     async def page(request: Request) -> Response:
         """The live page."""
-        return _sent(files["index.html"], request)
+        return _sent(files["index.html"], request, links)
 
     kinds = {kind.partition(";")[0] for kind in _KINDS.values()}
 
@@ -107,7 +111,7 @@ def router(
         features = {
             "map": "vendor/leaflet.js" in files,
             "charts": "vendor/uplot.js" in files,
-            "alerts": outbox is not None,
+            "handled": outbox is not None,
             "rights": scene.gazette.rights,
             "person": _person(person_of(request), local),
             "session": person_of(request) is not None and COOKIE in request.cookies,
@@ -263,8 +267,8 @@ def _files() -> dict[str, _File]:
     return found
 
 
-def _sent(file: _File, request: Request) -> Response:
-    headers = {"ETag": file.tag, "Cache-Control": "no-cache", "Content-Security-Policy": POLICY}
+def _sent(file: _File, request: Request, more: Mapping[str, str] | None = None) -> Response:
+    headers = {"ETag": file.tag, "Cache-Control": "no-cache", "Content-Security-Policy": POLICY, **(more or {})}
     if matches_etag(request.headers, file.tag):
         return Response(status_code=304, headers=headers)
     return Response(file.path.read_bytes(), media_type=file.kind, headers=headers)

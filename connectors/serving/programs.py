@@ -71,6 +71,7 @@ _SHADOW: Mapping[str, Any] = {
         "since": {"type": ["string", "null"], "format": "date-time"},
         "until": {"type": ["string", "null"], "format": "date-time"},
         "failed": {"type": ["string", "null"]},
+        "parameters": {"type": "array", "items": {"type": "object"}},
         "explained": {"type": "boolean"},
         "events": {"type": "object"},
         "differences": {"type": "array", "items": {"type": "object"}},

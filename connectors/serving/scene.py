@@ -6,6 +6,7 @@ Every change has a number, from 1; a client that knows up to which it has come i
 from __future__ import annotations
 
 import asyncio
+import heapq
 import json
 import threading
 from collections import OrderedDict, deque
@@ -33,13 +34,17 @@ EVENTS = 20_000
 STATIONS = 20_000
 """Stations that are shown; later ones are counted only."""
 
+MISSED = 3
+"""A station has no data when nothing came of it for so many times its longest usual gap between records."""
+
 _BECAUSE = "because"
 
 
 @dataclass(slots=True)
 class Station:
     """A subject with its place; `last_record` and `last_event`: when the latest of each about it ended;
-    `holding`: the intervals of fluents that hold there, by their ids, the latest last."""
+    `holding`: the intervals of fluents that hold there, by their ids, the latest last; `gap`: the longest usual time
+    between two records, 0: it is not known; `awaited`: it is watched for whether more comes, `missing`: nothing did."""
 
     key: str
     name: str
@@ -49,10 +54,21 @@ class Station:
     last_event: int = BEGINNING
     event: str = ""
     holding: dict[str, str] = field(default_factory=dict)
+    gap: int = 0
+    awaited: bool = False
+    missing: bool = False
+
+    @property
+    def overdue(self) -> int:
+        """The time after which it has no data, if nothing more comes."""
+        return self.last_record + MISSED * self.gap
 
     @property
     def state(self) -> str:
-        """`event`: the latest record about it was part of something, or something came since; `quiet`: it was not."""
+        """`missing`: no records come any more; `event`: the latest record about it was part of something, or something
+        came since; `quiet`: it was not; `silent`: there was none."""
+        if self.missing:
+            return "missing"
         if self.last_event == self.last_record == BEGINNING:
             return "silent"
         return "event" if self.last_event >= self.last_record else "quiet"
@@ -60,6 +76,8 @@ class Station:
     def shown(self) -> dict[str, Any]:
         lat, long = self.point
         found = {"key": self.key, "name": self.name, "lat": lat, "long": long, "state": self.state, "event": self.event}
+        if self.missing:
+            found["last"] = self.last_record
         return found | ({"holds": list(dict.fromkeys(self.holding.values()))} if self.holding else {})
 
 
@@ -91,6 +109,7 @@ class Scene:
         self.withdrawn, self._revised = WithdrawnEvents(), service.engine.withdraws
         self._ids: dict[str, tuple[int, str, bytes, str | None]] = {}  # no objects to search for garbage
         self.readings = Readings(service.inputs, self._subject_columns)
+        self._due: list[tuple[int, str]] = []  # when stations that are awaited are overdue, or were once
         self._waiting: dict[asyncio.AbstractEventLoop, asyncio.Event] = {}
         for thing, key in self.gazette.stations.items():
             self._station(key, thing)
@@ -107,7 +126,7 @@ class Scene:
         with self.lock, before.lock:
             self.number, self._gone = before.number + 1, before._gone
             self.events, self._ids, self.withdrawn = before.events, before._ids, before.withdrawn
-            self.stations, self.unplaced = before.stations, before.unplaced
+            self.stations, self.unplaced, self._due = before.stations, before.unplaced, before._due
             self.lost, self.reached = before.lost, before.reached
 
     # --- in the engine's thread ---
@@ -122,6 +141,7 @@ class Scene:
             self._add(one.derived)
             if abs(one.watermark) <= 2**60:
                 self.reached = one.watermark
+                self._miss(one.watermark)
             self.rows = {count.unit: count.rows for count in one.counts}
             for count in one.counts:
                 self.made[count.unit] = self.made.get(count.unit, 0) + count.made
@@ -140,10 +160,31 @@ class Scene:
                 continue
             before = station.state, station.point, station.event
             station.point = point or station.point
+            if field == "last_record":
+                self._heard(station, end)
             setattr(station, field, max(getattr(station, field), end))
             if field == "last_event" and station.last_event == end:
                 station.event = names[event]
             if before != (station.state, station.point, station.event):
+                self._changed(station)
+
+    def _heard(self, station: Station, end: int) -> None:
+        """A record about a station came, before it counts as its latest."""
+        if station.last_record != BEGINNING and end > station.last_record:
+            station.gap = max(end - station.last_record, station.gap * 99 // 100)
+            if not station.awaited:
+                station.awaited = True
+                heapq.heappush(self._due, (end + MISSED * station.gap, station.key))
+        station.missing = False
+
+    def _miss(self, now: int) -> None:
+        """Note the stations that have no data any more."""
+        while self._due and self._due[0][0] < now:
+            station = self.stations[heapq.heappop(self._due)[1]]
+            if station.overdue >= now:
+                heapq.heappush(self._due, (station.overdue, station.key))
+            else:
+                station.awaited, station.missing = False, True
                 self._changed(station)
 
     def _station(self, key: str, thing: str | None = None, point: LatLong | None = None) -> Station | None:

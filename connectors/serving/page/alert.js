@@ -5,19 +5,28 @@ import { age, fromNow } from "./ages.js";
 import { around, behind, briefly } from "./behind.js";
 import { Charts } from "./charts.js";
 import { Handling } from "./handling.js";
-import { moment } from "./times.js";
+import { brief, lasting, moment } from "./times.js";
 import { isActive, overAt, stateOf, subjects } from "./store.js";
 
 // The alert as the server has it, with what people did and other alerts of its key; null: there is none.
 export async function whole(alert) {
   try {
     const full = await (await ask(`alerts/${encodeURIComponent(alert)}`)).json();
-    full.silences = await Promise.all((full.silenced ?? []).map(async (id) => (await ask(`silences/${encodeURIComponent(id)}`)).json()));
+    [full.silences, full.receivers] = await Promise.all([
+      Promise.all((full.silenced ?? []).map(async (id) => (await ask(`silences/${encodeURIComponent(id)}`)).json())), receivers(full)]);
     return full;
   } catch (error) {
     if (error.message.startsWith("404 ")) return null;
     throw error;
   }
+}
+
+// The names of those that are sent an alert as severe as it is now; null: it is not sent, or who gets it is not told.
+async function receivers({ state, labels }) {
+  if (!["firing", "kept"].includes(state)) return null;
+  const filters = Object.entries(labels).map(([name, value]) => `filter=${encodeURIComponent(`${name}=${JSON.stringify(value)}`)}`);
+  const found = await ask(`api/v2/alerts?${filters.join("&")}`).then((answer) => answer.json(), () => []);
+  return found[0]?.receivers.map(({ name }) => name) ?? null;
 }
 
 export class AlertView {
@@ -50,7 +59,7 @@ export class AlertView {
     this.change = change;
     this.handling?.draw(full);
     const active = isActive(change), over = change.state === "resolved";
-    const time = (text) => { const at = Date.parse(text) * 1000; return el("span", {}, moment(at), " · ", age(at)); };
+    const time = (text) => { const at = Date.parse(text) * 1000; return el("span", {}, timed(at), " · ", age(at)); };
     const labels = Object.entries(change.labels);
     const placed = document.querySelector("main").dataset.map !== undefined && (change.place?.circle || change.place?.polygons || subjects(change).some((key) => this.store.stations.has(key)));
     this.head.replaceChildren(...[
@@ -60,15 +69,15 @@ export class AlertView {
         : change.withdrawn ? el("p", { class: "note" }, "Taken back because the program was changed. That is no all-clear: what it warned of may go on.") : null,
       change.text ? el("p", { class: "lead" }, change.text) : null,
       change.instruction && active ? el("p", { class: "instruction", "data-severity": change.severity }, change.instruction) : null,
-      facts([["since", time(change.start)], ["why", this.reason(change)], ["who has it", holders(change)], ...latest(full?.actions), ...(full?.silences ?? []).map((each) => ["silenced", this.silence(each)])]),
+      facts([["since", time(change.start)], ["why", this.reason(change)], ["who has it", holders(change)], ...latest(full?.actions), ...this.next(change, full), ...(full?.silences ?? []).map((each) => ["silenced", this.silence(each)])]),
     ].filter(Boolean));
     this.rest.replaceChildren(...[
-      change.runbook ? el("p", { class: "runbook" }, el("a", { class: "button", href: change.runbook, rel: "noreferrer" }, "Runbook")) : null,
+      change.runbook || placed ? el("p", { class: "actions" }, change.runbook ? el("a", { class: "button", href: change.runbook, rel: "noreferrer" }, "Runbook") : null,
+        placed ? el("button", { type: "button", onclick: () => this.shows(change) }, "Show on the map") : null) : null,
       facts([["alert", change.name], ...Object.entries(change.key).map(([name, value]) => [name, stationed(value, this.store)]), ...judged(change),
         ["fired", change.fired === null ? "not yet" : time(change.fired)], ["latest", time(change.end)],
         [change.withdrawn ? "taken back at" : over ? "over at" : "until", time(over ? new Date(overAt(change) / 1000).toISOString() : change.until)],
         ...(change.verdict ? [["closed as", change.verdict]] : []), ["occurrences", counted(change.occurrences)], ...labels.filter(([name, value]) => String(change.key[name]) !== value), ...spot(change)]),
-      placed ? el("p", { class: "actions" }, el("button", { type: "button", onclick: () => this.shows(change) }, "Show on the map")) : null,
     ].filter(Boolean));
     const actions = full?.actions ?? [], episodes = full?.episodes ?? [];
     this.below.replaceChildren(...[
@@ -86,10 +95,26 @@ export class AlertView {
     return this.found === null ? text : el("button", { type: "button", class: "link", onclick: () => document.getElementById("because")?.scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" }) }, text);
   }
 
+  // How its severity rose and who is told, and what comes if nobody does anything.
+  next(change, full) {
+    const rule = this.program.alerts.find(({ name }) => name === change.name), { escalated, acknowledged } = change;
+    if (!rule || !isActive(change)) return [];
+    const fired = Date.parse(change.fired) * 1000, now = Date.now() * 1000, told = full?.changes.findLast((each) => each.when && !each.action);
+    const since = Date.parse(full?.changes.findLast(({ state }) => state === "escalated")?.time ?? "") * 1000, rises = fired + rule.rises[escalated];
+    const last = Date.parse(told?.when ?? "") * 1000, again = last + Math.max(1, Math.ceil((now - last) / rule.repeat)) * rule.repeat;
+    const rows = [];
+    if (escalated) rows.push(["escalated", el("span", {}, `from ${rule.severities[escalated - 1]}`, ...(since ? [" at ", timed(since), `, ${lasting(since - fired)} after it fired`] : []))]);
+    if (full?.receivers) rows.push(["sent to", full.receivers.join(", ") || "nobody"]);
+    if (acknowledged && (rises || rule.repeat)) rows.push(["next", `nothing while ${acknowledged} has it`]);
+    else if (rises) rows.push(["next", el("span", {}, `${rule.severities[escalated + 1]} at `, timed(rises), " · ", age(rises), ", unless somebody acknowledges it")]);
+    if (!acknowledged && rule.repeat) rows.push(["reminder", el("span", {}, `every ${lasting(rule.repeat)}`, ...(again ? [", the next about ", timed(again), ` · ${fromNow(again)}`] : []))]);
+    return rows;
+  }
+
   // A silence that hides it: by whom, until when, and how much else.
   silence({ id, createdBy, endsAt, comment, maintenance, hides }) {
     const until = Date.parse(endsAt) * 1000;
-    return el("span", {}, maintenance ? "maintenance" : `by ${createdBy}`, ` until ${moment(until)} · ${fromNow(until)}, hides ${counted(hides)} ${hides === 1 ? "alert" : "alerts"}${comment ? `: ${comment}` : ""} `,
+    return el("span", {}, maintenance ? "maintenance" : `by ${createdBy}`, ` until ${brief(until)} · ${fromNow(until)}, hides ${counted(hides)} ${hides === 1 ? "alert" : "alerts"}${comment ? `: ${comment}` : ""} `,
       el("button", { type: "button", class: "link", onclick: () => this.choose({ silences: id }) }, "the silence"));
   }
 
@@ -102,13 +127,16 @@ export class AlertView {
 }
 
 function done({ action, comment, assignee, verdict }) {
-  const what = { assigned: assignee ? `assigned it to ${assignee}` : "assigned it to nobody", closed: `closed it as ${verdict}`, unacknowledged: "gave it back", acknowledged: "acknowledged it",
+  const what = { assigned: assignee ? `assigned it to ${assignee}` : "assigned it to nobody", closed: `closed it as ${verdict}`, reopened: "reopened it", unacknowledged: "gave it back", acknowledged: "acknowledged it",
     commented: "said", silenced: "silenced it", unsilenced: "ended its silence" }[action] ?? action;
   return comment ? `${what}: ${comment}` : what;
 }
 
 // What somebody did with it last, for whoever wants to know if anyone is on it.
-const latest = (actions) => (actions ?? []).slice(-1).map((each) => ["last action", `${each.when ? `${moment(Date.parse(each.when) * 1000)} · ` : ""}${each.by} ${done(each)}`]);
+const latest = (actions) => (actions ?? []).slice(-1).map((each) => ["last action", `${each.when ? `${brief(Date.parse(each.when) * 1000)} · ` : ""}${each.by} ${done(each)}`]);
+
+// A time, written briefly.
+const timed = (ticks) => el("time", { datetime: new Date(ticks / 1000).toISOString(), title: moment(ticks) }, brief(ticks));
 
 // The verdict on it, if there is one.
 export const judgement = ({ verdict }) => verdict ? `, closed as ${verdict}` : "";

@@ -1,6 +1,6 @@
 // A chart: the numbers of one attribute over time, a line for each subject, with thresholds and the interval of an event.
 
-import { el, say, valued } from "./elements.js";
+import { el, libraries, say, valued } from "./elements.js";
 import { colour } from "./colours.js";
 import { tone } from "./glyphs.js";
 import { moment, zone } from "./times.js";
@@ -163,7 +163,7 @@ function sample(number) {
 
 // The library, when the first chart is wanted.
 let library = null;
-export const loaded = () => library ??= new Promise((done, failed) => document.head.append(el("script", { src: "page/vendor/uplot.js", onload: done, onerror: failed })));
+export const loaded = () => library ??= libraries("uplot.css", "uplot.js");
 
 export const noLibrary = () => el("p", { class: "none" }, "The library of charts is not here: `make page` fetches it, with a network. The rest works without.");
 

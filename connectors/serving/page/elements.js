@@ -19,6 +19,12 @@ export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+// Scripts and style sheets of libraries, once they are there; our own style comes behind theirs.
+export const libraries = (...names) => Promise.all(names.map((name) => new Promise((onload, onerror) => {
+  const from = `page/vendor/${name}`;
+  document.querySelector("[href='page/style.css']").before(name.endsWith(".css") ? el("link", { rel: "stylesheet", href: from, onload, onerror }) : el("script", { src: from, onload, onerror }));
+})));
+
 // Names with values, each a text or an element.
 export const facts = (pairs) => el("dl", { class: "facts" }, ...pairs.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
 

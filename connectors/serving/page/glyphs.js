@@ -12,6 +12,9 @@ const SHAPES = [ // in a square of 10
   "M5 9.8 0 .6h10z",
   "M5 .2a4.8 4.8 0 1 0 .01 0zM5 3.1a1.9 1.9 0 1 1-.01 0z",
 ];
+export const NO_DATA = -2; // instead of the number of an event
+const CROSS = "M2.6 1.2 5 3.6 7.4 1.2 8.8 2.6 6.4 5 8.8 7.4 7.4 8.8 5 6.4 2.6 8.8 1.2 7.4 3.6 5 1.2 2.6z";
+const shapeOf = (number) => number === NO_DATA ? CROSS : SHAPES[number % SHAPES.length];
 const SVG = "http://www.w3.org/2000/svg";
 let sprites = new Map();
 recoloured(() => { sprites = new Map(); });
@@ -25,7 +28,7 @@ export function swatch(number) {
   made.setAttribute("class", `swatch ${tone(number)}`);
   made.setAttribute("aria-hidden", "true");
   const shape = document.createElementNS(SVG, "path");
-  shape.setAttribute("d", SHAPES[number % SHAPES.length]);
+  shape.setAttribute("d", shapeOf(number));
   made.append(shape);
   return made;
 }
@@ -41,7 +44,7 @@ export function stamp(pen, number, x, y, size, scale, tint = colour(tone(number)
     own.scale((size * scale) / 10, (size * scale) / 10);
     own.translate(10 / size, 10 / size);
     own.fillStyle = tint;
-    own.fill(new Path2D(SHAPES[number % SHAPES.length]));
+    own.fill(new Path2D(shapeOf(number)));
     sprites.set(name, sprite);
   }
   pen.drawImage(sprite, x - size / 2 - 1, y - size / 2 - 1, size + 2, size + 2);

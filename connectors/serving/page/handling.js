@@ -2,6 +2,7 @@
 
 import { el, send } from "./elements.js";
 import { silenceForm } from "./silences.js";
+import { spoken } from "./tree.js";
 
 const VERDICTS = [["true", "true: it was so"], ["false", "false: it was not so"], ["duplicate", "duplicate of another"], ["test", "only a test"]];
 
@@ -23,8 +24,8 @@ export class Handling {
     const silences = (full.silences ?? []).filter((each) => !each.maintenance).map(({ id }) => button("End the silence", () => this.unsilence(id)));
     this.box.replaceChildren(
       el("div", { class: "doing" }, over ? null : own, over ? null : button("Assign", () => this.open(this.assigning())), button("Comment", () => this.open(this.commenting())),
-        ...(over ? [] : full.silenced?.length ? silences : [button("Silence", () => this.open(this.silencing()))]), button("Close", () => this.open(this.closing()))),
-      ...(refused ? [el("p", { class: "hint" }, refused)] : []), this.said, ...(this.form ? [this.form] : []));
+        ...(over ? [] : full.silenced?.length ? silences : [button("Silence", () => this.open(this.silencing()))]), full.verdict ? button("Reopen", () => this.send("close", "DELETE")) : null, button(full.verdict ? "Change verdict" : "Close", () => this.open(this.closing()))),
+      ...(refused ? [el("p", { class: "hint" }, ...spoken(refused))] : []), this.said, ...(this.form ? [this.form] : []));
   }
 
   open(form) {

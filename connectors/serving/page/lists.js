@@ -1,7 +1,7 @@
 // The lists beside the map: alerts, events, stations, as the filters have them. Each is renewed only when seen.
 
 import { ask, by, counted, el, say, valued } from "./elements.js";
-import { moment, spanOf, written } from "./times.js";
+import { brief, moment, spanOf, written } from "./times.js";
 import { recoloured } from "./colours.js";
 import { age } from "./ages.js";
 import { judgement } from "./alert.js";
@@ -10,7 +10,7 @@ import { save } from "./csv.js";
 import { VirtualList } from "./virtual.js";
 import { gravity, isActive, overAt, stateOf } from "./store.js";
 
-const STATES = { silent: "no record yet", quiet: "quiet", event: "part of an event" };
+const STATES = { silent: "no record yet", quiet: "quiet" };
 const PACE = 250; // milliseconds between two renewals of a list
 const byText = (a, b) => a < b ? -1 : a > b ? 1 : 0; // as it is written, not as a language sorts
 const ORDERS = {
@@ -27,7 +27,7 @@ export class Lists {
     this.due = { alerts: true, events: true, stations: true };
     this.timer = 0;
     this.lists = {
-      alerts: new VirtualList(by("alerts"), 80, (alert) => alert.alert, (alert) => `${alert.alert}-${alert.revision}-${this.how(alert)}`, (alert) => this.alert(alert)),
+      alerts: new VirtualList(by("alerts"), 98, (alert) => alert.alert, (alert) => `${alert.alert}-${alert.revision}-${this.how(alert)}`, (alert) => this.alert(alert)),
       events: new VirtualList(by("events"), 52, (event) => event.id, (event) => `${event.id}${"withdrawn" in event ? ` ${event.order}` : event.open ? " open" : ""}`, (event) => this.event(event)),
       stations: new VirtualList(by("stations"), 52, (each) => each.key, (each) => `${each.key}\n${each.state}\n${each.event}\n${this.alerted?.get(each.key)?.severity ?? ""}`, (each) => this.station(each)),
     };
@@ -77,8 +77,8 @@ export class Lists {
   how(alert) {
     const { ended = false, lost = [] } = this.store.numbers ?? {};
     if (alert.state === "resolved") return alert.fired === null ? "over before it fired" : stateOf(alert) + judgement(alert);
-    const held = [alert.acknowledged && stateOf(alert) === "acknowledged" ? `acknowledged by ${alert.acknowledged}` : stateOf(alert), alert.assignee && `assigned to ${alert.assignee}`].filter(Boolean).join(", ") + judgement(alert);
-    return lost.length ? `${held}, source lost` : ended ? `${held === "firing" ? "" : `${held}, `}active until ${moment(Date.parse(alert.until) * 1000)}` : held;
+    const held = [alert.acknowledged && stateOf(alert) === "acknowledged" ? `acknowledged by ${alert.acknowledged}` : stateOf(alert), alert.escalated > 0 && "escalated", alert.assignee && `assigned to ${alert.assignee}`].filter(Boolean).join(", ") + judgement(alert);
+    return lost.length ? `${held}, source lost` : ended ? `${held === "firing" ? "" : `${held}, `}active until ${brief(Date.parse(alert.until) * 1000)}` : held;
   }
 
   // Whether it is of the time that the timeline shows, where only that is wanted.
@@ -104,7 +104,7 @@ export class Lists {
     return el("li", { class: "alert", "data-severity": alert.severity, "data-state": alert.verdict ? "closed" : stateOf(alert), "data-alert": alert.alert },
       el("button", { type: "button", onclick: () => this.choose({ alert: alert.alert }) },
         el("span", { class: "top" }, alert.status === "Actual" ? null : el("i", { class: "practice" }, alert.status),
-          el("b", {}, alert.severity), el("span", {}, this.how(alert)), el("time", {}, el("span", { class: "absolute" }, `${moment(at)} · `), age(at))),
+          el("b", {}, alert.severity), el("span", {}, this.how(alert)), el("time", { title: moment(at) }, el("span", { class: "absolute" }, `${brief(at)} · `), age(at))),
         el("span", { class: "words" }, el("strong", {}, alert.title), more ? el("span", { class: "text" }, more) : null)));
   }
 
@@ -139,7 +139,7 @@ export class Lists {
     const about = this.store.bySubject();
     const found = [...this.store.stations.values()].filter((station) => (!this.filters.thins || this.filters.station(station, this.store.keys.get(station.key) ?? [], about.get(station.key) ?? []))
       && (!wanted || station.key.toLowerCase().includes(wanted) || station.name.toLowerCase().includes(wanted)));
-    const rank = (each) => alerted.has(each.key) ? 0 : each.state === "event" ? 1 : 2;
+    const rank = (each) => alerted.has(each.key) ? 0 : 1 + ["missing", "event"].indexOf(each.state) || 3;
     found.sort((a, b) => rank(a) - rank(b) || (a.key < b.key ? -1 : 1));
     const missing = this.store.numbers?.unplaced ?? 0;
     const unknown = missing === 1 ? "of 1 subject no place is known" : `of ${counted(missing)} subjects no place is known`;
@@ -152,7 +152,7 @@ export class Lists {
     return el("li", {}, el("button", { type: "button", onclick: () => this.choose({ station: each.key }) },
       el("span", { class: "top" }, el("i", { class: `dot ${alert ? "alert" : each.state}`, "data-severity": alert?.severity }), el("b", {}, each.key),
         !alert && each.state === "event" && this.kinds.has(each.event) ? swatch(this.kinds.get(each.event)) : null,
-        el("span", {}, alert ? `${alert.severity} alert` : each.state === "event" ? `part of ${each.event}` : STATES[each.state])),
+        el("span", {}, alert ? `${alert.severity} alert` : each.state === "event" ? `part of ${each.event}` : each.state === "missing" ? `no data since ${brief(each.last)}` : STATES[each.state])),
       each.name !== each.key ? el("span", { class: "text" }, each.name) : null));
   }
 

@@ -1,9 +1,9 @@
 // The page: what is known (store), who brings it (wire), and the parts that show it.
 
-import { ask, by, counted, el, say, send } from "./elements.js";
+import { ask, by, counted, el, libraries, say, send } from "./elements.js";
 import { choose as colours, dark, recoloured } from "./colours.js";
 import { Store } from "./store.js";
-import { Wire } from "./wire.js";
+import { AGAIN, Wire } from "./wire.js";
 import { StationMap } from "./map.js";
 import { Timeline } from "./timeline.js";
 import { Lists } from "./lists.js";
@@ -23,13 +23,22 @@ import { inUTC, moment, written, zone } from "./times.js";
 
 const QUIET = 8000; // milliseconds between two sentences for a screen reader
 
-async function script(name) {
-  await new Promise((done, failed) => document.head.append(el("script", { src: `page/vendor/${name}`, onload: done, onerror: failed })));
+// The program, when the server can be reached: a train comes out of its tunnel.
+async function reached() {
+  for (;;) {
+    try {
+      return await (await ask("api/program")).json();
+    } catch (error) {
+      if (/^\d/.test(error.message)) throw error; // it can, and says no
+      connection("broken");
+      await new Promise((done) => setTimeout(done, AGAIN));
+    }
+  }
 }
 
 async function begin() {
   theme();
-  const program = await (await ask("api/program")).json();
+  const program = await reached();
   say(by("program"), program.name.split("/").at(-1));
   document.title = `${program.name.split("/").at(-1)} – semcep`;
   meant(program.status);
@@ -52,7 +61,7 @@ async function begin() {
     charts: (key) => { tabs.select("charts"); charting.about(key); },
   });
   const choose = (what) => why.open(what);
-  parts.timeline = new Timeline(store, kinds, filters, { alerting: program.events.some((each) => each.alerts), asks: program.lineage }, choose);
+  parts.timeline = new Timeline(store, kinds, filters, { alerting: program.alerts.length > 0, asks: program.lineage }, choose);
   parts.lists = new Lists(store, kinds, filters, () => parts.timeline.range(), choose);
   const searching = new Searching(store, filters, program);
   const charting = new Charting(store, program, filters, address);
@@ -66,7 +75,7 @@ async function begin() {
   });
   searching.show("alerts");
   nothing(program, choose);
-  by("silences").hidden = !program.alerts;
+  by("silences").hidden = !program.handled;
   by("silences").addEventListener("click", () => choose({ silences: "all" }));
   header(store);
   speak(store);
@@ -74,7 +83,7 @@ async function begin() {
   looked(address, parts);
   mapped(store, program, parts, () => new StationMap(store, program.rights, choose, kinds, filters));
   window.semcep = Object.freeze({ store, parts }); // for a look from the console
-  const wire = new Wire(store, program.alerts, connection);
+  const wire = new Wire(store, program.handled ? program.changes : [], connection);
   const past = new Past(store, wire, program, address, parts.timeline, () => why.again());
   await wire.begin();
   past.follow();
@@ -89,7 +98,8 @@ function mapped(store, program, parts, make) {
     document.querySelector("main").dataset.map = "";
     try {
       if (!program.map) throw new Error("it was not fetched");
-      await Promise.all([script("leaflet.js"), script("topojson-client.js")]);
+      await libraries("leaflet.css", "leaflet.js", "topojson-client.js");
+      await new Promise(requestAnimationFrame); // a task of its own
       parts.map = make();
     } catch {
       by("map").replaceChildren(el("p", { class: "none" }, "The map library is not here: `make page` fetches it, with a network. The rest works without."));
@@ -214,11 +224,11 @@ function meant(status) {
 
 // What stands where alerts will.
 function nothing(program, choose) {
-  const alerting = program.events.filter((each) => each.alerts), kinds = [...new Set(alerting.map((each) => each.name))];
+  const kinds = [...new Set(program.alerts.map((each) => each.event))];
   const text = !kinds.length ? "The program has no ALERT statement, so there is nothing to alert to. What it derives is under Events."
     : `No alert yet. Events that give one: ${kinds.join(", ")}.`;
   by("no-alerts").replaceChildren(el("p", {}, text));
-  const derived = alerting.find((each) => each.derived); // why there is no input is nothing that a rule knows
+  const derived = program.events.find((each) => each.derived && kinds.includes(each.name)); // why there is no input is nothing that a rule knows
   if (derived && program.lineage) {
     by("no-alerts").append(el("button", { type: "button", onclick: () => choose({ absence: { event: derived.name } }) }, "Why is there none?"));
   }

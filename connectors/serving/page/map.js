@@ -3,7 +3,7 @@
 import { by, el } from "./elements.js";
 import { Clusters, LONE } from "./clusters.js";
 import { colour, recoloured, severity } from "./colours.js";
-import { stamp, tone } from "./glyphs.js";
+import { NO_DATA, stamp, tone } from "./glyphs.js";
 import { GRAVE, isActive, subjects } from "./store.js";
 
 const NAMED = 60; // stations whose names are always shown
@@ -44,7 +44,7 @@ export class StationMap {
     this.map.getPane("base").style.pointerEvents = "none";
     this.outlines();
     by("fit").addEventListener("click", () => this.fit());
-    this.map.on("zoomend", () => { if (this.many) this.again(); this.drawAreas(); });
+    this.map.on("zoomend", () => { if (this.many) this.again(); else if (this.named) this.part(); this.drawAreas(); });
     filters.listen(() => this.draw({ alerts: true, events: true, stations: true, moved: store.stations.keys() }));
     this.map.on("dragstart zoomstart", (event) => { if (event.originalEvent) this.fitted = true; });
     new ResizeObserver(() => this.map.invalidateSize({ animate: false })).observe(by("map"));
@@ -121,6 +121,19 @@ export class StationMap {
     }
     for (const cell of this.clusters.taken()) this.drawCell(cell);
     by("legend-clusters").hidden = !this.circles.size;
+    if (this.named) this.part();
+  }
+
+  // Names do not lie over each other: those of alerts stand, then the first.
+  part() {
+    const taken = [];
+    for (const [, marker] of [...this.markers].sort(([a], [b]) => this.alerted.has(b) - this.alerted.has(a))) {
+      const name = marker.getTooltip()?.getElement();
+      if (!name) continue;
+      const { x, y } = this.map.latLngToLayerPoint(marker.getLatLng()), end = x + 16 + 7.5 * name.textContent.length;
+      name.hidden = taken.some((each) => Math.abs(each.y - y) < 14 && x < each.end && each.x < end);
+      if (!name.hidden) taken.push({ x, y, end });
+    }
   }
 
   passes(station) {
@@ -165,7 +178,7 @@ export class StationMap {
     const states = new Set(stations.map((each) => this.state(each)));
     const worst = stations.map((each) => this.alerted.get(each.key)?.severity).filter(Boolean).sort((a, b) => GRAVE.indexOf(a) - GRAVE.indexOf(b))[0];
     const middle = ["lat", "long"].map((name) => stations.reduce((sum, each) => sum + each[name], 0) / stations.length);
-    const style = { radius: 9 + 3.5 * Math.log10(stations.length), number: stations.length, fillColor: worst ? severity(worst) : colour(states.has("event") ? "event" : "quiet"), color: colour("panel"), weight: 2, fillOpacity: 1 };
+    const style = { radius: 9 + 3.5 * Math.log10(stations.length), number: stations.length, fillColor: worst ? severity(worst) : colour(["event", "quiet", "missing"].find((state) => states.has(state)) ?? "quiet"), color: colour("panel"), weight: 2, fillOpacity: 1 };
     if (known) {
       if (known.options.number !== style.number || known.options.fillColor !== style.fillColor || known.options.color !== style.color) known.setLatLng(middle).setStyle(style).setRadius(style.radius);
       return;
@@ -180,12 +193,14 @@ export class StationMap {
   // What the legend has off is not there.
   state(station) {
     if (this.alerted.has(station.key)) return "alert";
+    if (station.state === "missing") return "missing";
     return station.state === "event" && this.filters.hidden.has(station.event) ? "quiet" : station.state;
   }
 
   style(station) {
     const alert = this.alerted.get(station.key);
     const state = this.state(station);
+    if (state === "missing") return { glyph: NO_DATA, tint: colour("muted"), radius: 6.5, color: colour("muted"), weight: 1.5, fillColor: colour("panel"), fillOpacity: 1, opacity: 1 };
     const holds = station.holds?.findLast((name) => !this.filters.hidden.has(name)); // a fluent, the latest of those that hold there
     const glyph = this.kinds.get(alert ? alert.event : holds ?? (state === "event" ? station.event : "")) ?? -1;
     if (!alert && glyph >= 0) { // a ring around the shape of the event or the fluent
@@ -258,10 +273,10 @@ export class StationMap {
   }
 
   drawAreas() {
-    const wanted = new Map();
+    const wanted = new Map(), crowded = this.alerted.size > NAMED;
     for (const alert of this.store.alerts.values()) {
       if (!(isActive(alert) && this.filters.alert(alert)) && alert.alert !== this.chosen) continue;
-      wanted.set(alert.alert, [alert, [severity(alert.severity), isActive(alert), alert.alert === this.chosen, alert.title, JSON.stringify(alert.place), this.tiny(alert)].join()]);
+      wanted.set(alert.alert, [alert, [severity(alert.severity), isActive(alert), alert.alert === this.chosen, alert.title, JSON.stringify(alert.place), this.tiny(alert), crowded].join()]);
     }
     for (const [id, layers] of this.areas) { // those that stay as they are are not drawn anew
       if (wanted.get(id)?.[1] === layers.looks) { wanted.delete(id); continue; }
@@ -283,6 +298,7 @@ export class StationMap {
     const past = !isActive(alert);
     const style = {
       pane: "areas", renderer: this.renderers.areas, color: tone, weight: alert.alert === this.chosen ? 3 : 1.75,
+      stroke: this.alerted.size <= NAMED || alert.alert === this.chosen, // many outlines would be a tangle
       fillColor: tone, fillOpacity: past ? 0.06 : 0.16, dashArray: past ? "6 5" : null,
     };
     const made = [];
@@ -350,7 +366,7 @@ const numbered = (L) => L.CircleMarker.extend({
 const shaped = (L) => L.CircleMarker.extend({
   _updatePath() {
     L.CircleMarker.prototype._updatePath.call(this);
-    if (!this._renderer._drawing || this._empty() || this.options.glyph < 0) return;
+    if (!this._renderer._drawing || this._empty() || this.options.glyph === -1) return;
     stamp(this._renderer._ctx, this.options.glyph, this._point.x, this._point.y, 9, 2, this.options.tint);
   },
 });

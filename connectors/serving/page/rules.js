@@ -1,6 +1,6 @@
 // The program with live numbers: at each rule how often it fired and how many wait in its goals.
 
-import { ask, by, counted, el, say, valued } from "./elements.js";
+import { ask, by, counted, el, facts, say, valued } from "./elements.js";
 
 // What is coloured; `words`: the keywords, which the server lists.
 let TOKEN;
@@ -40,6 +40,10 @@ function proseAndCode(text) {
     : el("pre", { class: "plain" }, code(lines.join("\n"))));
 }
 
+// The values that the program runs with, and its own where they are others.
+export const parameters = (all) => all.length ? [el("h3", {}, "Parameters"), facts(all.map(({ name, value, default: own }) =>
+  [name, el("span", {}, code(value), ...(value === own ? [] : [" on the command line; the program has ", code(own)]))]))] : [];
+
 // Written by the author as a rule: not what a fluent or the end of an alert adds.
 const written = ({ name, event }) => name && !/^alert .* ends$/.test(event);
 
@@ -50,6 +54,7 @@ export class Rules {
     this.badges = [];
     this.seen = false;
     speak(program.words);
+    by("parameters").replaceChildren(...parameters(program.parameters));
     by("rules").replaceChildren(...this.parts());
     store.listen((changed) => { if (changed.numbers) this.later(); });
   }

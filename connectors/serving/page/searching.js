@@ -21,6 +21,11 @@ export class Searching {
     });
     by("filter-only").addEventListener("focus", () => this.offer());
     by("filter-only").addEventListener("input", () => this.offer());
+    document.addEventListener("keydown", (event) => {
+      if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select") || by("filters").hidden || !by("why").hidden) return;
+      event.preventDefault();
+      [by("search"), by("find")].find((each) => !each.closest("[hidden]"))?.focus();
+    });
     by("filters").addEventListener("submit", (event) => event.preventDefault());
     by("unfilter").addEventListener("click", () => filters.clear());
     filters.listen(() => this.draw());

@@ -3,7 +3,8 @@
 import { ask, by, counted, el, send, valued } from "./elements.js";
 import { interval } from "./times.js";
 import { swatch } from "./glyphs.js";
-import { ticks, tree } from "./tree.js";
+import { parameters } from "./rules.js";
+import { spoken, ticks, tree } from "./tree.js";
 import { refusals } from "./refusals.js";
 
 const SHOWN = 10; // differences of each kind and event, the last
@@ -59,7 +60,8 @@ export class Shadow {
       el("p", { class: "actions" }, el("button", { type: "button", disabled: Boolean(refused) || shadow.failed !== null, onclick: () => this.confirm(differ) }, "Promote"),
         differ && shadow.explained && !this.reasoned ? el("button", { type: "button", onclick: () => this.reasons() }, "Show the reasons") : null,
         this.reasoned ? el("button", { type: "button", onclick: () => { this.reasoned = false; this.load(); } }, "Show the latest") : null),
-      refused ? el("p", { class: "hint" }, refused) : null,
+      refused ? el("p", { class: "hint" }, ...spoken(refused)) : null,
+      el("div", {}, ...parameters(shadow.parameters)),
       differ && !shadow.explained ? el("p", { class: "hint" }, "Reasons are kept with ", el("code", {}, "cep serve --explain"), ".") : null,
     ].filter(Boolean));
     if (!this.reasoned) this.entries(shadow.differences);
@@ -84,10 +86,9 @@ export class Shadow {
   }
 
   entry({ kind, event, old, new: now, reasons }) {
-    const row = (each) => each && [el("time", {}, interval(time(each.start), time(each.end))), el("span", { class: "text" }, Object.entries(each.values).map(([name, value]) => `${name} ${valued(value)}`).join(" · "))];
-    const moved = kind === "moved" ? [el("span", { class: "text" }, "old:"), ...row(old), el("span", { class: "text" }, "· new:"), ...row(now)] : row(old ?? now);
+    const row = (each, who) => el("p", {}, el("time", {}, who, interval(time(each.start), time(each.end))), el("span", { class: "text" }, Object.entries(each.values).map(([name, value]) => `${name} ${valued(value)}`).join(" · ")));
     return el("li", { "data-kind": kind }, el("p", { class: "top" }, swatch(this.kinds.get(event) ?? 0), el("b", {}, event), el("span", { class: "tag" }, KINDS.find(([name]) => name === kind)[1])),
-      el("p", {}, ...moved.flatMap((part) => [part, " "])),
+      ...(kind === "moved" ? [row(old, "old: "), row(now, "new: ")] : [row(old ?? now, "")]),
       reasons === undefined ? null : reasons === null ? el("p", { class: "hint" }, "Its reason is not remembered any more.")
         : el("div", {}, ...this.reason("Old", reasons.old), ...this.reason("New", reasons.new)));
   }

@@ -3,6 +3,7 @@
 import { ask, counted, el, send } from "./elements.js";
 import { fromNow } from "./ages.js";
 import { interval, moment, read, zone } from "./times.js";
+import { spoken } from "./tree.js";
 
 const SPANS = [[3600, "an hour"], [7200, "2 hours"], [28800, "8 hours"], [86400, "a day"], [604800, "a week"]];
 const SIGNS = [["=", "is"], ["!=", "is not"], ["=~", "matches"], ["!~", "does not match"]]; // =~ and !~: regular expressions
@@ -125,7 +126,7 @@ export class Silences {
     this.box = el("section", { class: "handling silences", "aria-label": "Silences" },
       el("p", { class: "hint" }, "Alerts that a silence hides are shown here, and not sent to receivers."),
       el("div", {}, this.button("New silence", () => this.open({ matchers: [{ name: "alertname", value: "", isRegex: false, isEqual: true }] }), { class: "main" })),
-      person.refused ? el("p", { class: "hint" }, person.refused) : "", this.form, this.said, this.list);
+      person.refused ? el("p", { class: "hint" }, ...spoken(person.refused)) : "", this.form, this.said, this.list);
     this.timer = setInterval(() => { if (!this.box.isConnected) clearInterval(this.timer); else if (!document.hidden) this.load(); }, AGAIN);
   }
 

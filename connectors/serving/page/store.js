@@ -206,8 +206,8 @@ export const GRAVE = ["Extreme", "Severe", "Moderate", "Minor", "Unknown"];
 // An alert that has fired and is not over.
 export const isActive = (alert) => alert.state !== "resolved" && alert.fired !== null;
 
-// When an alert that is over was over: what people do with it later does not count.
-export const overAt = (alert) => Math.min(Date.parse(alert.until), Date.parse(alert.time)) * 1000;
+// When an alert that is over was over.
+export const overAt = (alert) => Date.parse(alert.over) * 1000;
 
 // The gravest alerts first, those that somebody has already judged last.
 export const gravity = (alert) => !isActive(alert) ? 1000 + (alert.state === "resolved" ? 100 : 0)

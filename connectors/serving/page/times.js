@@ -30,6 +30,12 @@ export function moment(ticks) {
   return `${at.getUTCFullYear()}-${two(at.getUTCMonth() + 1)}-${two(at.getUTCDate())} ${two(at.getUTCHours())}:${two(at.getUTCMinutes())}${second}`;
 }
 
+// A time without what anybody knows: the day where it is today's, the year where it is this one, and seconds.
+export function brief(ticks) {
+  const [text, today] = [moment(ticks), moment(Date.now() * 1000)];
+  return text.slice(text.startsWith(today.slice(0, 10)) ? 11 : text.startsWith(today.slice(0, 5)) ? 5 : 0, 16);
+}
+
 // The time that a reader writes, as `moment` does or in ISO 8601 with its offset; NaN: it is none.
 export function read(text) {
   const iso = text.trim().replace(" ", "T");
@@ -59,8 +65,8 @@ export function lasting(ticks) {
 }
 
 // Marks of an axis: round times between two, some `room` pixels apart.
-const STEPS = [1, 5, 15, 30, 60, 300, 900, 1800, 3600, 10800, 21600, 43200, 86400, 172800, 604800, 2592000, 7776000, 31536000];
-export function marks(from, to, width, room = 110) {
+const STEPS = [1, 5, 15, 30, 60, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 2592000, 7776000, 31536000];
+export function marks(from, to, width, room = 90) {
   const wanted = ((to - from) / 1e6) * (room / Math.max(1, width));
   const step = STEPS.find((each) => each >= wanted) ?? STEPS.at(-1);
   const found = [];

@@ -15,6 +15,7 @@ import { Silences } from "./silences.js";
 import { WhyNot } from "./whynot.js";
 
 const RECORDS = 200;
+const SLOW = 500; // milliseconds until it is said that the server is asked
 
 export class Why {
   constructor(store, kinds, rules, program, places) {
@@ -72,6 +73,7 @@ export class Why {
     const mine = ++this.asked;
     const parts = [];
     let title = "", view = null;
+    const slow = setTimeout(() => { if (mine === this.asked) this.shown("Loading …", [el("p", { class: "none", role: "status" }, "The server is being asked.")]); }, SLOW);
     if (!absence) this.places.asked(null);
     try {
       if (alert) {
@@ -111,12 +113,17 @@ export class Why {
       parts.push(el("p", { class: "wrong" }, error.message));
       title ||= "Unknown";
     }
+    clearTimeout(slow);
     if (mine !== this.asked) return; // another one was chosen meanwhile
     this.view = view;
     this.what = what;
     this.trail.push(what);
     this.places.shown(what);
     by("why-back").hidden = this.trail.length < 2;
+    this.shown(title, parts);
+  }
+
+  shown(title, parts) {
     say(by("why-title"), title);
     by("why-body").replaceChildren(...parts);
     by("why-body").scrollTop = 0;

@@ -14,7 +14,7 @@ export class WhyNot {
     this.choose = choose;
     this.marked = marked; // called with what is asked, for the timeline
     this.events = program.events.filter((event) => event.derived);
-    this.usual = (this.events.find((event) => event.alerts) ?? this.events[0])?.name;
+    this.usual = (this.events.find((event) => program.alerts.some((alert) => alert.event === event.name)) ?? this.events[0])?.name;
     this.asked = 0;
   }
 

@@ -3,17 +3,15 @@
 
 import { ask } from "./elements.js";
 
-// Changes of alerts: of their lives, and what people did.
-const KINDS = ["pending", "firing", "updated", "escalated", "inhibited", "kept", "resolved", "withdrawn",
-  "acknowledged", "unacknowledged", "assigned", "commented", "closed", "silenced", "unsilenced"];
-const AGAIN = 2000; // milliseconds
+export const AGAIN = 2000; // milliseconds
 const UNSEEN = 5000;
 const SILENT = 40_000; // the server says something every 15 s
 
 export class Wire {
-  constructor(store, alerts, report) {
+  // `changes`: the words for changes of alerts, none: there are no alerts.
+  constructor(store, changes, report) {
     this.store = store;
-    this.alerts = alerts;
+    this.changes = changes;
     this.report = report; // "live", "broken", "waiting", "asleep", and why
     this.sources = [];
     this.at = null; // how far it has come: of the news, of the alerts
@@ -64,9 +62,9 @@ export class Wire {
     news.addEventListener("news", (message) => { this.beat(); this.at.news = message.lastEventId; this.store.news(JSON.parse(message.data)); });
     news.addEventListener("reset", () => this.begin());
     news.addEventListener("open", () => { this.beat(); this.report("live"); });
-    if (!this.alerts) return;
+    if (!this.changes.length) return;
     const feed = this.open(`feeds/events?after=${this.at.alerts}`);
-    for (const kind of KINDS) {
+    for (const kind of this.changes) {
       feed.addEventListener(kind, (message) => { this.at.alerts = message.lastEventId; this.store.alert(JSON.parse(message.data)); });
     }
   }
