@@ -379,3 +379,29 @@ def _until(page: Page, condition: str) -> None:
             return
         page.wait_for_timeout(50)
     raise AssertionError(f"it does not come to be: {condition}")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
+@pytest.mark.xdist_group("chromium")
+def test_stations_close_together_and_without_data(tmp_path: Path) -> None:
+    from playwright.sync_api import expect, sync_playwright
+
+    near = ' a sosa:Platform ; dcterms:identifier "nxt" ; wgs84:lat 48.2001 ; wgs84:long 16.4 .\n'
+    with shown(tmp_path, knowledge=f"{STATIONS}:next{near}") as one, sync_playwright() as play:
+        one.push((0, "grz", 20))
+        one.push((60, "grz", 3), (61, "nxt", 3))
+        one.push((9_000, "nxt", 3))
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 1300, "height": 800})
+        page.set_default_timeout(120_000)
+        expect.set_options(timeout=120_000)
+        page.goto(one.url)
+        if (vendor.VENDOR / "leaflet.js").is_file():
+            _until(page, "window.semcep?.parts.map?.markers.size === 3")
+            expect(page.locator(".station-name:visible")).to_have_count(2)  # two would lie over each other
+            glyphs = page.evaluate("[...semcep.parts.map.markers].map(([key, each]) => `${key} ${each.options.glyph}`)")
+            assert {"grz -2", "nxt -1"} <= set(glyphs)
+        page.get_by_role("tab", name="Stations").click()
+        expect(page.locator("#stations li").first).to_contain_text("no data since 2024-05-01 ")
+        page.keyboard.press("/")
+        expect(page.locator("#find")).to_be_focused()
