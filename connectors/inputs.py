@@ -110,6 +110,13 @@ def known_format(path: str) -> str | None:
     return None if format == "parquet" and stem != name else format
 
 
+def is_endless(spec: str) -> bool:
+    """Return True if a spec, whatever events there are, names an address, standard input or a pipe, not files."""
+    match = _BOUND.fullmatch(spec)
+    path = spec if match is None or os.path.exists(spec) else match[2]
+    return live(path) or path == "-" or (os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path))
+
+
 def is_live(spec: str, schemas: Mapping[str, Schema]) -> bool:
     """Return True if a spec is an address, not files. CepError: it is bound to no event of the program."""
     return live(_split(spec, schemas)[1])

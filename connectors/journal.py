@@ -136,8 +136,10 @@ class Journal:
             "source": batch.source,
             "place": list(batch.place.items()),
         }
+        if batch.knowledge:
+            head["knowledge"] = len(batch.knowledge)
         _note(self, batch)
-        tables = b"".join(packed.values())
+        tables = b"".join([*packed.values(), batch.knowledge])
         if self._point is not None:
             self._point.since.append((head, tables, batch.silence))
         try:
@@ -293,8 +295,11 @@ def _batch(head: Mapping[str, Any], data: bytes, schemas: Mapping[str, list[list
         start += size
     dead = [DeadLetter(*each) for each in head["dead"]]
     blocks = [_block(each) for each in head["blocks"]]
-    place = dict(head["place"])
-    return Batch(tables, dead, blocks, silence=head["silence"], source=head["source"], place=place, beside=others)
+    place, silence = dict(head["place"]), head["silence"]
+    known = data[start : start + head.get("knowledge", 0)]
+    return Batch(
+        tables, dead, blocks, silence=silence, source=head["source"], place=place, beside=others, knowledge=known
+    )
 
 
 def _handed(handover: Handover) -> RecordBytes:

@@ -49,11 +49,16 @@ class Change:
         lines = [*("D " + line for line in sorted(self.removed)), *("A " + line for line in sorted(self.added))]
         return "".join(line + "\n" for line in lines).encode()
 
-    def quads(self, terms: Terms) -> tuple[load.Quads, load.Quads]:
-        """Return the removed and the added quads as columns of ids."""
+    def parsed(self) -> tuple[list[ox.Quad], list[ox.Quad]]:
+        """Return the removed and the added quads."""
         removed, added = (
             list(ox.parse("\n".join(sorted(lines)), ox.RdfFormat.N_QUADS)) for lines in (self.removed, self.added)
         )
+        return removed, added
+
+    def quads(self, terms: Terms) -> tuple[load.Quads, load.Quads]:
+        """Return the removed and the added quads as columns of ids."""
+        removed, added = self.parsed()
         if len(removed) + len(added) > _FEW:
             gone, new = (load.Quads.joined(list(load.triple_columns(quads, terms, None))) for quads in (removed, added))
             return gone, new

@@ -43,6 +43,7 @@ FORMATS = {
 }
 """The formats of RDF by the suffix of the file's name; `.gz` may follow it."""
 
+_SERVICE = "sensorthings+"
 _CHUNK = 200_000  # triples turned into columns at a time
 GENERATED = re.compile("[0-9a-f]{20,32}")  # labels that the parser makes up
 
@@ -104,11 +105,20 @@ class BlankNodeLabels:
         return label
 
 
+def is_service(name: str | Path) -> bool:
+    """Return True if this is the address of a service whose Things are knowledge, and not the name of a file."""
+    return isinstance(name, str) and name.startswith(_SERVICE)
+
+
 def files(names: str | Path | Iterable[str | Path]) -> list[Path | str]:
     """The sources that names stand for, in the order given: a file, a register of places, a folder or a pattern, whose
     files come by name. Raises CepError for what is not there or not known."""
     found: list[Path | str] = []
     for name in [names] if isinstance(names, str | Path) else names:
+        if is_service(name):
+            hint = "`cep knowledge fetch ADDRESS > things.nt` writes one"
+            shown = str(name).partition("?")[0]
+            raise CepError(f"{shown}: this is a service, and only files are read here", hint=hint, code="knowledge")
         if isinstance(name, str) and is_url(name):
             found += _stored(str(url(name)))
             continue

@@ -13,7 +13,7 @@ import pyoxigraph as ox
 from cep.core.errors import CepError, Source, Span
 from cep.core.values import Ints
 from cep.knowledge.graph import Knowledge
-from cep.knowledge.load import files
+from cep.knowledge.load import files, is_service
 from cep.knowledge.places import attributions
 from cep.knowledge.rdf.namespaces import RDF_TYPE
 from cep.knowledge.rdf.prefixed_names import PrefixedNames
@@ -48,7 +48,7 @@ class Stats:
 def prefixes(sources: Iterable[str]) -> dict[str, str]:
     """The prefixes that Turtle and TriG files declare at their beginning."""
     found: dict[str, str] = {}
-    for source in files(sources):
+    for source in files(source for source in sources if not is_service(source)):
         path = Path(source)
         if path.suffix.lower() in (".ttl", ".trig") and path.is_file():
             with path.open(encoding="utf-8", errors="replace") as file:

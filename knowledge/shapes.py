@@ -18,7 +18,7 @@ from cep.core.errors import CepError
 from cep.core.prefixes import PREFIXES
 from cep.core.suggest import SURE, nearest
 from cep.knowledge.data_graph import data_graph, rdflib_graph
-from cep.knowledge.load import at, files, load, open_rdf, rdf_format, subjects
+from cep.knowledge.load import at, files, is_service, load, open_rdf, rdf_format, subjects
 from cep.knowledge.query.federation import unescaped
 from cep.knowledge.query.sparql import tokens
 from cep.knowledge.rdf.terms import NONE, Terms
@@ -114,7 +114,7 @@ def with_files(problems: Sequence[ValidationResult], names: Sequence[str]) -> li
     """The same results with the files, of those loaded, that describe their nodes. Registers are not looked at."""
     wanted = {problem.focus for problem in problems}
     places: dict[str, str] = {}
-    for file in files(names):
+    for file in files(name for name in names if not is_service(name)):
         path = at(file)
         if rdf_format(path) is None or not wanted - places.keys():
             continue

@@ -2,41 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from math import isfinite
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import pyoxigraph as ox
 
+from cep.knowledge.change import Change, merge, unnamed
+from cep.knowledge.graph import Knowledge
+from cep.knowledge.query.store import store_quads
 from cep.knowledge.rdf.namespaces import DCTERMS, GEO, OWN, RDF_TYPE, RDFS, SCHEMA, SKOS, WGS84, XSD
 
 SOSA = "http://www.w3.org/ns/sosa/"
 QUDT = "http://qudt.org/schema/qudt/"
 
 Entity = Mapping[str, Any]
+Triple = tuple[ox.NamedNode, ox.NamedNode, ox.NamedNode | ox.Literal]
+
+_OF, _BY = ox.NamedNode(SOSA + "hasFeatureOfInterest"), ox.NamedNode(SOSA + "madeBySensor")
 
 
 def things_to_rdf(base: str, entities: Mapping[str, Sequence[Entity]]) -> str:
     """Return N-Triples, sorted. `base`: the address of the service; `entities`: its Things, with their Locations, and
-    its Datastreams, with their Thing, Sensor and ObservedProperty."""
-    triples: set[tuple[ox.NamedNode, ox.NamedNode, ox.NamedNode | ox.Literal]] = set()
-    for thing in entities.get("Things", ()):
-        triples.update(_thing(base, thing))
+    its Datastreams and MultiDatastreams, with their Thing, Sensor and ObservedProperty or ObservedProperties."""
+    triples: set[Triple] = set()
     for stream in entities.get("Datastreams", ()):
         triples.update(_stream(base, stream))
+    for stream in entities.get("MultiDatastreams", ()):
+        triples.update(_multiple(base, stream))
+    sensors: dict[ox.NamedNode, set[ox.NamedNode]] = {}
+    streams = {s: o for s, p, o in triples if p == _OF and isinstance(o, ox.NamedNode)}
+    for s, p, o in triples:
+        if p == _BY and s in streams and isinstance(o, ox.NamedNode):
+            sensors.setdefault(streams[s], set()).add(o)
+    for thing in entities.get("Things", ()):
+        triples.update(_thing(base, thing, sensors.get(_node(base, "Things", thing), set())))
     return "".join(sorted(f"{s} {p} {o} .\n" for s, p, o in triples))
 
 
-Triple = tuple[ox.NamedNode, ox.NamedNode, ox.NamedNode | ox.Literal]
-
-
-def _thing(base: str, thing: Entity) -> Iterator[Triple]:
+def _thing(base: str, thing: Entity, sensors: Set[ox.NamedNode]) -> Iterator[Triple]:
+    """A Thing: with a name, a point and sensors it is also a station (`ontologies/stations.shapes.ttl`)."""
     node = _node(base, "Things", thing)
-    yield from _named(node, SOSA + "Platform", thing)
+    yield from _named(node, SOSA + "FeatureOfInterest", thing)
     for name, value in _members(thing.get("properties")).items():
-        if isinstance(value, (str, bool, int, float)):
+        if isinstance(value, (str, bool, int)) or (isinstance(value, float) and isfinite(value)):
             yield node, _iri(f"{OWN}thing/{quote(name, safe='')}"), _literal(value)
-    for location in _list(thing.get("Locations")):
+    point: tuple[str, str] | None = None
+    for location in sorted(_list(thing.get("Locations")), key=lambda each: str(each["@iot.id"])):
         place = _node(base, "Locations", location)
         yield node, _iri(GEO + "hasGeometry"), place
         yield from _named(place, GEO + "Geometry", location)
@@ -44,28 +57,56 @@ def _thing(base: str, thing: Entity) -> Iterator[Triple]:
             yield place, _iri(GEO + "asWKT"), ox.Literal(text, datatype=_iri(GEO + "wktLiteral"))
             if text.startswith("POINT "):
                 long, lat = text[7:-1].split()
+                point = point or (long, lat)
                 yield place, _iri(WGS84 + "lat"), _literal(float(lat))
                 yield place, _iri(WGS84 + "long"), _literal(float(long))
+    if point is not None and sensors and thing.get("name"):
+        yield node, _iri(RDF_TYPE), _iri(SOSA + "Platform")
+        for word, number in zip(("long", "lat"), point):
+            yield node, _iri(WGS84 + word), _literal(float(number))
+        for sensor in sensors:
+            yield node, _iri(SOSA + "hosts"), sensor
 
 
 def _stream(base: str, stream: Entity) -> Iterator[Triple]:
     node = _node(base, "Datastreams", stream)
     yield from _named(node, SOSA + "ObservationCollection", stream)
-    unit = _members(stream.get("unitOfMeasurement"))
+    yield from _measured(base, node, stream, stream.get("unitOfMeasurement"), stream.get("ObservedProperty"))
+
+
+def _multiple(base: str, stream: Entity) -> Iterator[Triple]:
+    """A MultiDatastream: each place of its results is a part, which is described as a Datastream is."""
+    node = _node(base, "MultiDatastreams", stream)
+    yield from _named(node, SOSA + "ObservationCollection", stream)
+    units, properties = _list(stream.get("unitOfMeasurements")), _list(stream.get("ObservedProperties"))
+    for place in range(max(len(units), len(properties))):
+        part = _iri(f"{node.value}#{place}")
+        yield node, _iri(DCTERMS + "hasPart"), part
+        yield part, _iri(RDF_TYPE), _iri(SOSA + "ObservationCollection")
+        yield part, _iri(SCHEMA[1] + "position"), _literal(place)
+        both = (each[place] if place < len(each) else None for each in (units, properties))
+        yield from _measured(base, part, stream, *both)
+
+
+def _measured(base: str, node: ox.NamedNode, stream: Entity, unit: object, property: object) -> Iterator[Triple]:
+    """Triples of one series of values: its unit, Thing, Sensor and ObservedProperty."""
+    unit = _members(unit)
     if unit.get("symbol"):
         yield node, _iri(SCHEMA[1] + "unitText"), ox.Literal(str(unit["symbol"]))
     if _is_iri(unit.get("definition")):
         yield node, _iri(QUDT + "hasUnit"), _iri(unit["definition"])
     if thing := _members(stream.get("Thing")):
         yield node, _iri(SOSA + "hasFeatureOfInterest"), _node(base, "Things", thing)
-    for name, kind, property in (
-        ("Sensor", "Sensor", "madeBySensor"),
-        ("ObservedProperty", "ObservableProperty", "observedProperty"),
+    for name, kind, word, found in (
+        ("Sensors", "Sensor", "madeBySensor", stream.get("Sensor")),
+        ("ObservedProperties", "ObservableProperty", "observedProperty", property),
     ):
-        if not (other := _members(stream.get(name))):
+        if not (other := _members(found)):
             continue
-        place = _node(base, "ObservedProperties" if name == "ObservedProperty" else "Sensors", other)
-        yield node, _iri(SOSA + property), place
+        place = _node(base, name, other)
+        yield node, _iri(SOSA + word), place
+        if word == "madeBySensor" and (seen := _members(property)):
+            yield place, _iri(SOSA + "observes"), _node(base, "ObservedProperties", seen)
         yield from _named(place, SOSA + kind, other)
         if _is_iri(other.get("definition")):
             yield place, _iri(SKOS + "exactMatch"), _iri(other["definition"])
@@ -77,6 +118,29 @@ def _named(node: ox.NamedNode, kind: str, entity: Entity) -> Iterator[Triple]:
     for name, property in (("name", RDFS + "label"), ("description", DCTERMS + "description")):
         if entity.get(name):
             yield node, _iri(property), ox.Literal(str(entity[name]))
+
+
+def in_graph(triples: str, graph: str) -> frozenset[str]:
+    """Return the lines of N-Triples as N-Quads of a graph, as `Change` has them."""
+    name = _iri(graph)
+    return _lines(
+        [ox.Quad(quad.subject, quad.predicate, quad.object, name) for quad in ox.parse(triples, ox.RdfFormat.N_TRIPLES)]
+    )
+
+
+def known_in_graph(known: Knowledge, changes: Sequence[bytes], graph: str) -> frozenset[str]:
+    """Return the quads that are in a graph of the knowledge after changes, as lines of N-Quads."""
+    id = known.terms.id_of(graph)
+    lines = _lines(store_quads(known.terms, known.graphs[id], id)) if id in known.graphs else frozenset()
+    change, end = Change.read(merge(changes)), f" {_iri(graph)} ."
+    lines = frozenset(line for line in lines - change.removed if unnamed(line) not in change.removed)
+    return lines | {line for line in change.added if line.endswith(end)}
+
+
+def _lines(quads: list[ox.Quad]) -> frozenset[str]:
+    written = ox.serialize(quads, format=ox.RdfFormat.N_QUADS)
+    assert written is not None, "without an output the text is given back"
+    return frozenset(written.decode().split("\n")) - {""}
 
 
 def _wkt(place: Entity) -> str | None:
@@ -98,7 +162,10 @@ def _numbers(found: Any) -> str:
     if not isinstance(found, list):
         raise ValueError
     if isinstance(found[0], (int, float)):
-        return f"{float(found[0])!r} {float(found[1])!r}"
+        long, lat = float(found[0]), float(found[1])
+        if not (abs(long) <= 180 and abs(lat) <= 90):
+            raise ValueError("not of WGS 84, as GeoJSON has it")
+        return f"{long!r} {lat!r}"
     return f"({', '.join(_numbers(each) for each in found)})"
 
 

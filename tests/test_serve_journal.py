@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import replace
@@ -63,10 +63,18 @@ def readings(first: int, *rows: tuple[float, str, float]) -> Batch:
     return Batch({"reading": table}, [], [Block("-", first, len(rows), first + 1)])
 
 
-def run(folder: Path, coming: Iterator[Batch], stop: int | None, found: set[Row], often: int, later: int = 0) -> None:
+def run(
+    folder: Path,
+    coming: Iterator[Batch],
+    stop: int | None,
+    found: set[Row],
+    often: int,
+    later: int = 0,
+    program: Callable[[], Engine] = lambda: Engine.from_text(PROGRAM),
+) -> None:
     """A program that goes on from a folder, and is killed before batch `stop` is worked off, which it has taken. Every
     `often` batches a snapshot is taken, and saved so many batches later."""
-    engine = Engine.from_text(PROGRAM)
+    engine = program()
     with closing(Journal(folder, engine.inputs)) as journal:
         if blob := journal.snapshot():
             engine.restore(blob)

@@ -87,6 +87,51 @@ def test_the_same_entities_are_the_same_text_in_any_order() -> None:
     assert "odd" not in text, "what is no single value is left out"
 
 
+def test_each_result_of_a_multidatastream_is_described_as_a_datastream_is(tmp_path: Path) -> None:
+    served = ThingsServer()
+    several = {
+        "@iot.id": 7, "name": "air", "Thing": {"@iot.id": 1}, "Sensor": {"@iot.id": 3, "name": "station"},
+        "unitOfMeasurements": [{"name": "Celsius", "symbol": "°C"}, {"name": "percent", "symbol": "%"}],
+        "ObservedProperties": [{"@iot.id": 5, "name": "temperature"}, {"@iot.id": 6, "name": "humidity"}],
+    }  # fmt: skip
+    served.entities = {
+        "Things": [thing(1, "gauge 1", 3.0, 8.0)], "Datastreams": [stream(7, 1)], "MultiDatastreams": [several],
+    }  # fmt: skip
+    served.enter(1, 1, [31.5, 40], stream=None, multi=7)
+    rules, things = tmp_path / "air.cep", tmp_path / "things.nt"
+    rules.write_text("""
+        PREFIX dct: <http://purl.org/dc/terms/>
+        PREFIX schema: <https://schema.org/>
+        event air(temp: float FROM result[0], humidity: float FROM result[1], stream: int FROM multidatastream).
+        hot(Place, T, What, Unit) <- air(T, _, Stream) WHERE {
+            ?m dct:identifier ?Stream ; dct:hasPart ?first .
+            ?first schema:position 0 ; sosa:hasFeatureOfInterest/rdfs:label ?Place ; schema:unitText ?Unit ;
+                   sosa:observedProperty/rdfs:label ?What }, T > 30.
+    """)
+    with things_server(served):
+        things.write_text(fetched(served.place).stdout)
+        words = ["run", str(rules), "-i", f"air={served.place}?until=now", "-k", str(things)]
+        run = CliRunner().invoke(app, words)
+    assert run.exit_code == 0, run.output
+    (found,) = (json.loads(line) for line in run.stdout.splitlines())
+    assert (found["place"], found["t"], found["what"], found["unit"]) == ("gauge 1", 31.5, "temperature", "°C")
+
+
+def test_what_is_fetched_passes_the_check_of_stations(tmp_path: Path) -> None:
+    """A Thing with a point and sensors is a station; one without a point, or far off the globe, is none, and no
+    mistake."""
+    rows = [thing(n, f"gauge {n}", 3.0, long) for n, long in ((1, 8.0), (2, 356_000.0), (3, 9.0))]
+    rows[2]["Locations"] = []
+    entities = {"Things": [*rows, thing(4, "idle", 1.0, 8.0)], "Datastreams": [stream(6 + n, n) for n in (1, 2, 3)]}
+    things = tmp_path / "things.nt"
+    things.write_text(things_to_rdf("https://example.org/v1.1", entities))
+    done = CliRunner().invoke(app, ["check", "--knowledge", str(things)])
+    assert done.exit_code == 0 and "no problems of its shape" in done.output, done.output
+    query = "SELECT ?n { ?s a sosa:Platform ; rdfs:label ?n ; wgs84:lat ?lat ; sosa:hosts/sosa:observes/rdfs:label ?p }"
+    done = CliRunner().invoke(app, ["knowledge", "query", query, "--knowledge", str(things), "--format", "csv"])
+    assert done.stdout.split() == ["n", "gauge", "1"]
+
+
 @pytest.mark.parametrize(
     ("location", "text"),
     [
@@ -113,6 +158,7 @@ def test_places_are_well_known_text(location: object, text: str | None) -> None:
         ("sensorthings+http://127.0.0.1:PORT/FROST-Server/v1.1/Datastreams(7)", "this is one entity, not a service"),
         ("sensorthings+http://127.0.0.1:PORT/FROST-Server/v1.0", "404"),
         ("sensorthings+http://127.0.0.1:PORT/FROST-Server/v1.1", "is not a page of entities"),
+        ("sensorthings+http://127.0.0.1:PORT/FROST-Server/v1.1?by=id", "`by` is an option of an input, not of knowle"),
     ],
 )
 def test_services_that_are_refused(place: str, message: str) -> None:

@@ -43,7 +43,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Compilation, "_tell", lambda *_: None)
     monkeypatch.setattr(sources, "FIRST", 0.01)
-    for name in ("USER", "PASSWORD", "TOKEN"):
+    for name in ("USER", "PASSWORD", "TOKEN", "PASSWORD_FILE", "TOKEN_FILE"):
         monkeypatch.delenv(f"SEMCEP_SENSORTHINGS_{name}", raising=False)
     Path("high.cep").write_text(PROGRAM)
     yield
@@ -93,6 +93,39 @@ def test_observations_come_page_by_page_from_the_one_server(things: ThingsServer
     )
     assert {query["$expand"] for query in things.asked} == {"Datastream($select=id,name)"}
     assert all_of(f"{things.place}/Datastreams(7)?filter=result gt 28&expand=none")[0] == [18, 20, 22]
+
+
+def test_results_of_several_values_are_one_event(things: ThingsServer) -> None:
+    """Of a service with Datastreams and MultiDatastreams, and of one MultiDatastream; a result that is not as declared
+    is a dead letter, an absent value a missing one."""
+    things.entities = {"MultiDatastreams": []}
+    things.enter(1, 1, [21.5, 40, "calm"], stream=None, multi=3)
+    things.enter(2, 2, 31.0, stream=3)
+    things.enter(3, 3, [35.5, None], stream=None, multi=3)
+    things.enter(4, 4, [36.5, "damp"], stream=None, multi=3)
+    things.enter(5, 5, None, stream=None, multi=3)
+    things.enter(6, 6, [0.0, 0.0], stream=None, multi=3)
+    Path("high.cep").write_text("""
+        event air(temp: float? FROM result[0], humidity: float? FROM result[1], wind: string? FROM result[2],
+                  multi: int? FROM multidatastream, stream: int? FROM datastream, name: string? FROM MultiDatastream.name).
+        seen(T, H, W, M, S, N) <- air(T, H, W, M, S, N).
+    """)  # noqa: E501
+    for path, refused in (("", ["`result` is a number, and no list"]), ("/MultiDatastreams(3)", [])):
+        place = f"air={things.place}{path}?until=now"
+        result = CliRunner().invoke(app, ["run", "high.cep", "-i", place, "--dead-letter", "dead.jsonl"])
+        assert result.exit_code == 0, result.stderr
+        rows = [tuple(json.loads(line).get(name) for name in "thwmsn") for line in result.stdout.splitlines()]
+        assert rows == [
+            (21.5, 40.0, "calm", 3, None, "stream 3"),
+            (35.5, None, None, 3, None, "stream 3"),
+            (None, None, None, 3, None, "stream 3"),
+            (0.0, 0.0, None, 3, None, "stream 3"),
+        ]
+        dead = [json.loads(line)["reason"] for line in Path("dead.jsonl").read_text().splitlines()]
+        assert dead == [*refused, "humidity: expected float, found a string"]
+    expands = list(dict.fromkeys(query["$expand"] for query in things.asked))
+    multi = "MultiDatastream($select=id,name)"
+    assert expands == [f"Datastream($select=id,name),{multi}", multi]
 
 
 def test_a_smaller_page_of_the_server_and_its_own_links(things: ThingsServer) -> None:
@@ -210,7 +243,20 @@ def test_who_asks_stands_in_the_environment(things: ThingsServer, monkeypatch: p
     all_of(things.place)
     monkeypatch.setenv("SEMCEP_SENSORTHINGS_TOKEN", "abc")
     all_of(things.place)
-    assert [headers["Authorization"] for headers in things.headers] == ["Basic YW5uOnNlc2FtZQ==", "Bearer abc"]
+    Path("secret").write_text("sesame\n")
+    for name in ("TOKEN", "PASSWORD"):
+        monkeypatch.delenv(f"SEMCEP_SENSORTHINGS_{name}")
+    monkeypatch.setenv("SEMCEP_SENSORTHINGS_PASSWORD_FILE", "secret")
+    all_of(things.place)
+    monkeypatch.setenv("SEMCEP_SENSORTHINGS_TOKEN_FILE", "secret")
+    all_of(things.place)
+    asked = [headers["Authorization"] for headers in things.headers]
+    basic = "Basic YW5uOnNlc2FtZQ=="
+    assert list(dict.fromkeys(asked)) == [basic, "Bearer abc", "Bearer sesame"]
+    assert asked.count(basic) == asked.count("Bearer abc") * 2, "each request says so"
+    monkeypatch.setenv("SEMCEP_SENSORTHINGS_TOKEN_FILE", "absent")
+    with pytest.raises(CepError, match="SEMCEP_SENSORTHINGS_TOKEN_FILE=absent: no such file"):
+        all_of(things.place)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from urllib.parse import parse_qs, quote_plus, unquote, urlsplit
 
 ROOT = "/FROST-Server/v1.1"
 _TERM = re.compile(r"(\S+) (gt|ge|lt|le|eq) (\S+)")
@@ -35,23 +35,30 @@ class ThingsServer:
     def place(self) -> str:
         return f"sensorthings+http://127.0.0.1:{self.port}{ROOT}"
 
-    def enter(self, id: int | str, seconds: int, result: float, stream: int = 7, **more: Any) -> None:
-        """An observation."""
+    def enter(self, id: int | str, seconds: int, result: Any, stream: int | None = 7, **more: Any) -> None:
+        """An observation of a Datastream; or with `multi` of a MultiDatastream, and no `stream`."""
         time = f"2024-05-01T08:{seconds // 60:02}:{seconds % 60:02}Z"
         self.observations.append({
             "@iot.id": id, "@iot.selfLink": f"http://elsewhere/v1.1/Observations({id})", "phenomenonTime": time,
             "resultTime": time, "result": result, "Datastream@iot.navigationLink": f"http://e/Observations({id})/Datastream",
+            "MultiDatastream@iot.navigationLink": f"http://e/Observations({id})/MultiDatastream",
             "stream": stream, **more,
         })  # fmt: skip
 
     def answer(self, path: str, query: dict[str, str]) -> tuple[int, bytes]:
         name = path.removeprefix(ROOT + "/")
-        stream = re.fullmatch(r"Datastreams\((\d+)\)/Observations", name)
+        if path == ROOT:
+            sets = ["Observations", *self.entities]
+            return 200, json.dumps(
+                {"value": [{"name": one, "url": f"http://localhost:8080{ROOT}/{one}"} for one in sets]}
+            ).encode()
+        stream = re.fullmatch(r"(Multi)?Datastreams\((\d+)\)/Observations", name)
         if not path.startswith(ROOT):
             return 404, b'{"code": 404, "message": "Nothing found."}'
         with self.lock:
             if name == "Observations" or stream is not None:
-                rows = [row for row in self.observations if stream is None or row["stream"] == int(stream[1])]
+                kind = None if stream is None else ("multi" if stream[1] else "stream")
+                rows = [row for row in self.observations if kind is None or row.get(kind) == int(stream[2])]
             elif name in self.entities:
                 rows = list(self.entities[name])
             else:
@@ -61,16 +68,25 @@ class ThingsServer:
         for part in reversed(query.get("$orderby", "id asc").split(",")):
             key, _, way = part.partition(" ")
             rows.sort(key=lambda row: row["@iot.id" if key == "id" else key], reverse=way == "desc")
+        first = re.fullmatch(r"\(id gt (\d+)\)", query.get("$skipFilter", ""))
+        if first is not None:  # what FROST puts into its links, besides `$skip`
+            rows, query = [row for row in rows if row["@iot.id"] > int(first[1])], {**query, "$skip": "0"}
         skip, top = int(query.get("$skip", 0)), min(int(query.get("$top", 100)), self.cap)
         page = [dict(row) for row in rows[skip : skip + top]]
         for row in page:
-            number = row.pop("stream", None)
-            if query.get("$expand", "").startswith("Datastream("):
-                row["Datastream"] = {"@iot.id": number, "name": f"stream {number}"}
+            numbers = {"Datastream": row.pop("stream", None), "MultiDatastream": row.pop("multi", None)}
+            for kind in query.get("$expand", "").replace("$select=id,name", "").split(","):
+                if (part := kind.partition("(")[0]) in numbers:
+                    if part == "MultiDatastream" and "MultiDatastreams" not in self.entities:
+                        return 400, b'{"code": 400, "message": "Query is not valid."}'
+                    if (number := numbers[part]) is not None:
+                        row[part] = {"@iot.id": number, "name": f"stream {number}"}
         found: dict[str, Any] = {}
         if skip + top < len(rows):
             rest = {**query, "$skip": str(skip + top)}
-            text = "&".join(f"{key}={quote(value)}" for key, value in rest.items())
+            if query.get("$orderby") == "id asc" and isinstance(page[-1]["@iot.id"], int):
+                rest["$skipFilter"] = f"(id gt {page[-1]['@iot.id']})"
+            text = "&".join(f"{key}={quote_plus(value)}" for key, value in rest.items())
             found["@iot.nextLink"] = f"http://localhost:8080/other{path}?{text}"
         return 200, json.dumps({**found, "value": page}).encode()
 
@@ -99,7 +115,8 @@ def things_server(served: ThingsServer | None = None, port: int = 0) -> Iterator
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
             query = {key: values[0] for key, values in parse_qs(parts.query, strict_parsing=bool(parts.query)).items()}
-            things.asked.append(query)
+            if query:
+                things.asked.append(query)
             things.headers.append(dict(self.headers.items()))
             answer = things.broken()
             if answer is None:

@@ -95,7 +95,7 @@ def check(options: CheckOptions) -> int:
 
     refused = False
     shapes = options.knowledge.shapes
-    known = knowledge_of(options.knowledge.files, options.knowledge.reasoning)
+    known = knowledge_of(options.knowledge.files, options.knowledge.reasoning, fetching=True)
     if known is None and not options.rules and not shapes:
         raise refuse("there is nothing to check", "name a file of rules, or `--knowledge stations.ttl`")
     if known is not None or shapes:
@@ -173,7 +173,7 @@ def plan(options: PlanOptions) -> None:
     from cep.plan.explain import explain as explained
 
     source = ProgramSource.read(
-        options.rules, options.knowledge, options.evaluation.policy, options.dialect, options.parameters
+        options.rules, options.knowledge, options.evaluation.policy, options.dialect, options.parameters, fetching=True
     )
     engine = source.engine(alerts=True)
     lars = LarsCheck.of(source)

@@ -116,15 +116,9 @@ def fetch(options: FetchOptions) -> None:
 
     The output is N-Triples: the Things and their Datastreams.
     """
-    from cep.connectors.addresses import address
-    from cep.connectors.brokers.things import things
-    from cep.knowledge.things import things_to_rdf
+    from cep.app.things import ThingsService
 
-    place = address(options.address)
-    if place.kind != "sensorthings":
-        hint = "`sensorthings+https://host/FROST-Server/v1.1`"
-        raise CepError(f"{place.text}: only SensorThings over HTTP has Things", hint=hint, code="option")
-    say(things_to_rdf(*things(place)).rstrip("\n"))
+    say(ThingsService.of(options.address).triples().rstrip("\n"))
 
 
 @takes(StatsOptions)
@@ -256,7 +250,7 @@ def validate_knowledge(known: Knowledge | None, shapes: Sequence[Path] | None, f
 
 
 def _loaded(files: Sequence[str], reasoning: str | None) -> Knowledge:
-    known = knowledge_of(files, reasoning)
+    known = knowledge_of(files, reasoning, fetching=True)
     if known is None:
         raise _nothing()
     return known

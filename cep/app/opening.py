@@ -50,9 +50,10 @@ class ProgramSource:
         distinct: bool = False,
         texts: Mapping[Path, str] | None = None,
         known: Knowledge | None = None,
+        fetching: bool = False,
     ) -> ProgramSource:
         """Read the files that the options name. `texts`: the contents of files that are already read. `known`: the
-        knowledge, if it is already loaded. Raises CepError if something cannot be read, or the policy does not
+        knowledge, if it is already loaded. `fetching`: knowledge may come from services. Raises CepError if something cannot be read, or the policy does not
         exist.
         """
         from cep.compile import policy_choice
@@ -61,7 +62,9 @@ class ProgramSource:
         found = cls.written(rules, dialect, policy, parameters, texts)
         found = replace(found, options=replace(found.options, strict_types=strict_types, distinct=distinct))
         facts = facts_of(knowledge.facts, found.text, found.name, found.options)
-        return found.knowing(facts, known or knowledge_of(knowledge.files, knowledge.reasoning))
+        if known is None:
+            known = knowledge_of(knowledge.files, knowledge.reasoning, fetching)
+        return found.knowing(facts, known)
 
     @classmethod
     def written(

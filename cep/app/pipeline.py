@@ -123,6 +123,8 @@ def flow(
         began, before = perf_counter(), stats.busy
         if batch.watermark is not None:
             engine.advance_only()  # the batches alone move the time
+        if batch.knowledge:
+            updates.take(engine, batch.knowledge)
         engine.receive(batch.tables, in_turn=True)
         if batch.beside:
             engine.pass_by(batch.beside)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -140,23 +140,28 @@ def _facts(name: str, file: str, declared: FactDeclaration | None) -> DataFrame:
         return read_facts(name, path, declared)
 
 
-def knowledge_of(files: Sequence[str] | None, reasoning: str | None) -> Knowledge | None:
+def knowledge_of(
+    files: Sequence[str] | None, reasoning: str | None, fetching: bool = False, folder: Path | None = None
+) -> Knowledge | None:
     """Load the files and apply the reasoning; return None if there are no files.
 
-    Warns of imports that were not loaded.
+    `fetching`: addresses of services are fetched, and not refused; `folder`: it keeps what was fetched, or has it from
+    an earlier run. Warns of imports that were not loaded.
     """
     if not files:
         if reasoning is not None:
             raise CepError("--reasoning: there is no --knowledge", hint="`--knowledge stations.ttl`", code="option")
         return None
+    from cep.app.things import as_files
     from cep.knowledge.graph import Knowledge
     from cep.knowledge.imports import import_warnings
     from cep.knowledge.literal_places import with_place
 
-    try:
-        known = Knowledge.load(files, "owlrl" if reasoning is None else reasoning)
-    except CepError as error:
-        raise with_place(error, files) from None
+    with as_files(files, folder) if fetching else nullcontext(list(files)) as names:
+        try:
+            known = Knowledge.load(names, "owlrl" if reasoning is None else reasoning)
+        except CepError as error:
+            raise with_place(error, names) from None
     for warning in import_warnings(known):
         complain(warning)
     return known

@@ -433,6 +433,9 @@ class LiveProgram:
             raise ChangeRefused(
                 409, f"the input is files, not a live source: {restart}, which derives everything from them again"
             )
+        if (service := options.knowledge.service) is not None:
+            why = f"its knowledge has the Things of {service}, which may change, and a new program would not know when"
+            raise ChangeRefused(409, f"{why}: {restart}")
         if program.engine.withdraws:
             why = "with --revise two programs would have to put right what they derived, each up to its own time, and "
             raise ChangeRefused(409, f"{why}only one is kept: {restart}")

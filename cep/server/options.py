@@ -412,7 +412,8 @@ class ServeOptions:
     def changeable(self) -> bool:
         """True if another program may take over while the server runs."""
         server = self.server
-        return server.token_file is not None or server.watch or bool(server.shadow)
+        changes = server.token_file is not None or server.watch or bool(server.shadow)
+        return changes and self.knowledge.service is None
 
     @property
     def log(self) -> Log:

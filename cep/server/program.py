@@ -13,9 +13,10 @@ from cep.app.durations import duration, idle_seconds, refuse
 from cep.app.knowledge_updates import KnowledgeUpdates, knowledge_updates
 from cep.app.opening import ProgramSource, open_batches
 from cep.app.program_thread import Acknowledgements, JournaledBatches
-from cep.app.terminal import announce_compiling, source_log, warn, warnings_of
+from cep.app.terminal import announce_compiling, knowledge_of, source_log, warn, warnings_of
+from cep.app.things import ThingsFollower, check_refreshed, services
 from cep.connectors.brokers.sources import Sources
-from cep.connectors.inputs import Input
+from cep.connectors.inputs import Input, is_endless
 from cep.connectors.inputs import inputs as find
 from cep.connectors.journal import Journal
 from cep.connectors.records.batch import Batch
@@ -113,7 +114,8 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
         version = _version(options, versions, state, files)
     texts = files if version is None else version.texts
     named = dict(zip(options.rules, (texts[name] for name in options.file_names)))
-    source = program_source(options, named, later=texts != files)
+    known, kept = _knowledge(options)
+    source = program_source(options, named, known, later=texts != files)
     running = replace(
         options.evaluation.engine,
         lateness=duration(options.source.lateness or "0", "--lateness"),
@@ -133,6 +135,7 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
         schemas = engine.inputs
     if live:
         engine.refuse_endless("a live input")
+    check_refreshed(options.knowledge.files, live)
     silence = _silence(options, live)
     warn(warnings_of(engine, source.name, options.knowledge.predicates), options.rules, options.log)
     announce_compiling(options.log)
@@ -149,15 +152,22 @@ def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
         if blob := journal.snapshot():
             engine = _restored(options, engine, source, running, blob)
         journal.version = version.number
-    changes = knowledge_updates(engine, options.knowledge.updates, silence)
+    if journal is None or options.knowledge.service is None:
+        changes = knowledge_updates(engine, options.knowledge.updates, silence)
+    elif options.knowledge.updates:
+        hint = "a file in place of the service: `cep knowledge fetch ADDRESS > things.nt`"
+        raise refuse("--knowledge-updates: a snapshot already has the changes of a service's Things", hint)
+    else:
+        changes = KnowledgeUpdates(())
     rest = (
         Acknowledgements(journal) if any(one.address is not None and one.format != "nquads" for one in found) else None
     )
     sources = Sources(source_log(options.log), lasting=True, ahead=options.source.ahead_limits)
     sources.expect(one.path for one in found if one.address is not None)
     origins = Origins(MOST if options.retention.explain else 0, engine.position)
+    follower = ThingsFollower(options.knowledge.files if live else (), known, engine.changes, kept, options.log)
     batches = (
-        origins.noted(_batches(options, engine, schemas, silence, rest, journal, sources))
+        origins.noted(_batches(options, engine, schemas, silence, rest, journal, sources, follower))
         if derived is None
         else derived.follow()
     )
@@ -244,16 +254,32 @@ def _batches(
     rest: Acknowledgements | None,
     journal: Journal | None,
     sources: Sources,
+    follower: ThingsFollower,
 ) -> Iterator[Batch]:
     """Yield the input since the last snapshot of a killed run, then what comes."""
     if journal is not None:
         if journal.behind:
             options.log("again", f"{journal.behind} records that came after the last snapshot", records=journal.behind)
-        yield from journal.replayed() if engine.revises else unrevised(journal.replayed())
+        again = follower.repeated(journal.replayed())
+        yield from again if engine.revises else unrevised(again)
     first = 0 if journal is None else journal.first
     schemas = with_changes(schemas) if engine.revises else schemas
     came = open_batches(options.source.taken, options.source.batch, schemas, silence, sources, rest, first)
+    came = follower.followed(came)
     yield from changes_of(came) if engine.revises else came
+
+
+def _knowledge(options: ServeOptions) -> tuple[Knowledge | None, bool]:
+    """Load the knowledge. If the input goes on from a snapshot, Things are those that were fetched at the first start;
+    return True if this is not the first one. CepError: it cannot be loaded."""
+    state, files = options.retention.state, options.knowledge.files
+    if options.place.on_spark or not (fetched := services(files)):
+        return knowledge_of(files, options.knowledge.reasoning), False
+    if state is None or not any(map(is_endless, options.source.inputs)):
+        return knowledge_of(files, options.knowledge.reasoning, fetching=True), False
+    _make_folder(state)
+    kept = any(one.file(state).is_file() for one in fetched)
+    return knowledge_of(files, options.knowledge.reasoning, True, state), kept
 
 
 def _silence(options: ServeOptions, live: bool) -> float | None:

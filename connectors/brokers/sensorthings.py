@@ -15,6 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -24,7 +25,7 @@ from cep.connectors.brokers.sources import SourceLost
 from cep.connectors.formats.packs import elements
 from cep.connectors.records.times import iso, of_iso
 from cep.connectors.records.values import Unreadable
-from cep.core.errors import CepError
+from cep.core.errors import CepError, reason_of
 from cep.core.http_reader import HttpFailure, JsonReader, Server
 
 ORDERS = ("id", "resultTime", "phenomenonTime")
@@ -35,6 +36,7 @@ AGAIN = 256
 """How many ids are asked for again: so many may be taken by transactions that end in another order."""
 
 _LAST, _COUNT, _FLOOR, _ORDER = 0, -1, -2, -3  # of a place; from 1 on: which of the last are known
+_SETS = "Things", "Datastreams", "Observations"
 _PAGES = 2  # that wait to be polled
 _ID = "@iot.id"
 _NEXT = re.compile(r'"@iot\.nextLink"\s*:\s*("(?:[^"\\]|\\.)*")')
@@ -157,6 +159,7 @@ class Observations:
         self._bounded = address.choice("until", ("ever", "now")) == "now"
         self._latest = address.choice("from", ("earliest", "latest")) == "latest" and not place
         self._fixed = {_ORDER: order}
+        self._belongs: tuple[str, ...] = ()
         try:
             self._reader = JsonReader(server(address))
         except HttpFailure as failure:
@@ -212,6 +215,8 @@ class Observations:
     def _start(self) -> None:
         """Ask the first question, and go on in a thread. CepError: see `open`."""
         try:
+            if "expand" not in self._address.options:
+                self._belongs = self._collections()
             if self._latest:
                 rows, _, _ = self._page(self._query(None, f"{self._by} desc"))
                 self._take(self._position.skip, rows)
@@ -299,10 +304,20 @@ class Observations:
         return "&".join(f"${name}={quote(value, safe=_VALUE)}" for name, value in parts.items() if value)
 
     def _expanded(self) -> str:
-        """Return `$expand`: by default an observation comes with the id and name of its datastream."""
-        usual = "none" if "MultiDatastreams(" in self._address.path else "Datastream($select=id,name)"
-        found = self._address.options.get("expand", usual)
+        """Return `$expand`: by default an observation comes with the id and name of what it belongs to, a Datastream
+        or a MultiDatastream."""
+        found = self._address.options.get("expand")
+        if found is None:
+            found = ",".join(f"{name}($select=id,name)" for name in self._belongs)
         return "" if found == "none" else found
+
+    def _collections(self) -> tuple[str, ...]:
+        """Return what observations of this path belong to. HttpFailure: the service is not there."""
+        path, _, _ = self._address.path.rpartition("/")
+        if path.endswith(")"):
+            return ("MultiDatastream",) if "MultiDatastreams(" in path else ("Datastream",)
+        several = "MultiDatastreams" in entity_sets(self._reader, f"/{path}")
+        return ("Datastream", "MultiDatastream") if several else ("Datastream",)
 
     def _take(self, take: Any, row: Any) -> Any:
         try:
@@ -315,12 +330,29 @@ class Observations:
         """An error: what has answered before may do so again."""
         if failure.passing or not first:
             return SourceLost(f"{self._address.text}: {failure.reason}", hint=failure.hint, code="input")
-        return self._address.refused(failure.reason, failure.hint)
+        hint = failure.hint
+        if hint is None and "$top" in failure.reason:
+            hint = "`?page=100` asks for pages that are smaller than 1000"
+        return self._address.refused(failure.reason, hint)
 
     def _fail(self, error: Exception) -> None:
         with self._there:
             self._error = error
             self._there.notify_all()
+
+
+def entity_sets(reader: JsonReader, path: str) -> frozenset[str]:
+    """Return the names of the sets of entities that a service lists at its path, which may need a `/` at its end; if it
+    does not list them, those that each service has. HttpFailure: the service is not there at present."""
+    for target in (path, f"{path}/"):
+        try:
+            return frozenset(str(one["name"]) for one in json.loads(reader.get(quote(target, safe=_SAFE)))["value"])
+        except (ValueError, KeyError, TypeError):
+            continue
+        except HttpFailure as failure:
+            if failure.passing:
+                raise
+    return frozenset(_SETS)
 
 
 def server(address: Address) -> Server:
@@ -333,13 +365,26 @@ def server(address: Address) -> Server:
         address.tls,
         LOGIN,
         address.user,
-        address.password,
-        os.environ.get(f"{LOGIN}_TOKEN"),
+        address.password or _secret(address, f"{LOGIN}_PASSWORD_FILE"),
+        os.environ.get(f"{LOGIN}_TOKEN") or _secret(address, f"{LOGIN}_TOKEN_FILE"),
         address.choice("private", ("no", "yes")) == "yes",
         options.get("ca"),
         options.get("cert"),
         options.get("key"),
     )
+
+
+def _secret(address: Address, name: str) -> str | None:
+    """Return the secret in the file that an environment variable names, None: it names none. CepError: the file cannot
+    be read."""
+    file = os.environ.get(name)
+    if not file:
+        return None
+    try:
+        return Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = reason_of(error) if isinstance(error, OSError) else "it is not UTF-8"
+        raise address.refused(f"{name}={file}: {reason}", "it names a file with the secret alone") from None
 
 
 def _number(row: dict[str, Any]) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from cep.connectors.addresses import Address
-from cep.connectors.brokers.sensorthings import server
+from cep.connectors.brokers.sensorthings import entity_sets, server
 from cep.core.http_reader import HttpFailure, JsonReader
 
 _SAFE = "%$&=()',/:;+!*@?~"
@@ -15,30 +15,41 @@ _END = "/Observations"
 _ASKED = (
     ("Things", "Locations"),
     ("Datastreams", "Thing($select=id),Sensor,ObservedProperty"),
+    ("MultiDatastreams", "Thing($select=id),Sensor,ObservedProperties"),
 )
 
 
-def things(address: Address) -> tuple[str, dict[str, list[dict[str, Any]]]]:
-    """Return the address of a service and its entities, by the name of their set, in the order of their ids. CepError:
-    it does not answer as it should."""
+def service_iri(address: Address) -> str:
+    """Return the address of a service, as its entities have it in their IRIs. CepError: it is that of an entity."""
     path = "/" + address.path.removesuffix(_END)
-    host = address.text.partition("://")[2].partition("/")[0]
-    base = f"http{'s' * address.tls}://{host}{path}"
     if path.endswith(")"):
         raise address.refused("this is one entity, not a service", "leave it out: `.../FROST-Server/v1.1`")
+    host = address.text.partition("://")[2].partition("/")[0]
+    return f"http{'s' * address.tls}://{host}{path}"
+
+
+def things(address: Address) -> dict[str, list[dict[str, Any]]]:
+    """Return the entities of a service, by the name of their set, in the order of their ids. CepError: it does not
+    answer as it should."""
+    path = "/" + address.path.removesuffix(_END)
     try:
         reader = JsonReader(server(address))
         try:
-            return base, {name: _entities(reader, f"{path}/{name}", expand) for name, expand in _ASKED}
+            sets = entity_sets(reader, path)
+            most = address.options.get("page")
+            return {name: _entities(reader, f"{path}/{name}", expand, most) for name, expand in _ASKED if name in sets}
         finally:
             reader.close()
     except HttpFailure as failure:
         raise address.refused(failure.reason, failure.hint) from None
 
 
-def _entities(reader: JsonReader, path: str, expand: str) -> list[dict[str, Any]]:
+def _entities(reader: JsonReader, path: str, expand: str, most: str | None) -> list[dict[str, Any]]:
+    """The entities of a set. `most`: how many a page may have, None: the server says it, and some refuse to be asked for
+    more."""
     found: list[dict[str, Any]] = []
-    query, before = f"$orderby={quote('id asc')}&$top=1000&$expand={quote(expand, safe=_SAFE)}", ""
+    query, before = f"$orderby={quote('id asc')}&$expand={quote(expand, safe=_SAFE)}", ""
+    query += "" if most is None else f"&$top={most}"
     while query and query != before:
         text = reader.get(f"{quote(path, safe=_SAFE)}?{query}")
         try:

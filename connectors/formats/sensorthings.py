@@ -23,7 +23,11 @@ from cep.core.schema import Schema
 
 TIME = "phenomenonTime"
 START, END = f"start of {TIME}", f"end of {TIME}"
-LINKED = {"datastream": ("Datastream", "Datastreams"), "feature": ("FeatureOfInterest", "FeaturesOfInterest")}
+LINKED = {
+    "datastream": ("Datastream", "Datastreams"),
+    "multidatastream": ("MultiDatastream", "MultiDatastreams"),
+    "feature": ("FeatureOfInterest", "FeaturesOfInterest"),
+}
 _ID, _LINK = "@iot.id", "@iot.navigationLink"
 _OPEN = ("", "..")
 """The end of an interval that is still open, of what holds (ISO 8601-2)."""
@@ -149,7 +153,7 @@ def rows(one: Mapping[str, Any]) -> list[Any] | None:
     if not isinstance(array, list):
         raise Unreadable("sensorthings", f"`dataArray` is a list, this is {kind(array)}")
     names = [_ID if name == "id" else name for name in names]
-    beside = {key: value for key, value in one.items() if key.startswith(("Datastream", "FeatureOfInterest"))}
+    beside = {key: value for key, value in one.items() if key.startswith(_PLACES)}
     return [
         {**beside, **dict(zip(names, row))} if isinstance(row, list) and len(row) == len(names) else row
         for row in array

@@ -152,7 +152,8 @@ class Batch:
     at its end. `held`: intervals of fluents that were derived elsewhere, which no engine takes. `together`: its rows
     have no order among each other, so none is late for another. `handover`: another program goes on from here; the
     triples are the last ones of the one before, and `held` has what begins now. `beside`: tables of events that the
-    program does not read, and another one that may take over, or a shadow, does.
+    program does not read, and another one that may take over, or a shadow, does. `knowledge`: a change of the knowledge
+    (`KnowledgeSource.change`) that takes effect before its records.
     """
 
     tables: dict[str, pl.DataFrame]
@@ -169,6 +170,7 @@ class Batch:
     together: bool = False
     handover: str | None = None
     beside: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    knowledge: bytes = b""
     _firsts: list[int] = field(default_factory=list)
 
     def origin(self, type: str, row: int) -> tuple[str, int, str | None]:

@@ -1,0 +1,209 @@
+"""Things of SensorThings services as knowledge: fetched when a run begins, and again at intervals while it runs."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from cep.connectors.addresses import Address, address
+from cep.connectors.brokers.sources import FIRST, LONGEST
+from cep.connectors.brokers.things import service_iri, things
+from cep.connectors.records.batch import Batch
+from cep.core.durable_names import sync_names
+from cep.core.errors import CepError, reason_of
+from cep.core.logs import Log
+from cep.core.private_files import private_folder, private_opener
+from cep.knowledge.load import is_service
+
+if TYPE_CHECKING:
+    from cep.knowledge.graph import Knowledge
+    from cep.runtime.knowledge_changes import KnowledgeChanges
+
+_OPTIONS = ("every", "page", "private", "ca", "cert", "key", "format")
+_EVERY = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ThingsService:
+    """A service by its address. `every`: seconds between two fetches during a run, None: it is fetched at the start
+    alone."""
+
+    address: Address
+    every: float | None
+
+    @classmethod
+    def of(cls, text: str) -> ThingsService:
+        """CepError: it is not the address of a service, or an option is wrong."""
+        place = address(text)
+        place = replace(place, text=place.text.removesuffix("/Observations"))
+        if place.kind != "sensorthings":
+            hint = "`sensorthings+https://host/FROST-Server/v1.1`"
+            raise CepError(f"{place.text}: only SensorThings over HTTP has Things", hint=hint, code="option")
+        for option in place.options:
+            if option not in _OPTIONS:
+                hint = f"options of knowledge are {', '.join(_OPTIONS[:-1])}"
+                raise place.refused(f"`{option}` is an option of an input, not of knowledge", hint)
+        service_iri(place)
+        _ = place.number("page", 100, 1)
+        return cls(place, place.number("every", _EVERY, 1) if "every" in place.options else None)
+
+    @property
+    def name(self) -> str:
+        """The address of the service, which is also the name of the graph that its triples are in."""
+        return service_iri(self.address)
+
+    def triples(self) -> str:
+        """Fetch the service's Things, and return them as N-Triples. CepError: it does not answer as it should."""
+        from cep.knowledge.things import things_to_rdf
+
+        return things_to_rdf(self.name, things(self.address))
+
+    def quads(self) -> frozenset[str]:
+        """Fetch the same as lines of N-Quads in the service's graph. CepError: see `triples`."""
+        from cep.knowledge.things import in_graph
+
+        return in_graph(self.triples(), self.name)
+
+    def file(self, folder: Path) -> Path:
+        """The file that keeps what was fetched first."""
+        return folder / f"things-{blake2b(self.name.encode(), digest_size=8).hexdigest()}.nq"
+
+
+def services(names: Sequence[str]) -> list[ThingsService]:
+    """The services among names of knowledge. CepError: an address is wrong, or a service is named twice."""
+    found = [ThingsService.of(name) for name in names if is_service(name)]
+    for one in found:
+        if sum(other.name == one.name for other in found) > 1:
+            raise one.address.refused("this service is named twice as --knowledge")
+    return found
+
+
+@contextmanager
+def as_files(names: Sequence[str], folder: Path | None = None) -> Iterator[list[str]]:
+    """Yield the names with a file in place of each service, which is fetched. `folder`: it keeps these files, and one
+    that is there already is taken instead. CepError: a service does not answer as it should."""
+    by_name = {text: ThingsService.of(text) for text in names if is_service(text)}
+    services(names)
+    with TemporaryDirectory(prefix="semcep-") as temporary:
+        files = {}
+        for text, service in by_name.items():
+            file = files[text] = service.file(folder or Path(temporary))
+            if not file.is_file():
+                _write(file, service.quads())
+        yield [str(files[name]) if name in files else name for name in names]
+
+
+def _write(file: Path, lines: frozenset[str]) -> None:
+    """Write a file that is whole as soon as it is there. CepError: it cannot be written."""
+    try:
+        private_folder(file.parent)
+        part = file.with_suffix(".part")
+        with open(part, "w", encoding="utf-8", opener=private_opener) as out:
+            out.writelines(f"{line}\n" for line in sorted(lines))
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(part, file)
+        sync_names(file.parent)
+    except OSError as error:
+        raise CepError(f"{file}: {reason_of(error)}", code="knowledge") from None
+
+
+def check_refreshed(names: Sequence[str], live: bool) -> None:
+    """CepError: a service is to be fetched again during a run that reads files."""
+    for one in services(names):
+        if one.every is not None and not live:
+            hint = "without `every`; or with an input that is live"
+            reason = "`every` fetches Things again during a run, which takes effect between records as they come"
+            raise one.address.refused(f"{reason}, and the input is files", hint)
+
+
+class ThingsFollower:
+    """Fetches services again in threads, and puts what differs into the batches of a run.
+
+    A change is part of the batch before whose records it takes effect, so the journal has it, and a run that goes on
+    from there repeats it. `kept`: what is known first was kept by an earlier run, so each service is fetched at once.
+    """
+
+    def __init__(
+        self, names: Sequence[str], known: Knowledge | None, changes: KnowledgeChanges | None, kept: bool, log: Log
+    ) -> None:
+        """`known`: what was loaded; `changes`: those of it until now."""
+        self._services = [one for one in services(names) if kept or one.every is not None]
+        self._kept, self._log = kept, log
+        self._fetched: dict[str, frozenset[str]] = {}
+        self._over = threading.Event()
+        self._known: dict[str, frozenset[str]] = {}
+        if self._services and known is not None:
+            from cep.knowledge.things import known_in_graph
+
+            past = [] if changes is None else [*changes.applied, *(each.change for each in changes.pending)]
+            self._known = {one.name: known_in_graph(known, past, one.name) for one in self._services}
+
+    def repeated(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """Pass batches on that come again, with the changes that they had."""
+        from cep.knowledge.change import Change
+
+        for batch in batches:
+            if batch.knowledge:
+                change = Change.read(batch.knowledge)
+                for name, lines in self._known.items():
+                    come = (line for line in change.added if line.endswith(f" <{name}> ."))
+                    self._known[name] = (lines - change.removed) | frozenset(come)
+            yield batch
+
+    def followed(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """Pass batches on, each with what has changed since the one before."""
+        for one in self._services:
+            threading.Thread(target=self._run, args=(one,), name="things", daemon=True).start()
+        try:
+            for batch in batches:
+                change = self._change()
+                yield replace(batch, knowledge=change) if change else batch
+        finally:
+            self._over.set()
+
+    def _change(self) -> bytes:
+        """What was fetched since the last call, as a change of what is known; nothing, if it is the same."""
+        from cep.knowledge.change import Change
+
+        gone, come = set[str](), set[str]()
+        for name in sorted(self._fetched):
+            now, before = self._fetched.pop(name), self._known[name]
+            gone |= before - now
+            come |= now - before
+            self._known[name] = now
+        if not gone and not come:
+            return b""
+        text = f"the Things have changed: {len(come):,} triples added, {len(gone):,} removed"
+        self._log("knowledge", text, added=len(come), removed=len(gone))
+        return Change(frozenset(gone), frozenset(come)).written()
+
+    def _run(self, service: ThingsService) -> None:
+        """Fetch a service again and again, until the run is over; one that fails is asked ever less often."""
+        every, shown = service.every, service.address.text
+        wait, failing = 0.0 if self._kept else every or 0.0, FIRST
+        lost = False
+        while not self._over.wait(wait):
+            try:
+                self._fetched[service.name] = service.quads()
+            except CepError as error:
+                if not lost:
+                    reason = error.message.partition(": ")[2] or error.message
+                    text = (
+                        f"{shown}: the Things cannot be fetched: {reason}; the known ones stay, and it is tried again"
+                    )
+                    self._log("source", text, "warning", source=shown, lost=True)
+                lost, wait, failing = True, failing, min(2 * failing, LONGEST)
+                continue
+            if lost:
+                self._log("source", f"{shown}: the Things can be fetched again", source=shown, lost=False)
+            if every is None:
+                return
+            lost, wait, failing = False, every, FIRST
