@@ -57,8 +57,10 @@ class ThingsServer:
             return 404, b'{"code": 404, "message": "Nothing found."}'
         with self.lock:
             if name == "Observations" or stream is not None:
-                kind = None if stream is None else ("multi" if stream[1] else "stream")
-                rows = [row for row in self.observations if kind is None or row.get(kind) == int(stream[2])]
+                rows = list(self.observations)
+                if stream is not None:
+                    kind, number = "multi" if stream[1] else "stream", int(stream[2])
+                    rows = [row for row in rows if row.get(kind) == number]
             elif name in self.entities:
                 rows = list(self.entities[name])
             else:

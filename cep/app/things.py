@@ -170,7 +170,7 @@ class ThingsFollower:
             self._over.set()
 
     def _change(self) -> bytes:
-        """What was fetched since the last call, as a change of what is known; nothing, if it is the same."""
+        """Return what was fetched since the last call as a change of what is known; empty, if it is the same."""
         from cep.knowledge.change import Change
 
         gone, come = set[str](), set[str]()

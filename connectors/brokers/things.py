@@ -45,8 +45,8 @@ def things(address: Address) -> dict[str, list[dict[str, Any]]]:
 
 
 def _entities(reader: JsonReader, path: str, expand: str, most: str | None) -> list[dict[str, Any]]:
-    """The entities of a set. `most`: how many a page may have, None: the server says it, and some refuse to be asked for
-    more."""
+    """Return the entities of a set. `most`: how many a page may have, None: the server decides, since some refuse more
+    than they allow."""
     found: list[dict[str, Any]] = []
     query, before = f"$orderby={quote('id asc')}&$expand={quote(expand, safe=_SAFE)}", ""
     query += "" if most is None else f"&$top={most}"
