@@ -53,8 +53,8 @@ class ProgramSource:
         fetching: bool = False,
     ) -> ProgramSource:
         """Read the files that the options name. `texts`: the contents of files that are already read. `known`: the
-        knowledge, if it is already loaded. `fetching`: knowledge may come from services. Raises CepError if something cannot be read, or the policy does not
-        exist.
+        knowledge, if it is already loaded. `fetching`: knowledge may come from services. Raises CepError if something
+        cannot be read, or the policy does not exist.
         """
         from cep.compile import policy_choice
 
