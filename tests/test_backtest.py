@@ -287,6 +287,7 @@ history   2024-05-01T00:00:00Z to 2024-05-03T00:00:00Z
           2 records, no dead letters
 labels    1
 episodes  detections of `warming` no further apart than 20 min
+warning: the history has no `warming`: `cep test` says why it is missing
 
 recall                 0 of 1, 0 % (95 %: 0 to 79 %)
 precision              undefined (no episodes)
@@ -297,6 +298,8 @@ load, busiest key      0/d
 longest quiet          2 d
 """
     )
+    grid = cep("backtest", "rules.cep", "-i", "reading=history.csv", "--labels", "labels.csv", *asked, "--grid", "Hot")
+    assert "no `warming` at any point: `cep test` says why it is missing" in " ".join(grid.stdout.split())
 
 
 def test_labels_come_in_several_formats() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import prod
 from pathlib import Path
@@ -190,7 +190,7 @@ class Search:
             self.figure,
             self.bounds,
             self.holdout,
-            self._remarks(history),
+            [*self._remarks(history), *self._nothing(parts)],
         )
         if self.figure is not None:
             result.chosen = choose(self.axes, points, result.judged, self.figure, self.bounds)
@@ -239,6 +239,12 @@ class Search:
         if asked is not None and self.holdout is not None and not history.since < self.holdout <= history.until:
             hint = f"a time within the history, {_range(history)}"
             raise refuse(f"--holdout {asked} is outside of the history", hint)
+
+    def _nothing(self, parts: Sequence[Parts]) -> Iterator[str]:
+        """Yield a remark if the history has no detection at all."""
+        if not any(each.whole.episodes for each in parts):
+            where = "" if len(parts) == 1 else " at any point"
+            yield f"the history has no `{self.detect}`{where}: `cep test` says why it is missing"
 
     def _remarks(self, history: HistorySummary) -> list[str]:
         """Return what is doubtful about the labels."""
