@@ -366,7 +366,7 @@ OUTSIDE = (
     ],
 )
 def test_labels_that_cannot_be_hit_are_told(labels: str, key: list[str], warnings: list[str]) -> None:
-    write([(BEGIN + timedelta(minutes=10 * n), box, 8.0) for n in range(13) for box in "ab"], [])
+    write([(BEGIN + timedelta(minutes=10 * n), box, 8.0 + n) for n in range(13) for box in "ab"], [])
     text = "\n".join(line if "T" in line else line.replace(",", "T00:00Z,", 2) for line in labels.splitlines())
     Path("labels.csv").write_text(f"start,end,box\n{text}\n".replace("2025-05-02,b", "2025-05-02T00:00Z,b"))
     text = Path("labels.csv").read_text()
