@@ -180,7 +180,7 @@ class LastAtoms(Node):
             remembers=True,
             shows=(*shown, *more),
             looks=(*((0, column) for column in self.take), *((1, column) for column in self.by)),
-            groups=tuple((1, column) for column in self.by),
+            groups=(*((0, column) for column in self.keys), *((1, column) for column in self.by)),
             completes=(0,),
             meeting=Meeting.GROUPS,
         )

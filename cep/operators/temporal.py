@@ -1,4 +1,5 @@
-"""Temporal operators of formulas: `ONCE[0, 2 s] p`, `p SINCE q`, `p LASTING >= 10 min` and the others."""
+"""Temporal operators of formulas: `ONCE[0, 2 s] p`, `p SINCE q`, `p LASTING >= 10 min` and the others. Relations of two
+events, as `DURING`, are in `pair`."""
 
 from __future__ import annotations
 

@@ -264,7 +264,7 @@ class _Copartitioning:
         place = frozenset(
             column
             for column, shows in enumerate(properties.shows)
-            if shows and child is not EVERYWHERE and shows[0][1] in child
+            if shows and child is not EVERYWHERE and shows[0][1] in child and shows[0] in properties.groups
         )
         if place:
             return place

@@ -65,7 +65,7 @@ class NodeProperties:
     equal: places of two parts that are equal in every result
     negated: the part that must be absent
     forbids: places of that part, each with the column of the node that it is compared with
-    groups: the places to group by
+    groups: the places to group by; of the columns that show a part's key only these decide the bucket
     conditions: decided here, over the node's columns
     binds: the columns that the conditions bind
 
@@ -88,7 +88,8 @@ class NodeProperties:
     distinct: no result occurs twice
     guessed: the goal can undo speculative steps, at a cost in proportion to what they touched
     settles: results are the extents of a fluent's formulas, so that cycles of formulas pass through this node
-    keeps_equal: parts whose equal occurrences stay apart in the result, each with its number
+    keeps_equal: parts whose equal occurrences stay apart in the result, each with its number; a node that counts
+        occurrences has none
     ignores_equal: equal occurrences of parts produce equal results, and nothing else
     constituents: parts whose constituents are those of a result; a result of a node without any is one constituent
     """

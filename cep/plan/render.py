@@ -151,10 +151,10 @@ class Rendering:
             found[part][column] = names[known]
         if properties.meeting is Meeting.GROUPS:
             inner = self.names[self.nodes[number].parts[0]]
-            grouped = {column for _, column in properties.groups}
-            free = [name for column, name in enumerate(inner) if column not in grouped]
+            shown = {column for places in properties.shows for part, column in places if part == 0}
+            free = [name for column, name in enumerate(inner) if column not in shown]
             own = iter(numbered([*names, *free])[len(names) :])
-            found[0] = [name if column in grouped else next(own) for column, name in enumerate(found[0])]
+            found[0] = [name if column in shown else next(own) for column, name in enumerate(found[0])]
         return found
 
     def points(self, node: Node) -> list[bool]:

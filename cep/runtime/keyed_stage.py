@@ -121,7 +121,7 @@ class KeyedStage:
                 continue
             places = [found.nodes[child] for found in ways]
             if properties.meeting is Meeting.GROUPS:
-                by = {column for _, column in properties.groups}
+                by = {column for group, column in properties.groups if group == part}
                 places = [EVERYWHERE if place is EVERYWHERE else place & by for place in places]
             made.append(self._side(places, self.dependencies.plan.types(child), unit))
         return tuple(made)

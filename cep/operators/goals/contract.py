@@ -130,7 +130,8 @@ class Goal(Protocol):
         ...
 
     def checkpoint(self, inputs: Sequence[Table], frontier: Frontier) -> Checkpoint:
-        """Copy the state that a step over these inputs may change."""
+        """Copy the state that a step over these inputs may change. Called before a step that may be taken back, in
+        revision and recursion; any other step that fails leaves the engine unusable."""
         ...
 
     def whole_checkpoint(self) -> Checkpoint:
