@@ -28,7 +28,7 @@ from cep.runtime.knowledge_source import KnowledgeSource
 from cep.runtime.maximal_intervals import held_of
 from cep.runtime.options import EngineKeywords, EngineOptions
 from cep.runtime.output import Frames as Frames
-from cep.runtime.stepping import know, step, step_slices, update, wholly
+from cep.runtime.stepping import step, step_slices, update, wholly
 from cep.runtime.time_slices import TimeSlice, time_slices
 from cep.stateful import StatefulEngine
 
@@ -118,13 +118,6 @@ class Engine(StatefulEngine):
         """Take many updates at once, each (time, add, remove) as `update` does, which is much faster than one by one.
         Raises CepError, and changes nothing, where one of them cannot be."""
         update(self._parts, list(changes))
-
-    @wholly(refuses=True)
-    def know(self, changes: Iterable[tuple[int, object, object]]) -> None:
-        """Take updates from the time until the watermark, in place of all updates that were taken before, also of those
-        to come: the engine goes on from a snapshot, and what changes the knowledge is read again. Raises CepError where
-        one of them cannot be taken; this is then to be called again without it."""
-        know(self._parts, list(changes))
 
     def advance(self, watermark: int) -> Frames:
         """No event that ends at or before `watermark` (microseconds) will come any more; gives what that completes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import polars as pl
@@ -125,6 +125,13 @@ class StatefulEngine(EngineView):
         engine_state.check_restored(self._parts)
 
     # --- a stage's engine, which has a part of the input ---
+
+    @wholly(refuses=True)
+    def know(self, changes: Iterable[tuple[int, object, object]]) -> None:
+        """Take updates from the time until the watermark, in place of all updates that were taken before, also of those
+        to come: the engine goes on from a snapshot, and what changes the knowledge is read again. Raises CepError where
+        one of them cannot be taken; this is then to be called again without it."""
+        stepping.know(self._parts, list(changes))
 
     @wholly(refuses=True)
     def learn(self, changes: Sequence[tuple[int, bytes]]) -> None:
