@@ -208,8 +208,8 @@ def _own_changes(parameters: Parameters, value: Any) -> Iterator[Edit]:
             moved = replace(value, value=number, parameter=None)
             yield moved, value.span, f"`{expression_named(value)}` as `{print_expression(moved)}`"
         case Constant(int() as ticks, "duration"):
-            for other, told in _durations(ticks):
-                yield replace(value, value=other, parameter=None), value.span, f"{told} `{expression_named(value)}`"
+            for changed, told in _durations(ticks):
+                yield replace(value, value=changed, parameter=None), value.span, f"{told} `{expression_named(value)}`"
         case SelectPattern():
             for place, condition in enumerate(value.conditions):
                 rest = (*value.conditions[:place], *value.conditions[place + 1 :])
