@@ -105,7 +105,49 @@ def test_one_alert_is_shown_with_all_that_it_says(terminal: Terminal) -> None:
     shown = terminal.says("show", deep["alert"][:8]).splitlines()
     for line in ("since         1970-01-01 00:00:05 UTC", "key           site=d", "instruction   Stay inside."):
         assert f"  {line}" in shown, shown
-    assert "  values        cm=100" in shown and "01-01 00:00:05  firing, Unknown" in shown
+    assert "  values        cm=100" in shown and shown[-1].endswith("  01-01 00:00:05  firing, Unknown")
+
+
+def test_the_end_of_an_alert_is_shown_also_after_people_spoke_of_it(terminal: Terminal) -> None:
+    (over,) = json.loads(terminal.says("list", "--state", "resolved", "--json"))
+    terminal.says("close", over["alert"], "false", "-m", "a boat")
+    shown = terminal.says("show", over["alert"])
+    assert "\n  over          1970-01-01 00:00:03 UTC\n" in shown and "\n  state         resolved, Minor\n" in shown
+
+
+def test_what_is_recorded_and_event_time_have_columns_of_their_own(terminal: Terminal) -> None:
+    alert = terminal.desk.alert()
+    terminal.says("ack", alert)
+    terminal.desk.take((30, "x", 4))
+    rows = terminal.says("show", alert).split("\n\n")[1].splitlines()
+    assert rows[0] == "recorded UTC    event time      what happened"
+    times = [row[:14] for row in rows[1:]]
+    assert times == sorted(times) and "-" not in [time.strip() for time in times]
+    events = [row[16:30].strip() for row in rows[1:]]
+    assert events[0] == "01-01 00:00:00" and events[-1] == "" and rows[-1].endswith("acknowledged by ben")
+
+
+@pytest.mark.parametrize("terminal", ['ALERT wet ON high(S) TITLE "Wet at {S}" KEYED BY S KEEP 1 h.\n'], indirect=True)
+def test_a_kept_alert_is_listed_as_kept_also_when_somebody_has_it(terminal: Terminal) -> None:
+    (kept,) = json.loads(terminal.says("list", "--state", "kept", "--json"))
+    terminal.says("ack", kept["alert"])
+    assert terminal.says("list", "--state", "kept").splitlines()[1].split()[2:] == [
+        "kept", "01-01", "00:00", "ben", "Wet", "at", "c",
+    ]  # fmt: skip
+    assert "\n  state         kept, Unknown\n" in terminal.says("show", kept["alert"])
+
+
+def test_comments_go_with_what_is_taken_back(terminal: Terminal) -> None:
+    alert = terminal.desk.alert()
+    for words, said in (
+        (["ack", alert], ""), (["ack", alert, "--undo", "-m", "my shift ends"], "my shift ends"),
+        (["close", alert, "test"], ""), (["close", alert, "--undo", "-m", "it was real"], "it was real"),
+    ):  # fmt: skip
+        terminal.says(*words)
+        assert terminal.desk.ask("GET", f"/alerts/{alert}")["comment"] == said
+    silenced = terminal.says("silence", "site=a", "--until", "2099-01-01")[:36]
+    terminal.says("unsilence", silenced, "-m", "pump runs")
+    assert "unsilenced by ben: pump runs" in terminal.says("show", alert)
 
 
 def test_silences_are_made_listed_and_ended(terminal: Terminal) -> None:

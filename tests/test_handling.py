@@ -147,7 +147,9 @@ def test_a_verdict_is_taken_back(desk: Desk) -> None:
     desk.ask("DELETE", f"/alerts/{alert}/close", status=409)
     desk.ask("POST", f"/alerts/{alert}/close", {"verdict": "true"})
     desk.ask("DELETE", f"/alerts/{alert}/close", token=WALL, status=403)
-    assert desk.ask("DELETE", f"/alerts/{alert}/close")["verdict"] == ""
+    reopened = desk.ask("DELETE", f"/alerts/{alert}/close", {"comment": "look again"})
+    assert (reopened["verdict"], reopened["comment"]) == ("", "look again")
+    desk.ask("DELETE", f"/alerts/{alert}/close", {"coment": "x"}, status=422)
     assert desk.ask("GET", "/alerts/verdicts") == []
     desk.restart()
     assert desk.ask("GET", f"/alerts/{alert}")["verdict"] == ""
@@ -216,11 +218,13 @@ def test_whoever_ends_a_silence_has_ended_it_and_the_clock_is_nobody(desk: Desk)
     desk.take((0, "a", 9), (1, "b", 9), (2, "x", 4))
     first = desk.ask("POST", "/silences", silence_of(60, "site=a"))
     desk.ask("POST", "/silences", silence_of(60, "site=b"))
-    desk.ask("DELETE", f"/silences/{first['id']}", token=ANN)
+    desk.ask("DELETE", f"/silences/{first['id']}", {"comment": "pump runs"}, token=ANN)
+    ended = desk.ask("GET", "/feeds/actions?action=unsilence")[0]
+    assert (ended["by"], ended["comment"], ended["matchers"]) == ("ann", "pump runs", '{site="a"}')
     desk.now = BEGIN + 61 * SECOND
     desk.handling.tick()
     changes = [entry.change for entry in desk.outbox.after(0) if entry.change.action == "unsilenced"]
-    assert [(each.by, each.comment) for each in changes] == [("ann", ""), ("semcep", "the silence is over")]
+    assert [(each.by, each.comment) for each in changes] == [("ann", "pump runs"), ("semcep", "the silence is over")]
 
 
 def test_what_no_alert_of_the_program_has_is_said(desk: Desk) -> None:
@@ -345,7 +349,8 @@ def test_a_silence_that_is_changed_keeps_its_id_unless_it_hides_others(desk: Des
     desk.ask("POST", "/silences", silence_of(90, "site=b", id="nobody"), status=404)
     edited = desk.ask("POST", "/silences", silence_of(99, "site=b", id=other["id"]), token=ANN)
     assert (edited["createdBy"], edited["endsAt"]) == ("ben", at(99)), "who made it stays; the log says who changed it"
-    assert [each.person for each in desk.outbox.actions()][-1] == "ann"
+    last = desk.outbox.actions()[-1]
+    assert (last.person, last.action, last.silence) == ("ann", "edit_silence", other["id"])
 
 
 def test_a_silence_that_takes_the_place_of_another_is_stored_with_its_end(desk: Desk) -> None:

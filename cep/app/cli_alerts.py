@@ -221,6 +221,7 @@ class UnsilenceOptions:
         tuple[str, ...], Argument(metavar="SILENCE", help="Id of the silence, or its first characters.")
     ]
     to: Connection
+    comment: Comment = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,10 +285,7 @@ def ack(options: AckOptions) -> None:
     """
     for begin in options.alerts:
         path = f"alerts/{quote(options.to.alert(begin))}/acknowledge"
-        if options.undo:
-            found = options.to.ask("DELETE", path)
-        else:
-            found = options.to.ask("POST", path, {"comment": options.comment})
+        found = options.to.ask("DELETE" if options.undo else "POST", path, {"comment": options.comment})
         _said(found, "no longer acknowledged" if options.undo else f"acknowledged by {plain(found['acknowledged'])}")
 
 
@@ -325,11 +323,10 @@ def close(options: CloseOptions) -> None:
       cep alerts close 89e505a4 false -m "a boat"
     """
     if options.undo:
-        if options.verdict is not None or options.comment:
-            raise refuse(
-                "--undo takes a verdict back: it has no VERDICT and no --comment", "`cep alerts close 89e505a4 --undo`"
-            )
-        _said(options.to.ask("DELETE", f"alerts/{quote(options.to.alert(options.alert))}/close"), "no longer closed")
+        if options.verdict is not None:
+            raise refuse("--undo takes a verdict back: it has no VERDICT", "`cep alerts close 89e505a4 --undo`")
+        path = f"alerts/{quote(options.to.alert(options.alert))}/close"
+        _said(options.to.ask("DELETE", path, {"comment": options.comment}), "no longer closed")
         return
     if options.verdict is None:
         raise refuse("VERDICT is missing", "`cep alerts close 89e505a4 true`, or `--undo` instead of a verdict")
@@ -406,7 +403,8 @@ def unsilence(options: UnsilenceOptions) -> None:
       cep alerts unsilence 7d48114e
     """
     for begin in options.silences:
-        found = options.to.ask("DELETE", f"silences/{quote(options.to.silence(begin))}")
+        path = f"silences/{quote(options.to.silence(begin))}"
+        found = options.to.ask("DELETE", path, {"comment": options.comment})
         say(f"{found['id']} has ended")
 
 
@@ -510,11 +508,12 @@ def _said(alert: dict[str, Any], what: str) -> None:
 
 
 def _state(alert: dict[str, Any]) -> str:
-    """How an alert is, in the words of the page."""
-    for word, holds in (("inhibited", alert["inhibited"]), ("silenced", alert["silenced"]), ("acknowledged", True)):
-        if alert["state"] in ("firing", "kept") and holds and (word != "acknowledged" or alert["acknowledged"]):
-            return word
-    return str(alert["state"])
+    """The state of an alert, or the reason why receivers are not told of it."""
+    if alert["state"] in ("firing", "kept"):
+        for word in ("inhibited", "silenced"):
+            if alert[word]:
+                return word
+    return "acknowledged" if alert["state"] == "firing" and alert["acknowledged"] else str(alert["state"])
 
 
 def _who(alert: dict[str, Any]) -> str:
@@ -553,13 +552,12 @@ def _cut(text: str, width: int) -> str:
 
 
 def _shown(alert: dict[str, Any]) -> str:
-    over = alert["state"] in ("resolved", "withdrawn")
     values = {name: value for name, value in alert["values"].items() if name not in alert["key"]}
     facts = [
         ("alert", alert["alert"]), ("state", f"{_state(alert)}, {alert['severity']}"),
         ("since", _moment(alert["start"])),
         ("fired", _moment(alert["fired"]) if alert["fired"] and alert["fired"] > alert["start"] else ""),
-        ("over", _moment(alert["time"]) if over and not alert["action"] else ""), ("text", alert["text"]),
+        ("over", _moment(alert["over"]) if alert["over"] else ""), ("text", alert["text"]),
         ("instruction", alert["instruction"]), ("key", _named(alert["key"])), ("values", _named(values)),
         ("labels", _named(alert["labels"])), ("acknowledged", alert["acknowledged"]),
         ("assigned to", alert["assignee"]), ("verdict", alert["verdict"]), ("runbook", alert["runbook"]),
@@ -573,15 +571,16 @@ def _shown(alert: dict[str, Any]) -> str:
     rows = []
     for each in alert["changes"]:
         said = f": {each['comment']}" if each["comment"] else ""
+        recorded, moment = _second(each["when"]) if each["when"] else "-", ""
         if each["action"]:
             more = {"assigned": f" to {each['assignee'] or 'nobody'}", "closed": f" as {each['verdict']}"}
             what = f"{each['action']}{more.get(each['action'], '')} by {each['by']}{said}"
-            rows.append((_second(each["when"] or each["time"]), what))
         else:
-            rows.append((_second(each["time"]), f"{each['state']}, {each['severity']}"))
+            moment, what = _second(each["time"]), f"{each['state']}, {each['severity']}"
+        rows.append((recorded, moment, what))
     if alert["changes"] and alert["changes"][0]["revision"]:
-        rows.insert(0, ("…", f"{alert['changes'][0]['revision']:,} earlier changes are not listed"))
-    lines.append(_table(("time UTC", "what happened"), rows, "nothing"))
+        rows.insert(0, ("…", "", f"{alert['changes'][0]['revision']:,} earlier changes are not listed"))
+    lines.append(_table(("recorded UTC", "event time", "what happened"), rows, "nothing"))
     if alert["episodes"]:
         before = [
             (each["alert"][:_FIRST], each["state"], _short(each["start"]), each["verdict"] or "-", each["title"])

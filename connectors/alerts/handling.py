@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, get_args
 
-from cep.connectors.alerts.handling_tables import RecordedAction
+from cep.connectors.alerts.handling_tables import Recorded, RecordedAction
 from cep.connectors.alerts.labels import LABELLED, alert_labels
 from cep.connectors.alerts.lifecycle import Action, AlertChange, AlertState, Verdict
 from cep.connectors.alerts.matchers import Matchers
@@ -161,10 +161,10 @@ class Handling:
             times = [at for each in self._all.values() for at in (each.starts, each.ends) if at > now]
             return min(times, default=now + KEPT)
 
-    def look(self, by: str = "") -> None:
+    def look(self, by: str = "", comment: str = "") -> None:
         """Tell of silences that have begun or ended, before a round tells of other changes: by the clock, or since the
-        person `by` ended them. Alerts are looked at when a silence begins or ends, and only for that one; under
-        `lock`."""
+        person `by` ended them, with a comment. Alerts are looked at when a silence begins or ends, and only for that
+        one; under `lock`."""
         now = self.clock()
         active = {id: each.matchers for id, each in self._all.items() if each.starts <= now < each.ends}
         if active == self._active:
@@ -176,7 +176,7 @@ class Handling:
             same = [id for id in told.silenced if before is not None and id in active and id not in begun]
             silenced = sorted([*same, *(id for id, each in begun.items() if each.matches(self._labels_of(told)))])
             if silenced != told.silenced:
-                turned.append(self._turned(told, silenced, by, "" if by else RAN_OUT))
+                turned.append(self._turned(told, silenced, by, comment if by else RAN_OUT))
         if turned:
             self.outbox.act(turned)
             self._adopt(turned)
@@ -471,16 +471,18 @@ class Handling:
         """Begin a silence, or change the one of the id `instead`: if other alerts match now, or it has ended, the new
         one gets an id of its own, as in Alertmanager."""
         with self.lock:
-            ended: list[tuple[Silence, str]] = []
+            ended: list[tuple[Silence, Recorded]] = []
+            action: Recorded = "silence"
             if instead:
                 old, now = self._own(instead), self.clock()
                 if old.state(now) != "expired":
                     if old.matchers == new.matchers:
+                        action = "edit_silence"
                         starts = old.starts if old.state(now) == "active" else new.starts
                         new = replace(new, id=old.id, starts=starts, author=old.author)
                     else:
                         ended = [(old.expired(now), "unsilence")]
-            self._set(by, *ended, (new, "silence"))
+            self._set(by, *ended, (new, action))
             return new
 
     def _own(self, id: str) -> Silence:
@@ -492,31 +494,32 @@ class Handling:
             raise Unknown("there is no such silence")
         return found
 
-    def expire(self, id: str, by: str) -> Silence:
+    def expire(self, id: str, by: str, comment: str = "") -> Silence:
         """End a silence now."""
         with self.lock:
             found, now = self._own(id), self.clock()
             if found.state(now) == "expired":
                 raise Conflict("the silence has ended already")
             ended = found.expired(now)
-            self._set(by, (ended, "unsilence"))
+            self._set(by, (ended, "unsilence"), comment=comment)
             return ended
 
-    def _set(self, by: str, *silences: tuple[Silence, str]) -> None:
-        """Store silences as they are now, each with the action that made it so, all or none."""
-        recorded = []
+    def _set(self, by: str, *silences: tuple[Silence, Recorded], comment: str = "") -> None:
+        """Store silences as they are now, each with the action that made it so, all or none. `comment`: the person's
+        words on ending a silence; a new silence has its own comment."""
+        recorded, comment = [], clean(comment.strip(), LONGEST_COMMENT)
         for silence, action in silences:
             details: dict[str, JsonValue] = {
                 "matchers": str(silence.matchers),
                 "startsAt": rfc3339(silence.starts),
                 "endsAt": rfc3339(silence.ends),
             }
-            if silence.comment:
-                details["comment"] = silence.comment
+            if said := comment if action == "unsilence" else silence.comment:
+                details["comment"] = said
             recorded.append(RecordedAction(self.clock(), self.watermark, by, action, None, silence.id, None, details))
         self.outbox.act([], *recorded, silences={silence.id: silence.dump() for silence, _ in silences})
         self._silences |= {silence.id: silence for silence, _ in silences}
-        self.look(by)
+        self.look(by, comment)
         self._bell.set()
 
     # --- what is said of an alert ---

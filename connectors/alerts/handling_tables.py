@@ -26,8 +26,9 @@ _TABLES = (
 
 
 Recorded = Literal[
-    "acknowledged", "unacknowledged", "assigned", "commented", "closed", "reopened", "silence", "unsilence", "reminded"
-]
+    "acknowledged", "unacknowledged", "assigned", "commented", "closed", "reopened", "silence", "edit_silence",
+    "unsilence", "reminded",
+]  # fmt: skip
 REMINDED: Recorded = "reminded"
 DONE: tuple[Recorded, ...] = tuple(each for each in get_args(Recorded) if each != REMINDED)
 """The actions of people, or of the server in their place. `REMINDED`: a receiver has taken a reminder."""
@@ -42,7 +43,7 @@ class RecordedAction:
     came: int
     watermark: int
     person: str
-    action: str
+    action: Recorded
     alert: str | None = None
     silence: str | None = None
     change: int | None = None

@@ -302,9 +302,9 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
         return done(doing(lambda: handling.acknowledge(alert, person.name, (said or Said()).comment)))
 
     @made.delete("/alerts/{alert}/acknowledge", responses=answers)
-    def unacknowledge(alert: str, person: Person = responder) -> Response:
+    def unacknowledge(alert: str, said: Said | None = None, person: Person = responder) -> Response:
         """Withdraw an acknowledgement: the alert escalates again, and reminders resume."""
-        return done(doing(lambda: handling.unacknowledge(alert, person.name)))
+        return done(doing(lambda: handling.unacknowledge(alert, person.name, (said or Said()).comment)))
 
     @made.post("/alerts/{alert}/assign", responses=answers)
     def assign(alert: str, said: Assigned, person: Person = responder) -> Response:
@@ -326,9 +326,9 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
         return done(doing(lambda: handling.close(alert, person.name, said.verdict, said.comment)))
 
     @made.delete("/alerts/{alert}/close", responses=answers)
-    def reopen(alert: str, person: Person = responder) -> Response:
+    def reopen(alert: str, said: Said | None = None, person: Person = responder) -> Response:
         """Take back the verdict on an alert."""
-        return done(doing(lambda: handling.reopen(alert, person.name)))
+        return done(doing(lambda: handling.reopen(alert, person.name, (said or Said()).comment)))
 
     @made.get(
         "/silences",
@@ -363,9 +363,10 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
         return answered(silence_view(doing(lambda: handling.silence(id)), handling, handling.hidden()))
 
     @made.delete("/silences/{id}", responses={**route_responses("application/json", json=_SILENCE), **REFUSALS})
-    def unsilence(id: str, person: Person = responder) -> Response:
+    def unsilence(id: str, said: Said | None = None, person: Person = responder) -> Response:
         """End a silence now."""
-        return answered(silence_view(doing(lambda: handling.expire(id, person.name)), handling, handling.hidden()))
+        ended: Silence = doing(lambda: handling.expire(id, person.name, (said or Said()).comment))
+        return answered(silence_view(ended, handling, handling.hidden()))
 
     @made.get("/feeds/actions", responses=route_responses("application/json", json=_MANY(_ONE)))
     def actions(
