@@ -165,6 +165,9 @@ def test_a_silence_of_a_label_that_there_is_not_is_warned_of(terminal: Terminal)
     done = terminal.run("silence", "sit=a", "--until", "2099-01-01")
     assert done.exit_code == 0
     assert done.stderr == "warning: no alert of the program has the label `sit`; did you mean `site`?\n"
+    done = terminal.run("silence", "alertname=flod", "--from", "2099-01-01", "--for", "30m")
+    assert done.stderr == "warning: the program has no ALERT `flod`; did you mean `flood`?\n"
+    assert "until 01-01 00:30 UTC" in done.stdout
     done = terminal.run("silence", "site=a", "--until", "2099-01-01")
     assert done.stdout.endswith("; it hides 1 open alert now\n") and not done.stderr
 

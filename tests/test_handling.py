@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from cep.connectors.alerts.handling_tables import RecordedAction
 from cep.connectors.alerts.maintenance import MaintenanceCalendar
 from cep.connectors.alerts.matchers import Matchers
-from cep.connectors.alerts.text import JsonValue
+from cep.connectors.alerts.text import JsonValue, rfc3339
 from cep.connectors.receivers import atom, cap
 from cep.core.errors import CepError
 from tests.desk import ANN, BEGIN, BEN, ORIGIN, PROGRAM, SECOND, WALL, Desk, at
@@ -496,7 +496,11 @@ def test_maintenance_windows_of_a_calendar_recur(tmp_path: Path) -> None:
     assert desk.told() == ["firing 0 Minor", "silenced 2 Minor"] and desk.told("b") == ["firing 1 Minor"]
     windows = [each for each in desk.ask("GET", "/silences") if each["status"]["state"] != "expired"]
     days = [each["startsAt"] for each in windows]
-    assert days[:3] == ["2026-11-29T01:00:00Z", "2026-11-30T01:00:00Z", "2026-12-02T01:00:00Z"], "not on the 1st"
+    assert days == ["2026-11-29T01:00:00Z", "2026-11-30T01:00:00Z"], "the one that is active, and the next"
+    assert [each["endsAt"] for each in desk.ask("GET", "/silences")[2:]] == ["2026-11-28T02:00:00Z"], "and the last"
+    assert [each["startsAt"] for each in desk.ask("GET", "/api/v2/silences?expired=false")] == days
+    begins = sorted(rfc3339(each.starts) for each in desk.handling._windows.values() if each.starts > desk.now)
+    assert begins[:2] == ["2026-11-30T01:00:00Z", "2026-12-02T01:00:00Z"], "not on the 1st"
     assert {(each["createdBy"], each["comment"], each["maintenance"]) for each in windows} == {
         ("Ann", "Pumps greased", True)
     }
@@ -578,6 +582,51 @@ def test_a_cancelled_event_says_nothing(tmp_path: Path) -> None:
 def test_matchers_stand_in_braces_as_calendars_have_them(tmp_path: Path, text: str, matchers: list[str]) -> None:
     calendar = calendar_of(tmp_path / "works.ics", f"SUMMARY:Works\nDESCRIPTION:{text}")
     assert (texts_of(calendar), calendar.remarks) == (matchers, ())
+
+
+@pytest.mark.parametrize(
+    ("lines", "first", "last"),
+    [
+        # Berlin ends summer time on 25 October 2026, at 01:00 UTC
+        ("DTSTART;VALUE=DATE:20261025\nDTEND;VALUE=DATE:20261026", "2026-10-24T22:00 25h", ""),
+        ("DTSTART;VALUE=DATE:20261024", "2026-10-23T22:00 24h", ""),
+        ("DTSTART;VALUE=DATE:20261024\nRRULE:FREQ=DAILY;COUNT=3", "2026-10-23T22:00 24h", "2026-10-25T23:00 24h"),
+        ("DTSTART:20261020T060000Z\nDURATION:PT1H\nRRULE:FREQ=DAILY;UNTIL=20261030T060000Z", "2026-10-20T06:00 1h",
+         "2026-10-30T06:00 1h"),
+        ("DTSTART:20261020T060000\nDURATION:PT1H\nRRULE:FREQ=DAILY;COUNT=11", "2026-10-20T04:00 1h",
+         "2026-10-30T05:00 1h"),
+        ("DTSTART;TZID=America/New_York:20261030T060000\nDURATION:PT1H\nRRULE:FREQ=DAILY;COUNT=4",
+         "2026-10-30T10:00 1h", "2026-11-02T11:00 1h"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["Europe/Berlin", "W. Europe Standard Time"])
+def test_days_and_times_without_a_zone_are_in_that_of_the_calendar(
+    tmp_path: Path, name: str, lines: str, first: str, last: str
+) -> None:
+    event = f'BEGIN:VEVENT\nUID:1@t\nSUMMARY:P {{site="a"}}\n{lines}\nEND:VEVENT\n'
+    head = f"BEGIN:VCALENDAR\nVERSION:2.0\nPRODID:-//t//t//EN\nX-WR-TIMEZONE:{name}\n"
+    (tmp_path / "works.ics").write_text(f"{head}{event}END:VCALENDAR\n")
+    calendar = MaintenanceCalendar(tmp_path / "works.ics")
+    assert calendar.remarks == ()
+    windows = sorted(calendar.windows(1_792_800_000 * SECOND).values(), key=lambda each: each.starts)  # 24 October
+    said = [f"{rfc3339(each.starts)[:16]} {(each.ends - each.starts) // (3_600 * SECOND)}h" for each in windows]
+    assert (said[0], said[-1]) == (first, last or first)
+
+
+def test_an_event_at_a_time_without_an_end_is_not_a_window_and_it_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "works.ics"
+    file.write_text(CALENDAR.replace("DTEND;TZID=Europe/Berlin:20261123T030000\n", ""))
+    calendar = MaintenanceCalendar(file)
+    assert calendar.windows(1_795_910_400 * SECOND) == {}
+    (said,) = calendar.remarks
+    assert '`Pumps {site="a"}` is not a window: it has no duration; an end (DTEND) after its begin' in said
+
+
+def test_a_calendar_in_a_zone_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "works.ics"
+    file.write_text(CALENDAR.replace("BEGIN:VEVENT", "X-WR-TIMEZONE:Europe/Belrin\nBEGIN:VEVENT"))
+    with pytest.raises(CepError, match="the time zone `Europe/Belrin` is not known"):
+        MaintenanceCalendar(file)
 
 
 def test_an_event_that_recurs_often_is_a_window_if_it_is_bounded(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -192,7 +193,7 @@ class SilenceOptions:
 
     matchers: Expressions
     to: Connection
-    span: Annotated[str | None, Option("--for", metavar="DURATION", help="Duration of the silence: 2h.")] = None
+    span: Annotated[str | None, Option("--for", metavar="DURATION", help="Duration of the silence: 30m, 2h.")] = None
     begin: Annotated[
         str | None, Option("--from", metavar="TIME", help="Start of the silence: 2026-12-01T06:00Z. Default: now.")
     ] = None
@@ -355,7 +356,7 @@ def silence(options: SilenceOptions) -> None:
     if options.until is not None:
         end = _time(options.until, "--until")
     else:
-        end = (begin or datetime.now(UTC)) + timedelta(microseconds=duration(options.span or "", "--for"))
+        end = (begin or datetime.now(UTC)) + timedelta(microseconds=duration(_minutes(options.span or ""), "--for"))
     for time, option in ((begin, "--from"), (datetime.now(UTC), "now")):
         if time is not None and end <= time:
             past = "in the past" if option == "now" else f"not after {option} {options.begin}"
@@ -480,6 +481,11 @@ def _time(text: str, option: str) -> datetime:
     except ValueError:
         raise refuse(f"{option}: `{text}` is not a valid time", "e.g. 2026-12-01T06:00Z") from None
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def _minutes(span: str) -> str:
+    """A duration with `min` instead of the `m` of amtool and routes."""
+    return re.sub(r"(?<=\d)(\s*)m$", r"\1min", span.strip())
 
 
 def _json(found: object) -> str:

@@ -443,11 +443,22 @@ class Handling:
     # --- silences ---
 
     def silences(self) -> list[Silence]:
-        """All silences and maintenance windows that are listed: those that are active first, then by their ends."""
+        """The silences, and each maintenance window's active, last and next occurrence: active ones first, then by
+        their ends."""
         with self.lock:
             now = self.clock()
+            found = [*self._silences.values()]
+            once: dict[tuple[object, ...], Silence] = {}  # the occurrence of a window that is nearest
+            for each in self._windows.values():
+                if (state := each.state(now)) == "active":
+                    found.append(each)
+                    continue
+                window = state, each.matchers, each.author, each.comment
+                other = once.setdefault(window, each)
+                if each.ends > other.ends if state == "expired" else each.starts < other.starts:
+                    once[window] = each
             order = {"active": 0, "pending": 1, "expired": 2}
-            return sorted(self._all.values(), key=lambda each: (order[each.state(now)], each.ends, each.id))
+            return sorted([*found, *once.values()], key=lambda each: (order[each.state(now)], each.ends, each.id))
 
     def silence(self, id: str) -> Silence:
         """The silence of an id."""

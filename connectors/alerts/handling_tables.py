@@ -43,7 +43,7 @@ class RecordedAction:
     came: int
     watermark: int
     person: str
-    action: Recorded
+    action: str
     alert: str | None = None
     silence: str | None = None
     change: int | None = None

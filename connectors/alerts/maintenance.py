@@ -7,13 +7,14 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 import icalendar
 import recurring_ical_events
+from icalendar.timezone import tzp
 
 from cep.connectors.alerts.matchers import Matchers
 from cep.connectors.alerts.silences import LONGEST_COMMENT, Silence
@@ -51,6 +52,7 @@ class MaintenanceCalendar:
         self._until = 0
         self._windows: Mapping[str, Silence] = {}
         self._series: list[tuple[str, Any]] = []
+        self._zone: tzinfo = UTC
         self._load()
 
     def windows(self, now: int) -> Mapping[str, Silence]:
@@ -94,7 +96,9 @@ class MaintenanceCalendar:
             hint = "a calendar as programs export it, which begins with `BEGIN:VCALENDAR`"
             message = f"{where}: this is not a calendar: {clean(str(error), 200)}"
             raise CepError(message, hint=hint, code="maintenance") from None
-        self._series, self.remarks = _series_of(calendar, where, datetime.now(UTC))
+        zone = _zone_of(calendar, where)
+        self._series, self.remarks = _series_of(calendar, zone, where, datetime.now(UTC))
+        self._zone = zone
         self._until = 0
 
     def _around(self, now: int) -> dict[str, Silence]:
@@ -102,14 +106,27 @@ class MaintenanceCalendar:
         found: dict[str, Silence] = {}
         for title, series in self._series:
             try:
-                found |= {each.id: each for each in _windows(series, moment)}
+                found |= {each.id: each for each in _windows(series, self._zone, moment)}
             except Exception as error:  # of a library that says in many ways what is wrong with a rule
                 self.trouble = f"--maintenance {self.file}, `{title}`: {clean(str(error), 200)}"
         return found
 
 
+def _zone_of(calendar: icalendar.Calendar, where: str) -> tzinfo:
+    """The zone of days and of times without a zone: the one that the calendar names, else UTC. CepError: it is not
+    known."""
+    if not (name := str(calendar.get("X-WR-TIMEZONE", "")).strip()):
+        return UTC
+    zone = tzp.timezone(name)
+    if zone is None:
+        message = f"{where}: the time zone `{clean(name, 80)}` is not known"
+        raise CepError(message, hint="`X-WR-TIMEZONE:Europe/Berlin`", code="maintenance")
+    assert isinstance(zone, tzinfo), "it is one of the standard library"
+    return zone
+
+
 def _series_of(
-    calendar: icalendar.Calendar, where: str, now: datetime
+    calendar: icalendar.Calendar, zone: tzinfo, where: str, now: datetime
 ) -> tuple[list[tuple[str, Any]], tuple[str, ...]]:
     """The events of a calendar that are windows, each with its title and the occurrences that were moved; and remarks
     about the others."""
@@ -134,13 +151,14 @@ def _series_of(
             if windows > MOST_WINDOWS:
                 windows -= times
                 raise CepError(f"with it there would be more than {MOST_WINDOWS:,} windows", hint="fewer events")
+            if all(_ticks(event.end, zone) <= _ticks(event.start, zone) for event in valid):
+                raise CepError("it has no duration", hint="an end (DTEND) after its begin, or a DURATION")
             part = icalendar.Calendar()
-            for name in ("CALSCALE", "X-WR-TIMEZONE"):
-                if name in calendar:
-                    part[name] = calendar[name]
+            if "CALSCALE" in calendar:
+                part["CALSCALE"] = calendar["CALSCALE"]
             part.subcomponents = [*calendar.walk("VTIMEZONE"), *events]
             series = recurring_ical_events.of(part)
-            list(_windows(series, now))
+            list(_windows(series, zone, now))
         except CepError as error:
             hint = f"; {error.hint}" if error.hint else ""
             remarks.append(f"{where}, `{title}` is not a window: {error.message}{hint}")
@@ -158,10 +176,10 @@ def _series_of(
     return found, tuple(remarks)
 
 
-def _windows(series: Any, now: datetime) -> Iterator[Silence]:
+def _windows(series: Any, zone: tzinfo, now: datetime) -> Iterator[Silence]:
     """The windows of an event and its recurrences around a time."""
     for event in series.between(now - BACK, now + AHEAD):
-        starts, ends = _ticks(event.start), _ticks(event.end)
+        starts, ends = _ticks(event.start, zone), _ticks(event.end, zone)
         if ends <= starts or _cancelled(event):
             continue
         text = " ".join(_MARKUP.sub(" ", _MATCHERS.sub("", _plain(event, name))) for name in ("SUMMARY", "DESCRIPTION"))
@@ -243,9 +261,9 @@ def _author(event: Any) -> str:
     return clean(name, 64) or "calendar"
 
 
-def _ticks(when: date | datetime) -> int:
-    """A time in microseconds of Unix time; a day begins at midnight UTC, and a time without a zone is in UTC."""
+def _ticks(when: date | datetime, zone: tzinfo = UTC) -> int:
+    """A time in microseconds of Unix time; a day, and a time without a zone, are in `zone`."""
     if not isinstance(when, datetime):
         when = datetime(when.year, when.month, when.day)
-    at = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
+    at = when if when.tzinfo is not None else when.replace(tzinfo=zone)
     return round((at - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000_000)

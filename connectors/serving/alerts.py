@@ -403,11 +403,14 @@ def _not_alerts(names: Sequence[str], handling: Handling) -> Iterator[str]:
 
 
 def doubts(matchers: Matchers, handling: Handling) -> list[str]:
-    """Reasons why matchers can hardly match: a severity that does not exist, a label that no alert of the program and
-    no open one has."""
+    """Reasons why matchers can hardly match: a severity or an alert that does not exist, a label that no alert of the
+    program and no open one has."""
     found = [matchers.doubt] if matchers.doubt else []
     if not handling.alerts:
         return found
+    found += _not_alerts(
+        [each.value for each in matchers if (each.name, each.operator) == ("alertname", "=")], handling
+    )
     known = known_labels(handling.alerts, Publisher(handling.program, status=handling.status))
     if rest := [each.name for each in matchers if each.name not in known]:
         known |= {name for change in handling.hidden_by(Matchers()) for name in handling.labels(change)}
