@@ -26,7 +26,7 @@ from cep.app.metrics import serving
 from cep.connectors.alerts.outbox import Outbox
 from cep.connectors.brokers.sources import Sources
 from cep.connectors.receivers.document import Publisher
-from cep.connectors.receivers.metrics import AlertMetrics, ProgramMetrics, SourceMetrics
+from cep.connectors.receivers.metrics import AlertMetrics, MaintenanceMetrics, ProgramMetrics, SourceMetrics
 from cep.connectors.receivers.sse import Stream
 from cep.engine import Engine
 from cep.runtime.buckets import KeyShares
@@ -125,6 +125,7 @@ def test_alerts_ask_for_what_a_run_tells() -> None:
         told = urllib.request.urlopen(url, timeout=60).read().decode()
     registry = CollectorRegistry()
     registry.register(ProgramMetrics(lambda: True))
+    registry.register(MaintenanceMetrics(lambda: True))
     registry.register(AlertMetrics(outbox := Outbox(None), Stream(outbox, Publisher("p.cep")), {"a": 1}))
     registry.register(SourceMetrics(Sources()))
     told += generate_latest(registry).decode()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import generate_latest
 from starlette.testclient import TestClient
 
 from cep.connectors.alerts.handling_tables import RecordedAction
@@ -16,6 +17,7 @@ from cep.connectors.alerts.maintenance import MaintenanceCalendar
 from cep.connectors.alerts.matchers import Matchers
 from cep.connectors.alerts.text import JsonValue, rfc3339
 from cep.connectors.receivers import atom, cap
+from cep.connectors.receivers.metrics import MaintenanceMetrics
 from cep.core.errors import CepError
 from tests.desk import ANN, BEGIN, BEN, ORIGIN, PROGRAM, SECOND, WALL, Desk, at
 from tests.waiting import until
@@ -645,6 +647,29 @@ def test_windows_of_a_calendar_that_is_gone_stay_and_it_is_said(tmp_path: Path) 
     assert calendar.trouble == f"--maintenance {file}: no such file or directory"
     file.write_bytes(content)
     assert calendar.windows(now) == windows and calendar.trouble == ""
+
+
+def test_a_broken_calendar_is_told_of_until_it_is_mended(tmp_path: Path) -> None:
+    file = tmp_path / "works.ics"
+    file.write_text(CALENDAR)
+    desk = Desk(tmp_path, MaintenanceCalendar(file))
+    told: list[str] = []
+    thread = threading.Thread(target=desk.handling.run, kwargs={"trouble": told.append})
+    thread.start()
+
+    def up() -> str:
+        return generate_latest(MaintenanceMetrics(lambda: desk.handling.calendar_up)).decode().splitlines()[-1][-3:]  # type: ignore[arg-type]
+
+    assert up() == "1.0"
+    file.write_text("nonsense")
+    until(lambda: up() == "0.0" and len(told) == 1, "it is broken")
+    file.write_text(CALENDAR)
+    until(lambda: up() == "1.0" and len(told) == 2, "it is mended")
+    assert "is not a calendar" in told[0] and told[1] == ""
+    desk.handling.stop()
+    thread.join()
+    desk.outbox.close()
+    assert not [*MaintenanceMetrics(lambda: None).collect()], "without a calendar there is none to be up"
 
 
 def test_a_file_that_is_not_a_calendar_is_refused(tmp_path: Path) -> None:

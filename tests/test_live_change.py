@@ -320,6 +320,20 @@ def test_a_program_whose_state_cannot_be_kept_does_not_change(
     assert server.end(signal.SIGTERM) == 0
 
 
+def test_a_token_that_is_taken_out_of_the_file_is_refused(tmp_path: Path) -> None:
+    server = Editable("--input", "reading=-", *started(tmp_path, SMALL))
+
+    def status() -> int:
+        return httpx.get(f"{server.url}/program", headers={"Authorization": f"Bearer {TOKEN[::-1]}"}).status_code
+
+    assert status() == 200
+    (tmp_path / "tokens").write_text(f"ann editor {TOKEN}\n")
+    until(lambda: status() == 401, "the token is void", every=0.1)
+    until(lambda: any(line["event"] == "tokens" and line["void"] == 1 for line in _logged(server)), "it is logged")
+    assert server.ask("GET", "/program").json()["version"] == 1
+    assert server.end(signal.SIGTERM) == 0
+
+
 def test_files_that_change_take_over(tmp_path: Path) -> None:
     """With --watch, and without a folder that is kept."""
     (tmp_path / "rules.cep").write_text(SMALL.text)

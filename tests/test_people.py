@@ -18,6 +18,9 @@ from cep.connectors.serving.app import application
 from cep.connectors.serving.guard import Guard, Limits, RememberPeer
 from cep.connectors.serving.people import Person, Role, cookie_value, read_people, requires
 from cep.core.errors import CepError
+from cep.core.logs import Level
+from cep.server.watch import TokenFileWatch
+from tests.waiting import until
 
 ANN, BEN, WALL = "a" * 16, "b" * 20, "c" * 64
 FILE = f"# who may ask\nann editor {ANN}\n\n  ben\tresponder {BEN}  \nwall viewer {WALL}\n"
@@ -84,6 +87,43 @@ def test_a_pipe_has_no_mode(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with subprocess.Popen(["sh", "-c", f"printf '{FILE}' > {tmp_path}/pipe"]):
         assert read_people(tmp_path / "pipe").with_token(BEN) == Person("ben", Role.RESPONDER)
+
+
+def test_the_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
+    file = written(tmp_path, FILE)
+    people = read_people(file)
+    told: list[tuple[str, str]] = []
+
+    def log(event: str, text: str | None, level: Level = "info", /, **fields: object) -> None:
+        told.append((level, text or ""))
+
+    watch = TokenFileWatch(file, people, log)
+    watch.start()
+    try:
+        asked = asking(Limits(people, rate=0))
+
+        def status(token: str) -> int:
+            return asked.post("/act", headers={"Authorization": f"Bearer {token}"}).status_code
+
+        assert status(BEN) == 200
+        file.write_text(FILE.replace(f"ben\tresponder {BEN}", f"eve responder {'e' * 16}"))
+        until(lambda: status(BEN) == 401, "the token is void")
+        assert status("e" * 16) == 200 and status(ANN) == 200
+        until(lambda: len(told) == 1, "it is said")
+        assert told[0][0] == "info" and "3 people, 1 of the tokens of before are void" in told[0][1]
+        file.write_text("ann editor brief\n")
+        until(lambda: len(told) == 2, "the mistake is said")
+        assert told[1][0] == "error" and "line 1" in told[1][1] and "brief" not in told[1][1]
+        assert status(ANN) == 200, "the tokens of before still count"
+        file.unlink()
+        until(lambda: len(told) == 3, "it is said that the file is gone")
+        assert "no such file" in told[2][1] and status(ANN) == 200
+        written(tmp_path, f"ann editor {'n' * 16}\n")
+        until(lambda: status(ANN) == 401, "it is read again")
+        assert status("n" * 16) == 200
+    finally:
+        watch.close()
+        watch.join()
 
 
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from cep.connectors.rdf.store_process import StoreProcess, damaged, is_damage
 from cep.connectors.rdf.vocabulary import EventVocabulary
 from cep.connectors.receivers import document
 from cep.connectors.receivers.document import Publisher
-from cep.connectors.receivers.metrics import AlertMetrics, ProgramMetrics, SourceMetrics
+from cep.connectors.receivers.metrics import AlertMetrics, MaintenanceMetrics, ProgramMetrics, SourceMetrics
 from cep.connectors.receivers.sse import Stream
 from cep.connectors.service import Relay, Round, Service
 from cep.connectors.serving import alertmanager_api, alerts, feeds, ldes, page, programs, sparql, subscribe, why
@@ -238,6 +238,7 @@ class ServerParts:
         registry.register(SourceMetrics(program.sources))
         registry.register(AlertMetrics(self.outbox, stream, alerting.lifecycle.unplaced))
         registry.register(ProgramMetrics(lambda: run.failed is None))
+        registry.register(MaintenanceMetrics(lambda: self.handling.calendar_up))
         app = application(
             routers,
             Limits(
@@ -344,8 +345,11 @@ def _damaged(options: ServeOptions, error: CepError) -> None:
 
 
 def _untold(options: ServeOptions, reason: str) -> None:
-    """Log that silences do not begin or end as they should."""
-    options.log("silence", f"silences are not up to date: {reason}", "error")
+    """Log that silences do not begin or end as they should; with no reason, that they do again."""
+    if reason:
+        options.log("silence", f"silences are not up to date: {reason}", "error")
+    else:
+        options.log("silence", "silences are up to date again")
 
 
 def _verified(run: ProgramThread, program: ServedProgram, verified: Future[None]) -> None:

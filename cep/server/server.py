@@ -30,7 +30,7 @@ from cep.server.answers import ServerParts
 from cep.server.options import ServeOptions, ServerOptions
 from cep.server.program import open_program
 from cep.server.shadow import kept_texts
-from cep.server.watch import FileWatch
+from cep.server.watch import FileWatch, TokenFileWatch
 
 _SOON = 0.2  # seconds until a program is asked again whether it can have a shadow
 _ENDING = 5  # seconds that clients have to disconnect
@@ -46,6 +46,10 @@ def run_server(options: ServeOptions) -> int:
             options.log("open", f"whoever reaches {options.server.host}:{options.server.port} may ask", "warning")
         program = open_program(options, stack)
         parts = ServerParts(options, program, people, stack)
+        if people is not None and options.server.token_file is not None:
+            tokens = TokenFileWatch(options.server.token_file, people, options.log)
+            stack.callback(tokens.close)
+            tokens.start()
         server = _server(options, parts)
         routes = options.alerts.routing
         if routes is not None:

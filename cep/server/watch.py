@@ -1,12 +1,17 @@
-"""`--watch`: when a file of the program changes, the program takes over."""
+"""Files that a server reads again when they change: those of its program (`--watch`), and the one of tokens."""
 
 from __future__ import annotations
 
+import os
+import stat
 import threading
+from pathlib import Path
 
+from cep.connectors.serving.people import People, read_people
 from cep.connectors.serving.programs import ChangeRefused
 from cep.connectors.serving.versions import FILES
 from cep.core.errors import CepError
+from cep.core.logs import Log
 from cep.server.live_change import LiveProgram
 from cep.server.options import ServeOptions
 
@@ -48,3 +53,56 @@ class FileWatch(threading.Thread):
                 return  # the next look tries again
             self._options.log("watch", f"--watch: {error}", "warning")
         self._known = texts
+
+
+class TokenFileWatch(threading.Thread):
+    """Reads the file of tokens again when it changes, until it is closed: `people` are those in it from then on. Those
+    of before stay while the file has a mistake or is gone, and the log says so. What is not a regular file, such as a
+    pipe, is read once."""
+
+    def __init__(self, file: Path, people: People, log: Log) -> None:
+        super().__init__(name="tokens", daemon=True)
+        self._file, self._people, self._log = file, people, log
+        self._known: tuple[int, ...] | None = None  # it may have changed since the people were read
+        self._seen: tuple[int, ...] | None = None
+        self._failed = False
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        while not self._over.wait(_OFTEN):
+            seen, self._seen = self._seen, self._signature()
+            changed = self._seen != self._known and self._seen != ()
+            if changed and self._seen == seen:  # it is no longer being written
+                self._known = seen
+                self._take()
+
+    def close(self) -> None:
+        """Look no more."""
+        self._over.set()
+
+    def _signature(self) -> tuple[int, ...] | None:
+        """Numbers that change with the file; None: it is gone."""
+        try:
+            status = os.stat(self._file)
+        except OSError:
+            return None
+        if not stat.S_ISREG(status.st_mode):
+            return ()
+        return status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
+
+    def _take(self) -> None:
+        try:
+            tokens = read_people(self._file).tokens
+        except CepError as error:
+            self._log("tokens", f"{error.message}; the tokens of before still count", "error")
+            self._failed = True
+            return
+        if tokens == self._people.tokens and not self._failed:
+            return
+        self._failed = False
+        gone = len(self._people.tokens.items() - tokens.items())
+        self._people.replace(tokens)
+        text = (
+            f"--token-file {self._file} was read again: {len(tokens)} people, {gone} of the tokens of before are void"
+        )
+        self._log("tokens", text, people=len(tokens), void=gone)

@@ -117,8 +117,8 @@ class Handling:
         trouble: Callable[[str], None] = lambda reason: None,
         remark: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Begin and end silences when they are due, until `stop`. `trouble` is called once for a failure in a row,
-        `remark` for each event of the calendar that is not a window."""
+        """Begin and end silences when they are due, until `stop`. `trouble` is called once for a failure in a row, and
+        with an empty text when it is over; `remark` for each event of the calendar that is not a window."""
         told, remarked = "", frozenset[str]()
         for text in self._unread:
             trouble(text)
@@ -136,11 +136,16 @@ class Handling:
                 return
             except Exception as error:  # a thread that ended would begin no silence
                 reason = str(error) or type(error).__name__
-            if reason and reason != told:
+            if reason != told:
                 trouble(reason)
             told = reason
             self._bell.wait(max(0.0, wait))
             self._bell.clear()
+
+    @property
+    def calendar_up(self) -> bool | None:
+        """False while the calendar of maintenance windows cannot be read; None without one."""
+        return None if self._calendar is None else not self._calendar.trouble
 
     def stop(self) -> None:
         """End `run`."""

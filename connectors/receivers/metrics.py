@@ -25,6 +25,18 @@ class ProgramMetrics(Collector):
         yield GaugeMetricFamily("semcep_program_up", text, self.up())
 
 
+class MaintenanceMetrics(Collector):
+    """`up`: returns False while the calendar cannot be read, None without one."""
+
+    def __init__(self, up: Callable[[], bool | None]) -> None:
+        self.up = up
+
+    def collect(self) -> Iterable[Metric]:
+        text = "1: the calendar of maintenance windows was read; 0: it cannot be, and the windows are those of before."
+        if (up := self.up()) is not None:
+            yield GaugeMetricFamily("semcep_maintenance_calendar_up", text, up)
+
+
 class SourceMetrics(Collector):
     """Which live inputs are there."""
 

@@ -58,6 +58,11 @@ class People:
     the time tells nothing of them."""
 
     def __init__(self, tokens: Mapping[Person, str]) -> None:
+        self.replace(tokens)
+
+    def replace(self, tokens: Mapping[Person, str]) -> None:
+        """Have these people instead of those before."""
+        self.tokens = tokens
         self._named = [*tokens]
         self._tokens = [
             (person, token.encode(), cookie_value(token).encode()) for person, token in tokens.items() if token
