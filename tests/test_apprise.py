@@ -323,6 +323,32 @@ def test_a_digest_for_a_paging_service_is_an_incident_for_each_alert(monkeypatch
     assert said == [(FIRST.alert, "resolve"), ("b" * 32, "trigger")]
 
 
+def test_a_paging_service_is_told_how_severe_an_alert_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PagerDuty shows the summary: its first line is the heading, which is there once."""
+    minor = replace(FIRST, severity="Minor", severities=["Minor", "Severe"], title="Low pressure")
+    graver = replace(minor, revision=1, state="escalated", severity="Severe", escalated=1)
+    over = replace(graver, revision=2, state="resolved")
+    entries = filled([minor, graver, over]).after(0)
+    with posts(monkeypatch) as sent:
+        for entry in entries:
+            AppriseMessages(named(URLS["pagerduty"])[0], ORIGIN).give([entry])
+    assert [each["event_action"] for each in sent] == ["trigger", "trigger", "resolve"]
+    assert {each["dedup_key"] for each in sent} == {FIRST.alert}
+    assert [each["payload"]["severity"] for each in sent[:2]] == ["warning", "critical"]
+    summaries = [each["payload"]["summary"] for each in sent[:2]]
+    headings = ["Firing (Minor): Low pressure", "Escalated to Severe: Low pressure"]
+    assert [text.splitlines()[0] for text in summaries] == headings
+    assert [text.count("Low pressure") for text in summaries] == [1, 1]
+    assert all(FIRST.id[:-1] in text for text in summaries), "the rest is there too"
+
+
+@pytest.mark.parametrize("scheme", ["splunk", "victorops"])
+def test_a_service_in_which_warnings_may_begin_no_incident(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with posts(monkeypatch) as sent:
+        AppriseMessages(named(URLS[scheme])[0], ORIGIN).give(filled([replace(FIRST, severity="Minor")]).after(0))
+    assert [each["message_type"] for each in sent] == ["CRITICAL"]
+
+
 def test_messages_of_a_service() -> None:
     with service() as (found, port):
         (one,) = named(f"ntfy://127.0.0.1:{port}/topic", options="#private=yes")

@@ -44,6 +44,14 @@ def test_where_people_find_the_page() -> None:
             _ = ServerOptions(public_url=wrong).address
 
 
+def test_a_link_that_only_this_machine_follows_is_warned_of() -> None:
+    text = ServerOptions().link_warning
+    assert "begin with http://127.0.0.1:8000/" in text and "--public-url" in text
+    assert "no link" in ServerOptions(port=0).link_warning
+    assert not ServerOptions(host="0.0.0.0", open=True).link_warning
+    assert not ServerOptions(public_url="https://example.org/semcep").link_warning
+
+
 def test_a_path_of_a_proxy(tmp_path: Path) -> None:
     """With the path taken away, left, or never there, what is answered is found, and a cookie holds there alone."""
     token = "a-secret-of-the-house"

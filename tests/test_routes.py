@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +16,11 @@ from typer.testing import CliRunner
 from cep.command import app
 from cep.connectors.alerts.lifecycle import AlertChange, AlertState
 from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.alerts.outbox_entries import OutboxEntry
 from cep.connectors.receivers.document import Publisher
 from cep.connectors.receivers.groups import Group, Groups
 from cep.connectors.receivers.routes import Routes, lines, unreached
+from cep.connectors.receivers.sender import DeliveryRefused, Sender, ServerError
 from cep.connectors.receivers.senders import sending, targets
 from cep.core.errors import CepError
 from cep.core.literals import say_duration
@@ -26,7 +30,9 @@ from tests.alert_server import expected
 from tests.long import seeds
 from tests.mail_server import mail_server
 from tests.ports import free_port
+from tests.test_live_change import TOKEN, Editable
 from tests.test_outbox import process, said_by
+from tests.test_serve import Server
 from tests.waiting import pause, until
 
 ORIGIN = Publisher("storm.cep", sender="alerts@example.org")
@@ -190,7 +196,13 @@ def test_where_each_alert_goes(tmp_path: Path) -> None:
     ]
     assert unreached(routes, alerts, ORIGIN) == ["masts"]
     some = read(tmp_path, FILE.replace("'team=\"water\"', 'severity!=\"minor\"'", "'severity=\"severe\"'"))
-    assert "  reaches no receiver otherwise, before it is Severe" in lines(some, alerts, ORIGIN, say_duration)
+    assert "  until Severe, if no matcher above fits: no receiver" in lines(some, alerts, ORIGIN, say_duration)
+    two = read(tmp_path, TWO_ROUTES.format(port=25, wait="30s"))
+    assert lines(two, alerts[:1], ORIGIN, say_duration) == [
+        "flood: Moderate, Severe after 30 min",
+        "  on-call  [alertname; wait 30 s, then every 5 min]",
+        "  on-call  from Severe on  [each alert; wait 0 s, then every 1 s]",
+    ]
     rest = read(tmp_path, FILE + '[[routes]]\nreceiver = "water"\n')
     assert not unreached(rest, alerts, ORIGIN)
 
@@ -224,6 +236,43 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert status == 2 and "no alert of the program has the label `siet`" in output and "`site`" in output
 
 
+SERVED = """
+event reading(fridge: string, temp: float) TIME time.
+ALERT warm ON reading(fridge: F, temp: T) WHERE T > 8 SEVERITY "Severe" TITLE "Warm: {F}" FOR 1 h KEYED BY F.
+"""
+
+
+def test_a_server_warns_of_alerts_that_reach_nobody_and_of_links_that_lead_nowhere(tmp_path: Path) -> None:
+    """At the start, and when another program takes over."""
+    (tmp_path / "rules.cep").write_text(SERVED)
+    (tmp_path / "tokens").write_text(f"ann editor {TOKEN}\n")
+    (tmp_path / "tokens").chmod(0o600)
+    hook = "cloudevents+http://127.0.0.1:9/#private=yes"
+    (tmp_path / "routes.toml").write_text(
+        f'[receivers]\nhook = "{hook}"\n[[routes]]\nreceiver = "hook"\nmatchers = ["severity=severe"]\n'
+    )
+    server = Editable(
+        str(tmp_path / "rules.cep"), "--input", "reading=-", "--state", str(tmp_path / "state"), "--idle", "never",
+        "--token-file", str(tmp_path / "tokens"), "--routes", str(tmp_path / "routes.toml"),
+    )  # fmt: skip
+    try:
+        (links,) = [each for each in server.logged if each["event"] == "links"]
+        assert "messages have no link" in links["text"] and "--public-url" in links["text"]
+        assert not any(each["event"] == "routes" for each in server.logged), "its alert reaches one"
+        cold = SERVED + SERVED.split("\n", 2)[2].replace("warm", "cold").replace("Severe", "Minor")
+        answer = server.put(cold).json()
+        assert answer["warnings"] == ["cold: reaches no receiver; `--check-routes` prints where each alert goes"]
+        (tmp_path / "rules.cep").write_text(cold)
+        assert server.end(signal.SIGTERM) == 0
+        server = Editable(*server.process.args[4:-4])  # type: ignore[index]
+        (routes,) = [each for each in server.logged if each["event"] == "routes"]
+        assert routes["level"] == "warning" and routes["text"] == answer["warnings"][0]
+        assert server.end(signal.SIGTERM) == 0
+    finally:
+        while Server.running:
+            Server.running.pop().kill()
+
+
 # --- when groups are sent ---
 
 
@@ -233,19 +282,21 @@ def test_when_a_group_is_due() -> None:
     groups = Groups(outbox, "r", lambda change: group, lambda number: False, lambda change: True)
     outbox.add([replace(WHOLE[0], alert="a" * 32), replace(WHOLE[0], alert="b" * 32, slot="b")], {"p": 0})
     first, second = (replace(entry, came=100 * SECOND) for entry in outbox.after(0))
-    assert groups.due(first) == 130 * SECOND
-    assert groups.batch("g", [first], 130 * SECOND) == [first] and groups.due(first) == 0, "it is under way"
+    assert groups.due("g", [first]) == 130 * SECOND
+    assert groups.batch("g", [first], 130 * SECOND) == [first] and groups.due("g", [first]) == 0, "it is under way"
     groups.done("g", [first])
     for came, due in ((131, 430), (429, 430), (430, 430), (431, 730), (5000, 5230)):
-        assert groups.due(replace(second, came=came * SECOND)) == due * SECOND, "every five minutes from the first on"
-    assert groups.due(replace(second, came=129 * SECOND)) == 0, "it did not fit"
+        assert groups.due("g", [replace(second, came=came * SECOND)]) == due * SECOND, (
+            "every five minutes from the first on"
+        )
+    assert groups.due("g", [replace(second, came=129 * SECOND)]) == 0, "it did not fit"
     groups.batch("g", [second], 430 * SECOND)
     groups.done("g", [second])
     over = [replace(entry, change=replace(entry.change, state="resolved")) for entry in (first, second)]
     groups.batch("g", over, 730 * SECOND)
     groups.done("g", over)
     groups.settle()
-    assert groups.due(replace(first, came=731 * SECOND)) == 761 * SECOND, "a new group"
+    assert groups.due("g", [replace(first, came=731 * SECOND)]) == 761 * SECOND, "a new group"
     assert outbox.groups("r") == {}
 
 
@@ -260,9 +311,9 @@ def test_a_group_goes_on_after_a_start() -> None:
     entries = [replace(entry, came=100 * SECOND) for entry in outbox.after(0)]
     assert begin().batch("g", entries[:2], 130 * SECOND) == entries[:2]
     again = begin()
-    assert again.due(entries[0]) == 0 and again.batch("g", entries, 150 * SECOND) == entries[:2], "the same ones"
+    assert again.due("g", entries) == 0 and again.batch("g", entries, 150 * SECOND) == entries[:2], "the same ones"
     after = begin(1, 2)
-    assert after.due(replace(entries[2], came=140 * SECOND)) == 430 * SECOND, "the clock has not begun anew"
+    assert after.due("g", [replace(entries[2], came=140 * SECOND)]) == 430 * SECOND, "the clock has not begun anew"
     assert begin(2).batch("g", [entries[0], entries[2]], 150 * SECOND) == [entries[0]]
 
 
@@ -297,7 +348,7 @@ def test_groups_against_an_oracle(seed: int) -> None:
             groups = begin()
         for key in "ab":
             queue = [entry for entry in waiting if entry.change.slot[0] == key]
-            if queue and groups.due(queue[0]) <= now:
+            if queue and groups.due(key, queue) <= now:
                 batch = groups.batch(key, queue, now)
                 assert batch == queue[: len(batch)], "in order"
                 if chance.random() < 0.3:  # it is killed before or after it is taken
@@ -340,6 +391,148 @@ def test_a_group_is_one_mail(tmp_path: Path) -> None:
         rest = [one for one in taken.messages if one["To"] == "all@example.org"]
         everything = [id for one in rest for id in one["X-Semcep-Changes"].split()]
         assert sorted(everything) == sorted(one.id for one in firing)
+
+
+TWO_ROUTES = """
+[receivers]
+on-call = "smtp://localhost:{port}/on-call@example.org#private=yes&tls=none"
+
+[[routes]]
+receiver = "on-call"
+matchers = ['severity=~"severe|extreme"']
+group_by = ["..."]
+group_wait = "0s"
+group_interval = "1s"
+
+[[routes]]
+receiver = "on-call"
+group_by = ["alertname"]
+group_wait = "{wait}"
+group_interval = "5m"
+"""
+
+
+def life(alert: str, *words: str) -> list[AlertChange]:
+    """An alert that fires and changes by these states."""
+    severities = ["Minor", "Severe", "Extreme"]
+    found, escalated = [], 0
+    for revision, word in enumerate(words):
+        escalated += word == "escalated"
+        state: AlertState = word  # type: ignore[assignment]
+        found.append(
+            change(
+                severities[escalated], alert=alert * 32, revision=revision, state=state, escalated=escalated,
+                severities=severities, sent=0,
+            )
+        )  # fmt: skip
+    return found
+
+
+def test_an_escalation_takes_the_route_of_its_severity(tmp_path: Path) -> None:
+    """Both routes lead to one mailbox, and the group of the first severity is sent again only after five minutes."""
+    with mail_server() as (taken, port):
+        routes = read(tmp_path, TWO_ROUTES.format(port=port, wait="0s"))
+        outbox = Outbox(None)
+        with sending(outbox, targets([], routes), ORIGIN, lambda *said, **more: None, routes):
+            for number, one in enumerate(life("a", "firing", "escalated", "escalated", "resolved"), 1):
+                outbox.add([one], {"p": 0})
+                until(lambda: len(taken.messages) == number, "it is sent")  # noqa: B023
+    subjects = [one["Subject"].partition(":")[0] for one in taken.messages]
+    assert subjects == ["Firing (Minor)", "Escalated to Severe", "Escalated to Extreme", "Resolved"]
+    threads = [one["References"] for one in taken.messages]
+    assert threads == [None, *[taken.messages[0]["Message-ID"]] * 3], "one thread"
+
+
+def test_an_escalation_takes_along_what_waits_in_another_group(tmp_path: Path) -> None:
+    with mail_server() as (taken, port):
+        routes = read(tmp_path, TWO_ROUTES.format(port=port, wait="1h"))
+        outbox = Outbox(None)
+        firing, escalated = life("a", "firing", "escalated")
+        other = life("b", "firing")[0]
+        with sending(outbox, targets([], routes), ORIGIN, lambda *said, **more: None, routes):
+            outbox.add([firing, other], {"p": 0})
+            outbox.add([escalated], {"p": 0})
+            until(lambda: taken.messages, "it is sent")
+            (status,) = outbox.statuses()
+            assert status.waiting, "the other alert waits in its group"
+        (mail,) = taken.messages
+        assert mail["X-Semcep-Changes"].split() == [firing.id, escalated.id]
+        assert mail["Subject"].startswith("Escalated to Severe")
+
+
+class Recorded:
+    """A delivery that fails now and then, and keeps what was taken."""
+
+    most, lanes, states = 4, 2, False
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance, self.taken = chance, list[list[str]]()
+
+    def key(self, entry: OutboxEntry) -> str:
+        return entry.change.slot
+
+    def give(self, entries: Sequence[OutboxEntry]) -> None:
+        kind = self.chance.randrange(6)
+        if kind == 0:
+            raise ServerError("busy")
+        if kind == 1:
+            raise DeliveryRefused("no")
+        pause(self.chance.choice((0, 0, 0.01)))
+        self.taken.append([entry.change.id for entry in entries])
+
+    def again(self, entry: OutboxEntry, now: AlertChange) -> None:
+        raise AssertionError("nothing is a dead letter")
+
+    def rest(self, outbox: Outbox, told: object) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize("seed", seeds(8))
+def test_alerts_that_change_groups(seed: int, tmp_path: Path) -> None:
+    """A receiver that fails, and starts of the sender: each change of an alert comes once, in order."""
+    chance = random.Random(seed)
+    text = TWO_ROUTES.format(port=1, wait=chance.choice(("0s", "50ms", "1h"))).replace("5m", "1s")
+    if chance.random() < 0.5:
+        text = text.replace("severe|extreme", "severe")  # and back to the group of before
+    routes = read(tmp_path, text.replace('["..."]', chance.choice(('["..."]', '["severity"]'))))
+    own = routes.of("on-call", ORIGIN)
+    outbox, delivery = Outbox(None), Recorded(chance)
+
+    def begin() -> Sender:
+        sender = Sender(
+            outbox, "r", delivery, lambda *said, **more: None, attempts=1000, wants=own.wants, group_of=own.group
+        )
+        sender.start()
+        return sender
+
+    lives = {}
+    for name in "abcdef":
+        words = ["firing", *chance.choices(("updated", "escalated"), k=chance.randrange(1, 6)), "resolved"]
+        while words.count("escalated") > 2:
+            words.remove("escalated")
+        if "escalated" not in words:
+            words.insert(1, "escalated")
+        lives[name] = life(name, *words)
+    waiting = {name: list(changes) for name, changes in lives.items()}
+    sender = begin()
+    while waiting:
+        name = chance.choice(sorted(waiting))
+        outbox.add([waiting[name].pop(0)], {"p": 0})
+        if not waiting[name]:
+            del waiting[name]
+        pause(chance.choice((0, 0, 0.02, 0.2)))
+        if chance.random() < 0.1:
+            sender.stop()
+            sender = begin()
+    if '"1h"' not in text:
+        until(lambda: not any(one.waiting for one in outbox.statuses()), "all are sent")
+    else:
+        until(lambda: sum(map(len, delivery.taken)) == outbox.last, "an escalation takes all along")
+    sender.stop()
+    taken = [id for batch in delivery.taken for id in batch]
+    for name, changes in lives.items():
+        assert [id for id in taken if id.startswith(name * 32)] == [one.id for one in changes]
 
 
 @pytest.mark.long

@@ -35,6 +35,7 @@ from cep.knowledge.report import prefixes
 from cep.runtime.prior_state import PriorState
 from cep.server.options import ServeOptions
 from cep.server.program import ServedProgram, program_source
+from cep.server.routes import unreached_warning
 from cep.server.shadow import Shadow, forget_texts, keep_texts
 from cep.server.warming import Warmed, warm
 from cep.testing.report import failure_lines
@@ -73,6 +74,7 @@ class LiveProgram:
     ) -> None:
         self._options, self._program, self._run, self._begin = options, program, run, begin
         self._schemas: Mapping[str, Schema] = program.schemas
+        self._routes = options.alerts.routing
         self._one = threading.Lock()
         self._shadow: Shadow | None = None
 
@@ -304,6 +306,7 @@ class LiveProgram:
         tests = self._tested({path.resolve(): text for path, text in named.items()})
         found = warnings_of(engine, source.name, options.knowledge.predicates)
         warnings = [*(self._in_names(str(each)) for each in found), *self._overriding(engine)]
+        warnings += unreached_warning(options, self._routes, engine.alerts)
         for text in warnings:
             options.log("warning", text.splitlines()[0], "warning")
 

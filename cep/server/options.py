@@ -199,6 +199,16 @@ class ServerOptions:
         name = socket.gethostname() if self.host in ("0.0.0.0", "::") else self.host
         return f"http://{f'[{name}]' if ':' in name else name}:{self.port}{self.root}/"
 
+    @property
+    def link_warning(self) -> str:
+        """A warning that people cannot follow the links in messages, empty: they can."""
+        if self.public_url is not None or not self.local:
+            return ""
+        hint = "`--public-url https://example.org/` is the address at which people reach the page"
+        if not self.address:
+            return f"messages have no link to their alert; {hint}"
+        return f"links in messages begin with {self.address}, which only this machine reaches; {hint}"
+
     def people(self) -> People | None:
         """Those whose token requests have to bring; None: everybody may ask. CepError: there is no file of tokens, and
         the server is not for this machine alone."""

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cep.app.terminal import CLEAN, DEAD_LETTERS
 from cep.connectors.receivers.document import Publisher
-from cep.connectors.receivers.routes import lines, unreached
+from cep.connectors.receivers.routes import Routes, lines, unreached
 from cep.core.literals import say_duration
+from cep.rules.alert import Alert
 from cep.runtime.options import EngineOptions
 from cep.server.options import ServeOptions
 from cep.server.program import program_source
+
+
+def unreached_warning(options: ServeOptions, routes: Routes | None, alerts: Sequence[Alert]) -> list[str]:
+    """A warning of alerts that reach no receiver, if there are any."""
+    if routes is None or options.alerts.feed:
+        return []
+    names = unreached(routes, alerts, Publisher(options.name, status=options.alerts.status))
+    if not names:
+        return []
+    reach = "reaches" if len(names) == 1 else "reach"
+    return [f"{', '.join(names)}: {reach} no receiver; `--check-routes` prints where each alert goes"]
 
 
 def check_routes(options: ServeOptions) -> int:

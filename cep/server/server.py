@@ -29,6 +29,7 @@ from cep.core.logs import Log, in_background
 from cep.server.answers import ServerParts
 from cep.server.options import ServeOptions, ServerOptions
 from cep.server.program import open_program
+from cep.server.routes import unreached_warning
 from cep.server.shadow import kept_texts
 from cep.server.watch import FileWatch, TokenFileWatch
 
@@ -54,6 +55,10 @@ def run_server(options: ServeOptions) -> int:
         routes = options.alerts.routing
         if routes is not None:
             routes.check_names(program.engine.alerts, parts.origin)
+        for text in unreached_warning(options, routes, program.engine.alerts):
+            options.log("routes", text, "warning")
+        if options.alerts.receivers and (text := options.server.link_warning):
+            options.log("links", text, "warning")
         stack.enter_context(
             sending(parts.outbox, options.alerts.receivers, parts.origin, _feed_log(options.log), routes)
         )

@@ -21,7 +21,7 @@ from cep.connectors.alerts.lifecycle import AlertChange
 from cep.connectors.alerts.outbox import Outbox
 from cep.connectors.alerts.outbox_entries import OutboxEntry
 from cep.connectors.receivers.document import Publisher
-from cep.connectors.receivers.notices import plain, subject
+from cep.connectors.receivers.notices import plain, plain_body, subject
 from cep.connectors.receivers.sender import ServerError
 from cep.connectors.receivers.targets import Target, apprise_target
 from cep.core.errors import CepError, reason_of
@@ -63,6 +63,9 @@ PAGING: Mapping[str, str] = {
     "victorops": "entity_id",
 }
 """Services that have an incident for each key, and end it when they are told: by what name Apprise calls the key."""
+
+CRITICAL = ("splunk", "victorops")
+"""Paging services in which a warning may begin no incident, depending on their settings."""
 
 CHATS = frozenset(
     (
@@ -199,9 +202,12 @@ class AppriseMessages:
 
         last = entries[-1].change
         kind = NotifyType.SUCCESS if last.over else NotifyType.WARNING
-        if not last.over and (self.states or last.severity in ("Extreme", "Severe")):
+        if not last.over and (self.scheme in CRITICAL or last.severity in ("Extreme", "Severe")):
             kind = NotifyType.FAILURE
-        title, body = self._safe(subject(entries, self.origin)), plain(entries, self.origin, self._safe)
+        title = self._safe(subject(entries, self.origin))
+        body = (
+            plain_body(entries[-1], self.origin, self._safe) if self.states else plain(entries, self.origin, self._safe)
+        )
         result = service.notify(body=body, title=title, notify_type=kind, body_format=NotifyFormat.TEXT)
         if not result:
             status = next((found[1] for one in result.logs() if (found := _STATUS.search(one.message))), "")

@@ -6,7 +6,7 @@ again, and a group waits no longer than it would have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from cep.connectors.alerts.lifecycle import AlertChange
@@ -49,25 +49,39 @@ class Groups:
         self._batches: dict[str, list[int]] = {}  # that were begun
         self._open: dict[str, set[str]] = {}  # alerts that the receiver was told of and that are not over
         self._over: set[str] = set()
+        self._group: dict[str, str] = {}  # by alert that is open, the key of the group in which it was told last
+        self._begun: dict[int, str] = {}  # by number, the key of the group in which it was begun before this start
         for key, (sent, numbers) in outbox.groups(name).items():
             self._sent[key] = sent
             if rest := [number for number in numbers if not has(number)]:
                 self._batches[key] = rest
+                self._begun |= dict.fromkeys(rest, key)
         for entry in outbox.live():
             if has(entry.number) and not entry.change.quiet and wants(entry.change):
-                self._open.setdefault(self.key(entry.change), set()).add(entry.change.alert)
+                self._tell(group_of(entry.change).key, entry.change)
         self._over = self._sent.keys() - self._batches.keys() - self._open.keys()
 
-    def key(self, change: AlertChange) -> str:
-        return self._group_of(change).key
+    def key(self, entry: OutboxEntry) -> str:
+        """The key of the group in which a change was begun before this start, or else of its own group."""
+        return self._begun.get(entry.number) or self._group_of(entry.change).key
 
-    def due(self, entry: OutboxEntry) -> int:
-        """When a group may be sent of which this is the first change that waits, in microseconds of Unix time."""
-        group = self._group_of(entry.change)
-        if group.key in self._batches or entry.came is None:
+    def begun(self, key: str) -> Sequence[int]:
+        """The numbers of the changes that go together and are not done."""
+        return self._batches.get(key, ())
+
+    def due(self, key: str, waiting: Iterable[OutboxEntry]) -> int:
+        """When a group may be sent of which these changes wait, in microseconds of Unix time. Some of them may have
+        come from another group of the same alert."""
+        entry, group = None, None
+        for each in waiting:
+            entry = entry or each
+            group = self._group_of(each.change)
+            if group.key == key:
+                break
+        if entry is None or group is None or group.key != key or key in self._batches or entry.came is None:
             return 0
-        last = self._sent.get(group.key)
-        if last is None or not self._open.get(group.key):
+        last = self._sent.get(key)
+        if last is None or not self._open.get(key):
             return entry.came + group.wait
         if entry.came <= last or not group.interval:
             return 0
@@ -88,23 +102,35 @@ class Groups:
     def done(self, key: str, entries: Sequence[OutboxEntry]) -> None:
         """The receiver has these, or has refused them for good."""
         numbers = self._batches.get(key, [])
-        alerts = self._open.setdefault(key, set())
         for entry in entries:
             if entry.number in numbers:
                 numbers.remove(entry.number)
-            if entry.change.over:
-                alerts.discard(entry.change.alert)
-            else:
-                alerts.add(entry.change.alert)
+            self._begun.pop(entry.number, None)
+            self._tell(key, entry.change)
         if not numbers:
             self._batches.pop(key, None)
-        if not alerts:
-            del self._open[key]
+        if key not in self._open:
             self._over.add(key)
+
+    def _tell(self, key: str, change: AlertChange) -> None:
+        """The receiver was told of an alert in this group: it is open in no other one."""
+        before = self._group.pop(change.alert, None)
+        if before is not None and (change.over or before != key):
+            alerts = self._open[before]
+            alerts.discard(change.alert)
+            if not alerts:
+                del self._open[before]
+                self._over.add(before)
+        if not change.over:
+            self._group[change.alert] = key
+            self._open.setdefault(key, set()).add(change.alert)
+            self._over.discard(key)
 
     def drop(self, key: str, entries: Sequence[OutboxEntry]) -> None:
         """Drop changes that will not be sent."""
         numbers = self._batches.get(key, [])
+        for entry in entries:
+            self._begun.pop(entry.number, None)
         numbers[:] = [number for number in numbers if number not in {entry.number for entry in entries}]
         if not numbers:
             self._batches.pop(key, None)

@@ -39,6 +39,11 @@ def plain(entries: Sequence[OutboxEntry], origin: Publisher, safe: Callable[[str
     return line.join(_plain(entry, origin, safe) for own in _by_alert(entries) for entry in own) + "\n"
 
 
+def plain_body(entry: OutboxEntry, origin: Publisher, safe: Callable[[str], str] = str) -> str:
+    """One change without its heading, which is the title of the message."""
+    return _plain(entry, origin, safe, headed=False) + "\n"
+
+
 def html(entries: Sequence[OutboxEntry], origin: Publisher) -> str:
     """Return the notice as an HTML document, without styles, scripts or remote pictures."""
     return (
@@ -117,11 +122,12 @@ def _addresses(change: AlertChange, origin: Publisher) -> list[tuple[str, str]]:
     return [(name, text) for name, text in (("Runbook", change.runbook), ("Alert", origin.page(change))) if text]
 
 
-def _plain(entry: OutboxEntry, origin: Publisher, safe: Callable[[str], str]) -> str:
+def _plain(entry: OutboxEntry, origin: Publisher, safe: Callable[[str], str], headed: bool = True) -> str:
     change = entry.change
     lines = [safe(f"{name}: {text}") for name, text in _fields(entry, origin)]
     lines += [f"{name}: {text}" for name, text in _addresses(change, origin)]
-    return "\n\n".join([*map(safe, (_heading(entry), *_paragraphs(change))), "\n".join(lines)])
+    paragraphs = [*([_heading(entry)] if headed else []), *_paragraphs(change)]
+    return "\n\n".join([*map(safe, paragraphs), "\n".join(lines)])
 
 
 def _html(entry: OutboxEntry, origin: Publisher) -> str:

@@ -133,12 +133,12 @@ class ReceiverRoutes:
         return found
 
     def _found(self, change: _Labelled, severities: tuple[str, ...]) -> Group | None:
-        """The group by the first severity of an alert that leads here: it stays in it when it becomes graver."""
-        labels = [change.labels(severity, self._origin) for severity in severities]
-        for each in labels:
-            for route in self._routes.reached(each):
+        """The group by an alert's severity now. If that does not lead here, by the last one before that does."""
+        for severity in reversed(severities):
+            labels = change.labels(severity, self._origin)
+            for route in self._routes.reached(labels):
                 if route.receiver == self._receiver:
-                    return route.group(labels[0])
+                    return route.group(labels)
         return None
 
 
@@ -262,23 +262,32 @@ def lines(routes: Routes, alerts: Iterable[Alert], origin: Publisher, write: Cal
             continue
         words = [(alert.severity, 0), *alert.escalations]
         found.append(f"{alert.name}: " + ", ".join(w + (f" after {write(t)}" if t else "") for w, t in words))
-        told: set[tuple[str, str]] = set()
+        told: dict[str, list[tuple[str, str]]] = {}  # by receiver: conditions and groups up to this severity
         certain = ""  # the severity from which on it is sure to reach a receiver
         for number, (severity, _) in enumerate(words):
             rows, all_go = _reach(routes, possible_labels(alert, severity, origin))
             certain = certain or (severity if all_go else "")
+            reached: dict[str, list[tuple[str, str]]] = {}
             for route, condition in rows:
-                if (route.receiver, condition) not in told and (route.receiver, "") not in told:
-                    told.add((route.receiver, condition))
+                own = reached.setdefault(route.receiver, [])
+                if any(before in ("", condition) for before, _ in own):
+                    continue  # the first route that leads to a receiver counts
+                groups = _groups(route, write) if routes.for_people(route.receiver) else ""
+                own.append((condition, groups))
+                if not {(condition, groups), ("", groups)} & {*told.get(route.receiver, ())}:
                     when = "" if not number else f"from {severity} on"
-                    groups = _groups(route, write) if routes.for_people(route.receiver) else ""
                     row = "  ".join(each for each in (route.receiver, when, condition, groups) if each)
                     found.append(f"  {row}")
+            for receiver, own in reached.items():
+                replaced = {condition for condition, _ in own}
+                rest = [] if "" in replaced else [each for each in told.get(receiver, ()) if each[0] not in replaced]
+                told[receiver] = [*own, *rest]
         if not told:
             lost.append(alert.name)
             found.append("  reaches no receiver")
         elif certain != alert.severity:
-            found.append("  reaches no receiver otherwise" + (f", before it is {certain}" if certain else ""))
+            until = f"until {certain}, " if certain else ""
+            found.append(f"  {until}if no matcher above fits: no receiver")
     if lost:
         found.append(f"{', '.join(lost)}: {'reaches' if len(lost) == 1 else 'reach'} no receiver")
     return found

@@ -154,6 +154,7 @@ class Sender:
         self._looked = -_LOOK
         self._resting = self._repeating = False
         self._waiting: dict[str, _Waiting] = {}  # by alert
+        self._following: dict[str, list[OutboxEntry]] = {}  # by alert: what follows what is under way in another group
         self._doubtful: set[str] = set()  # keys of queues in which may be what is not sent after all
         self._unsent = outbox.unsent(name)  # by alert, the first revision that was dropped since it was told
         self._reminders: dict[str, _Reminder] = {}  # by alert
@@ -224,6 +225,7 @@ class Sender:
 
     def _fill(self) -> None:
         """Queue what has come to the outbox."""
+        self._follow()
         while self._held < _HELD and self.outbox.last > self._read:
             entries = self.outbox.after(self._read, min(500, _HELD - self._held))
             for entry in entries:
@@ -434,17 +436,64 @@ class Sender:
                 self._queue(replace(latest, came=now, reminder=reminder.number))
 
     def _queue(self, entry: OutboxEntry) -> None:
-        key = self.delivery.key(entry) if self._groups is None else self._groups.key(entry.change)
-        new = key not in self._queues
-        self._queues.setdefault(key, deque()).append(entry)
-        self._waiting.setdefault(entry.change.alert, _Waiting(key)).count += 1
+        key = self.delivery.key(entry) if self._groups is None else self._groups.key(entry)
+        waiting = self._waiting.setdefault(entry.change.alert, _Waiting(key))
+        waiting.count += 1
         self._held += 1
-        if new:
+        if entry.change.alert in self._following:
+            self._following[entry.change.alert].append(entry)
+        elif self._groups is not None and waiting.key != key:
+            self._regroup(self._groups, entry, key, waiting)
+        else:
+            new = key not in self._queues
+            self._queues.setdefault(key, deque()).append(entry)
+            if new:
+                self._line_up(key)
+
+    def _regroup(self, groups: Groups, entry: OutboxEntry, key: str, waiting: _Waiting) -> None:
+        """Queue a change of an alert whose earlier changes wait in another group: they go along with it. It follows
+        later if some of them are under way."""
+        alert, begun = entry.change.alert, groups.begun(waiting.key)
+        queue = self._queues[waiting.key]
+        moved = [each for each in queue if each.change.alert == alert and each.number not in begun]
+        if moved:
+            rest = [each for each in queue if each.change.alert != alert or each.number in begun]
+            self._set_queue(groups, waiting.key, rest)
+        self._following[alert] = [*moved, entry]
+        self._follow()
+
+    def _follow(self) -> None:
+        """Queue the changes of alerts that have moved to another group and have nothing under way any more."""
+        for alert, entries in list(self._following.items()):
+            waiting = self._waiting[alert]
+            if waiting.count > len(entries):
+                continue
+            assert self._groups is not None, "they were in another group"
+            del self._following[alert]
+            key = waiting.key = self._groups.key(entries[-1])
+            self._doubtful.add(key)
+            self._set_queue(self._groups, key, [*self._queues.get(key, ()), *entries])
+
+    def _set_queue(self, groups: Groups, key: str, entries: Sequence[OutboxEntry]) -> None:
+        """Replace the queue of a group: first what is under way, then the rest in the order of the outbox."""
+        begun = groups.begun(key)
+        first = [entry for entry in entries if entry.number in begun]
+        rest = sorted((entry for entry in entries if entry.number not in begun), key=lambda entry: entry.number)
+        self._queues[key] = deque([*first, *rest])
+        if first:
+            return  # it is given, or waits to be given again
+        if key in self._ready:
+            self._ready.remove(key)
+        self._later = [each for each in self._later if each[1] != key]
+        heapq.heapify(self._later)
+        if rest:
             self._line_up(key)
+        else:
+            del self._queues[key]
 
     def _line_up(self, key: str) -> None:
         """Have the first entries of a key given, or wait until its group is due."""
-        seconds = 0.0 if self._groups is None else (self._groups.due(self._queues[key][0]) - _now()) / 1_000_000
+        seconds = 0.0 if self._groups is None else (self._groups.due(key, self._queues[key]) - _now()) / 1_000_000
         if seconds > 0:
             heapq.heappush(self._later, (time.monotonic() + seconds, key))
         else:

@@ -51,7 +51,10 @@ def targets(feeds: Sequence[str], routes: Routes | None = None) -> list[Target]:
     names = [one.name for one in found]
     for name in names:
         if names.count(name) > 1:
-            raise CepError(f"--feed {name} is there twice", hint="each receiver once", code="option")
+            hint = "each address once"
+            if routes is not None:
+                hint += ": several routes may lead to one receiver, and `--feed` is for addresses not in --routes"
+            raise CepError(f"--feed {name} is there twice", hint=hint, code="option")
     if any(one.kind == "mqtt" for one in found) and find_spec("paho") is None:
         raise CepError("--feed mqtt:// needs paho-mqtt", hint=install_command("mqtt"), code="option")
     return found
