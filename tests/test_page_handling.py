@@ -327,14 +327,89 @@ def test_the_first_screen_of_a_phone_says_how_an_alert_stands(tmp_path: Path) ->
         # when it was over stays, whatever people say later
         one.push((6 * 3_600, "x", 3))
         over = "over at2024-05-01 14:00 · "
-        expect(why.locator(".facts").nth(1)).to_contain_text(over)
+        expect(facts).to_contain_text(over)
         one.push((7 * 3_600, "x", 3))
         one.handling.comment(live.change.alert, "bob", "it was the valve")
         expect(why.locator(".log li").last).to_contain_text("bob said: it was the valve")
-        expect(why.locator(".facts").nth(1)).to_contain_text(over)
+        expect(facts).to_contain_text(over)
+        expect(facts).to_contain_text("began2024-05-01 08:00 · ")
+        expect(facts).to_contain_text("who had itacknowledged by local")
         expect(facts).not_to_contain_text("next")
 
         page.keyboard.press("Escape")
         page.get_by_role("tab", name="Rules").click()
         expect(page.locator("#parameters .facts")).to_have_text("Limit30.0")
         assert wrong == []
+
+
+KEPT = """
+event reading(station: string, temp: float, y: float?, x: float?) TIME time.
+fluent heat(station: string).
+initiate heat(S) <- reading(S, T, _, _) WHERE T > 35.
+terminate heat(S) <- reading(S, T, _, _) WHERE T < 30.
+ALERT hot ON heat(S) SEVERITY "Severe" TITLE "Heat at {S}" KEYED BY S KEEP 10 min REPEAT 1 h.
+"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
+@pytest.mark.xdist_group("chromium")
+def test_a_phone_never_says_what_is_not_known(tmp_path: Path) -> None:
+    """A link from a message: the server is down, or goes down; the condition is over; who has the other alerts."""
+    from playwright.sync_api import expect
+
+    with (
+        shown(tmp_path, KEPT, remember=9 * 3_600 * SECOND, knowledge="") as one,
+        browser(390, "UTC") as (page, wrong),
+    ):
+        one.push((0, "graz", 38), (1, "bruck", 36), (2, "wildon", 36), (300, "graz", 20))
+        ids = {each.change.title: each.change.alert for each in one.outbox.live()}
+        page.route("**/api/program", lambda route: route.fulfill(status=502, body="Bad gateway"), times=1)
+        page.goto(f"{one.url}/#alert={ids['Heat at graz']}")
+        expect(page.locator("#no-alerts")).to_contain_text("it is not known which alerts there are")
+        expect(page.locator("#open-alerts")).to_have_text("–")
+        facts = page.locator("#why .facts").first
+        expect(facts).to_contain_text("conditionhas ended; the alert is over at 2024-05-01 08:15 · ")
+        expect(facts).to_contain_text("whyheat: temp 38 > 35")  # not the reading that ended it
+        expect(facts).to_contain_text("who has itnobody · 2 others that nobody has")
+        wrong.clear()  # the answer 502
+
+        # what is shown while the connection is lost says of when it is
+        expect(page.locator("#why-connection")).to_be_hidden()
+        page.context.set_offline(True)
+        expect(page.locator("#why-connection")).to_contain_text("connection lost, trying again. This is from ")
+        assert bars(page) == []
+        page.context.set_offline(False)
+        expect(page.locator("#why-connection")).to_be_hidden()
+        wrong.clear()
+
+        # nobody is sent a silenced alert, nor reminded of it
+        one.handling.acknowledge(ids["Heat at wildon"], "ben")
+        expect(facts).to_contain_text("who has itnobody · 1 other that nobody has")
+        (silence := httpx.post(f"{one.url}/silences", json=hour("graz"))).raise_for_status()
+        expect(facts).to_contain_text("sent tonobody while it is silenced")
+        expect(facts).not_to_contain_text("reminder")
+        httpx.delete(f"{one.url}/silences/{silence.json()['id']}").raise_for_status()
+
+        # one tap leads to the others; Back to the alert; what closes it leads to the list, not past it
+        page.get_by_role("button", name="1 other that nobody has").click()
+        expect(page.locator("#alerts li strong")).to_have_text(["Heat at graz", "Heat at bruck"])
+        search = page.locator("#search").bounding_box()
+        assert search is not None and search["width"] > 100  # beside what clears the filters
+        page.go_back()
+        expect(page.locator("#why-title")).to_have_text("Heat at graz")
+        page.locator("#why .handling").get_by_role("button", name="Assign").click()
+        page.get_by_label("To (empty: nobody)").fill("ben")
+        page.locator("#why form").get_by_role("button", name="Assign").click()
+        expect(facts).to_contain_text("assigned to ben, not acknowledged · 1 other that nobody has")
+        page.reload()
+        expect(page.locator("#why-title")).to_have_text("Heat at graz")
+        page.locator("#why-close").click()
+        expect(page.get_by_role("tab", name="Alerts")).to_be_focused()
+        assert page.evaluate("scrollY") == 0
+        assert wrong == []
+
+
+def hour(station: str) -> dict[str, object]:
+    """A silence of a station, for an hour."""
+    ends = datetime.now(UTC) + timedelta(hours=1)
+    return {"matchers": [f"station={station}"], "endsAt": f"{ends:%Y-%m-%dT%H:%M:%SZ}"}

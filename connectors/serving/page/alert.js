@@ -6,7 +6,7 @@ import { around, behind, briefly } from "./behind.js";
 import { Charts } from "./charts.js";
 import { Handling } from "./handling.js";
 import { brief, lasting, moment } from "./times.js";
-import { isActive, overAt, stateOf, subjects } from "./store.js";
+import { isActive, isUnheld, overAt, stateOf, subjects } from "./store.js";
 
 // The alert as the server has it, with what people did and other alerts of its key; null: there is none.
 export async function whole(alert) {
@@ -31,9 +31,10 @@ async function receivers({ state, labels }) {
 
 export class AlertView {
   // `change`: its latest, `full`: as `whole` has it, `found`: its latest event, null where that is not held.
-  // `shows(change)`: shows it on the map.
-  constructor(change, full, store, program, found, choose, shows) {
-    Object.assign(this, { change, store, program, found, choose, shows });
+  // `shows(change)`: shows it on the map; `unheld()`: lists the alerts that nobody has.
+  constructor(change, full, store, program, found, choose, shows, unheld) {
+    Object.assign(this, { change, store, program, found, choose, shows, unheld });
+    this.others = el("span", {});
     this.head = el("div", {});
     this.rest = el("div", {});
     this.below = el("div", {});
@@ -51,12 +52,22 @@ export class AlertView {
   }
 
   renew() {
+    this.count();
     const now = this.store.alerts.get(this.change.alert);
     if (now && now.revision !== this.change.revision) { this.change = now; this.again(); }
   }
 
+  // Lead to the other alerts that nobody has.
+  count() {
+    const others = [...this.store.alerts.values()].filter((each) => each.alert !== this.change.alert && isUnheld(each)).length;
+    const text = `${counted(others)} ${others === 1 ? "other" : "others"} that nobody has`;
+    if (this.others.textContent === ` · ${text}`) return;
+    this.others.replaceChildren(...(others ? [" · ", el("button", { type: "button", class: "link", onclick: this.unheld }, text)] : []));
+  }
+
   draw(change, full) {
     this.change = change;
+    this.count();
     this.handling?.draw(full);
     const active = isActive(change), over = change.state === "resolved";
     const time = (text) => { const at = Date.parse(text) * 1000; return el("span", {}, timed(at), " · ", age(at)); };
@@ -69,14 +80,16 @@ export class AlertView {
         : change.withdrawn ? el("p", { class: "note" }, "Taken back because the program was changed. That is no all-clear: what it warned of may go on.") : null,
       change.text ? el("p", { class: "lead" }, change.text) : null,
       change.instruction && active ? el("p", { class: "instruction", "data-severity": change.severity }, change.instruction) : null,
-      facts([["since", time(change.start)], ["why", this.reason(change)], ["who has it", holders(change)], ...latest(full?.actions), ...this.next(change, full), ...(full?.silences ?? []).map((each) => ["silenced", this.silence(each)])]),
+      facts([...(over ? [[change.withdrawn ? "taken back at" : "over at", time(new Date(overAt(change) / 1000).toISOString())], ["began", time(change.start)]] : [["since", time(change.start)]]),
+        ...(change.state === "kept" ? [["condition", el("span", {}, "has ended; the alert is over at ", time(change.until), ", unless it begins again")]] : []),
+        ["why", this.reason(change)], [over ? "who had it" : "who has it", el("span", {}, el("b", {}, holders(change)), this.others)], ...latest(full?.actions), ...this.next(change, full), ...(full?.silences ?? []).map((each) => ["silenced", this.silence(each)])]),
     ].filter(Boolean));
     this.rest.replaceChildren(...[
       change.runbook || placed ? el("p", { class: "actions" }, change.runbook ? el("a", { class: "button", href: change.runbook, rel: "noreferrer" }, "Runbook") : null,
         placed ? el("button", { type: "button", onclick: () => this.shows(change) }, "Show on the map") : null) : null,
       facts([["alert", change.name], ...Object.entries(change.key).map(([name, value]) => [name, stationed(value, this.store)]), ...judged(change),
         ["fired", change.fired === null ? "not yet" : time(change.fired)], ["latest", time(change.end)],
-        [change.withdrawn ? "taken back at" : over ? "over at" : "until", time(over ? new Date(overAt(change) / 1000).toISOString() : change.until)],
+        ...(over ? [] : [["until", time(change.until)]]),
         ...(change.verdict ? [["closed as", change.verdict]] : []), ["occurrences", counted(change.occurrences)], ...labels.filter(([name, value]) => String(change.key[name]) !== value), ...spot(change)]),
     ].filter(Boolean));
     const actions = full?.actions ?? [], episodes = full?.episodes ?? [];
@@ -104,10 +117,11 @@ export class AlertView {
     const last = Date.parse(told?.when ?? "") * 1000, again = last + Math.max(1, Math.ceil((now - last) / rule.repeat)) * rule.repeat;
     const rows = [];
     if (escalated) rows.push(["escalated", el("span", {}, `from ${rule.severities[escalated - 1]}`, ...(since ? [" at ", timed(since), `, ${lasting(since - fired)} after it fired`] : []))]);
-    if (full?.receivers) rows.push(["sent to", full.receivers.join(", ") || "nobody"]);
+    const hidden = ["inhibited", "silenced"].find((each) => each === stateOf(change));
+    if (full?.receivers) rows.push(["sent to", hidden ? `nobody while it is ${hidden}` : full.receivers.join(", ") || "nobody"]);
     if (acknowledged && (rises || rule.repeat)) rows.push(["next", `nothing while ${acknowledged} has it`]);
     else if (rises) rows.push(["next", el("span", {}, `${rule.severities[escalated + 1]} at `, timed(rises), " · ", age(rises), ", unless somebody acknowledges it")]);
-    if (!acknowledged && rule.repeat) rows.push(["reminder", el("span", {}, `every ${lasting(rule.repeat)}`, ...(again ? [", the next about ", timed(again), ` · ${fromNow(again)}`] : []))]);
+    if (!acknowledged && !hidden && rule.repeat) rows.push(["reminder", el("span", {}, `every ${lasting(rule.repeat)}`, ...(again ? [", the next about ", timed(again), ` · ${fromNow(again)}`] : []))]);
     return rows;
   }
 
@@ -144,7 +158,7 @@ export const judgement = ({ verdict }) => verdict ? `, closed as ${verdict}` : "
 // Its place, where it is a circle.
 const spot = ({ place }) => place?.circle ? [["place", `${place.circle[0].toFixed(4)}, ${place.circle[1].toFixed(4)}${place.circle[2] > 0 ? `, ${counted(Math.round(place.circle[2]))} m around` : ""}`]] : [];
 
-export const holders = ({ acknowledged, assignee }) => [acknowledged && `acknowledged by ${acknowledged}`, assignee && `assigned to ${assignee}`].filter(Boolean).join(", ") || "nobody";
+export const holders = ({ acknowledged, assignee, state }) => [acknowledged && `acknowledged by ${acknowledged}`, assignee && `assigned to ${assignee}`, assignee && !acknowledged && state !== "resolved" && "not acknowledged"].filter(Boolean).join(", ") || "nobody";
 
 // Charts of what is behind it, nothing where there are no numbers.
 export const charted = (specs, range) => specs.length ? el("section", { "aria-label": "The readings behind it" }, el("h3", {}, "The readings behind it"), new Charts(specs, range).box) : null;

@@ -47,8 +47,8 @@ const HOLDS = { "<": (a, b) => a < b, "<=": (a, b) => a <= b, ">": (a, b) => a >
 export function briefly(program, found, alert) {
   const said = new Map(); // by attribute and side: with what was read rather than without, of several the last, which is the alert's own
   for (const { event, attribute, operator, value } of decisive(program, found?.type, alert).filter((each) => !each.aggregate && !each.name.endsWith(" ends"))) {
-    const record = (found?.because ?? []).findLast((each) => each.type === event && typeof each[attribute] === "number");
-    const seen = record?.[attribute] ?? (event === alert.event ? alert.values[attribute] : undefined);
+    const read = (found?.because ?? []).filter((each) => each.type === event && typeof each[attribute] === "number").map((each) => each[attribute]);
+    const seen = read.findLast((each) => HOLDS[operator]?.(each, value)) ?? read.at(-1) ?? (event === alert.event ? alert.values[attribute] : undefined);
     const known = typeof seen === "number", side = `${attribute} ${operator[0]}`;
     if (known ? HOLDS[operator]?.(seen, value) : !said.has(side)) said.set(side, `${attribute}${known ? ` ${valued(seen)}` : ""} ${operator} ${valued(value)}`);
   }

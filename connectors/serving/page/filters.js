@@ -1,6 +1,6 @@
 // The filters that every view obeys: what the legend has off, a subject, a severity, a state, a text.
 
-import { stateOf, subjects } from "./store.js";
+import { isUnheld, stateOf, subjects } from "./store.js";
 
 export const ALERTS = "all alerts"; // no event is called so
 const FIELDS = ["only", "q", "type", "severity", "state", "who", "within"];
@@ -62,7 +62,7 @@ export class Filters {
   }
 
   // By somebody who took it or was given it; by nobody: open, and neither.
-  held({ state, acknowledged, assignee }) { return this.who === NOBODY ? state !== "resolved" && !acknowledged && !assignee : [acknowledged, assignee].includes(this.who); }
+  held(alert) { return this.who === NOBODY ? isUnheld(alert) : [alert.acknowledged, alert.assignee].includes(this.who); }
 
   alert(alert) {
     return !this.hidden.has(ALERTS) && (!this.type || this.type === alert.event) && (this.only === null || subjects(alert).includes(this.only))

@@ -16,10 +16,10 @@ import { begin as charts } from "./charts.js";
 import { Why } from "./why.js";
 import { Tabs } from "./tabs.js";
 import { Address } from "./address.js";
-import { Filters } from "./filters.js";
+import { Filters, NOBODY } from "./filters.js";
 import { Searching } from "./searching.js";
 import { follow } from "./ages.js";
-import { inUTC, moment, written, zone } from "./times.js";
+import { brief, inUTC, moment, written, zone } from "./times.js";
 
 const QUIET = 8000; // milliseconds between two sentences for a screen reader
 
@@ -29,7 +29,7 @@ async function reached() {
     try {
       return await (await ask("api/program")).json();
     } catch (error) {
-      if (/^\d/.test(error.message)) throw error; // it can, and says no
+      if (/^[1-4]/.test(error.message)) throw error; // it can, and says no; a proxy in front of it may not
       connection("broken");
       await new Promise((done) => setTimeout(done, AGAIN));
     }
@@ -56,6 +56,11 @@ async function begin() {
     event: (event) => parts.timeline.show(store.ids.get(event.id) ?? event),
     station: (key) => parts.map?.go(key),
     only: (key) => filters.change({ only: key }),
+    unheld: () => {
+      tabs.select("alerts");
+      filters.clear();
+      filters.change({ who: NOBODY });
+    },
     asked: (question) => parts.timeline?.ask(question),
     shown: (what) => chosen(address, what),
     charts: (key) => { tabs.select("charts"); charting.about(key); },
@@ -74,7 +79,11 @@ async function begin() {
     for (const part of [parts.lists, rules, searching, charting, shadow]) part.show(name);
   });
   searching.show("alerts");
-  nothing(program, choose);
+  store.listen(() => {
+    if (!now.loading || !store.numbers) return;
+    now.loading = false;
+    nothing(program, choose);
+  });
   by("silences").hidden = !program.handled;
   by("silences").addEventListener("click", () => choose({ silences: "all" }));
   header(store);
@@ -191,9 +200,11 @@ function theme() {
   named();
 }
 
-const now = { state: "waiting", why: "", ended: false, lost: "" };
+const now = { state: "waiting", why: "", ended: false, lost: "", loading: true, left: null };
 
 function connection(state, why = "") {
+  if (state === "broken" && !now.loading) now.left ??= Date.now() * 1000;
+  else if (state === "live") now.left = null;
   Object.assign(now, { state, why });
   connected();
 }
@@ -203,7 +214,12 @@ function connected() {
   const state = now.state !== "live" ? now.state : now.ended ? "ended" : now.lost ? "lost" : "live";
   const text = { lost: `source lost: ${now.lost}; trying again`, live: "live", waiting: "connecting", broken: "connection lost, trying again", asleep: "paused", past: "not now", ended: "the input has ended" }[state];
   by("connection").dataset.state = state;
-  say(by("connection"), now.why ? `${now.why}; trying again` : text);
+  const said = now.why ? `${now.why}; trying again` : text;
+  say(by("connection"), said);
+  if (now.loading) say(by("no-alerts"), state === "broken" ? "The server cannot be reached, so it is not known which alerts there are. The page tries again until it can." : "Loading …");
+  const off = state === "broken" || state === "lost" || state === "ended";
+  by("why-connection").hidden = !off; // on a phone the head of the page lies below what is chosen
+  say(by("why-connection"), !off ? "" : now.left === null ? said : `${said}. This is from ${brief(now.left)} and may have changed.`);
 }
 
 // Who has logged in here can log out.

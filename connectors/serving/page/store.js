@@ -206,6 +206,9 @@ export const GRAVE = ["Extreme", "Severe", "Moderate", "Minor", "Unknown"];
 // An alert that has fired and is not over.
 export const isActive = (alert) => alert.state !== "resolved" && alert.fired !== null;
 
+// An open alert that nobody took or was given.
+export const isUnheld = ({ state, acknowledged, assignee }) => state !== "resolved" && !acknowledged && !assignee;
+
 // When an alert that is over was over.
 export const overAt = (alert) => Date.parse(alert.over) * 1000;
 

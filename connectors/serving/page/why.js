@@ -60,7 +60,7 @@ export class Why {
   close() {
     this.leave();
     if (this.from?.isConnected) this.from.focus();
-    else by("timeline").focus();
+    else (narrow() ? document.querySelector("#tabs [aria-selected=true]") : by("timeline")).focus(); // there the timeline is far below the list
   }
 
   // `what`: { event }, { alert }, { station } by their names; { silences }: an id, or "all"; { absence: { event, key, at } } as far as it is known.
@@ -83,7 +83,7 @@ export class Why {
         title = change?.title ?? "Unknown alert";
         if (!change) throw new Error(past ? `There was no alert ${alert} at this time.` : `There is no alert ${alert} here: it is older than what is kept, or of another program.`);
         const found = await this.held(change.last, change.event);
-        view = new AlertView(change, full, this.store, this.program, found, (what) => this.open(what), (change) => this.look("map-part", () => this.places.alert(change)));
+        view = new AlertView(change, full, this.store, this.program, found, (what) => this.open(what), (change) => this.look("map-part", () => this.places.alert(change)), () => { this.leave(); this.places.unheld(); });
         parts.push(...view.parts);
         this.places.alert(change);
         parts.push(...this.cause(change, found));
