@@ -25,7 +25,7 @@ from cep.spark.disk import locked
 from cep.spark.driver.failure import said
 from cep.spark.driver.session import checked, java, silent
 from cep.spark.driver.sockets import ENABLED, FOLDER, unix_sockets
-from cep.spark.job import _work
+from cep.spark.job import Job, _work
 from cep.spark.micro_batch import MicroBatches
 from cep.spark.program import ProgramOptions, ShippedProgram
 from cep.spark.source.data_source import FileReader, SparkSourceOptions
@@ -251,7 +251,7 @@ def test_what_comes_after_the_end_was_told_is_not_read(tmp_path: Path, monkeypat
     Path("days/1.jsonl").write_text("")
     text = READING + RISE
     made = ShippedProgram.of(Engine.from_text(text), text, "<program>", ProgramOptions(), 2)
-    files = SparkSourceOptions.of(made, ("days",), None, f"{tmp_path}/files.jsonl", None, True, None)
+    files = SparkSourceOptions.of(Job(made, ("days",), "out", str(tmp_path), ()), closing=True)
     first = FileReader(files)
     first.prepareForTriggerAvailableNow()
     planned = first.latestOffset(first.initialOffset(), ReadAllAvailable())
