@@ -135,7 +135,7 @@ def test_an_alertmanager_is_told_what_is_open_again_and_again(tmp_path: Path) ->
     labels = {"alertname": "wind", "severity": "unknown", "program": "storm.cep"}
     says = {"summary": "Strong wind", "description": "Strong wind", "alert": WHOLE[0].alert}
     assert rest == [[{"labels": labels, "annotations": says, "startsAt": "1970-01-01T00:00:00Z"}]] * len(rest)
-    change = replace(WHOLE[0], start=9_000_000, until=90_000_000, key={"severity": "x", "é": 1})
+    change = replace(WHOLE[0], start=1_000_000, fired=9_000_000, until=90_000_000, key={"severity": "x", "é": 1})
     soon = alertmanager_alert(change, replace(ORIGIN, status="Test"), 5_000_000, 1)
     assert (soon["startsAt"], soon["endsAt"]) == ("1970-01-01T00:00:05Z", "1970-01-01T00:01:30Z")
     assert soon["labels"] == labels | {"key_severity": "x", "key__": "1", "status": "test"}

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from html import unescape
 
 import feedparser
 import httpx
@@ -235,3 +236,20 @@ def test_each_feed_has_the_link_of_an_alert() -> None:
         more = {each.findtext("{*}valueName"): each.findtext("{*}value") for each in made.iter("{*}parameter")}
         assert more.get("page") == (link if runbook else None)
     assert document(change)["link"] == "" and set(document(change)) == set(SCHEMA_OF_CHANGES["properties"])
+
+
+def test_what_people_did_and_labels_are_there_once() -> None:
+    """In Atom who has an alert and what became of it; a label that is a value too is not listed again."""
+    change = replace(
+        WHOLE[0], values={"site": "north", "cm": 3}, labels={"site": "north", "cm": "high"}, action="closed", by="ann",
+        comment="a leak", assignee="ben", acknowledged="eve", verdict="true",
+    )  # fmt: skip
+    (entry,) = filled([change]).after(0)
+    body = atom.newest_document(filled([change]), ORIGIN).decode()
+    content = unescape(body.partition("<content")[2])
+    shown = {"assigned to": "ben", "verdict": "true", "acknowledged by": "eve", "cm": "high"}
+    rows = [f"<dt>{name}</dt><dd>{text}</dd>" for name, text in shown.items()]
+    for text in ("closed as true by ann: a leak", "<dt>cm</dt><dd>3</dd>", *rows):
+        assert text in content
+    assert content.count("<dt>site</dt>") == 1
+    assert cap.to_xml(entry, ORIGIN, []).decode().count("<valueName>site<") == 1

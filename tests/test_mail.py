@@ -127,7 +127,8 @@ def test_a_subject_begins_with_the_gravest_alert_that_is_open() -> None:
     subjects = [made(changes)["Subject"] for changes in ([kept, over, new], [over, new, graver, kept])]
     assert subjects[0] == (
         "Firing (Moderate): Low pressure at south; "
-        "2 more: Kept (Moderate): Low pressure at north; Resolved: Low pressure at west"
+        "2 more: Condition has ended, alert still open (Moderate): Low pressure at north; "
+        "Resolved: Low pressure at west"
     )
     assert subjects[1].startswith("Escalated to Severe: Low pressure at east; 3 more: Firing (Moderate): ")
     plain, html = texts(made([over, new, graver]))
@@ -139,6 +140,30 @@ def test_a_subject_begins_with_the_gravest_alert_that_is_open() -> None:
     assert made([graver, mine])["Subject"] == "Acknowledged (Severe): Low pressure at east"
     heard = replace(new, revision=5, sent=5, state="firing", action="unsilenced", by="semcep")
     assert made([heard])["Subject"] == "Firing (Moderate): Low pressure at south", "nobody has heard of it before"
+
+
+def test_an_escalation_while_nobody_was_told_is_called_one() -> None:
+    """It escalates while another alert inhibits it, or while it is silenced."""
+    firing = replace(FIRST, severity="Minor", severities=["Minor", "Severe"], title="Low pressure")
+    hidden = replace(firing, revision=1, state="inhibited", inhibited=True)
+    graver = replace(hidden, revision=2, state="escalated", severity="Severe", escalated=1)
+    heard = replace(graver, revision=3, state="updated", inhibited=False)
+    more = replace(heard, revision=4, note="the input was corrected")
+    silent = replace(hidden, inhibited=False, silenced=["s"], action="silenced")
+    shown = replace(heard, action="unsilenced", by="ann")
+    for life in ([firing, hidden, graver, heard, more], [firing, silent, replace(graver, silenced=["s"]), shown, more]):
+        subjects = []
+        with mail_server() as (taken, port):
+            outbox = Outbox(None)
+            feed = f"smtp://localhost:{port}/team@example.org#private=yes&tls=none"
+            with sending(outbox, targets([feed]), ORIGIN, lambda *said, **more: None):
+                for change in life:
+                    outbox.add([change], {"p": 0})
+                    until(lambda: not outbox.statuses()[0].waiting, "it is sent")  # noqa: B023
+            subjects = [one["Subject"] for one in taken.messages]
+        assert subjects == [
+            "Firing (Minor): Low pressure", "Escalated to Severe: Low pressure", "Updated (Severe): Low pressure"
+        ]  # fmt: skip
 
 
 def test_the_date_is_when_the_group_was_put_together() -> None:

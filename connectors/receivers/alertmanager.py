@@ -89,6 +89,11 @@ def lasts(entry: OutboxEntry) -> int:
     return change.until if entry.came is None else entry.came + change.until - change.end
 
 
+def starts_at(change: AlertChange, now: int) -> str:
+    """When the alert fired, as Prometheus has it, and not after `now`."""
+    return rfc3339(min(change.start if change.fired is None else change.fired, now))
+
+
 def alertmanager_alert(
     change: AlertChange, origin: Publisher, now: int, every: float, lost: Sequence[str] = ()
 ) -> dict[str, object]:
@@ -111,7 +116,7 @@ def alertmanager_alert(
     found: dict[str, object] = {
         "labels": labels,
         "annotations": annotations,
-        "startsAt": rfc3339(min(change.start, now)),
+        "startsAt": starts_at(change, now),
         "endsAt": rfc3339(now if change.over else open_until),
     }
     return found | ({"generatorURL": page} if (page := origin.page(change)) else {})

@@ -8,8 +8,8 @@ from xml.etree import ElementTree as ET
 
 from cep.connectors.alerts.outbox import Outbox
 from cep.connectors.alerts.outbox_entries import OutboxEntry
-from cep.connectors.alerts.text import rfc3339, value_text
-from cep.connectors.receivers.document import Publisher
+from cep.connectors.alerts.text import rfc3339
+from cep.connectors.receivers.document import Publisher, shown_values
 
 PAGE = 100
 """Entries of an archive document, which never changes once it is there; the newest document has as many at most."""
@@ -101,13 +101,22 @@ def _entry(root: ET.Element, entry: OutboxEntry, origin: Publisher) -> None:
         _text(made, "summary", change.text, type="text")
     fields = [("severity", change.severity), ("urgency", change.urgency), ("certainty", change.certainty)]
     fields += [("since", rfc3339(change.start)), ("until", rfc3339(change.until))]
-    fields += [(name, value_text(value)) for name, value in (*change.values.items(), *change.labels.items())]
+    done = [
+        ("acknowledged by", change.acknowledged), ("assigned to", change.assignee), ("verdict", change.verdict),
+    ]  # fmt: skip
+    fields += [(name, text) for name, text in done if text]
+    fields += shown_values(change)
     rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in fields)
     instruction = f"<p>{escape(change.instruction)}</p>" if change.instruction and not change.over else ""
     reason = f"<p>{escape(change.note)}</p>" if change.note else ""
     if change.action:
         said = f": {change.comment}" if change.comment else ""
-        reason += f"<p>{escape(f'{change.action} by {change.by}{said}')}</p>"
+        more = {
+            "assigned": f" to {change.assignee}" if change.assignee else " to nobody",
+            "closed": f" as {change.verdict}",
+        }
+        what = change.action + more.get(change.action, "")
+        reason += f"<p>{escape(f'{what} by {change.by}{said}')}</p>"
     body = f"{reason}<p>{escape(change.text or change.title)}</p>{instruction}<dl>{rows}</dl>"
     _text(made, "content", body, type="html")
 

@@ -13,7 +13,7 @@ from cep.connectors.alerts.lifecycle import AlertChange
 from cep.connectors.alerts.outbox import Outbox
 from cep.connectors.alerts.outbox_entries import OutboxEntry
 from cep.connectors.alerts.text import JsonValue, at, value_text
-from cep.connectors.receivers.document import Publisher
+from cep.connectors.receivers.document import Publisher, shown_values
 
 TYPE = "application/cap+xml; charset=utf-8"
 
@@ -94,10 +94,10 @@ def _info(root: ET.Element, change: AlertChange, origin: Publisher, sent: int) -
         _text(info, "web", change.runbook or page)
     more: list[tuple[str, JsonValue]] = [("occurrences", change.occurrences)]
     more += [("page", page)] if change.runbook and page else []
-    for name, value in (*change.values.items(), *change.labels.items(), *more):
+    for name, text in (*shown_values(change), *((name, value_text(value)) for name, value in more)):
         parameter = ET.SubElement(info, "parameter")
         _text(parameter, "valueName", name)
-        _text(parameter, "value", value_text(value))
+        _text(parameter, "value", text)
     area = ET.SubElement(info, "area")
     _text(area, "areaDesc", ", ".join(value_text(value) for value in change.key.values()) or change.title)
     for polygon in change.place.get("polygons", ()):

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from cep.connectors.alerts.lifecycle import Action, AlertChange, AlertState, Verdict
 from cep.connectors.alerts.outbox_entries import OutboxEntry
-from cep.connectors.alerts.text import clean, rfc3339
+from cep.connectors.alerts.text import clean, rfc3339, value_text
 from cep.core.errors import CepError
 
 STATUSES = ("Actual", "Exercise", "Test")
@@ -148,6 +148,12 @@ def document(change: AlertChange, status: str = STATUSES[0], link: str = "", rem
         "values": dict(change.values),
         "place": dict(change.place),
     }
+
+
+def shown_values(change: AlertChange) -> list[tuple[str, str]]:
+    """Return the values and LABELS of an alert as text. A label that is a value too is there once."""
+    values = [(name, value_text(value)) for name, value in change.values.items()]
+    return [*values, *(label for label in change.labels.items() if label not in values)]
 
 
 def to_json(entry: OutboxEntry, origin: Publisher) -> bytes:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from cep.connectors.alerts.lifecycle import AlertChange
 from cep.connectors.alerts.outbox import Outbox
 from cep.connectors.alerts.outbox_entries import OutboxEntry
+from cep.connectors.receivers.notices import as_people_know_it
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,8 @@ class Groups:
             self._sent[key], self._batches[key] = now, numbers
             self._over.discard(key)
         numbers = self._batches[key]
-        return [replace(entry, composed=self._sent[key]) for entry in waiting if entry.number in numbers]
+        batch = [as_people_know_it(entry, self._outbox) for entry in waiting if entry.number in numbers]
+        return [replace(entry, composed=self._sent[key]) for entry in batch]
 
     def done(self, key: str, entries: Sequence[OutboxEntry]) -> None:
         """The receiver has these, or has refused them for good."""

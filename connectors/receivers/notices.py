@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from html import escape
 
 from cep.connectors.alerts.lifecycle import AlertChange
@@ -22,6 +23,17 @@ def news(change: AlertChange, outbox: Outbox) -> bool:
         return True
     before = outbox.revision(change.alert, change.revision - 1)
     return before is None or before.change.quiet  # what they were not told of: it goes on
+
+
+def as_people_know_it(entry: OutboxEntry, outbox: Outbox) -> OutboxEntry:
+    """Call a change an escalation if the alert escalated while it was inhibited or silenced, when nobody was told."""
+    change = entry.change
+    if change.word not in ("updated", "unsilenced") or not change.escalated or change.sent == change.revision:
+        return entry
+    before = next(outbox.loud(change.alert, change.revision), None)
+    if before is None or before.change.escalated >= change.escalated:
+        return entry
+    return replace(entry, change=replace(change, state="escalated", action=""))
 
 
 def subject(entries: Sequence[OutboxEntry], origin: Publisher) -> str:
@@ -89,6 +101,8 @@ def _heading(entry: OutboxEntry) -> str:
     word = _word(change)
     if word == "escalated" and not entry.reminder:
         return f"Escalated to {change.severity}: {change.title}"
+    if word == "kept" and not entry.reminder:
+        return f"Condition has ended, alert still open ({change.severity}): {change.title}"
     return f"{'Reminder' if entry.reminder else word.capitalize()} ({change.severity}): {change.title}"
 
 
@@ -104,8 +118,9 @@ def _fields(entry: OutboxEntry, origin: Publisher) -> list[tuple[str, str]]:
     more = [text for text in (change.certainty, change.urgency) if text != "Unknown"]
     over = change.time if change.ended is None else change.ended
     latest = over if change.over else change.end
+    word = _word(change)
     fields = [
-        ("State", _word(change)),
+        ("State", f"kept open until {_time(change.until)}" if word == "kept" else word),
         ("Severity", change.severity + (f" ({', '.join(more)})" if more else "")),
         ("Since", _time(change.start)),
         *([("Fired", _time(change.fired))] if change.fired is not None and change.fired > change.start else []),

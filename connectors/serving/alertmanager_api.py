@@ -20,6 +20,7 @@ from cep.connectors.alerts.matchers import IGNORE_CASE, Matcher, Matchers
 from cep.connectors.alerts.outbox_entries import OutboxEntry
 from cep.connectors.alerts.silences import Silence
 from cep.connectors.alerts.text import rfc3339
+from cep.connectors.receivers.alertmanager import starts_at
 from cep.connectors.receivers.document import Publisher
 from cep.connectors.receivers.routes import EACH, Route, Routes
 from cep.connectors.serving.alerts import NewSilence, doing
@@ -266,12 +267,11 @@ def _alert(
     ):  # fmt: skip
         if text:
             annotations[name] = text
-    fired = change.start if change.fired is None else change.fired
     state = "suppressed" if change.silenced or inhibited_by else "active"
     found: dict[str, Any] = {
         "labels": dict(labels),
         "annotations": annotations,
-        "startsAt": rfc3339(min(fired, now)),
+        "startsAt": starts_at(change, now),
         "endsAt": rfc3339(max(change.until, now + OPEN_FOR)),
         "updatedAt": rfc3339(change.time if entry.came is None else entry.came),
         "fingerprint": fingerprint(change),
