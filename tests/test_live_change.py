@@ -345,6 +345,8 @@ def test_files_that_change_take_over(tmp_path: Path) -> None:
     (tmp_path / "rules.cep").write_text(SMALL.text.replace("B > A + 0", "B > A + 1"))
     until(lambda: server.ask("GET", "/program").json()["version"] == 2, "it takes over", every=0.1)
     assert server.ask("GET", "/program").json()["author"] == "the files"
+    (change,) = server.ask("GET", "/feeds/actions?action=change_program").json()
+    assert (change["by"], change["version"]) == ("the files", 2)
     assert server.end(signal.SIGTERM) == 0
 
 

@@ -379,7 +379,7 @@ def test_what_is_refused_for_good_is_a_dead_letter_and_the_rest_goes_on() -> Non
             until(lambda: not outbox.statuses()[0].waiting, "the others are taken")
             (letter,) = outbox.dead(outbox.statuses()[0].name)
             assert letter.reason == "554 spam" and letter.entry.change.id == FIRST.id
-            outbox.retry(outbox.statuses()[0].name)
+            outbox.retry(outbox.statuses()[0].name, "ben")
             until(lambda: not outbox.statuses()[0].dead, "it is taken when it is sent again")
         assert len(taken.messages) == 3
 

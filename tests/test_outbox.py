@@ -222,6 +222,8 @@ def test_what_is_refused_is_a_dead_letter(tmp_path: Path, monkeypatch: pytest.Mo
         del answers[whole[1].id]
         answer = client.post(f"/{standings_retry(standing)}")
         assert answer.status_code == 202 and answer.json() == {"sent": 2}
+        (again,) = outbox.actions(action=["send_again"])
+        assert (again.person, again.details) == ("local", {"receiver": sender.name, "letters": 2})
         until(lambda: not any(letter.again for letter in outbox.dead(sender.name)), "the dead letters are sent again")
         (left,) = outbox.dead(sender.name)
         assert left.entry.change == whole[3] and "500" in left.reason

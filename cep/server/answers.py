@@ -153,7 +153,7 @@ class ServerParts:
         )
         if program.keeps_input:
             self.run.keep_input = _kept_input(options, program.engine)
-        self.live = LiveProgram(options, program, self.run, self._begin)
+        self.live = LiveProgram(options, program, self.run, self._begin, lambda action: self.outbox.act([], action))
         self.answers = self._answers(program, service, None)
         self.app = CurrentApp(self.answers.app)
         program.sources.listen(lambda: _lost(program.sources, self.outbox, self.answers.scene))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time_ns
 from typing import Any
 
 import polars as pl
@@ -19,6 +19,7 @@ from cep.app.durations import refuse
 from cep.app.knowledge_updates import KnowledgeUpdates, knowledge_updates
 from cep.app.program_thread import ProgramThread
 from cep.app.terminal import warnings_of
+from cep.connectors.alerts.handling_tables import RecordedAction
 from cep.connectors.journal import Handover
 from cep.connectors.rdf.derivations import Derivations
 from cep.connectors.rdf.vocabulary import EventVocabulary
@@ -71,8 +72,11 @@ class LiveProgram:
         program: ServedProgram,
         run: ProgramThread,
         begin: Callable[[ServedProgram, Mapping[str, pl.DataFrame]], Service],
+        record: Callable[[RecordedAction], None],
     ) -> None:
+        """`record` writes into the log of what people did."""
         self._options, self._program, self._run, self._begin = options, program, run, begin
+        self._record = record
         self._schemas: Mapping[str, Schema] = program.schemas
         self._routes = options.alerts.routing
         self._one = threading.Lock()
@@ -365,6 +369,9 @@ class LiveProgram:
             begun |= {name: before.watermark for name in after.outputs if meant[name] != old.get(name)}
             self._program = replace(program, text=new.text, engine=after, version=version, since=begun)
             run.adopt(after, self._begin(self._program, ended), handover.batch)
+            details = {"version": number} | ({} if restores is None else {"restores": restores})
+            now = time_ns() // 1000
+            self._record(RecordedAction(now, before.watermark, author, "change_program", details=details))
         except BaseException as error:
             run.fail(error)
             raise

@@ -217,9 +217,12 @@ class Handling:
             self.watermark = max(self.watermark, watermark)
 
     def follow(self, changes: Sequence[AlertChange]) -> list[AlertChange]:
-        """The changes of a round as they are told: with who has each alert, and the silences that hide it. Where others
-        hide it than before, as those of another severity, that is a change of its own: before the one of the round if
-        it is hidden then, so that receivers are sent neither, else after it, so that they are sent how it is now."""
+        """Return a round's changes with each alert's acknowledgement, assignee, verdict and silences.
+
+        If a change brings an alert under other silences, as a new severity may, a `silenced` or `unsilenced` change is
+        added. It comes before the round's change if the alert is then hidden, so that receivers are sent neither; else
+        it comes after, so that they are sent the alert in its new state.
+        """
         found: list[AlertChange] = []
         told_now: dict[str, AlertChange] = {}
         more: Counter[str] = Counter()

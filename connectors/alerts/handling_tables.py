@@ -27,7 +27,7 @@ _TABLES = (
 
 Recorded = Literal[
     "acknowledged", "unacknowledged", "assigned", "commented", "closed", "reopened", "silence", "edit_silence",
-    "unsilence", "reminded",
+    "unsilence", "send_again", "change_program", "reminded",
 ]  # fmt: skip
 REMINDED: Recorded = "reminded"
 DONE: tuple[Recorded, ...] = tuple(each for each in get_args(Recorded) if each != REMINDED)
@@ -36,9 +36,12 @@ DONE: tuple[Recorded, ...] = tuple(each for each in get_args(Recorded) if each !
 
 @dataclass(frozen=True, slots=True)
 class RecordedAction:
-    """Something that a person did: `came`, by the clock of the machine, microseconds of Unix time; `watermark`, where
-    event time was; to the alert or the silence of an id. `change`: the number of the alert's change that it made.
-    `details`: what else was said, as `comment`."""
+    """Something that a person did with an alert, a silence, a receiver or the program.
+
+    `came`: by the clock of the machine, microseconds of Unix time; `watermark`: where event time was; `alert`,
+    `silence`: their ids; `change`: the number of the alert's change that it made; `details`: more, such as `comment`,
+    `receiver` or `version`.
+    """
 
     came: int
     watermark: int

@@ -24,6 +24,7 @@ from cep.connectors.alerts.handling_tables import RecordedAction
 from cep.connectors.alerts.lifecycle import AlertChange, resolved
 from cep.connectors.alerts.outbox_entries import Closed, OutboxEntry, ReceiverCounts, ReceiverStatus, RefusedEntry
 from cep.connectors.alerts.revised_tables import RevisedKey
+from cep.connectors.alerts.text import JsonValue
 from cep.core.errors import CepError
 from cep.core.time import BEGINNING
 
@@ -424,11 +425,17 @@ class Outbox:
         """The dead letters of a receiver that are still kept, in order."""
         return self._dead_letters("where receiver = ? order by dead.number", name)
 
-    def retry(self, name: str) -> int:
-        """A receiver's dead letters are to be sent once more; how many there are. CepError: the disk takes no more."""
+    def retry(self, name: str, by: str) -> int:
+        """Have a receiver's dead letters sent once more, and record who asked for it; return how many there are.
+        CepError: the disk takes no more."""
+        watermark = self.farthest()
         with self._lock, outbox_tables.writing(self._where):
             again = "update dead set again = 1, hash = hashed(receiver, number, reason, time, 1) where receiver = ?"
-            return self._base.execute(again, (name,)).rowcount
+            letters = self._base.execute(again, (name,)).rowcount
+            details: dict[str, JsonValue] = {"receiver": name, "letters": letters}
+            now = time.time_ns() // 1000
+            handling_tables.record(self._base, RecordedAction(now, watermark, by, "send_again", details=details))
+            return letters
 
     def next_retry(self, name: str) -> RefusedEntry | None:
         """The first dead letter of a receiver that is to be sent once more."""

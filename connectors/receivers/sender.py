@@ -103,7 +103,8 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True)
 class _Reminder:
-    """`due`: by the clock; `number`: the how manyth it is since the receiver heard of the alert."""
+    """A reminder that is to be sent. `due`: by the clock; `number`: 1 for the first after the receiver was sent the
+    alert, 2 for the next, and so on."""
 
     due: int
     number: int
@@ -414,7 +415,7 @@ class Sender:
 
     def _heard(self, change: AlertChange, when: int, number: int = 0) -> None:
         """The receiver heard of an alert at a time: it is reminded a while after that, if it hears nothing more.
-        `number`: the how manyth reminder that was."""
+        `number`: 0 for a change, else that of the reminder (`_Reminder`)."""
         if not change.repeat or change.over or self.delivery.states:
             self._reminders.pop(change.alert, None)
             return

@@ -1,6 +1,6 @@
 """`/api/v2`: the API of Alertmanager, for amtool, Grafana, karma and others. Alerts come from rules, not from here.
 
-Schema: `api/v2/openapi.yaml` of Alertmanager 0.34; what it has had to have since 0.28 is there, too.
+Schema: `api/v2/openapi.yaml` of Alertmanager 0.34, with the fields that are required since 0.28.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def router(
     inhibitors: Mapping[str, Inhibitor | None] | None = None,
     local: bool = False,
 ) -> APIRouter:
-    """`routes`: None where every receiver gets everything, grouped by the name of the alert. `inhibitors`: by the name
-    of an alert the one that inhibits it. `local` as for `alerts.router`."""
+    """Make the routes. `routes`: None if every receiver gets everything, grouped by the alert's name. `inhibitors`:
+    each alert's inhibitor, by the alert's name. `local`: see `alerts.router`."""
     made = APIRouter(prefix="/api/v2", tags=["alertmanager"], default_response_class=Response)
     responder = Depends(acting(Role.RESPONDER, "silencing alerts", local))
     outbox, begun = handling.outbox, time.time_ns() // 1000
@@ -61,7 +61,7 @@ def router(
         return [each.name for each in outbox.statuses() if outbox.serves(each.name)] or [NOBODY]
 
     def sent_to(labels: Mapping[str, str]) -> list[tuple[str, dict[str, str]]]:
-        """The receivers that get an alert with these labels, each with the labels of its group."""
+        """Return the receivers of an alert with these labels, each with the labels of the alert's group there."""
         if routes is None:
             return [(name, {"alertname": labels["alertname"]}) for name in names()]
         found: dict[str, dict[str, str]] = {}
@@ -71,7 +71,8 @@ def router(
         return [*found.items()]
 
     def inhibited_by(change: AlertChange, firing: Sequence[AlertChange]) -> list[str]:
-        """The fingerprints of the alerts that inhibit this one, or the name of what does and is told to nobody."""
+        """Return the fingerprints of the alerts that inhibit this one; the inhibitor's name if it is a fluent or a
+        hidden alert."""
         inhibitor = (inhibitors or {}).get(change.name)
         if not change.inhibited or inhibitor is None:
             return ["inhibited"] if change.inhibited else []
@@ -91,7 +92,7 @@ def router(
         silenced: bool,
         inhibited: bool,
     ) -> list[tuple[dict[str, Any], list[tuple[str, dict[str, str]]]]]:
-        """Alerts that fire, each with the receivers that get it."""
+        """Return the firing alerts that pass the filters, each with its receivers."""
         matchers = _parsed(filters)
         if not _parsed(receiver_matchers).matches({}):  # receivers have no labels
             return []
@@ -125,7 +126,7 @@ def router(
         inhibited: Yes = True,
         unprocessed: Yes = True,
     ) -> Response:
-        """The alerts that fire."""
+        """List the firing alerts."""
         return _answered(
             lambda: [each for each, _ in listed(filter, receiver, receiver_matchers, active, silenced, inhibited)]
         )
@@ -140,7 +141,8 @@ def router(
         inhibited: Yes = True,
         muted: Yes = True,
     ) -> Response:
-        """The alerts that fire, by receiver and group; without `muted`, those groups in which one is not suppressed."""
+        """List the firing alerts by receiver and group. `muted=false` leaves out groups whose alerts are all
+        suppressed."""
 
         def shown() -> list[dict[str, Any]]:
             found: dict[tuple[str, str], dict[str, Any]] = {}
@@ -161,7 +163,7 @@ def router(
         pending: Yes = True,
         expired: Yes = True,
     ) -> Response:
-        """The silences and maintenance windows."""
+        """List silences and maintenance windows."""
         now, asked = handling.clock(), {"active": active, "pending": pending, "expired": expired}
 
         def shown() -> list[dict[str, Any]]:
@@ -186,7 +188,7 @@ def router(
         },
     )
     def silence(new: NewSilence, person: Person = responder) -> Response:
-        """Begin a silence, or change the one of its `id`."""
+        """Create a silence; with an `id`, change that one."""
 
         def add() -> Silence:
             said = new.createdBy.strip()
@@ -209,7 +211,7 @@ def router(
 
     @made.get("/silence/{id}", responses=one)
     def one_silence(id: str) -> Response:
-        """One silence."""
+        """Return one silence."""
         return JSONResponse(_silence(doing(lambda: handling.silence(id)), handling.clock()))
 
     @made.delete(
@@ -232,12 +234,12 @@ def router(
 
     @made.get("/receivers", responses={**route_responses("application/json", json=_LIST), **_BAD})
     def receivers(receiver_matchers: Filter = None) -> Response:
-        """The receivers of alerts."""
+        """List the receivers of alerts."""
         return _answered(lambda: [{"name": name} for name in names()] if _parsed(receiver_matchers).matches({}) else [])
 
     @made.get("/status", responses=route_responses("application/json", json={"type": "object"}))
     def status() -> Response:
-        """The version of the server, and since when it runs. `config` has the receivers and their routes."""
+        """Return the server's version and start time. `config` has the receivers and their routes."""
         build = dict.fromkeys(("revision", "buildUser", "buildDate", "goVersion"), "")
         return JSONResponse(
             {
@@ -252,7 +254,7 @@ def router(
 
 
 def fingerprint(change: AlertChange) -> str:
-    """16 hexadecimal digits that stand for an alert."""
+    """Return the 16 hexadecimal digits by which Alertmanager's API names an alert."""
     return change.alert[:16]
 
 
@@ -281,12 +283,12 @@ def _alert(
 
 
 def _parsed(filters: list[str] | None) -> Matchers:
-    """Matchers of a filter. CepError: they are not valid."""
+    """Parse the matchers of a filter. CepError: one is not valid."""
     return Matchers.parse_all(filters or ())
 
 
 def _answered(found: Callable[[], list[dict[str, Any]]]) -> Response:
-    """A list, or the reason why a filter is not valid, as Alertmanager answers it: a string in JSON."""
+    """Answer with a list; if a filter is not valid, with 400 and the reason as a JSON string, as Alertmanager does."""
     try:
         return JSONResponse(found())
     except CepError as error:
@@ -302,7 +304,7 @@ def _silence(silence: Silence, now: int) -> dict[str, Any]:
 
 
 def _config(receivers: Sequence[str], routes: Routes | None) -> str:
-    """Receivers and routes as a configuration of Alertmanager says it; without routes each receiver gets everything."""
+    """Write receivers and routes as a configuration of Alertmanager. Without routes, each receiver gets everything."""
     if routes is None:
         below: list[dict[str, Any]] = [{"receiver": name, "continue": True} for name in receivers if name != NOBODY]
         route = {"receiver": NOBODY, "group_by": ["alertname"], "routes": below}
@@ -322,7 +324,7 @@ def _route(route: Route) -> dict[str, Any]:
 
 
 def _exact(matcher: Matcher) -> Matcher:
-    """A matcher that minds capitals and matches the labels that this one does."""
+    """Return a case-sensitive matcher that matches the same labels."""
     if matcher.name not in IGNORE_CASE:
         return matcher
     value = f"(?i:{matcher.value})" if matcher.operator in ("=~", "!~") else matcher.value.lower()

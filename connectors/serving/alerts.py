@@ -96,7 +96,7 @@ class Assigned(Said):
 
 
 class ClosedWith(Said):
-    """The verdict on an alert: `true`, `false`, `duplicate` or `test`."""
+    """A request body that closes an alert: its verdict is `true`, `false`, `duplicate` or `test`."""
 
     verdict: Annotated[str, Field(max_length=100)]
 
@@ -148,7 +148,7 @@ class NewSilence(Matching):
 
 
 class OwnSilence(NewSilence):
-    """A silence of which no field is misspelt: with `startAt` it would begin at once."""
+    """A new silence that refuses unknown fields: with a misspelt `startAt` it would begin at once."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -264,8 +264,8 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
         before: Annotated[int | None, Query(ge=1, lt=2**62)] = None,
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
     ) -> Response:
-        """The alerts that were closed with a verdict, the one that changed last first, for the labels of a backtest.
-        Those that were withdrawn are none: what led to them is no more."""
+        """List alerts with a verdict, the one that changed last first, as labels of a backtest. Alerts that a revision
+        withdrew are left out."""
         found = []
         for entry in _newest(handling, before, True):
             if entry.change.verdict and not entry.change.withdrawn:

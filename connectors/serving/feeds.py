@@ -156,10 +156,10 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
         },
     )
     def retry(name: str, person: Person = sends) -> dict[str, int]:
-        """Send refused changes again, once each; those that are refused again stay."""
+        """Send refused changes again, once each; those that are refused again stay. `/feeds/actions` says who asked."""
         if not outbox.serves(name):
             raise HTTPException(404, "nothing is sent to such a receiver; `feeds/receivers` names them")
-        return {"sent": outbox.retry(name)}
+        return {"sent": outbox.retry(name, person.name)}
 
     return made
 
