@@ -326,7 +326,8 @@ def _mistakes(tree: SyntaxTree, names: Collection[str], options: CompileOptions)
         return []
     found: dict[tuple[str, Span | None], CepError] = {}
     while names:
-        tree, names = independent(tree, names), ()
+        facts = {name: table for name, table in (options.facts or {}).items() if name not in names}
+        tree, names, options = independent(tree, names), (), replace(options, facts=facts)
         try:
             _planned(lowered(tree, options), options, source_of(options.knowledge))
         except CepError as error:

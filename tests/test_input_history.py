@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from cep.app.knowledge_updates import KnowledgeUpdates
 from cep.connectors.journal import Handover, Journal
 from cep.connectors.records.batch import Batch, Block
 from cep.core.errors import CepError
@@ -140,10 +141,12 @@ def test_a_program_says_since_when_all_of_its_input_was_read(tmp_path: Path) -> 
         list(journal.replayed())
         journal.add(batch(3))
         engine = Engine.from_text(text, lateness=0)
-        assert warm(engine, journal, 3 * SECOND, lambda: 3 * SECOND).since == 3 * SECOND
-        assert warm(Engine.from_text(PROGRAM, lateness=0), journal, 3 * SECOND, lambda: 3 * SECOND).since == SECOND
+        none = KnowledgeUpdates(())
+        assert warm(engine, journal, 3 * SECOND, none, lambda: 3 * SECOND).since == 3 * SECOND
+        shorter = Engine.from_text(PROGRAM, lateness=0)
+        assert warm(shorter, journal, 3 * SECOND, none, lambda: 3 * SECOND).since == SECOND
         with pytest.raises(CepError, match="gone ahead of it in time"):
-            warm(Engine.from_text(text, lateness=0), journal, 3 * SECOND, lambda: SECOND)
+            warm(Engine.from_text(text, lateness=0), journal, 3 * SECOND, none, lambda: SECOND)
 
 
 def test_records_that_a_program_does_not_read_move_its_time() -> None:
