@@ -302,14 +302,15 @@ def _compiled(program: ReadProgram, options: CompileOptions) -> CompiledProgram:
         raise CepErrors([*error.errors, *(each for each in more if (each.message, each.span) not in known)]) from None
 
 
-def declared_facts(text: str, name: str, options: CompileOptions) -> Mapping[str, FactDeclaration]:
-    """Return the facts that a program declares, also of one with statements that cannot be read, which are told when it
+def declared_facts(
+    text: str, name: str, options: CompileOptions
+) -> tuple[Mapping[str, FactDeclaration], frozenset[str]]:
+    """Return the facts that a program declares, and the names in statements that cannot be read, which are told when it
     is compiled. Raises CepError."""
     try:
-        tree = ReadProgram.of(text, name, options).tree
+        return declarations_of(ReadProgram.of(text, name, options).tree), frozenset()
     except SyntaxErrors as broken:
-        tree = broken.tree
-    return declarations_of(tree)
+        return declarations_of(broken.tree), broken.names
 
 
 class _PartlyChecked(CepErrors):

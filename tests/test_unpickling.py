@@ -30,7 +30,6 @@ MESSAGES = {
     "cep/spark/shuffled_batch.py": "blocks that Spark brings from a task to another",
     "cep/spark/source/data_frames.py": "a program that is in the plan of a query",
     "cep/spark/source/data_source.py": "a program that is in the plan of a query",
-    "cep/spark/source/kafka_connector.py": "a program that is in the plan of a query",
     "cep/spark/tasks.py": "the work of a query that Spark broadcasts",
     "cep/workers/messages.py": "messages between a process and its workers, over a pair of sockets",
     "connectors/rdf/query_process.py": "the answer of a fork, through a pipe",

@@ -125,9 +125,9 @@ def facts_of(options: Sequence[str], program: str, name: str, compiling: Compile
     from cep.app.durations import name_and_file
     from cep.compile import declared_facts
 
-    declared = declared_facts(program, name, compiling)
+    declared, unread = declared_facts(program, name, compiling)
     named = [name_and_file(one, "--facts") for one in options]
-    return {name: _facts(name, local_path(file), declared.get(name)) for name, file in named}
+    return {name: _facts(name, local_path(file), declared.get(name)) for name, file in named if name not in unread}
 
 
 def _facts(name: str, file: str, declared: FactDeclaration | None) -> DataFrame:
