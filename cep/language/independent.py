@@ -11,12 +11,17 @@ from cep.language.syntax import ast
 
 def independent(tree: ast.SyntaxTree, names: Collection[str]) -> ast.SyntaxTree:
     """Return a tree without the statements that have one of some names in them, or need one that has."""
-    words = [frozenset(_words(each)) for each in tree.statements]
-    known, left = set(names), list(range(len(words)))
-    while dependent := [at for at in left if not words[at].isdisjoint(known)]:
-        known |= {name for at in dependent if (name := _name(tree.statements[at])) is not None}
-        left = [at for at in left if at not in dependent]
-    return replace(tree, statements=tuple(tree.statements[at] for at in left))
+    users: dict[str, list[int]] = {}
+    for at, statement in enumerate(tree.statements):
+        for word in set(_words(statement)):
+            users.setdefault(word, []).append(at)
+    waiting, dependent = list(names), set[int]()
+    while waiting:
+        for at in users.pop(waiting.pop(), ()):
+            dependent.add(at)
+            if (name := _name(tree.statements[at])) is not None:
+                waiting.append(name)
+    return replace(tree, statements=tuple(each for at, each in enumerate(tree.statements) if at not in dependent))
 
 
 def names_at(tree: ast.SyntaxTree, errors: Iterable[CepError]) -> set[str]:
