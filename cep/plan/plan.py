@@ -198,7 +198,7 @@ PASSES = (
     Pass("types", _types, "finds the type of every column, a cycle's by a fixpoint; checks conditions, keys and heads"),
     Pass("alerts", _alerts, "checks the places of alerts, now that their types are known"),
     Pass("horizon", _horizon, "finds the inputs, and which nodes have instants only, so what goals forget when", True),
-    Pass("lint", _lint, "warns of what is no mistake but can hardly be meant", True),
+    Pass("lint", _lint, "warns of code that is valid but hardly intended", True),
 )
 """The passes in the order in which they run. `partition` (`cep.plan.partition`) is one over the finished plan, where
 somebody asks how it is split."""
