@@ -171,7 +171,7 @@ def _check_manager(posts: list[dict[str, Any]], lives: dict[str, Life]) -> None:
         there[severity] = alert
     for (name, site), there in open_now.items():
         mine = [life for life in lives.values() if life[0]["name"] == name and life[0]["key"]["site"] == site]
-        latest = max(mine, key=lambda life: life[-1]["number"])
+        latest = max(mine, key=lambda life: life[0]["number"])  # people may say something about an earlier one later
         expected = {} if latest[-1]["state"] == "resolved" else {latest[-1]["alert"]}
         told = [[post[each] for each in ("labels", "startsAt", "endsAt", "came")] for post in posts]
         assert len(there) == len({*there.values()}) and {*there.values()} <= {*expected}, (
