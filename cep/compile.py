@@ -205,7 +205,7 @@ class CompiledProgram:
 
     @property
     def warnings(self) -> tuple[Warning, ...]:
-        """What the author should know, by position."""
+        """The warnings for the author of the program, by position."""
         if self.knowledge is None:
             return self.plan.warnings
         known = (self._first or _bound(self._statics, self.facts, self.knowledge)).known

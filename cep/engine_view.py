@@ -148,7 +148,7 @@ class EngineView:
 
     @property
     def warnings(self) -> tuple[Warning, ...]:
-        """What the author should know, by position."""
+        """The warnings for the author of the program, by position."""
         if self.changes is None:
             return self.plan.warnings
         return all_warnings(self.plan, self.changes.loaded, self.changes.known)

@@ -62,7 +62,7 @@ def quiet(event: str, text: str | None, level: str = "info", /, **fields: object
 
 
 def quads(*limits: float) -> frozenset[str]:
-    """What a service says of the fridges a, b, ... with these limits."""
+    """Return the quads that a service gives for the fridges a, b, ... with these limits."""
     rows = [thing(number, "abc"[number], limit, 8.0) for number, limit in enumerate(limits)]
     return in_graph(things_to_rdf(BASE, {"Things": rows}), BASE)
 
@@ -265,8 +265,8 @@ def test_a_follower_goes_on_from_what_came_again(monkeypatch: pytest.MonkeyPatch
 
 
 def test_things_are_fetched_again_while_a_server_runs(served: ThingsServer) -> None:
-    """What is derived before and after a change is judged by what was known then, also behind a kill; the service
-    changes and is down meanwhile, and what it says then holds from there on."""
+    """Each event is judged by the knowledge of its time, also after a kill. The service changes while the server is
+    down; its new answer holds from the restart on."""
     high = "SELECT ?p ?l { ?e <urn:semcep:attribute/high/place> ?p ; <urn:semcep:attribute/high/level> ?l } ORDER BY ?l"
     limits = "SELECT ?l { ?t <urn:semcep:thing/limit> ?l } ORDER BY ?l"
     arguments = ["levels.cep", "--idle", "never", "--knowledge", f"{served.place}?every=1", "--state", "state"]

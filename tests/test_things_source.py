@@ -96,8 +96,8 @@ def test_observations_come_page_by_page_from_the_one_server(things: ThingsServer
 
 
 def test_results_of_several_values_are_one_event(things: ThingsServer) -> None:
-    """Of a service with Datastreams and MultiDatastreams, and of one MultiDatastream; a result that is not as declared
-    is a dead letter, an absent value a missing one."""
+    """Observations come from a service with both kinds of stream, and from one MultiDatastream. A result that is not as
+    declared is a dead letter, and an absent value is a missing one."""
     things.entities = {"MultiDatastreams": []}
     things.enter(1, 1, [21.5, 40, "calm"], stream=None, multi=3)
     things.enter(2, 2, 31.0, stream=3)
