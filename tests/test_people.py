@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -16,10 +21,12 @@ from starlette.testclient import TestClient
 
 from cep.connectors.serving.app import application
 from cep.connectors.serving.guard import Guard, Limits, RememberPeer
-from cep.connectors.serving.people import Person, Role, cookie_value, read_people, requires
+from cep.connectors.serving.people import People, Person, Role, cookie_value, read_people, requires
 from cep.core.errors import CepError
 from cep.core.logs import Level
 from cep.server.watch import TokenFileWatch
+from tests.page_server import shown
+from tests.serving import served
 from tests.waiting import until
 
 ANN, BEN, WALL = "a" * 16, "b" * 20, "c" * 64
@@ -134,7 +141,7 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
         read_people(tmp_path / "bytes")
 
 
-def asking(limits: Limits) -> TestClient:
+def asking(limits: Limits, *more: APIRouter) -> TestClient:
     """A client of a server with a path that a responder may use."""
     router = APIRouter()
 
@@ -142,7 +149,7 @@ def asking(limits: Limits) -> TestClient:
     def act(person: Annotated[Person, Depends(requires(Role.RESPONDER, "acting"))]) -> str:
         return person.name
 
-    app = application([router], limits, title="t", trouble=lambda: None, registry=CollectorRegistry())
+    app = application([router, *more], limits, title="t", trouble=lambda: None, registry=CollectorRegistry())
     return TestClient(app, base_url="http://here")
 
 
@@ -183,3 +190,69 @@ def test_a_proxy_names_exactly_who_is_in_the_file(tmp_path: Path) -> None:
     guard = Guard(PlainTextResponse("in"), Limits(people, 0, proxies=frozenset(("testclient",))))
     client = TestClient(RememberPeer(guard))
     assert client.get("/", headers={"X-Forwarded-User": "jörg".encode()}).text == "in"
+
+
+def test_a_stream_ends_when_its_token_is_void(tmp_path: Path) -> None:
+    """Streams end with a token that is gone or has a lower role, also in the middle of a query; other streams go on."""
+    for folder in ("page", "store"):
+        (tmp_path / folder).mkdir()
+    tokens = {Person("ann", Role.EDITOR): ANN, Person("ben", Role.RESPONDER): BEN, Person("wall", Role.VIEWER): WALL}
+    people = People(tokens)
+    limits = Limits(people, rate=0)
+    query = f"/sparql/subscribe?query={quote('SELECT * { ?s ?p ?o } LIMIT 1')}"
+    with shown(tmp_path / "page", limits=limits) as one, served(tmp_path / "store", limits) as two:
+        one.push((0, "vie", 36))
+        at = httpx.get(f"{one.url}/api/state", headers={"Authorization": f"Bearer {ANN}"}).json()["at"]
+        places = (f"{one.url}/api/stream?after={at}", f"{one.url}/feeds/events?after=0", f"{two.url}{query}")
+        with ExitStack() as opened, ThreadPoolExecutor(9) as threads:
+            streams = {}
+            for url in places:
+                for token in (ANN, BEN, WALL):
+                    client = opened.enter_context(httpx.Client(headers={"Authorization": f"Bearer {token}"}))
+                    answer = opened.enter_context(client.stream("GET", url, timeout=30))
+                    lines = answer.iter_lines()
+                    assert answer.status_code == 200 and next(lines)
+                    streams[url, token] = threads.submit(lambda lines=lines: list(lines))
+            people.replace({Person("ann", Role.VIEWER): ANN, Person("wall", Role.RESPONDER): WALL})
+            for url in places:
+                for token in (ANN, BEN):  # they end in the right form: reading them raises nothing
+                    assert isinstance(streams[url, token].result(10), list)
+                assert not streams[url, WALL].done(), "whoever may do more goes on"
+                for token, status in ((ANN, 200), (BEN, 401)):
+                    with httpx.stream("GET", url, headers={"Authorization": f"Bearer {token}"}) as again:
+                        assert again.status_code == status
+            people.replace({Person("eve", Role.VIEWER): "e" * 16})
+            for url in places:
+                streams[url, WALL].result(10)
+
+
+def test_a_long_answer_is_not_given_to_a_void_token(tmp_path: Path) -> None:
+    """What is read is refused, once it may not be; what was changed is told to whoever changed it."""
+    people = People({Person("ann", Role.EDITOR): ANN})
+    router, begun, over = APIRouter(), threading.Semaphore(0), threading.Event()
+
+    @router.get("/slow")
+    async def slow() -> str:
+        begun.release()
+        await asyncio.sleep(30)
+        return "read"
+
+    @router.post("/change")
+    def change() -> str:
+        begun.release()
+        assert over.wait(30)
+        return "changed"
+
+    with ThreadPoolExecutor(2) as threads:
+        client = asking(Limits(people, rate=0), router)
+        bearer = {"Authorization": f"Bearer {ANN}"}
+        read, changed = (
+            threads.submit(client.request, *each, headers=bearer) for each in (("GET", "/slow"), ("POST", "/change"))
+        )
+        for _ in range(2):
+            assert begun.acquire(timeout=20)
+        people.replace({Person("eve", Role.EDITOR): "e" * 16})
+        assert said(read.result(10)) == (401, "the token is not known")
+        over.set()
+        assert said(changed.result(10)) == (200, "changed")
+        assert said(client.get("/slow", headers=bearer)) == (401, "the token is not known")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from ipaddress import IPv4Address, ip_network
@@ -24,6 +26,9 @@ OPEN = frozenset(("/health", "/ready"))
 """Paths that need no token and do not count for the rate limit."""
 STREAMS = frozenset(("/api/stream", "/feeds/events", "/sparql/subscribe"))
 """Paths of endless answers, of which a client may have a limited number at a time."""
+QUERIES = "/sparql"
+"""The path whose answers may take long, also to a POST."""
+UNKNOWN = "the token is not known\n"
 MANY = 200
 """Open streams per client of another machine, by default."""
 HEAD = 1 << 18
@@ -79,15 +84,19 @@ class Guard:
         token_in_address = _token_in_address(scope)
         root, client = scope.get("root_path", ""), client_of(scope)
         path = scope["path"].removeprefix(root)
-        free, endless = path in OPEN, path in STREAMS
+        free, endless, reading = path in OPEN, path in STREAMS, scope["method"] in ("GET", "HEAD")
         person = None
+
+        def admitted(people: People) -> Person | None:
+            return people.by_name(user) if user else self._person(people, headers, token_in_address)
+
         if limits.people is not None:
             users = _users(headers) if peer_of(scope) in limits.proxies else []
             if len(users) > 1:  # one may be of the client, whom the proxy did not take it from
                 await PlainTextResponse("there are several X-Forwarded-User headers\n", 400)(scope, receive, send)
                 return
             user = users[0] if users else ""
-            person = limits.people.by_name(user) if user else self._person(limits.people, headers, token_in_address)
+            person = admitted(limits.people)
         unknown = limits.people is not None and person is None
         form = limits.people is not None and path == "/" and scope["method"] == "POST"
         refused: Response | None = None
@@ -100,8 +109,7 @@ class Guard:
                 refused = login_form("This token is not known here." if token_in_address else "")
             else:
                 brought = _bearer(headers) or token_in_address or _cookie(headers)
-                reason = "the token is not known" if brought else "a token is needed"
-                refused = PlainTextResponse(f"{reason}\n", 401, CHALLENGE)
+                refused = PlainTextResponse(UNKNOWN if brought else "a token is needed\n", 401, CHALLENGE)
         elif _head(scope) > limits.head:
             refused = PlainTextResponse(too_long(limits.head), 431, {"Connection": "close"})
         elif _length(headers) > limits.body:
@@ -155,8 +163,24 @@ class Guard:
 
         scope.setdefault("state", {})["person"] = person
         self._open[client] += endless
+        revocable: AbstractAsyncContextManager[None] = nullcontext()
+        if (people := limits.people) is not None and person is not None and (endless or path == QUERIES or reading):
+
+            def revoked() -> bool:
+                now = admitted(people)
+                if now is None:
+                    return endless or not begun
+                return endless and now.role < person.role
+
+            revocable = _until(people, revoked)
         try:
-            await self.app(scope, measured, answered)
+            async with revocable:
+                await self.app(scope, measured, answered)
+        except _Revoked:
+            if begun:  # a client that connects again is refused, or has fewer rights
+                await send({"type": "http.response.body", "body": b""})
+            else:
+                await PlainTextResponse(UNKNOWN, 401, CHALLENGE)(scope, receive, send)
         except Exception:
             if over is None or begun:
                 raise
@@ -166,7 +190,8 @@ class Guard:
             if not self._open[client]:
                 del self._open[client]
 
-    def _person(self, people: People, headers: Headers, token_in_address: str | None) -> Person | None:
+    @staticmethod
+    def _person(people: People, headers: Headers, token_in_address: str | None) -> Person | None:
         return (
             people.with_token(_bearer(headers))
             or people.with_token(token_in_address or "")
@@ -188,6 +213,40 @@ class Guard:
         if len(self._left) > _CLIENTS:
             self._left.popitem(last=False)
         return left >= 1
+
+
+class _Revoked(Exception):
+    """Whoever waits for an answer may not have it any more."""
+
+
+@asynccontextmanager
+async def _until(people: People, revoked: Callable[[], bool]) -> AsyncIterator[None]:
+    """Cancel what runs inside once other people have come and `revoked` returns True; raises _Revoked then."""
+    loop, limit = asyncio.get_running_loop(), asyncio.timeout(None)
+    running = True
+
+    def check() -> None:
+        nonlocal running
+        if running and revoked():
+            running = False
+            limit.reschedule(loop.time())
+
+    def replaced() -> None:
+        with suppress(RuntimeError):  # the loop closes just now
+            loop.call_soon_threadsafe(check)
+
+    try:
+        async with limit:
+            with people.listening(replaced):
+                check()  # they may have changed since the request was admitted
+                yield
+            running = False
+    except TimeoutError:
+        if limit.expired():
+            raise _Revoked from None
+        raise
+    finally:
+        running = False
 
 
 class RememberPeer:

@@ -6,7 +6,8 @@ import hmac
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -58,6 +59,7 @@ class People:
     the time tells nothing of them."""
 
     def __init__(self, tokens: Mapping[Person, str]) -> None:
+        self._listeners: set[Callable[[], None]] = set()
         self.replace(tokens)
 
     def replace(self, tokens: Mapping[Person, str]) -> None:
@@ -67,6 +69,17 @@ class People:
         self._tokens = [
             (person, token.encode(), cookie_value(token).encode()) for person, token in tokens.items() if token
         ]
+        for listener in tuple(self._listeners):
+            listener()
+
+    @contextmanager
+    def listening(self, listener: Callable[[], None]) -> Iterator[None]:
+        """Call `listener` whenever there are other people, in the thread that replaces them."""
+        self._listeners.add(listener)
+        try:
+            yield
+        finally:
+            self._listeners.discard(listener)
 
     @property
     def names(self) -> list[str]:
