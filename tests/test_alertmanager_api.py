@@ -21,6 +21,7 @@ from cep.connectors.alerts.text import rfc3339
 from cep.connectors.receivers.routes import Routes
 from cep.connectors.serving import alertmanager_api
 from tests.desk import ANN, BEN, ORIGIN, SECOND, WALL, Desk, at
+from tests.test_handling import calendar_of
 
 AMTOOL = shutil.which("amtool") or shutil.which("amtool", path=Path(__file__).parent.parent / "build")
 MISSING = "no amtool (Debian, Ubuntu: apt install prometheus-alertmanager)"
@@ -213,6 +214,27 @@ def test_amtool_lists_silences_and_expires(desk: Desk) -> None:
         amtool("alert", "add", "x=y", fails="405")
         assert "nobody" in amtool("config", "show") and "nobody" in amtool("config", "routes", "show")
         assert "disabled" in amtool("cluster", "show")
+
+
+@pytest.mark.skipif(AMTOOL is None, reason=MISSING)
+def test_amtool_says_why_it_cannot_end_a_maintenance_window(tmp_path: Path) -> None:
+    calendar = calendar_of(tmp_path / "works.ics", 'SUMMARY:Pumps {site="a"}')
+    desk = Desk(tmp_path, calendar)
+    with closing(desk.outbox):
+        desk.now = 1_795_910_400 * SECOND + 3_600 * SECOND  # it has begun
+        desk.handling.tick()
+        (window,) = desk.ask("GET", "/api/v2/silences?active=true&pending=false&expired=false")
+        config = tmp_path / "amtool.yml"
+        config.write_text(f"authorization:\n  credentials: {BEN}\n")
+        with desk.served() as url:
+            command = [AMTOOL, f"--alertmanager.url={url}", f"--http.config.file={config}", "--no-version-check"]
+            done = subprocess.run(
+                [*command, "silence", "expire", window["id"]], capture_output=True, text=True, timeout=60
+            )
+        assert (
+            done.returncode
+            and "this is a maintenance window: only its calendar file can change or end it" in done.stderr
+        )
 
 
 def test_without_routes_each_receiver_gets_everything(desk: Desk, tmp_path: Path) -> None:

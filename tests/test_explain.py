@@ -257,6 +257,14 @@ def test_alerts_are_shown_and_belong_to_no_stage() -> None:
         in page
     )
     assert page.endswith("stage 1    by key: reading by station\n             line 2")
+    held = (
+        'fluent hot(station: string). initiate hot(S) <- warm(S). ALERT heat ON hot(station: S) TITLE "Hot" KEYED BY S'
+    )
+    for clause, expected in (("", "1 d"), (" FOR 3 h", "3 h")):
+        shown = explain(Engine.from_text(f"{text} {held}{clause}.", alerts=True).plan)
+        assert f"alerts, until it ends (receivers expect {expected}), one for each station;" in " ".join(
+            shown.split()
+        ), shown
     alone = Engine.from_text(text.replace("warm(S) <- reading(S, T) WHERE T > 20.", ""), alerts=True)
     assert "stage" not in explain(alone.plan) and warnings_of(alone, Path("x.cep")) == alone.warnings
 

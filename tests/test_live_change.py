@@ -457,6 +457,11 @@ def test_a_shadow_says_how_it_differs_and_is_promoted(tmp_path: Path) -> None:
     until(lambda: server.ask("GET", "/shadow").status_code == 200, "it begins again", every=0.1)
     assert server.ask("GET", "/shadow").json()["files"] == {"rules.cep": SMALL.text}
     assert server.ask("DELETE", "/shadow").status_code == 204 and server.ask("DELETE", "/shadow").status_code == 404
+    acted = [(each["action"], each["by"], each.get("version")) for each in server.ask("GET", "/feeds/actions").json()]
+    assert acted == [
+        ("begin_shadow", "the files", None), ("change_program", "ann", 2), ("promote_shadow", "ann", 2),
+        ("begin_shadow", "ann", None), ("end_shadow", "ann", None),
+    ], "that it begins again after a restart is nobody's action"  # fmt: skip
     assert server.end(signal.SIGTERM) == 0
 
 

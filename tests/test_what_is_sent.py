@@ -19,7 +19,7 @@ from cep.connectors.alerts.outbox_entries import OutboxEntry
 from cep.connectors.receivers.document import Publisher
 from cep.connectors.receivers.groups import Group
 from cep.connectors.receivers.notices import news
-from cep.connectors.receivers.sender import Sender, Unreachable
+from cep.connectors.receivers.sender import DeliveryRefused, ReportTrouble, Sender, Unreachable
 from cep.connectors.receivers.senders import sending, targets
 from tests.alert_feeds import WHOLE
 from tests.long import seeds
@@ -52,6 +52,7 @@ class Receiver:
     down: bool = False
     given: list[OutboxEntry] = field(default_factory=list)
     tried: threading.Event = field(default_factory=threading.Event)
+    refuses: Callable[[OutboxEntry], bool] = lambda entry: False
     open: list[str] = field(default_factory=list)
 
     def key(self, entry: OutboxEntry) -> str:
@@ -61,6 +62,8 @@ class Receiver:
         self.tried.set()
         if self.down:
             raise Unreachable("it is down")
+        if any(map(self.refuses, entries)):
+            raise DeliveryRefused("no")
         self.given += entries
 
     def again(self, entry: OutboxEntry, now: AlertChange) -> None:
@@ -77,12 +80,12 @@ class Receiver:
 
 
 @contextmanager
-def sender(outbox: Outbox, receiver: Receiver, wait: float = 0.0) -> Any:
+def sender(outbox: Outbox, receiver: Receiver, wait: float = 0.0, report: ReportTrouble = nothing) -> Any:
     def group(change: AlertChange) -> Group:
         return Group(change.slot, int(wait * 1_000_000))
 
     told = partial(news, outbox=outbox)
-    found = Sender(outbox, "r", receiver, nothing, start=True, group_of=group if wait else None, news=told)
+    found = Sender(outbox, "r", receiver, report, start=True, attempts=1, group_of=group if wait else None, news=told)
     found.start()
     try:
         yield found
@@ -236,6 +239,17 @@ def test_a_reminder_that_waits_gives_way_to_news() -> None:
         receiver.down = False
         until(lambda: receiver.given[-1].change == mine, "it is told")
     assert len(receiver.given) == before + 1
+
+
+def test_a_reminder_that_is_refused_is_no_dead_letter() -> None:
+    """Sent again on demand it would come as the change, which the receiver has; the next reminder comes anyway."""
+    outbox, receiver, told = Outbox(None), Receiver(refuses=lambda entry: entry.reminder == 2), list[str]()
+    with sender(outbox, receiver, report=lambda name, text, /, **more: told.append(text)):
+        outbox.add([first := replace(FIRST, repeat=200_000)], {})
+        until(lambda: any(entry.reminder > 2 for entry in receiver.given), "it is reminded again")
+    assert all(entry.reminder != 2 for entry in receiver.given) and outbox.dead("r") == []
+    assert [text for text in told if text.startswith("gave up")] == [f"gave up on reminder 2 of {first.id}: no"]
+    assert 2 not in {action.details["reminder"] for action in outbox.actions()}, "it was not reminded then"
 
 
 @pytest.mark.long

@@ -151,7 +151,8 @@ class _Listing:
         if alert is not None:
             keys = f"one for each {listed(alert.keys)}" if alert.keys else "one for all"
             times = [f"after {say_duration(alert.after)}"] if alert.after else []
-            times += [f"for {say_duration(alert.duration)}"]
+            lasts = say_duration(alert.duration)
+            times += [f"for {lasts}" if alert.ends is None else f"until it ends (receivers expect {lasts})"]
             times += [f"kept for {say_duration(alert.keep)}"] if alert.keep else []
             times += [f"{severity} after {say_duration(ticks)}" for severity, ticks in alert.escalations]
             times += [f"none while {self.inhibitor(alert.inhibitor.alert)}"] if alert.inhibitor is not None else []

@@ -19,7 +19,8 @@ from cep.app.durations import refuse
 from cep.app.knowledge_updates import KnowledgeUpdates, knowledge_updates
 from cep.app.program_thread import ProgramThread
 from cep.app.terminal import warnings_of
-from cep.connectors.alerts.handling_tables import RecordedAction
+from cep.connectors.alerts.handling_tables import Recorded, RecordedAction
+from cep.connectors.alerts.text import JsonValue
 from cep.connectors.journal import Handover
 from cep.connectors.rdf.derivations import Derivations
 from cep.connectors.rdf.vocabulary import EventVocabulary
@@ -174,14 +175,18 @@ class LiveProgram:
 
     # --- a shadow ---
 
-    def begin_shadow(self, texts: Mapping[str, str]) -> dict[str, Any]:
-        """Run a shadow program on the same input. Raises ChangeRefused."""
+    def begin_shadow(self, texts: Mapping[str, str], author: str) -> dict[str, Any]:
+        """Run a shadow program on the same input. An empty `author`: it goes on after a restart, which nobody did.
+        Raises ChangeRefused."""
         with self._alone():
             with self._prepared(texts) as new:
                 warnings = new.warnings
                 self._keep_shadow(texts)
                 updates = self._updates(new.engine)
-                self._shadow = self._run.follower = Shadow(self._program.engine, new.engine, new.texts, updates)
+                shadow = Shadow(self._program.engine, new.engine, new.texts, updates)
+                if author:
+                    self._acted(author, "begin_shadow")
+                self._shadow = self._run.follower = shadow
             since = version_time(self._shadow.since) or "the beginning"
             self._options.log("shadow", f"a shadow program runs from {since} on")
         return {**self.shadow(0, 0), "warnings": warnings}
@@ -222,17 +227,29 @@ class LiveProgram:
 
         return lambda engine: Explainer(engine, facts, program.origins.named, check_limit=check)
 
-    def end_shadow(self) -> None:
+    def end_shadow(self, author: str) -> None:
         """Run the shadow no more. Raises ChangeRefused."""
+        self._forget_shadow(author, "end_shadow")
+
+    def _forget_shadow(self, author: str, action: Recorded, **details: JsonValue) -> None:
         with self._program.batches.lock:
             self._shadowing()
+            try:
+                self._acted(author, action, **details)
+            except CepError as error:
+                raise ChangeRefused(409, f"{error.message}; the shadow runs on") from None
             self._shadow = self._run.follower = None
             forget_texts(self._program.folder)
+
+    def _acted(self, author: str, action: Recorded, **details: JsonValue) -> None:
+        """Write into the log of what people did."""
+        now, watermark = time_ns() // 1000, self._program.engine.watermark
+        self._record(RecordedAction(now, watermark, author, action, details=details))
 
     def promote(self, author: str) -> dict[str, Any]:
         """Have the shadow's texts take over; it is a shadow no more. Raises ChangeRefused."""
         taken = self.change(self._shadowing().texts, author)
-        self.end_shadow()
+        self._forget_shadow(author, "promote_shadow", version=taken["version"])
         return taken
 
     def _keep_shadow(self, texts: Mapping[str, str]) -> None:
@@ -369,9 +386,9 @@ class LiveProgram:
             begun |= {name: before.watermark for name in after.outputs if meant[name] != old.get(name)}
             self._program = replace(program, text=new.text, engine=after, version=version, since=begun)
             run.adopt(after, self._begin(self._program, ended), handover.batch)
-            details = {"version": number} | ({} if restores is None else {"restores": restores})
-            now = time_ns() // 1000
-            self._record(RecordedAction(now, before.watermark, author, "change_program", details=details))
+            self._acted(
+                author, "change_program", version=number, **({} if restores is None else {"restores": restores})
+            )
         except BaseException as error:
             run.fail(error)
             raise

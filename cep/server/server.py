@@ -24,6 +24,7 @@ from cep.connectors.receivers.senders import sending
 from cep.connectors.serving import header_timeout
 from cep.connectors.serving.guard import HEAD, RememberPeer
 from cep.connectors.serving.programs import ChangeRefused
+from cep.connectors.serving.versions import FILES
 from cep.core.errors import NO_ROOM, CepError, lacks_room, reason_of
 from cep.core.logs import Log, in_background
 from cep.server.answers import ServerParts
@@ -62,13 +63,13 @@ def run_server(options: ServeOptions) -> int:
         stack.enter_context(
             sending(parts.outbox, options.alerts.receivers, parts.origin, _feed_log(options.log), routes)
         )
-        texts = options.shadow_texts() if options.server.shadow else None
+        texts, author = options.shadow_texts() if options.server.shadow else None, FILES
         if texts is not None:
             parts.live.check_shadow()
         elif options.changeable:
-            texts = kept_texts(options.retention.state, options.file_names)
+            texts, author = kept_texts(options.retention.state, options.file_names), ""
         if texts is not None:
-            threading.Thread(target=_shadow, args=[options, parts, texts], name="shadow", daemon=True).start()
+            threading.Thread(target=_shadow, args=[options, parts, texts, author], name="shadow", daemon=True).start()
         if options.server.watch:
             parts.live.check_changeable("--watch")
             watch = FileWatch(options, parts.live)
@@ -150,11 +151,11 @@ def _behind_proxies(app: Any) -> Any:
     return RememberPeer(named)
 
 
-def _shadow(options: ServeOptions, parts: ServerParts, texts: Mapping[str, str]) -> None:
+def _shadow(options: ServeOptions, parts: ServerParts, texts: Mapping[str, str], author: str) -> None:
     """Begin the shadow as soon as the program has taken the input from before its start."""
     while True:
         try:
-            parts.live.begin_shadow(texts)
+            parts.live.begin_shadow(texts, author)
         except ChangeRefused as error:
             if error.busy:
                 sleep(_SOON)

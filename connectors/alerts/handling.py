@@ -507,7 +507,7 @@ class Handling:
     def _own(self, id: str) -> Silence:
         """A silence that is not a maintenance window."""
         if id in self._windows:
-            raise Conflict("this is a maintenance window: change the calendar")
+            raise Conflict("this is a maintenance window: only its calendar file can change or end it")
         found = self._silences.get(id)
         if found is None:
             raise Unknown("there is no such silence")

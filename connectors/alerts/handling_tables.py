@@ -27,7 +27,7 @@ _TABLES = (
 
 Recorded = Literal[
     "acknowledged", "unacknowledged", "assigned", "commented", "closed", "reopened", "silence", "edit_silence",
-    "unsilence", "send_again", "change_program", "reminded",
+    "unsilence", "send_again", "change_program", "begin_shadow", "promote_shadow", "end_shadow", "reminded",
 ]  # fmt: skip
 REMINDED: Recorded = "reminded"
 DONE: tuple[Recorded, ...] = tuple(each for each in get_args(Recorded) if each != REMINDED)

@@ -588,15 +588,15 @@ class Sender:
             self._report(self.name, "answers again")
         self._reported = False
 
-    def _finish(self, key: str, count: int) -> None:
-        """The first entries of a key are done."""
+    def _finish(self, key: str, count: int, taken: bool = True) -> None:
+        """The first entries of a key are done: the receiver has `taken` them, or never will."""
         queue = self._queues[key]
         entries = [queue.popleft() for _ in range(count)]
         for entry in entries:
             self._unsent.pop(entry.change.alert, None)
             self._heard(entry.change, _now(), entry.reminder)
         self._gone(entries)
-        if reminders := [self._reminded(entry) for entry in entries if entry.reminder]:
+        if taken and (reminders := [self._reminded(entry) for entry in entries if entry.reminder]):
             self._note(lambda: self.outbox.act([], *reminders))
         if self._groups is not None:
             self._groups.done(key, entries)
@@ -617,14 +617,15 @@ class Sender:
 
     def _give_up(self, key: str, entry: OutboxEntry, reason: str) -> None:
         if self._bury(entry, reason):
-            self._finish(key, 1)
+            self._finish(key, 1, taken=False)
 
     def _bury(self, entry: OutboxEntry, reason: str) -> bool:
-        """An entry becomes a dead letter; False: that could not be noted before the sender was to stop."""
-        if not self._note(lambda: self.outbox.reject(self.name, entry.number, reason)):
+        """An entry becomes a dead letter, but not a reminder, after which another one comes. False: that could not be
+        noted before the sender was to stop."""
+        if not entry.reminder and not self._note(lambda: self.outbox.reject(self.name, entry.number, reason)):
             return False
         change = entry.change
-        text = f"gave up on {change.id}: {reason}"
+        text = f"gave up on {f'reminder {entry.reminder} of ' if entry.reminder else ''}{change.id}: {reason}"
         self._report(self.name, text, alert=change.alert, change=change.id, reason=reason)
         return True
 

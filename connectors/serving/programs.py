@@ -132,10 +132,10 @@ class ProgramVersions(Protocol):
     def shadow(self, first: int, told: int) -> dict[str, Any]:
         """The shadow, and the last `first` differences of each kind and event, the last `told` with their reasons."""
 
-    def begin_shadow(self, texts: Mapping[str, str]) -> dict[str, Any]:
+    def begin_shadow(self, texts: Mapping[str, str], author: str) -> dict[str, Any]:
         """Run other texts on the same input, for nobody."""
 
-    def end_shadow(self) -> None:
+    def end_shadow(self, author: str) -> None:
         """Stop the shadow."""
 
     def promote(self, author: str) -> dict[str, Any]:
@@ -212,13 +212,13 @@ def shadow_router(versions: ProgramVersions) -> APIRouter:
     async def begin(request: Request, person: Editor) -> Response:
         """Run another program on the same input, for nobody: its text, or as JSON the texts of its files."""
         texts = _texts(await request.body(), request.headers.get("content-type", ""), versions.names)
-        return await _changed(versions.begin_shadow, texts)
+        return await _changed(versions.begin_shadow, texts, person.name)
 
     @made.delete("", status_code=204, responses={**_CHANGES, **_NONE})
     def end(person: Editor) -> Response:
         """Stop the shadow."""
         try:
-            versions.end_shadow()
+            versions.end_shadow(person.name)
         except ChangeRefused as error:
             raise HTTPException(error.status, str(error)) from None
         return Response(None, 204)
