@@ -16,8 +16,9 @@ from typing import Any
 
 from cep.core.append_log import RecordLog
 from cep.core.checksum import Broken
+from cep.core.durable_files import write_whole
 from cep.core.errors import CepError
-from cep.core.private_files import private_folder, private_opener
+from cep.core.private_files import private_folder
 
 JournalRecord = tuple[dict[str, Any], bytes]
 """An object of JSON, and the tables or numbers of sources behind it."""
@@ -69,18 +70,12 @@ class InputHistory:
     def note_events(self, fields: Mapping[str, list[list[str]]], number: int) -> None:
         """From the batch `number` on the input is read for these events, and no others; those that it was read for
         until then, with the same fields, keep their number. OSError: it cannot be noted."""
-        path = self._folder / EVENTS
         known = self._events()
         found = {
             name: [own, known[name][1] if name in known and known[name][0] == own else number]
             for name, own in fields.items()
         }
-        part = path.with_suffix(".part")
-        with open(part, "w", encoding="utf-8", opener=private_opener) as file:
-            json.dump(found, file, ensure_ascii=False)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
+        write_whole(self._folder / EVENTS, json.dumps(found, ensure_ascii=False).encode())
 
     def read_since(self, events: Iterable[str]) -> int:
         """The number of the first batch from which on the input was read for all of these events."""

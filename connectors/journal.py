@@ -8,7 +8,6 @@ processed, and no source was acknowledged by it, so it is cut off; any other dam
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from itertools import islice
@@ -23,14 +22,10 @@ from cep.connectors.input_history import EVENTS, InputHistory, JournalRecord, re
 from cep.connectors.records.batch import Batch, Block, DeadLetter
 from cep.core import checksum
 from cep.core.append_log import RecordBytes, RecordLog
-from cep.core.durable_names import sync_names
+from cep.core.durable_files import sync_names, write_whole
 from cep.core.errors import FULL, CepError, reason_of
-from cep.core.private_files import private_opener
 from cep.core.schema import Schema
 from cep.core.time import BEGINNING
-
-SourcePosition = Mapping[int, int]
-"""How far a source was read, by numbers of its own: from here on it goes on."""
 
 _WHOLE = "what was written is whole, and what was read goes on from there"
 
@@ -196,12 +191,7 @@ class Journal:
             log = self._begun(checksum.name(blob).hex(), point, passed, handover)
             if self._input is not None:
                 self._input.keep(self._path, self._base, passed, point.latest)
-            part = self._saved.with_suffix(".part")
-            with open(part, "wb", opener=private_opener) as out:
-                out.write(blob)
-                out.flush()
-                os.fsync(out.fileno())
-            os.replace(part, self._saved)  # from here on the new journal is the one that belongs to it
+            write_whole(self._saved, blob)  # from here on the new journal is the one that belongs to it
             log.move(self._path)
             sync_names(self._saved.parent)
         except OSError as error:

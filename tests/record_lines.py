@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import polars as pl
 
 from cep.connectors.formats.jsonl import LineReader
 from cep.connectors.records.batch import DeadLetter
-from cep.connectors.records.records import Record
+from cep.connectors.records.records import Record, read_events
+from cep.connectors.records.values import Unreadable
 from cep.core.schema import Attribute, Schema
 
 SENSOR = Schema(
@@ -42,3 +45,11 @@ def fast(
         for start, end, order, *values in zip(*[table[name].to_list() for name in table.columns]):
             found.append((order, Record(type, start, end, tuple(values))))
     return {type: table for type, table in tables.items() if table.height}, dead, sorted(found, key=lambda one: one[0])
+
+
+def read_line(line: bytes, schemas: Mapping[str, Schema], default: str | None = None, bound: bool = False) -> Record:
+    """Return the event of one line of JSON. Unreadable: it is not an event."""
+    (event,) = read_events(line, schemas, default, bound)
+    if isinstance(event, Unreadable):
+        raise event
+    return event

@@ -22,10 +22,11 @@ from cep.connectors.files import read
 from cep.connectors.formats import streams
 from cep.connectors.formats.jsonl import LineReader
 from cep.connectors.records.header import bind
-from cep.connectors.records.records import Record, decode, read_fields, read_line
+from cep.connectors.records.records import Record, decode, read_fields
 from cep.connectors.records.values import Unreadable
 from cep.core.schema import Schema
 from cep.engine import Engine
+from tests.record_lines import read_line
 from tests.sink_log import enter
 
 TRIES = 150 * max(1, int(os.environ.get("SEMCEP_FUZZ", "0")))

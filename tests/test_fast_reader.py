@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from cep.connectors.formats.csv import Dialect, Fields
 from cep.connectors.records.header import bind
-from cep.connectors.records.records import Record, read_fields, read_line
+from cep.connectors.records.records import Record, read_fields
 from cep.connectors.records.values import Unreadable
 from cep.core.schema import Schema
 from tests.long import examples
-from tests.record_lines import LOOSE, SCHEMAS, SENSOR, fast
+from tests.record_lines import LOOSE, SCHEMAS, SENSOR, fast, read_line
 
 
 def slow(

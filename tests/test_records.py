@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.connectors.records.numbers import GOOD, read_iso, read_seconds
-from cep.connectors.records.records import Record, read_fields, read_line
+from cep.connectors.records.records import Record, read_fields
 from cep.connectors.records.times import FAR, FIRST, LAST, iso, of_duration, of_iso, scaled, seconds_text
 from cep.connectors.records.values import Unreadable
-from tests.record_lines import LOOSE, POINT, SCHEMAS, SENSOR, fast
+from tests.record_lines import LOOSE, POINT, SCHEMAS, SENSOR, fast, read_line
 
 
 def line(text: str) -> Record:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,10 +15,10 @@ from cep.connectors.addresses import Address, address
 from cep.connectors.brokers.sources import FIRST, LONGEST
 from cep.connectors.brokers.things import service_iri, things
 from cep.connectors.records.batch import Batch
-from cep.core.durable_names import sync_names
+from cep.core.durable_files import sync_names, write_whole
 from cep.core.errors import CepError, reason_of
 from cep.core.logs import Log
-from cep.core.private_files import private_folder, private_opener
+from cep.core.private_files import private_folder
 from cep.knowledge.load import is_service
 
 if TYPE_CHECKING:
@@ -101,15 +100,10 @@ def as_files(names: Sequence[str], folder: Path | None = None) -> Iterator[list[
 
 
 def _write(file: Path, lines: frozenset[str]) -> None:
-    """Write a file that is whole as soon as it is there. CepError: it cannot be written."""
+    """Write the quads of a service into a file. CepError: it cannot be written."""
     try:
         private_folder(file.parent)
-        part = file.with_suffix(".part")
-        with open(part, "w", encoding="utf-8", opener=private_opener) as out:
-            out.writelines(f"{line}\n" for line in sorted(lines))
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(part, file)
+        write_whole(file, "".join(f"{line}\n" for line in sorted(lines)).encode())
         sync_names(file.parent)
     except OSError as error:
         raise CepError(f"{file}: {reason_of(error)}", code="knowledge") from None

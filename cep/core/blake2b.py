@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from hashlib import blake2b
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -59,7 +55,7 @@ def _mixed(a, b, c, d, one, other):  # type: ignore[no-untyped-def]
 
 
 @njit(_nrt=False)
-def _digest(words, length):  # type: ignore[no-untyped-def]
+def digest(words, length):  # type: ignore[no-untyped-def]
     """The two words of the digest of the first `length` bytes of `words`, which are zero from there to the end of a
     block. The state is h; what a round mixes are h and v."""
     h0, h1, h2, h3 = _BEGIN[0] ^ _PARAMETERS, _BEGIN[1], _BEGIN[2], _BEGIN[3]
@@ -88,12 +84,3 @@ def _digest(words, length):  # type: ignore[no-untyped-def]
         h0, h1, h2, h3 = h0 ^ v0 ^ v8, h1 ^ v1 ^ v9, h2 ^ v2 ^ v10, h3 ^ v3 ^ v11
         h4, h5, h6, h7 = h4 ^ v4 ^ v12, h5 ^ v5 ^ v13, h6 ^ v6 ^ v14, h7 ^ v7 ^ v15
     return h0, h1
-
-
-def _by_library(words: Words, length: int) -> tuple[Any, Any]:
-    made = np.frombuffer(blake2b(words.tobytes()[:length], digest_size=16).digest(), np.uint64)
-    return made[0], made[1]
-
-
-digest: Callable[[Any, Any], tuple[Any, Any]] = _digest
-"""The digest of a message in a kernel."""

@@ -85,11 +85,6 @@ def dialects_of(name: str, dialect: str | None, files: Files) -> tuple[str | Non
     return tuple(dialect_of_file(each, dialect) for each, _ in files) if files else (dialect_of(name, dialect),)
 
 
-def has_lars(name: str, dialect: str | None, files: Files) -> bool:
-    """Return True if some of a program is LARS. Raises CepError."""
-    return any(found in LARS for found in dialects_of(name, dialect, files))
-
-
 def lars_program(
     text: str, name: str = "<program>", dialect: str | None = None, tick: int | None = None
 ) -> LarsProgram | None:

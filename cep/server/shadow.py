@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,8 +17,8 @@ from cep.connectors.records.batch import Batch
 from cep.connectors.serving.outline import parameter_values
 from cep.connectors.serving.programs import version_time
 from cep.connectors.why.text import Explainer
+from cep.core.durable_files import write_whole
 from cep.core.errors import CepError
-from cep.core.private_files import private_opener
 from cep.core.schema import Schema
 from cep.diff.matching import KINDS, Difference, compared_event, names_of
 from cep.diff.reasons import Reasons
@@ -35,13 +34,7 @@ MOST = 20_000
 
 def keep_texts(folder: Path, texts: Mapping[str, str]) -> None:
     """Keep the texts of a shadow. OSError: they cannot be written."""
-    path = folder / KEPT
-    part = path.with_suffix(".part")
-    with open(part, "w", encoding="utf-8", opener=private_opener) as file:
-        json.dump(dict(texts), file, ensure_ascii=False)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
+    write_whole(folder / KEPT, json.dumps(dict(texts), ensure_ascii=False).encode())
 
 
 def kept_texts(folder: Path | None, names: Sequence[str]) -> dict[str, str] | None:

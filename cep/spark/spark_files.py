@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from cep.core.durable_names import sync_names
+from cep.core.durable_files import sync_names
 from cep.spark.disk import SPARK, damaged_file, sync
 
 _SUMS = b"crc\0"

@@ -105,7 +105,7 @@ class KeyNames:
 
 
 class LineReader:
-    """Reads blocks of lines of one input. `default` and `bound` as in `records.read_line`."""
+    """Reads blocks of lines of one input. `default` and `bound` as in `records.read_events`."""
 
     def __init__(self, schemas: Mapping[str, Schema], default: str | None, bound: bool) -> None:
         self._schemas = schemas

@@ -25,7 +25,7 @@ import pyoxigraph as ox
 from cep.connectors.rdf.quad_writer import QuadWriter
 from cep.connectors.rdf.query_process import end_with
 from cep.connectors.rdf.store_files import StoreFiles
-from cep.core.durable_names import sync_names
+from cep.core.durable_files import sync_names
 
 _REMOVED = 250_000  # quads removed from which on a rebuild pays; of large stores three times what is left
 _NICENESS = 10  # less would never end on a machine that is always busy

@@ -101,22 +101,6 @@ def _missing_number(name: str) -> None:
 decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=Real, parse_constant=_missing_number)
 
 
-def read_line(
-    line: bytes,
-    schemas: Mapping[str, Schema],
-    default: str | None = None,
-    bound: bool = False,
-    envelope: Mapping[str, str | None] | None = None,
-) -> Record:
-    """The event of one line of JSON; Unreadable where it is none, or does not hold exactly one."""
-    found = read_events(line, schemas, default, bound, envelope)
-    if len(found) != 1:
-        raise Unreadable("args", f"the record holds {len(found)} events")
-    if isinstance(found[0], Unreadable):
-        raise found[0]
-    return found[0]
-
-
 def read_events(
     line: bytes,
     schemas: Mapping[str, Schema],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
@@ -11,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from cep.connectors.input_history import read_records
-from cep.core.durable_names import sync_names
+from cep.core.durable_files import sync_names, write_whole
 from cep.core.errors import CepError
-from cep.core.private_files import private_folder, private_opener
+from cep.core.private_files import private_folder
 
 FILES = "the files"
 """The author of what was edited in the program's files."""
@@ -68,13 +67,8 @@ class Versions:
 
     def write(self, version: Version) -> None:
         """Keep a version; it outlives the end of the machine. OSError: it cannot be written."""
-        path = self._folder / f"{version.number}.json"
-        part = path.with_suffix(".part")
-        with open(part, "w", encoding="utf-8", opener=private_opener) as file:
-            json.dump(asdict(version), file, ensure_ascii=False, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
+        text = json.dumps(asdict(version), ensure_ascii=False, indent=1)
+        write_whole(self._folder / f"{version.number}.json", text.encode())
         sync_names(self._folder)
 
     def remove(self, number: int) -> None:

@@ -158,7 +158,7 @@ class _OnlyOwlrl:
     """Why owlrl alone has a triple."""
 
     def __init__(self, ours: set[Triple], corrected: _Once, reasoning: str) -> None:
-        self._ours, self._corrected, self._reasoning = ours, corrected, reasoning
+        self._corrected, self._reasoning = corrected, reasoning
         self._values = {_same(triple) for triple in ours}
 
     def __call__(self, triple: Triple) -> str | None:

@@ -33,9 +33,12 @@ class Keys(KeySet):
 
     __slots__ = ()
 
-    def slots(self, table: Table, columns: Ints, insert: bool = True, groups: bool = False) -> Ints:
-        """The slot of each row's key, of these argument columns: -1 for a missing value in it, or for an unknown key
-        unless `insert`. To `groups` a missing value is a value like others."""
+    def slots(self, table: Table, columns: Ints, *, insert: bool = True, groups: bool = False) -> Ints:
+        """Return the slot of each row's key, which is in these argument columns; -1 where the key has a missing value.
+
+        insert: enter keys that are new; otherwise they get -1, too.
+        groups: a missing value is a value like any other, as in GROUP BY.
+        """
         slots: Ints = np.empty(table.shape[1], np.int64)
         if insert:
             self._enter(table[FIRST:], columns, not groups, slots, NO_ROOM)

@@ -153,7 +153,7 @@ class SetReviser:
         return Revised(apart(was, self._found(keys, ends)))
 
     def _changes(self, table: Table) -> Ints:
-        slots = self.known.slots(table, self.columns, True, True)
+        slots = self.known.slots(table, self.columns, groups=True)
         self.rows.know(self.known.count)
         return changes_of(table, slots, words_of(0), self.known.count)
 

@@ -24,7 +24,7 @@ from urllib.parse import quote, unquote
 from uuid import uuid4
 
 from cep.core import checksum
-from cep.core.durable_names import sync_names
+from cep.core.durable_files import sync_names
 from cep.core.errors import CepError
 from cep.spark.disk import BACK, SINK_LOG, damaged_file, put, sync
 

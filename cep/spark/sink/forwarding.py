@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from cep.connectors.brokers.sending import Sending
 from cep.connectors.tables.kinds import KINDS
 from cep.connectors.tables.names import TableName, is_table, table_name
-from cep.core.durable_names import sync_names
+from cep.core.durable_files import sync_names
 from cep.core.errors import UNREACHABLE, CepError, reason_of
 from cep.core.schema import Schema
 from cep.spark.disk import OUTGOING, STOP, damaged_file, put

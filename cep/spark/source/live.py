@@ -18,7 +18,7 @@ from cep.connectors.brokers.rate import Rate
 from cep.connectors.brokers.tcp import Connection
 from cep.connectors.inputs import Input
 from cep.core.checksum import content, seal
-from cep.core.durable_names import sync_names
+from cep.core.durable_files import sync_names
 from cep.core.errors import CepError
 from cep.spark.disk import STOP, damaged_file, put
 from cep.spark.source.message_log import MessageLog

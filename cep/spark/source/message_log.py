@@ -15,7 +15,7 @@ from cep.connectors.brokers.mqtt import Arrival
 from cep.connectors.files import DEVICE
 from cep.core.append_log import RecordLog
 from cep.core.checksum import Broken
-from cep.core.durable_names import sync_names
+from cep.core.durable_files import sync_names
 from cep.core.errors import CepError, reason_of
 from cep.spark.disk import BACK, locked, put
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cep.core import checksum
-from cep.core.durable_names import sync_names
+from cep.core.durable_files import sync_names
 from cep.spark.disk import damaged_file, put, writing_to
 from cep.spark.state.bucket_states import of_run
 from cep.spark.state.segment_files import missing_file

@@ -440,11 +440,11 @@ def held_in(changes: Table, holding: Ints, first: int, last: int) -> Table:
     width = changes.shape[0] - FIRST - 1
     tuples, columns = Keys(width), np.arange(width)
     changes, code, begins = changes_in(changes, FIRST + width)
-    key = tuples.slots(changes, columns, True, True)
+    key = tuples.slots(changes, columns, groups=True)
     changed = tuples.count
     after = np.zeros((FIRST + width, len(holding)), np.int64)
     after[FIRST:] = holding.T
-    held = tuples.slots(after, columns, True, True)
+    held = tuples.slots(after, columns, groups=True)
     whole = held[held >= changed]
     found = stretch_of(Changes(key, code, begins), np.empty(0, np.int64), first, last)
     key = np.concatenate([found.key, whole])
@@ -462,7 +462,7 @@ def changed_in(changes: Table, first: int, last: int) -> tuple[Table, Table]:
     width = changes.shape[0] - FIRST - 1
     tuples = Keys(width)
     changes, code, begins = changes_in(changes, FIRST + width)
-    key = tuples.slots(changes, np.arange(width), True, True)
+    key = tuples.slots(changes, np.arange(width), groups=True)
     order = np.lexsort((code, key))
     opening = order[np.append(True, key[order][1:] != key[order][:-1])] if len(order) else order
     before = key[opening[begins[opening] == 0]]

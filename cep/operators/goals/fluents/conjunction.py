@@ -148,8 +148,8 @@ class ConjunctionStretches(InRounds):
 
     def shrink(self, inputs: Sequence[Table]) -> Table:
         """Do nothing: the negated side does not change."""
-        tuples = [self.tuples[n].slots(inputs[n], self.columns[n], False, True) for n in range(2)]
-        keys = [self.keys.slots(inputs[n], self.key[n], False) for n in range(2)]
+        tuples = [self.tuples[n].slots(inputs[n], self.columns[n], insert=False, groups=True) for n in range(2)]
+        keys = [self.keys.slots(inputs[n], self.key[n], insert=False) for n in range(2)]
         pairs, made = _lose(
             rows(inputs[0]), np.concatenate(tuples), np.concatenate(keys), self.spec.negated, *self.state, *self.chains,
             *self.gone, np.empty((rows(inputs[0]) + rows(inputs[1]), 2), np.int64),
@@ -168,7 +168,7 @@ class ConjunctionStretches(InRounds):
 
     def _on(self, side: int, table: Table) -> tuple[Ints, Table]:
         """Rows of one side by the tuples of the other, `side`, that go on: which rows, and these."""
-        keys = self.keys.slots(table, self.key[1 - side], False)
+        keys = self.keys.slots(table, self.key[1 - side], insert=False)
         pairs, made = _facing(
             keys, self.chains[side], self.state[side], self.gone[side], np.empty((max(1, len(keys)), 2), np.int64)
         )
@@ -181,7 +181,7 @@ class ConjunctionStretches(InRounds):
         """
         left, right = (np.ascontiguousarray(table) for table in inputs)
         if self.spec.negated and self.goes_on:
-            facing = self.keys.slots(left, self.key[0], False)
+            facing = self.keys.slots(left, self.key[0], insert=False)
             met = facing >= 0
             met[met] = self.chains[1][facing[met], HEAD] >= 0
             rest = np.flatnonzero(~met)
@@ -396,7 +396,7 @@ class ConjunctionGoal(HoldingAlone, NumberedState, ConjunctionStretches):
         for side, (table, code, begins) in enumerate(taken):
             if len(code):
                 keys = self.keys.slots(table, self.key[side])
-                tuples = self.tuples[side].slots(table, self.columns[side], True, True)
+                tuples = self.tuples[side].slots(table, self.columns[side], groups=True)
                 changes.append((code, begins, 1 - begins if spec.negated and side else begins, tuples, keys))
         width = len(spec.left.take) + len(spec.right.take) + 1
         if not changes:
@@ -568,7 +568,7 @@ class MatchedConjunctionGoal(ConjunctionGoal):
     def _slots(self, table: Table, side: int) -> Ints:
         """The numbers of tuples, of which flags are there from now on."""
         before = self.keys.count
-        slots = self.keys.slots(table, self.key[side], True, True)
+        slots = self.keys.slots(table, self.key[side], groups=True)
         if self.keys.count > before:
             self.flags = filled_room(self.flags, self.keys.count, 0)
             known = self.keys.known[before:]

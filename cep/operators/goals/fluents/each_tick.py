@@ -50,7 +50,7 @@ class TickAtomsGoal(Untimed, DeclaredState):
         keyed[FIRST:-1, :before], keyed[-1, :before] = self.seen[:before].T, self.now
         keyed[FIRST:-1, before:], keyed[-1, before:] = table[FIRST:], at
         known = Keys(self.width + 1)
-        slots = known.slots(keyed, np.arange(self.width + 1), True, True)
+        slots = known.slots(keyed, np.arange(self.width + 1), groups=True)
         fresh = np.ones(len(slots), np.bool_)
         fresh[1:] = slots[1:] > np.maximum.accumulate(slots)[:-1]
         last = int(at[-1])
@@ -114,7 +114,7 @@ class EachTickGoal(PassingGoal):
         ((table, code, begins),) = self.waiting.take([inputs[0][self.taken]], frontier)
         last = until if until < INFINITE else max(2 * frontier.latest + 1, self.next - 1)
         if len(code) or (len(self.held) and last >= self._opening()):
-            slots = self.holding.slots(table, self.inner, True, True)
+            slots = self.holding.slots(table, self.inner, groups=True)
             self._expand(Changes(slots, code, begins), last)
             self._keep(slots, code, begins)
             if until < INFINITE:
@@ -143,7 +143,7 @@ class EachTickGoal(PassingGoal):
         at, keys = at[order], np.repeat(found.key, counts)[order]
         made = np.empty((FIRST + self.spec.columns, len(at)), np.int64)
         made[FIRST:-1], made[-1] = self.holding.known[keys].T, at
-        slots = self.tuples.slots(made, self.columns, True, True)
+        slots = self.tuples.slots(made, self.columns, groups=True)
         self.passing.put(self.window.opens(at), slots, True)
         self.passing.put(self.window.closes(at), slots, False)
 
@@ -188,7 +188,7 @@ class EachTickGoal(PassingGoal):
         super()._become({name: state[name] for name in ("held", *QUEUES)})
         table = np.zeros((FIRST + len(self.spec.take), len(state["holding"])), np.int64)
         table[FIRST:] = state["holding"].T
-        self.held = np.unique(self.holding.slots(table, self.inner, True, True))
+        self.held = np.unique(self.holding.slots(table, self.inner, groups=True))
         self.next = int(state["next"][0, 0])
         self.waiting.become([state["waiting"]])
 

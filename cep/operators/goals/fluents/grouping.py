@@ -243,9 +243,9 @@ class GroupingGoal(NumberedState):
         return self._rows(*self._regrouped(table, code, begins))
 
     def _regrouped(self, table: Table, code: Ints, begins: Ints) -> tuple[Ints, int]:
-        slots = self.keys.slots(table, self.by, True, True)
+        slots = self.keys.slots(table, self.by, groups=True)
         before = self.tuples.count
-        tuples = self.tuples.slots(table, self.columns, True, True)
+        tuples = self.tuples.slots(table, self.columns, groups=True)
         self._reserve(before)
         order = stable_order(code)
         order = order[stable_order(slots[order])] if len(order) > 1 else order

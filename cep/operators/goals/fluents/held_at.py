@@ -125,7 +125,7 @@ class HeldAtGoal(HoldingGoal):
         """Edges in their order, with their keys and tuples, for which there is room."""
         right = in_turn(table, self.spec.kind)
         slots = self.keys.slots(right, self.right_key)
-        tuples = self.tuples.slots(right, self.columns, True, True)
+        tuples = self.tuples.slots(right, self.columns, groups=True)
         self._room(self.count + rows(right))
         return right, slots, tuples
 
@@ -139,7 +139,7 @@ class HeldAtGoal(HoldingGoal):
             )
         back = -1 if spec.back is None else spec.back
         pairs, made = _ask(
-            left, self.keys.slots(left, self.left_key, False), FIRST + spec.at, back, spec.negated, spec.single,
+            left, self.keys.slots(left, self.left_key, insert=False), FIRST + spec.at, back, spec.negated, spec.single,
             self.cells, self.newest, np.empty((rows(left), 3), np.int64),
         )  # fmt: skip
         return self._paired(left, pairs[:made])
@@ -197,7 +197,7 @@ class HeldAtGoal(HoldingGoal):
         table[FIRST + self.right_key] = state["keys"].T
         slots = self.keys.slots(table, self.right_key)
         demand(not count or int(slots.min()) >= 0)
-        tuples = self.tuples.slots(table, self.columns, True, True)
+        tuples = self.tuples.slots(table, self.columns, groups=True)
         self._room(count)
         cells = self.cells[:count]
         cells[:, BEGIN : LAST + 1], cells[:, [NAME]] = state["spans"], state["names"]

@@ -168,7 +168,7 @@ class HoldingGoal(NumberedState, Untimed):
         """Edges in their order, with their keys and tuples, for which there is room."""
         right = in_turn(table, self.spec.kind)
         slots = self.keys.slots(right, self.right_key)
-        tuples = self.tuples.slots(right, self.columns, True, True)
+        tuples = self.tuples.slots(right, self.columns, groups=True)
         self.state = filled_room(self.state, self.tuples.count, 0)
         self.chains = filled_room(self.chains, self.keys.count, -1)
         return right, slots, tuples
@@ -177,7 +177,7 @@ class HoldingGoal(NumberedState, Untimed):
         """See `cep.operators.goals.contract`."""
         left, spec = contiguous(inputs[0]), self.spec
         right, right_slots, tuples = self.ahead.take(inputs[1])
-        left_slots = self.keys.slots(left, self.left_key, False)
+        left_slots = self.keys.slots(left, self.left_key, insert=False)
         pairs, made = _meet(
             left, right, left_slots, tuples, right_slots, FIRST + spec.kind, spec.negated, self.state, self.chains,
             np.empty((rows(left), 3), np.int64),

@@ -461,7 +461,7 @@ class HoldingReviser:
         return changes_of(table, slots, self.words, self.keys_known.count)
 
     def _edge_changes(self, table: Table) -> Ints:
-        tuples = self.tuples.slots(table, self.own.columns, True, True)
+        tuples = self.tuples.slots(table, self.own.columns, groups=True)
         slots = self.keys_known.slots(table, self.own.right_key)
         self._know()
         made = np.empty((rows(table), ROW + 3), np.int64)
@@ -479,7 +479,7 @@ class HoldingReviser:
             return
         right = np.zeros((FIRST + self.spec.right_width, len(ended)), np.int64)
         right[FIRST + self.own.columns] = self.tuples.known[ended].T
-        held = goal.tuples.slots(right, self.own.columns, False, True)
+        held = goal.tuples.slots(right, self.own.columns, insert=False, groups=True)
         holds = np.zeros(len(ended), np.bool_)
         holds[held >= 0] = goal.state[held[held >= 0], HOLDS] == 1
         right[FIRST + self.spec.kind] = np.where(holds, ENDS, BEGINS)

@@ -113,7 +113,7 @@ class InertiaGoal(NumberedState, Lasting):
     def _transitions(self, table: Table) -> tuple[Table, Ints]:
         """Transitions and their keys: there is a cell for each, and room for a deadline more for each row."""
         transitions = contiguous(table)
-        slots = self.keys.slots(transitions, self.places, True, True)
+        slots = self.keys.slots(transitions, self.places, groups=True)
         self.state = filled_room(self.state, self.keys.count, 0)
         if len(self.spec.deadlines):
             self.heap = filled_room(self.heap, int(self.counts[S_HEAP]) + rows(transitions) + 1, 0)

@@ -296,7 +296,7 @@ class InertiaReviser:
         return Revised(made, keys)
 
     def _changes(self, table: Table) -> Ints:
-        slots = self.known.slots(table, self.places, True, True)
+        slots = self.known.slots(table, self.places, groups=True)
         self.rows.know(self.known.count)
         return changes_of(table, slots, self.words, self.known.count)
 
@@ -321,7 +321,7 @@ class InertiaReviser:
             return
         table = np.zeros((FIRST + self.spec.keys, len(ended)), np.int64)
         table[FIRST:] = self.known.known[ended[:, 0]].T
-        slots = goal.keys.slots(table, self.places, True, True)
+        slots = goal.keys.slots(table, self.places, groups=True)
         goal.state = filled_room(goal.state, goal.keys.count, 0)
         if len(self.spec.deadlines):
             goal.heap = filled_room(goal.heap, int(goal.counts[S_HEAP]) + len(ended), 0)

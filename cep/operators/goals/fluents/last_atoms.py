@@ -125,7 +125,7 @@ class LastAtomsGoal(PassingGoal):
             order = np.argsort(every[ORDER], kind="stable")
             mine = order[np.searchsorted(every[ORDER], own[ORDER], sorter=order)]
             slots[mine] = self._slots(own, at[mine])
-            opening, closing = self._arrive(self.keys.slots(every, self.by, True, True), slots, self.window.opens(at))
+            opening, closing = self._arrive(self.keys.slots(every, self.by, groups=True), slots, self.window.opens(at))
             self.passing.put(opening[:, 0], opening[:, 1], True)
             self.passing.put(closing[:, 0], closing[:, 1], False)
         return self._pass_on(frontier)
@@ -179,7 +179,7 @@ class LastAtomsGoal(PassingGoal):
         last, width = state["last"], len(self.by)
         table = np.zeros((FIRST + width, len(last)), np.int64)
         table[FIRST:] = last[:, :width].T
-        keys = self.keys.slots(table, np.arange(width), True, True)
+        keys = self.keys.slots(table, np.arange(width), groups=True)
         slots = np.full(len(last), -1)
         there = last[:, width] == 1
         slots[there] = self._named(last[there, width + 1 :])

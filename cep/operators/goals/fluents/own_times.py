@@ -162,7 +162,7 @@ class OwnTimesGoal(NumberedState, InRounds):
                 return Changes(*(found[0] if len(found) == 1 else np.concatenate(found, axis=1)))
 
     def _slots(self, table: Table, insert: bool = True) -> Ints:
-        slots = self.tuples.slots(table, self.columns, insert, True)
+        slots = self.tuples.slots(table, self.columns, insert=insert, groups=True)
         count = self.tuples.count
         if count > self.known:
             self.flags = filled_room(self.flags, count, 0)

@@ -123,7 +123,7 @@ class RecordingGoal(NumberedState, Lasting):
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         records, watermark, width = contiguous(inputs[0]), frontier.watermark, self.spec.width
-        slots = self.keys.slots(records, self.places, True, True)
+        slots = self.keys.slots(records, self.places, groups=True)
         ends = np.empty((2, rows(records)), np.int64)
         latest, closers, lasting, rising = ends_of(records, width, ends)
         self.latest = max(self.latest, int(latest))
@@ -322,7 +322,7 @@ class RecordingGoal(NumberedState, Lasting):
         self._clear()
         table = np.zeros((FIRST + self.spec.width, len(state["tuples"])), np.int64)
         table[FIRST:] = state["tuples"].T
-        slots = self.keys.slots(table, self.places, True, True)
+        slots = self.keys.slots(table, self.places, groups=True)
         self.held = Pieces(slots, *(np.ascontiguousarray(column) for column in state["pieces"].T))
         self.done = int(state["done"][0, 0])
         whole = maximal(self.held)

@@ -110,7 +110,7 @@ class RestrictedGoal(NumberedState, InRounds):
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         ((table, code, begins),) = self.waiting.take(inputs, frontier)
         until = max(decided(frontier, self.spec.late), self.decided)
-        slots, code, begins = in_order(self.tuples.slots(table, self.columns, True, True), code, begins)
+        slots, code, begins = in_order(self.tuples.slots(table, self.columns, groups=True), code, begins)
         self._reserve()
         made: list[Table] = []
         at = 0

@@ -166,7 +166,7 @@ class SupportsStretches(InRounds):
     def shrink(self, inputs: Sequence[Table]) -> Table:
         """A tuple that loses a support may not go on, whatever else there is: that may be by itself."""
         assert self.lost is not None, "what holds goes on"
-        slots = self.tuples.slots(inputs[0], self._taken, False, True)
+        slots = self.tuples.slots(inputs[0], self._taken, insert=False, groups=True)
         slots = slots[slots >= 0]
         fresh = np.unique(slots)
         fresh = fresh[(self.lost[fresh] == 0) & (self.state[fresh, COUNT] > 0)]
@@ -181,7 +181,7 @@ class SupportsStretches(InRounds):
         made = self._through(slots[self.state[slots, COUNT] > self.lost[slots]])
         if self.spec.wanted is None:
             return made
-        key = self.numbers.slots(made, self.columns, True, True)
+        key = self.numbers.slots(made, self.columns, groups=True)
         return table_of(self.grown.added(key, made[START], made[END]), self.numbers.known)
 
     def _through(self, slots: Ints) -> Table:
@@ -193,7 +193,7 @@ class SupportsStretches(InRounds):
         """Without what goes on anyway."""
         if self.lost is None or not len(self.lost):
             return table
-        slots = self.tuples.slots(table, self.columns, False, True)
+        slots = self.tuples.slots(table, self.columns, insert=False, groups=True)
         known = np.flatnonzero((slots >= 0) & (slots < len(self.lost)))
         goes_on = (self.state[slots[known], COUNT] > 0) & (self.lost[slots[known]] == 0)
         return np.delete(table, known[goes_on], axis=1) if goes_on.any() else table
@@ -204,7 +204,7 @@ class SupportsStretches(InRounds):
             table = table[:, :0]
         if self.spec.wanted is None:
             return table
-        key = self.numbers.slots(table, self.columns, True, True)
+        key = self.numbers.slots(table, self.columns, groups=True)
         return table_of(self.grown.added(key, table[START], table[END]), self.numbers.known)
 
     def settled(self) -> Table:
@@ -215,7 +215,7 @@ class SupportsStretches(InRounds):
             held = self.tuples.known[np.concatenate([*self.shrunk, np.empty(0, np.int64)])]
         before = np.zeros((FIRST + held.shape[1], len(held)), np.int64)
         before[FIRST:] = held.T
-        keys = self.numbers.slots(before, self.columns, True, True)
+        keys = self.numbers.slots(before, self.columns, groups=True)
         changes = changes_against(self.grown.all(), keys, *self.stretch)
         made = np.empty((FIRST + len(self.spec.take) + 1, len(changes.key)), np.int64)
         made[FIRST:-1] = self.numbers.known[changes.key].T
@@ -323,7 +323,7 @@ class SupportsGoal(NumberedState, SupportsStretches, Lasting):
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         ((table, code, begins),) = self.waiting.take([self._read_in(inputs[0])], frontier)
-        slots, code, begins = in_order(self.tuples.slots(table, self.columns, True, True), code, begins)
+        slots, code, begins = in_order(self.tuples.slots(table, self.columns, groups=True), code, begins)
         self.state = filled_room(self.state, self.tuples.count, 0)
         if self.holds_from > -INFINITE:
             slots, code, begins = self._from_first(slots, code, begins, decided(frontier, self.spec.late))

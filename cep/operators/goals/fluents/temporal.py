@@ -97,7 +97,7 @@ class TemporalGoal(NumberedState, InRounds):
         taken = self.waiting.take([self._read_in(n, table) for n, table in enumerate(inputs)], frontier)
         changes = []
         for table, code, begins in taken:
-            changes.append(in_order(self.tuples.slots(table, self.columns, True, True), code, begins))
+            changes.append(in_order(self.tuples.slots(table, self.columns, groups=True), code, begins))
         until = max(decided(frontier, self.waiting.late), self.evaluation.decided)
         made, _ = self.evaluation.step(changes, until, ahead)
         if not len(made.key):
@@ -139,7 +139,7 @@ class TemporalGoal(NumberedState, InRounds):
         if not self.opened:
             touched, self.opened = [self._changing()], True
         for number, (table, lost) in enumerate(zip(inputs, self.lost)):
-            slots = self.tuples.slots(self._read_in(number, table), self.columns, False, True)
+            slots = self.tuples.slots(self._read_in(number, table), self.columns, insert=False, groups=True)
             slots = slots[(slots >= 0) & (slots < len(lost))]
             lost[slots] = True
             touched.append(slots)
@@ -168,7 +168,7 @@ class TemporalGoal(NumberedState, InRounds):
             changed += [self._changing(), np.flatnonzero(np.logical_or.reduce([self.stopped, *self.lost]))]
         for number, table in enumerate(inputs):
             table = self._read_in(number, table)
-            slots = self.tuples.slots(table, self.columns, True, True)
+            slots = self.tuples.slots(table, self.columns, groups=True)
             changed.append(self.grown[number].added(slots, table[START], table[END]).key)
         keys = np.unique(np.concatenate(changed))
         self._going_on(keys)

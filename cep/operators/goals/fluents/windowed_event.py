@@ -223,7 +223,7 @@ class PassingGoal(NumberedState):
         made[FIRST : FIRST + len(self.take)] = table.take(self.take, axis=0)
         if self.spec.numbered:
             made[-1] = at
-        return self.tuples.slots(made, self.columns, True, True)
+        return self.tuples.slots(made, self.columns, groups=True)
 
     def _pass_on(self, frontier: Frontier) -> Table:
         """Return the changes that are decided by now, as output rows."""
@@ -274,7 +274,7 @@ class PassingGoal(NumberedState):
         """The numbers of tuples, a row each."""
         table = np.zeros((FIRST + self.spec.columns, len(tuples)), np.int64)
         table[FIRST:] = tuples.T
-        return self.tuples.slots(table, self.columns, True, True)
+        return self.tuples.slots(table, self.columns, groups=True)
 
     def codes(self) -> list[Ints]:
         return [self.tuples.known[:, column] for column in self.spec.codes]

@@ -234,7 +234,7 @@ class JoinGoal(StoredState, Untimed):
         return made
 
     def _slots(self, left: Table, right: Table) -> tuple[Ints, Ints]:
-        slots = self.keys.slots(left, self.left_key), self.keys.slots(right, self.right_key, self.keep_right)
+        slots = self.keys.slots(left, self.left_key), self.keys.slots(right, self.right_key, insert=self.keep_right)
         self.chains = more_chains(self.chains, self.keys.count)
         return slots
 
@@ -330,7 +330,7 @@ class JoinGoal(StoredState, Untimed):
         columns = np.array([self._column_on(0, *place) for place in self.spec.absent_from], np.int64)
         table = np.zeros((FIRST + self.spec.left_width, len(own)), np.int64)
         table[FIRST:] = cold[own, HEADER : HEADER + self.spec.left_width].T
-        slots = self.absent_keys.slots(table, columns, False)
+        slots = self.absent_keys.slots(table, columns, insert=False)
         there = slots >= 0
         last = np.full(len(own), -1, np.int64)
         last[there] = self.absent_chains[slots[there], 1]

@@ -71,7 +71,7 @@ class LinearRecursion(JoinGoal):
         if not rows(base) and not rows(right):
             return empty(width)
         left_slots = self.keys.slots(base, self.left_key)
-        right_slots = self.keys.slots(right, self.right_key, False)
+        right_slots = self.keys.slots(right, self.right_key, insert=False)
         self.chains = more_chains(self.chains, self.keys.count)
         several = NOTHING
         if self.spec.policy != "unrestricted" and rows(base):  # a policy chooses among equal ones by their arrival

@@ -157,7 +157,7 @@ class AbsenceDeadline(StoredState):
         if not rows(left) and self.first == self.count:
             return empty(self.spec.width)
         left_slots = self.keys.slots(left, self.left_key)
-        absent_slots = self.keys.slots(absent, self.absent_key, False)
+        absent_slots = self.keys.slots(absent, self.absent_key, insert=False)
         self.chains = more_chains(self.chains, self.keys.count)
         needed = self.count + rows(left)
         self.store, self.cold = room(self.store, needed), room(self.cold, needed)

@@ -232,7 +232,7 @@ class SlidingAggregate(WindowState, Untimed):
         table = inputs[0]
         if not rows(table):
             return empty(len(self.spec.by) + len(self.spec.kinds))
-        slots = self.keys.slots(table, self.by, True, True)
+        slots = self.keys.slots(table, self.by, groups=True)
         keys, times = self.keys.known, contiguous(table[:FIRST])
         if self.short:
             self.rings = _more_rings(self.rings, self.keys.count)

@@ -124,7 +124,7 @@ class WindowedAggregate(WindowState):
         spec, table = self.spec, inputs[0]
         if not rows(table) and ((due := self.due()) is None or due > frontier.watermark):
             return empty(len(spec.by) + len(spec.kinds))
-        slots = self.keys.slots(table, self.by, True, True)
+        slots = self.keys.slots(table, self.by, groups=True)
         self.groups = more_groups(self.groups, self.keys.count)
         if self.keeps:
             self.store = room(self.store, self.count + rows(table))
