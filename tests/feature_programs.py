@@ -81,6 +81,7 @@ KNOWLEDGE = (
     "level(K, L) :- {{ ?p x:code ?K ; x:level ?L }}.\n{h}(K, V) <- {e}(K, V) WHERE not level(K, V).",
     "{h}(K, V) <- ({e}(K, V) SEQ {f}(K, _)) WHERE {{ ?p x:code ?K ; x:level ?V }}.",
     "{h}(V, L) <- ({e}(K, V) SEQ {f}(_, _) WITHIN 2 s) WHERE {{ ?p x:code ?K ; x:level ?L }}.",
+    "fluent {g}(k: int).\n{g}(K) WHILE (ONCE[0, 2 s] {a}(K, V)) WHERE {{ ?p x:code ?K ; x:level ?V }}.",
 )
 LOADED = PREFIX + "".join(f"x:s{i} x:code {i} ; x:level {i} .\n" for i in range(3))
 

@@ -194,6 +194,7 @@ class Aggregation(Node):
             shows=(*(((0, column),) for column in self.by), *(() for _ in self.results)),
             looks=tuple((0, column) for column in sorted({*self.by, *places_of(arguments_of(self.results))})),
             groups=tuple((0, column) for column in self.by),
+            by=True,
             completes=(0,),
             waits=(0,),
             lasting=Lasting.AS_LONGEST if self.events == 1 else Lasting.MORE,

@@ -146,6 +146,7 @@ class Union(Node):
             meeting=Meeting.EITHER,
             guessed=True,
             keeps_equal=(0, 1),
+            uncounted=(0, 1),
             constituents=(0, 1),
         )
 

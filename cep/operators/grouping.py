@@ -174,6 +174,7 @@ class Grouping(Node):
             shows=(*(((0, column),) for column in self.by), *(() for _ in self.results), ()),
             looks=tuple((0, column) for column in sorted(looked)),
             groups=tuple((0, column) for column in self.by),
+            by=True,
             completes=(0,),
             meeting=Meeting.GROUPS,
             needs_instant="AGGREGATE",

@@ -125,6 +125,7 @@ class Holding(Node):
             guessed=True,
             constituents=(0,),
             keeps_equal=(0,),
+            uncounted=(0,),
         )
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:

@@ -270,7 +270,7 @@ class Join(Node):
             within=self.within,
             meeting=Meeting.PAIRS,
             multiplies=self.policy == "unrestricted",
-            ignores_equal=self.policy == "unrestricted",
+            uncounted=(0, 1) if self.policy == "unrestricted" else (),
             constituents=(0, 1),
         )
 

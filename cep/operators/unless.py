@@ -123,7 +123,7 @@ class Deadline(Node):
             waits=(0,),
             lasting=Lasting.MORE if self.duration else Lasting.AS_LONGEST,
             meeting=Meeting.AGAINST,
-            ignores_equal=True,
+            uncounted=(0,),
             constituents=(0,),
         )
 

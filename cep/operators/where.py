@@ -187,6 +187,7 @@ class Select(Node):
             multiplies=bool(self.binds),
             selects=True,
             keeps_equal=(0,),
+            uncounted=(0,),
             constituents=(0,),
         )
 

@@ -269,13 +269,11 @@ class _Copartitioning:
         if place:
             return place
         text = self.text(number)
-        aggregates = "AGGREGATE" in text  # what else has groups, as what LARS asks of ticks, is written without BY
         if not properties.groups:
-            return SplitFailure(
-                number, f"{text} has no BY: one window for all" if aggregates else f"{text} is of no key"
-            )
+            why = "has no BY: one window for all" if properties.by else "is of no key"
+            return SplitFailure(number, f"{text} {why}")
         known = self.named(self.plan.nodes[number].parts[0], child or frozenset()) or "the key of what is in it"
-        return SplitFailure(number, f"{'the BY of ' if aggregates else ''}{text} leaves out {known}")
+        return SplitFailure(number, f"{'the BY of ' if properties.by else ''}{text} leaves out {known}")
 
     def kept_apart(self, number: int) -> bool:
         """Return True if the part that is split by key has a key for another goal too, and the other part is in every

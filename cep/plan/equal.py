@@ -69,7 +69,7 @@ def _once(plan: Plan) -> set[int]:
     for number in reversed(range(len(plan.nodes))):
         about = plan.nodes[number].properties()
         for place, part in enumerate(plan.nodes[number].parts):
-            through = about.ignores_equal or place in about.keeps_equal
-            if place != about.negated and (number in counted or not through):
+            if place != about.negated and (number in counted or place not in about.uncounted):
                 counted.add(part)
-    return {n for n, node in enumerate(plan.nodes) if node.properties().ignores_equal and n not in counted}
+    facts = [node.properties() for node in plan.nodes]
+    return {n for n, about in enumerate(facts) if about.uncounted and not about.keeps_equal and n not in counted}

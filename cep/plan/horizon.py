@@ -19,10 +19,15 @@ _HOUR = 3_600_000_000
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """When a goal forgets an occurrence: `lasting` microseconds after its start (of an UNLESS or a window: its end),
-    `reach` microseconds after its end, at once after its own `instant`, when a newer one under the same key has
-    `superseded` it, when it is `paired`, or when `events` newer ones of its group have come. None and False where that
-    does not make it forget.
+    """When a goal forgets an occurrence: by whichever of these comes first. None and False: not by that.
+
+    lasting: microseconds after its start; for UNLESS and windows, after its end
+    reach: microseconds after its end
+    instant: at once after its own instant
+    superseded: when a newer one has come under the same key
+    paired: when it is paired
+    events: when so many newer ones of its group have come, however long that takes. The state is then bounded by the
+        number of groups, not by time, and `memory` of the node returns None.
     """
 
     lasting: int | None = None

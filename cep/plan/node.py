@@ -66,6 +66,7 @@ class NodeProperties:
     negated: the part that must be absent
     forbids: places of that part, each with the column of the node that it is compared with
     groups: the places to group by; of the columns that show a part's key only these decide the bucket
+    by: the program names these places after BY
     conditions: decided here, over the node's columns
     binds: the columns that the conditions bind
 
@@ -88,9 +89,9 @@ class NodeProperties:
     distinct: no result occurs twice
     guessed: the goal can undo speculative steps, at a cost in proportion to what they touched
     settles: results are the extents of a fluent's formulas, so that cycles of formulas pass through this node
-    keeps_equal: parts whose equal occurrences stay apart in the result, each with its number; a node that counts
-        occurrences has none
-    ignores_equal: equal occurrences of parts produce equal results, and nothing else
+    keeps_equal: parts of whose equal occurrences each has a result of its own, which carries its number
+    uncounted: parts whose equal occurrences produce equal results and nothing else, so that it matters how many there
+        are only if somebody counts the results
     constituents: parts whose constituents are those of a result; a result of a node without any is one constituent
     """
 
@@ -104,6 +105,7 @@ class NodeProperties:
     negated: int | None = None
     forbids: tuple[tuple[PartColumn, int], ...] = ()
     groups: tuple[PartColumn, ...] = ()
+    by: bool = False
     conditions: tuple[Condition, ...] = ()
     binds: tuple[str, ...] = ()
     earlier: tuple[int, ...] = ()
@@ -121,7 +123,7 @@ class NodeProperties:
     distinct: bool = False
     guessed: bool = False
     keeps_equal: tuple[int, ...] = ()
-    ignores_equal: bool = False
+    uncounted: tuple[int, ...] = ()
     constituents: tuple[int, ...] = ()
 
 
@@ -255,8 +257,3 @@ class Node(WithProperties[NodeProperties]):
     @abstractmethod
     def goal(self, builder: GoalBuilder, number: int) -> Goal:
         """Its goal. `builder`: a `cep.operators.build.GoalBuilder`."""
-
-
-def children(node: Node) -> tuple[int, ...]:
-    """The nodes a node reads."""
-    return node.parts

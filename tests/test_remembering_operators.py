@@ -1,0 +1,60 @@
+"""Each operator that remembers rows is in the programs that the tests of state, buckets and features run."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pkgutil import iter_modules
+from random import Random
+
+import cep.operators
+from cep.compile import compile
+from cep.plan.node import Node
+from tests.feature_programs import LANGUAGE, feature_case
+from tests.lars_maker import Maker, program_text
+from tests.state_programs import PROGRAM
+from tests.test_held_at import Program
+from tests.test_lars_random import declarations
+
+MEMORYLESS = {"Scan", "Tick", "Union"}
+"""Operators none of whose nodes has `remembers`."""
+
+
+def operators() -> set[type[Node]]:
+    """Return all classes of nodes."""
+    for module in iter_modules(cep.operators.__path__):
+        import_module(f"cep.operators.{module.name}")
+    return {kind for kind in _below(Node) if not inspect.isabstract(kind) and _is_named(kind)}
+
+
+def _below(kind: type[Node]) -> Iterator[type[Node]]:
+    for below in kind.__subclasses__():
+        yield below
+        yield from _below(below)
+
+
+def _is_named(kind: type[Node]) -> bool:
+    """Return False for what `dataclass(slots=True)` has replaced by another class."""
+    return getattr(sys.modules[kind.__module__], kind.__name__, None) is kind
+
+
+def nodes() -> Iterator[Node]:
+    """Yield the nodes of the programs in `tests/state_programs.py` and `tests/feature_programs.py`, of random ones in
+    LARS, and of random ones that ask what held."""
+    yield from compile(PROGRAM, types={"d": ("any", "any")}).plan.nodes
+    for number in range(8):
+        for feature in LANGUAGE:
+            case = feature_case(Random(number), [feature])
+            yield from compile(case.files, **case.options).plan.nodes
+        yield from compile(Program(Random(number)).text).plan.nodes
+        for cyclic in (False, True):
+            maker = Maker(Random(2_000 + number), cyclic)
+            yield from compile(declarations(maker) + program_text(maker.program()), dialect="lars").plan.nodes
+
+
+def test_each_operator_that_remembers_is_tried() -> None:
+    """A new operator needs a rule in `tests/state_programs.py` and in `tests/feature_programs.py`."""
+    remembering = {type(node).__name__ for node in nodes() if node.properties().remembers}
+    assert remembering == {kind.__name__ for kind in operators()} - MEMORYLESS
