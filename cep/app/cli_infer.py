@@ -54,15 +54,15 @@ class InferOptions:
 
 @takes(InferOptions)
 def infer(options: InferOptions) -> None:
-    """Print the declaration that fits a file.
+    """Print an event declaration that reads a file of records.
 
     \b
       cep infer data.jsonl
       cep infer weather.csv --event reading > rules.cep
       curl http://localhost/metrics | cep infer - --format prometheus
 
-    Types, the time and how it is written, where nested values stand, what stands for a missing one; what values were
-    seen, as comments. It is a proposal, made from the first records: read it, and correct it.
+    The declaration has the types, the time and its format, the paths of nested values, and the marks of missing values.
+    Comments name values that occurred. It is a proposal, based on the first records: read it, and correct it.
     """
     file = options.file
     if str(file) == "-":

@@ -94,9 +94,9 @@ def router(history: StoreListener, retention: str | None) -> APIRouter:
         return _answer(request, [*lines, found.body.decode()], over and "T" in part)
 
     busy = "It takes too long, or too many wait; `Retry-After` says when to ask again."
-    responses = route_responses(*GRAPHS, _404="There is no such page.", _500="The store has failed.", _503=busy)
+    responses = route_responses(*GRAPHS, _404="There is no such page.", _500="The store failed.", _503=busy)
     made.add_api_route(
-        "/ldes", view, methods=["GET"], responses=route_responses(*GRAPHS, _500="The store has failed.", _503=busy)
+        "/ldes", view, methods=["GET"], responses=route_responses(*GRAPHS, _500="The store failed.", _503=busy)
     )
     made.add_api_route("/ldes/{part}", page, methods=["GET"], responses=responses)
     return made

@@ -1,4 +1,4 @@
-"""`/sparql`: the SPARQL 1.1 Protocol over knowledge and derived events, to read only."""
+"""`/sparql`: a read-only SPARQL 1.1 endpoint over knowledge and derived events."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TABLES: Mapping[str, str] = {
     "text/tab-separated-values": "tsv",
     "text/xml": "xml",
 }
-"""Media types of a table, and of yes and no, with the format."""
+"""Formats of SELECT and ASK results, by media type."""
 
 GRAPHS: Mapping[str, str] = {
     "text/turtle": "ttl",
@@ -44,7 +44,7 @@ GRAPHS: Mapping[str, str] = {
     "application/rdf+xml": "rdf",
     "application/x-turtle": "ttl",
 }
-"""Likewise of triples."""
+"""Formats of triples, by media type."""
 
 STATUS = {"syntax": 400, "large": 400, "service": 403, "gone": 499, "slow": 503, "busy": 503, "failed": 500}
 _TYPES = {
@@ -61,10 +61,20 @@ T = TypeVar("T")
 _SHOWN = 10_000  # characters of a query that are logged
 _FORM, _DIRECT = "application/x-www-form-urlencoded", "application/sparql-query"
 
-_QUERY, _EXAMPLE = "The query.", "SELECT * { ?subject ?property ?object } LIMIT 10"
+_QUERY, _EXAMPLE = (
+    "The SPARQL query.",
+    "SELECT * { ?subject ?property ?object } LIMIT 10",
+)
 _GRAPHS = [
-    query_parameter("default-graph-uri", "A graph that is the default graph.", "urn:example:graph", several=True),
-    query_parameter("named-graph-uri", "A graph that can be named.", "urn:example:graph", several=True),
+    query_parameter(
+        "default-graph-uri",
+        "A graph of the default graph.",
+        "urn:example:graph",
+        several=True,
+    ),
+    query_parameter(
+        "named-graph-uri", "A graph that the query may name in `GRAPH`.", "urn:example:graph", several=True
+    ),
 ]
 _BODY = {
     "content": {
@@ -83,11 +93,11 @@ QUERY_METHODS: Mapping[str, dict[str, Any]] = {
     "GET": {"parameters": [query_parameter("query", _QUERY, _EXAMPLE), *_GRAPHS]},
     "POST": {"requestBody": _BODY, "parameters": _GRAPHS},
 }
-"""How a query comes, by method."""
+"""Parameters and request body of a query in OpenAPI, by HTTP method."""
 REFUSALS: Mapping[str, Any] = {
-    "_400": "It is no query, or none that is answered: the sentence says where it is wrong.",
-    "_403": "An update, or a query that asks another endpoint.",
-    "_503": "It took too long, or too many wait; `Retry-After` says when to ask again.",
+    "_400": "The query is not valid, or its answer is too large. The text says what is wrong, and where.",
+    "_403": "The request is an update, or the query contains `SERVICE`. This endpoint only reads its own data.",
+    "_503": "The query took too long, or too many queries wait. `Retry-After` says when to try again.",
 }
 
 
@@ -106,7 +116,7 @@ class SparqlOptions:
 
 
 class Malformed(Exception):
-    """A request that is none of the protocol. `status` is HTTP's."""
+    """A request that does not follow the protocol. `status` is the HTTP status."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -114,12 +124,15 @@ class Malformed(Exception):
 
 
 def router(store: StoreProcess, options: SparqlOptions, log: Log | None = None) -> APIRouter:
-    """The endpoint. `log` gets every request with its status, seconds, and bytes of the answer."""
+    """Return the routes of `/sparql`. `log` gets each request with its status, seconds and bytes."""
     made = APIRouter(tags=["queries"], default_response_class=Response)
 
     async def endpoint(request: Request) -> Response:
-        """The SPARQL 1.1 Protocol over knowledge and derived events, to read only. Without a query a GET gives the
-        description of the service."""
+        """Answer a SPARQL 1.1 query over the knowledge and the derived events.
+
+        The endpoint implements the query operation of the SPARQL 1.1 Protocol. It is read-only. A GET without a query
+        returns the service description.
+        """
         began = perf_counter()
         found: list[Question] = []
         response = await _answered(request, store, options, found)
@@ -129,14 +142,14 @@ def router(store: StoreProcess, options: SparqlOptions, log: Log | None = None) 
             log("query", None, status=response.status_code, seconds=seconds, bytes=len(response.body), **shown)
         return response
 
-    responses = route_responses(*TABLES, *GRAPHS, **REFUSALS, _500="The store has failed.")
+    responses = route_responses(*TABLES, *GRAPHS, **REFUSALS, _500="The store failed.")
     for method, more in QUERY_METHODS.items():
         made.add_api_route("/sparql", endpoint, methods=[method], openapi_extra=more, responses=responses)
     return made
 
 
 async def _answered(request: Request, store: StoreProcess, options: SparqlOptions, found: list[Question]) -> Response:
-    """The answer, or why there is none; the question goes to `found`."""
+    """Return the answer or the refusal, and add the query to `found`."""
     try:
         pairs = await parameters(request)
         if pairs is None:
@@ -163,7 +176,7 @@ async def _answered(request: Request, store: StoreProcess, options: SparqlOption
 
 
 async def await_answer(request: Request, question_of: Future[T]) -> T:
-    """Wait for the answer. Refused: the client left before it came; the query is then ended."""
+    """Wait for the answer. If the client disconnects, cancel the query and raise QueryRefused."""
     answer, gone = asyncio.wrap_future(question_of), asyncio.ensure_future(_gone(request))
     try:
         await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -181,7 +194,7 @@ async def _gone(request: Request) -> None:
 
 
 async def parameters(request: Request) -> list[tuple[str, str]] | None:
-    """The parameters of a query operation, None: it asks for the description of the service. Raises Malformed."""
+    """Return the parameters of a query, or None if the request asks for the service description. Raises Malformed."""
     in_address = _pairs(request.url.query.encode())
     if request.method == "GET":
         if any(key == "update" for key, _ in in_address):

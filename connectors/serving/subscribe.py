@@ -186,11 +186,15 @@ class Subscriptions:
 
 
 def router(subscriptions: Subscriptions, options: SparqlOptions) -> APIRouter:
-    """The endpoint."""
+    """Return the routes of `/sparql/subscribe`."""
     made = APIRouter(tags=["queries"], default_response_class=Response)
 
     async def subscribe(request: Request) -> Response:
-        """A SELECT whose answer is sent again in part when it changes, as Server-Sent Events."""
+        """Watch a SELECT query.
+
+        The stream of Server-Sent Events begins with the whole answer (`answer`). Each `change` then has the rows that
+        were added and removed.
+        """
         try:
             pairs = await parameters(request)
             most = min(MOST, options.bytes)
@@ -223,7 +227,7 @@ def router(subscriptions: Subscriptions, options: SparqlOptions) -> APIRouter:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(messages(), media_type="text/event-stream", headers=headers)
 
-    responses = route_responses("text/event-stream", **REFUSALS, _500="The store has failed.")
+    responses = route_responses("text/event-stream", **REFUSALS, _500="The store failed.")
     for method, more in QUERY_METHODS.items():
         made.add_api_route("/sparql/subscribe", subscribe, methods=[method], openapi_extra=more, responses=responses)
     return made
