@@ -741,6 +741,9 @@ def test_a_server_is_asked_for_its_history(base: str, tmp_path: Path, monkeypatc
         compared = cep("diff", "rules.cep", "new.cep", "-i", source, *login)
         assert 'gone: rising("milk")' in compared.stdout, compared.stdout + compared.stderr
         assert f"{source}:1" in "".join(compared.stdout.split()) and str(tmp_path) not in compared.stdout
+        explained = cep("explain", "rules.cep", "rising(milk)", "-i", source, *login)
+        assert f"{source}:1" in "".join(explained.stdout.split()), explained.stdout + explained.stderr
+        assert str(tmp_path) not in explained.stdout and "rising" in explained.stdout
         narrow = Path("rules.cep").read_text()
         Path("rules.cep").write_text(narrow.replace("temp: float", "temp: float in 0..9"))
         told = (

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from typer import Argument, Option
 
 from cep.app import completions
-from cep.app.cli_help import INPUT
 from cep.app.cli_options import (
     ChangingKnowledgeOptions,
     DialectOptions,
     EvaluationOptions,
     InputFormat,
-    Inputs,
     ParameterOptions,
+    StoredInputOptions,
 )
 from cep.app.command_line import takes
 from cep.app.durations import refuse
@@ -31,12 +31,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordOptions:
+class RecordOptions(StoredInputOptions):
     """The records that the program is run over."""
 
-    PANEL: ClassVar = INPUT
-
-    inputs: Inputs = ()
     input_format: InputFormat = None
     revise: Annotated[
         str | None,
@@ -156,28 +153,36 @@ def explain(options: ExplainOptions) -> int:
     It runs the program and shows the rule, its variables, conditions and knowledge, and the same of all that the event
     was made of. The exit status is 1 where no such event was derived; with --not, where it was.
     """
+    from cep.app.knowledge_updates import is_stream
+
+    options.check()
+    for name in options.knowledge.updates:
+        if is_stream(name) and not Path(name).is_file():
+            raise refuse(f"--knowledge-updates {name}: `cep explain` reads changes from files")
+    with TemporaryDirectory(prefix="semcep-") as folder:
+        return _explained(options, Path(folder))
+
+
+def _explained(options: ExplainOptions, folder: Path) -> int:
+    """Answer the question. `folder`: for the records that a server keeps."""
     from cep.app.durations import duration, revise_duration
     from cep.app.explained_run import ALWAYS, StoredRecords, is_corrected, knowing
-    from cep.app.knowledge_updates import is_stream
+    from cep.app.served_history import downloaded
     from cep.connectors.inputs import inputs as find
     from cep.connectors.writing.time_format import number_size
     from cep.engine import Engine
     from cep.explain.question import interval, read_question
     from cep.plan.event_schemas import inputs_of
 
-    options.check()
-    question, knowledge_options = options.question, options.knowledge
-    for name in knowledge_options.updates:
-        if is_stream(name) and not Path(name).is_file():
-            raise refuse(f"--knowledge-updates {name}: `cep explain` reads changes from files")
-    evaluation = options.evaluation
+    question, knowledge_options, evaluation = options.question, options.knowledge, options.evaluation
     source = ProgramSource.read(
         options.rules, knowledge_options, evaluation.policy, options.dialect, options.parameters,
         distinct=evaluation.distinct,
     )  # fmt: skip
     program = source.compiled()
     schemas = inputs_of(program.plan)
-    unit = number_size(find(options.records.inputs, schemas, options.records.input_format), schemas)
+    local = downloaded(options.records.inputs, schemas, options.records.token_file, folder)
+    unit = number_size(find(local.inputs, schemas, options.records.input_format), schemas)
     at = (None, None) if question.at is None else interval(question.at, unit)
     running = replace(options.evaluation.engine, remember=ALWAYS, corrected=True, start=at[0], until=at[1])
     engine = Engine(program, running)
@@ -190,10 +195,11 @@ def explain(options: ExplainOptions) -> int:
     if revise is not None or is_corrected(engine):
         first = Engine(program, replace(options.evaluation.engine, revise=revise, explain=True))
     records = StoredRecords(
-        inputs=options.records.inputs,
+        inputs=local.inputs,
         format=options.records.input_format,
         as_they_stand=revise is not None,
         updates=knowledge_options.updates,
+        names=local.servers,
     )
     explainer = records.explained(engine, first, None if asked is None else asked.event)
     explainer = knowing(explainer, source.known, knowledge_options.files)

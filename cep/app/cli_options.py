@@ -149,14 +149,20 @@ class InputOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryInputOptions:
+class StoredInputOptions:
     """The records of the past, in files or as a server keeps them (`cep.app.served_history`)."""
 
     PANEL: ClassVar = INPUT
 
     inputs: Inputs = ()
-    format: InputFormat = None
     token_file: TokenFile = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryInputOptions(StoredInputOptions):
+    """The same, of a command whose `--format` is that of its input."""
+
+    format: InputFormat = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
