@@ -418,3 +418,54 @@ def test_the_law_of_workers_runs_in_processes(monkeypatch: pytest.MonkeyPatch) -
     failed = cep("test", "--law", "workers")
     assert failed.exit_code == 1 and "the law `workers` does not hold" in failed.stdout
     assert "`--law workers --seed 0` runs it again" in failed.stdout
+
+
+TYPOS = """\
+program: fridge.cep
+latenes: 5 min
+tolerance: much
+tests:
+  - name: of its keys
+    givven:
+      reading: []
+    expct: []
+  - name: of its values
+    given:
+      reading: []
+    expect: warming
+    holds: {warm: open}
+    alerts:
+      - {at: 2024-05-01 08:45, fireing: []}
+      - {firing: []}
+    dead: many
+    dead: 1
+  - given:
+      reading: []
+"""
+
+
+def test_all_that_is_wrong_in_a_file_is_told_together() -> None:
+    write(TYPOS)
+    told = cep("test").stderr
+    assert [line.split(":")[1] for line in told.splitlines() if "fridge.test.yaml:" in line] == [
+        "2", "3", "6", "8", "12", "13", "15", "16", "17", "18", "19"
+    ], told  # fmt: skip
+    for text in ("did you mean `lateness`?", "did you mean `given`?", "did you mean `expect`?", "did you mean `firing`?",
+                 "`dead` stands here twice", "has no time", "the test has no name"):  # fmt: skip
+        assert text in told, (text, told)
+
+
+def test_all_that_a_test_says_of_what_the_program_does_not_have_is_told_together() -> None:
+    status, told = run(
+        "      reeding: [{time: 2024-05-01 08:30}]\n"
+        "    until: 2024-05-01 09:00\n"
+        "    expect:\n"
+        "      - warming: {fridges: milk, old: cold}\n"
+        "      - warmings: {fridge: milk}\n"
+        "    none: [silence]\n"
+        "    holds: {worm: []}\n"
+        "    alerts: [{at: 2024-05-01 08:45, firing: [hit]}]\n"
+    )
+    assert status == 2, told
+    places = [":".join(line.split(":")[1:3]) for line in told.splitlines() if "fridge.test.yaml:" in line]
+    assert places == ["9:7", "12:19", "12:39", "13:9", "14:12", "15:13", "16:46"], told

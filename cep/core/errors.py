@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
+
+Text = TypeVar("Text")
+Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -135,6 +141,32 @@ class Mistakes(list[CepError]):
         """One, or those of a group."""
         for one in error.errors if isinstance(error, CepErrors) else (error,):
             self.append(one)
+
+    def attempt(self, read: Callable[[Text], Read], text: Text | None, otherwise: Read) -> Read:
+        """Return what is read of a text; where there is none, or it is wrong, the other value."""
+        with self.kept():
+            return otherwise if text is None else read(text)
+        return otherwise
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Add the mistake that the block raises; what follows the block is done all the same."""
+        try:
+            yield
+        except CepError as error:
+            if len(self) >= MOST:
+                raise
+            self.add(error)
+
+
+@contextmanager
+def mistakes_together() -> Iterator[Mistakes]:
+    """Collect mistakes while the block runs, also the one that ends it. CepErrors: there are some."""
+    found = Mistakes()
+    with found.kept():
+        yield found
+    if found:
+        raise CepErrors(found)
 
 
 @dataclass(frozen=True, slots=True)

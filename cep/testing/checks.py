@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -12,7 +12,7 @@ from cep.connectors.alerts.lifecycle import AlertChange
 from cep.connectors.records.times import ISO, time_text
 from cep.connectors.why.lines import refusals, tree
 from cep.connectors.why.text import Explainer
-from cep.core.errors import CepError
+from cep.core.errors import CepError, Mistakes, mistakes_together
 from cep.core.fluents import HOLDS
 from cep.core.literals import write_duration
 from cep.core.schema import Attribute, Schema
@@ -23,7 +23,7 @@ from cep.events import Value as EventValue
 from cep.explain.question import BEGINNING, END, EventQuestion
 from cep.explain.revisions import InputRevisions
 from cep.testing.matching import Matched, ValueReader, Wanted, match, nearest
-from cep.testing.rule_files import AlertCheck, RuleTest
+from cep.testing.rule_files import AlertCheck, Expectation, RuleTest
 from cep.testing.runs import Outcome, Prepared
 from cep.testing.yaml_tree import Value
 
@@ -71,19 +71,24 @@ class Checker:
             for name, schema in self.engine.outputs.items()
             if schema.fluent is not None and schema.fluent.part == HOLDS
         }
-        self._expected = [
-            (name, [self.reader.event(each, self._schema(name)) for each in self.test.expect if each.type == name.text])
-            for name in self.test.expected_types
-        ]
-        for name in self.test.none:
-            self._schema(name)
-        for name in self.test.held_types:
-            self._fluent(name)
-        self._held = [
-            (name, [self.reader.interval(each, self._fluent(name)) for each in self.test.holds if each.name is name])
-            for name in self.test.held_types
-        ]
-        self._alerts = [(check, self._time(check.at), self._wanted_alerts(check)) for check in self.test.alerts]
+        self._expected: list[tuple[Value, list[Wanted]]] = []
+        self._held: list[tuple[Value, list[Wanted]]] = []
+        self._alerts: list[tuple[AlertCheck, int, list[Wanted]]] = []
+        with mistakes_together() as wrong:
+            for name in self.test.expected_types:
+                with wrong.kept():
+                    own = [each for each in self.test.expect if each.type == name.text]
+                    self._expected.append((name, self._wanted(own, self.reader.event, self._schema(name))))
+            for name in self.test.none:
+                with wrong.kept():
+                    self._schema(name)
+            for name in self.test.held_types:
+                with wrong.kept():
+                    own = [each for each in self.test.holds if each.name is name]
+                    self._held.append((name, self._wanted(own, self.reader.interval, self._fluent(name))))
+            for check in self.test.alerts:
+                with wrong.kept():
+                    self._alerts.append((check, self._time(check.at), self._wanted_alerts(check)))
 
     def check(self, outcome: Outcome) -> list[Failure]:
         """Return what is not as the test says."""
@@ -127,6 +132,18 @@ class Checker:
         return self.test.at_least and name.text in self.events
 
     # --- events and fluents ---
+
+    @staticmethod
+    def _wanted(
+        own: Sequence[Expectation], read: Callable[[Expectation, Schema], Wanted], schema: Schema
+    ) -> list[Wanted]:
+        """Read the expectations of an event or fluent. CepErrors: some are wrong."""
+        found: list[Wanted] = []
+        with mistakes_together() as wrong:
+            for each in own:
+                with wrong.kept():
+                    found.append(read(each, schema))
+        return found
 
     def _schema(self, name: Value) -> Schema:
         word = name.word("the name of an event")
@@ -386,7 +403,7 @@ def _quoted(text: str) -> str:
     )
     if plain:
         try:
-            plain = read_yaml(f"a: {text}", "").entries("a mapping")["a"][1].scalar == text
+            plain = read_yaml(f"a: {text}", "", Mistakes()).entries("a mapping")["a"][1].scalar == text
         except CepError:
             plain = False
     return text if plain else '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from cep.connectors.records.times import of_duration
+from cep.core.errors import mistakes_together
 from cep.core.fluents import BOUNDS
 from cep.core.literals import read_instant
 from cep.core.prefixes import namespace
@@ -77,19 +78,32 @@ class ValueReader:
     def _wanted(self, expectation: Expectation, schema: Schema, times: Mapping[str, tuple[int, ...]]) -> Wanted:
         places = {attribute.name: FIRST + place for place, attribute in enumerate(schema.attributes)}
         found: dict[int, EventValue] = {}
-        for name, (key, value) in expectation.values.items():
-            if name in places:
-                found[places[name]] = self.value(value, schema.attributes[places[name] - FIRST])
-            elif name in times:
-                time = None if value.scalar is None else value.read(self.time, "a time, e.g. `2024-05-01 08:10`")
-                found |= dict.fromkeys(times[name], time)
-            elif name == "bounds" and times is HOLDS_TIMES:
-                found[FIRST + len(places)] = self._bounds(value)
-            else:
-                names = [*places, *times]
-                listed = ", ".join(f"`{each}`" for each in names)
-                key.fail(f"`{schema.name}` has no attribute `{name}`", did_you_mean(name, names) or f"it has {listed}")
+        with mistakes_together() as wrong:
+            for name, (key, value) in expectation.values.items():
+                with wrong.kept():
+                    found |= self._attribute(name, key, value, schema, places, times)
         return Wanted(expectation, found, self.tolerance)
+
+    def _attribute(
+        self,
+        name: str,
+        key: Value,
+        value: Value,
+        schema: Schema,
+        places: Mapping[str, int],
+        times: Mapping[str, tuple[int, ...]],
+    ) -> dict[int, EventValue]:
+        """Read the value of an attribute, by its places in a row. CepError: there is none, or it is of another type."""
+        if name in places:
+            return {places[name]: self.value(value, schema.attributes[places[name] - FIRST])}
+        if name in times:
+            time = None if value.scalar is None else value.read(self.time, "a time, e.g. `2024-05-01 08:10`")
+            return dict.fromkeys(times[name], time)
+        if name == "bounds" and times is HOLDS_TIMES:
+            return {FIRST + len(places): self._bounds(value)}
+        names = [*places, *times]
+        listed = ", ".join(f"`{each}`" for each in names)
+        key.fail(f"`{schema.name}` has no attribute `{name}`", did_you_mean(name, names) or f"it has {listed}")
 
     def time(self, text: str) -> int:
         return read_instant(text, self.unit)

@@ -20,9 +20,10 @@ from cep.connectors.inputs import inputs
 from cep.connectors.records.batch import Batch, DeadLetter
 from cep.connectors.records.order import one_table
 from cep.connectors.records.revised import changes_of, with_changes
+from cep.connectors.records.times import SECOND
 from cep.connectors.why.origins import Origins
 from cep.connectors.writing.time_format import number_size
-from cep.core.errors import CepError, Span
+from cep.core.errors import CepError, Span, mistakes_together
 from cep.core.schema import ARRIVAL, Schema
 from cep.core.suggest import did_you_mean
 from cep.testing.rule_files import RuleTest
@@ -44,6 +45,11 @@ class Records:
     dead: tuple[DeadLetter, ...]
     origins: Origins
     unit: Fraction | None
+
+    @classmethod
+    def none(cls) -> Records:
+        """No records; a number as a time counts seconds."""
+        return _arranged([], {}, Origins(), Fraction(SECOND), False)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -70,16 +76,19 @@ def read_records(test: RuleTest, schemas: Mapping[str, Schema], revises: bool) -
     read_as = with_changes(schemas) if revises else dict(schemas)
     origins, batches, specs = Origins(), list[Batch](), list[str]()
     with TemporaryDirectory(prefix="cep-test-") as folder:
-        for name, value in test.given:
-            first = max((block.beyond for batch in batches for block in batch.blocks), default=0)
-            spec, own = _given(test, name, value, schemas, Path(folder), read_as, first)
-            specs.append(spec)
-            batches += own
-        for value in test.inputs:
-            first = max((block.beyond for batch in batches for block in batch.blocks), default=0)
-            spec = _spec(test, value)
-            specs.append(spec)
-            batches += _read(spec, value, read_as, first)
+        with mistakes_together() as wrong:
+            for name, value in test.given:
+                first = max((block.beyond for batch in batches for block in batch.blocks), default=0)
+                with wrong.kept():
+                    spec, own = _given(test, name, value, schemas, Path(folder), read_as, first)
+                    specs.append(spec)
+                    batches += own
+            for value in test.inputs:
+                first = max((block.beyond for batch in batches for block in batch.blocks), default=0)
+                with wrong.kept():
+                    spec = _spec(test, value)
+                    specs.append(spec)
+                    batches += _read(spec, value, read_as, first)
         unit = number_size(inputs(specs, read_as), read_as)
     if revises:
         batches = list(changes_of(batches))
@@ -103,9 +112,11 @@ def _given(
         hint = did_you_mean(event, list(schemas)) or f"it reads {listed}"
         name.fail(f"the program reads no event `{event}`", hint)
     if value.mapping is not None:
-        path = value.known({"path": "a file"}, "a file of records").get("path")
-        if path is None:
-            value.fail("the file of records has no path", "`{path: readings.csv}`")
+        with mistakes_together() as wrong:
+            path = value.known({"path": "a file"}, "a file of records", wrong).get("path")
+            if path is None and not wrong:
+                wrong.append(value.error("the file of records has no path", "`{path: readings.csv}`"))
+        assert path is not None, "else it is wrong"
         spec = f"{event}={test.file.beside(path)}"
         return spec, _read(spec, path, read_as, first)
     if value.items is not None:

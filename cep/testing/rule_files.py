@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cep.connectors.records.times import of_duration
-from cep.core.errors import CepError, reason_of
+from cep.core.errors import CepError, Mistakes, mistakes_together, reason_of
 from cep.core.suggest import missing
 from cep.testing.yaml_tree import Value, read_yaml
 
@@ -170,76 +170,100 @@ def read_test_file(path: Path) -> RuleTestFile:
 
 
 def parse_test_file(text: str, path: Path) -> RuleTestFile:
-    """Read the text of a test file. CepError: it says what no test file says."""
-    root = read_yaml(text, str(path))
-    says = root.known(FILE_KEYS, "a test file")
-    if "program" not in says:
-        root.fail("the test file names no program", "`program: rules.cep`")
-    if "tests" not in says:
-        root.fail("the test file has no tests", "`tests:` and a list")
-    file = RuleTestFile(
-        path,
-        root,
-        says["program"].one_or_list(),
-        says["knowledge"].one_or_list() if "knowledge" in says else (),
-        says.get("reasoning"),
-        _mapping(says.get("facts"), "tables by predicate, e.g. `{limits: limits.csv}`"),
-        _mapping(says.get("params"), "values by parameter, e.g. `{Hot: 7}`"),
-        _duration(says["lateness"]) if "lateness" in says else 0,
-        _duration(says["revise"]) if "revise" in says else None,
-        says.get("policy"),
-        says.get("dialect"),
-        says.get("tick"),
-    )
-    tolerance = _tolerance(says.get("tolerance"), TOLERANCE)
-    names: dict[str, Value] = {}
-    for each in says["tests"].list("a list of tests, each beginning with `- name:`"):
-        test = _test(file, each, tolerance)
-        if test.name in names:
-            each.fail(f"two tests are called `{test.name}`", f"the first is in line {names[test.name].line}")
-        names[test.name] = each
-        file.tests.append(test)
-    if not file.tests:
-        says["tests"].fail("the test file has no tests", "each begins with `- name:`")
+    """Read the text of a test file. CepErrors: it says what no test file says; all such places."""
+    with mistakes_together() as wrong:
+        root = read_yaml(text, str(path), wrong)
+        says = root.known(FILE_KEYS, "a test file", wrong)
+        if "program" not in says:
+            wrong.append(root.error("the test file names no program", "`program: rules.cep`"))
+        if "tests" not in says:
+            wrong.append(root.error("the test file has no tests", "`tests:` and a list"))
+        file = RuleTestFile(
+            path,
+            root,
+            says["program"].one_or_list() if "program" in says else (),
+            says["knowledge"].one_or_list() if "knowledge" in says else (),
+            says.get("reasoning"),
+            _mapping(says.get("facts"), "tables by predicate, e.g. `{limits: limits.csv}`", wrong),
+            _mapping(says.get("params"), "values by parameter, e.g. `{Hot: 7}`", wrong),
+            wrong.attempt(_duration, says.get("lateness"), 0),
+            wrong.attempt(_duration, says.get("revise"), None),
+            says.get("policy"),
+            says.get("dialect"),
+            says.get("tick"),
+        )
+        tolerance = wrong.attempt(_tolerance, says.get("tolerance"), TOLERANCE)
+        names: dict[str, Value] = {}
+        for each in wrong.attempt(_tests, says.get("tests"), list[Value]()):
+            with wrong.kept():
+                test = _test(file, each, tolerance)
+                if test.name in names:
+                    each.fail(f"two tests are called `{test.name}`", f"the first is in line {names[test.name].line}")
+                names[test.name] = each
+                file.tests.append(test)
     return file
 
 
+def _tests(value: Value) -> list[Value]:
+    tests = value.list("a list of tests, each beginning with `- name:`")
+    if not tests:
+        value.fail("the test file has no tests", "each begins with `- name:`")
+    return [*tests]
+
+
 def _test(file: RuleTestFile, place: Value, tolerance: float) -> RuleTest:
-    says = place.known(TEST_KEYS, "a test")
-    if "name" not in says:
-        place.fail("the test has no name", "`- name: a warm fridge is reported`")
-    name = says["name"].word("the name of the test")
-    if not any(key in says and says[key].filled for key in CHECKS):
-        listed = ", ".join(f"`{key}`" for key in CHECKS)
-        says["name"].fail(f"the test `{name}` checks nothing", f"say what comes out with one of {listed}")
-    if "given" not in says and "input" not in says:
-        says["name"].fail(f"the test `{name}` has no records", "`given:` with records by event, or `input:` with files")
-    given = tuple(_mapping(says.get("given"), "records by event, e.g. `reading: |`").values())
-    expect = _expectations(says["expect"], "warming: {fridge: milk}") if "expect" in says else []
-    none = says["none"].one_or_list() if "none" in says else ()
-    excluded = {each.word("the name of an event"): each for each in none}
-    for each in expect:
-        if each.type in excluded:
-            each.name.fail(f"`{each.type}` is expected, and line {excluded[each.type].line} says there is none")
-    held, held_types = _held(says["holds"]) if "holds" in says else ([], [])
-    return RuleTest(
-        file,
-        name,
-        says["name"],
-        given,
-        says["input"].one_or_list() if "input" in says else (),
-        says.get("until"),
-        tuple(expect),
-        _first_of_each([each.name for each in expect]),
-        none,
-        tuple(held),
-        tuple(held_types),
-        tuple(check for each in _list(says.get("alerts")) for check in _alert_checks(each)),
-        _count(says["dead"]) if "dead" in says else 0,
-        _flag(says["at_least"]) if "at_least" in says else False,
-        {**file.params, **_mapping(says.get("params"), "values by parameter, e.g. `{Hot: 7}`")},
-        _tolerance(says.get("tolerance"), tolerance),
-    )
+    """Read a test. CepErrors: it says what no test says; all such places."""
+    with mistakes_together() as wrong:
+        says = place.known(TEST_KEYS, "a test", wrong)
+        if "name" not in says:
+            place.fail("the test has no name", "`- name: a warm fridge is reported`")
+        name = says["name"].word("the name of the test")
+        if not any(key in says and says[key].filled for key in CHECKS) and not wrong:  # the one may be misspelt
+            listed = ", ".join(f"`{key}`" for key in CHECKS)
+            hint = f"say what comes out with one of {listed}"
+            wrong.append(says["name"].error(f"the test `{name}` checks nothing", hint))
+        if "given" not in says and "input" not in says and not wrong:
+            hint = "`given:` with records by event, or `input:` with files"
+            wrong.append(says["name"].error(f"the test `{name}` has no records", hint))
+        given = tuple(_mapping(says.get("given"), "records by event, e.g. `reading: |`", wrong).values())
+        expect = list[Expectation]()
+        if "expect" in says:
+            expect = _expectations(says["expect"], "warming: {fridge: milk}", wrong)
+        none = says["none"].one_or_list() if "none" in says else ()
+        excluded = dict[str, Value]()
+        for each in none:
+            with wrong.kept():
+                excluded[each.word("the name of an event")] = each
+        for one in expect:
+            if one.type in excluded:
+                line = excluded[one.type].line
+                wrong.append(one.name.error(f"`{one.type}` is expected, and line {line} says there is none"))
+        held, held_types = _held(says["holds"], wrong) if "holds" in says else ([], [])
+        alerts = list[AlertCheck]()
+        with wrong.kept():
+            for each in says["alerts"].list("a list") if "alerts" in says else ():
+                with wrong.kept():
+                    alerts += _alert_checks(each)
+        params = _mapping(says.get("params"), "values by parameter, e.g. `{Hot: 7}`", wrong)
+        test = RuleTest(
+            file,
+            name,
+            says["name"],
+            given,
+            says["input"].one_or_list() if "input" in says else (),
+            says.get("until"),
+            tuple(expect),
+            _first_of_each([each.name for each in expect]),
+            none,
+            tuple(held),
+            tuple(held_types),
+            tuple(alerts),
+            wrong.attempt(_count, says.get("dead"), 0),
+            wrong.attempt(_flag, says.get("at_least"), False),
+            {**file.params, **params},
+            wrong.attempt(_tolerance, says.get("tolerance"), tolerance),
+        )
+    return test
 
 
 def _first_of_each(names: Sequence[Value]) -> tuple[Value, ...]:
@@ -250,45 +274,59 @@ def _first_of_each(names: Sequence[Value]) -> tuple[Value, ...]:
     return tuple(found.values())
 
 
-def _expectations(value: Value, example: str) -> list[Expectation]:
-    found = []
-    for each in value.list(f"a list, each item as `- {example}`"):
-        if each.mapping is None:  # a bare name expects any of its type
-            each.word(f"`{example}`")
-            found.append(Expectation(each, each, {}))
-            continue
-        name, values = each.only_entry(f"`{example}`")
-        nothing = values.scalar is None and values.mapping is None and values.items is None
-        found.append(Expectation(each, name, {} if nothing else values.entries("values by attribute")))
+def _expectations(value: Value, example: str, wrong: Mistakes) -> list[Expectation]:
+    found = list[Expectation]()
+    items: Sequence[Value] = ()
+    with wrong.kept():
+        items = value.list(f"a list, each item as `- {example}`")
+    for each in items:
+        with wrong.kept():
+            found.append(_expectation(each, example))
     return found
 
 
-def _held(value: Value) -> tuple[list[Expectation], list[Value]]:
-    found, names = [], []
-    for name, intervals in value.entries("intervals by fluent, e.g. `door_open: [{door: a, from: ..}]`").values():
+def _expectation(value: Value, example: str) -> Expectation:
+    if value.mapping is None:  # a bare name expects any of its type
+        value.word(f"`{example}`")
+        return Expectation(value, value, {})
+    name, values = value.only_entry(f"`{example}`")
+    nothing = values.scalar is None and values.mapping is None and values.items is None
+    return Expectation(value, name, {} if nothing else values.entries("values by attribute"))
+
+
+def _held(value: Value, wrong: Mistakes) -> tuple[list[Expectation], list[Value]]:
+    found, names = list[Expectation](), list[Value]()
+    for name, intervals in _mapping(
+        value, "intervals by fluent, e.g. `door_open: [{door: a, from: ..}]`", wrong
+    ).values():
         names.append(name)
-        for each in intervals.list("a list of intervals, each as `{door: a, from: .., until: ..}`"):
-            found.append(Expectation(each, name, each.entries("an interval, e.g. `{door: a, from: .., until: ..}`")))
+        with wrong.kept():
+            for each in intervals.list("a list of intervals, each as `{door: a, from: .., until: ..}`"):
+                with wrong.kept():
+                    values = each.entries("an interval, e.g. `{door: a, from: .., until: ..}`")
+                    found.append(Expectation(each, name, values))
     return found, names
 
 
-def _alert_checks(value: Value) -> Iterator[AlertCheck]:
-    says = value.known(ALERT_KEYS, "a check of alerts")
-    if "at" not in says:
-        value.fail("the check of alerts has no time", "`{at: 2024-05-01 08:45, firing: []}`")
-    if len(says) == 1:
-        value.fail("the check of alerts checks nothing", "`firing: []`, or `resolved:` with alerts")
-    for state in ALERT_STATES:
-        if state in says:
-            yield AlertCheck(says[state], says["at"], state, tuple(_expectations(says[state], "hot: {room: attic}")))
+def _alert_checks(value: Value) -> list[AlertCheck]:
+    found = list[AlertCheck]()
+    with mistakes_together() as wrong:
+        says = value.known(ALERT_KEYS, "a check of alerts", wrong)
+        if "at" not in says:
+            value.fail("the check of alerts has no time", "`{at: 2024-05-01 08:45, firing: []}`")
+        if len(says) == 1 and not wrong:
+            value.fail("the check of alerts checks nothing", "`firing: []`, or `resolved:` with alerts")
+        for state in ALERT_STATES:
+            if state in says:
+                expected = _expectations(says[state], "hot: {room: attic}", wrong)
+                found.append(AlertCheck(says[state], says["at"], state, tuple(expected)))
+    return found
 
 
-def _list(value: Value | None) -> tuple[Value, ...]:
-    return () if value is None else value.list("a list")
-
-
-def _mapping(value: Value | None, expected: str) -> Mapping[str, tuple[Value, Value]]:
-    return {} if value is None else value.entries(expected)
+def _mapping(value: Value | None, expected: str, wrong: Mistakes) -> Mapping[str, tuple[Value, Value]]:
+    with wrong.kept():
+        return {} if value is None else value.entries(expected)
+    return {}
 
 
 def _duration(value: Value) -> int:
@@ -310,9 +348,7 @@ def _flag(value: Value) -> bool:
     return value.scalar
 
 
-def _tolerance(value: Value | None, default: float) -> float:
-    if value is None:
-        return default
+def _tolerance(value: Value) -> float:
     if not isinstance(value.scalar, int | float) or isinstance(value.scalar, bool) or not 0 <= value.scalar < 1:
         value.fail(f"expected a tolerance from 0 to 1, found {value.kind}", "`tolerance: 1e-6`")
     return float(value.scalar)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +18,7 @@ from cep.app.opening import ProgramSource
 from cep.compile import CompiledProgram
 from cep.connectors.alerts.lifecycle import AlertChange
 from cep.connectors.records.batch import DeadLetter
-from cep.core.errors import CepError
+from cep.core.errors import CepError, Mistakes
 from cep.core.literals import read_instant
 from cep.core.time import BEGINNING
 from cep.diff.alerts import alert_changes
@@ -148,15 +149,19 @@ class Programs:
         self._texts = dict(texts or {})
         self._compiled: dict[tuple[Path, tuple[tuple[str, str], ...]], tuple[ProgramSource, CompiledProgram]] = {}
 
-    def prepare(self, test: RuleTest) -> Prepared:
-        """Compile the program of a test and read its records. CepError: one of them is wrong."""
+    def prepare(self, test: RuleTest, wrong: Mistakes | None = None) -> Prepared:
+        """Compile the program of a test and read its records. Mistakes in records go to `wrong`, if it is named: the
+        test is then without records. CepError: the program or a record is wrong."""
         values = tuple(sorted((name, value.word("a value")) for name, (_, value) in test.params.items()))
         key = test.file.path, values
         if key not in self._compiled:
             self._compiled[key] = _compiled(test, self._texts)
         source, program = self._compiled[key]
-        records = read_records(test, inputs_of(program.plan), test.file.revise is not None)
-        return Prepared(test, program, source, records, _until(test, records))
+        records, until = Records.none(), None
+        with nullcontext() if wrong is None else wrong.kept():
+            records = read_records(test, inputs_of(program.plan), test.file.revise is not None)
+            until = _until(test, records)
+        return Prepared(test, program, source, records, until)
 
 
 def _compiled(test: RuleTest, texts: Mapping[Path, str]) -> tuple[ProgramSource, CompiledProgram]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from cep.core.errors import mistakes_together
 from cep.testing.checks import Checker, Result
 from cep.testing.laws import LAWS, SEEDS, Law, broken
 from cep.testing.rule_files import RuleTest
@@ -21,8 +22,10 @@ class Session:
 
     def run(self, test: RuleTest) -> Result:
         """Run a test. CepError: its program, its records or an expectation is wrong."""
-        prepared = self.programs.prepare(test)
-        checker = Checker(prepared)
+        with mistakes_together() as wrong:
+            prepared = self.programs.prepare(test, wrong)
+            with wrong.kept():
+                checker = Checker(prepared)
         plain = prepared.run()
         result = Result(test, checker.check(plain))
         if result.passed and self.laws:

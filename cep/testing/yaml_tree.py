@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
-from cep.core.errors import CepError, Source, Span
+from cep.core.errors import CepError, Mistakes, Source, Span
 from cep.core.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -62,14 +62,16 @@ class Value:
             self.fail(f"expected {expected}, found {self.kind}")
         return self.mapping
 
-    def known(self, names: Mapping[str, str], what: str) -> dict[str, Value]:
-        """Return its values by key. `names`: the keys it may have. CepError: it has another one."""
+    def known(self, names: Mapping[str, str], what: str, wrong: Mistakes) -> dict[str, Value]:
+        """Return its values by key. `names`: the keys it may have; others are `wrong`. CepError: it has no keys."""
         found = {}
         for name, (key, value) in self.entries(f"{what}, which has keys such as `{next(iter(names))}`").items():
             if name not in names:
                 listed = ", ".join(f"`{each}`" for each in names)
-                key.fail(f"{what} has no key `{name}`", did_you_mean(name, list(names)) or f"the keys are {listed}")
-            found[name] = value
+                hint = did_you_mean(name, list(names)) or f"the keys are {listed}"
+                wrong.append(key.error(f"{what} has no key `{name}`", hint))
+            else:
+                found[name] = value
         return found
 
     def list(self, expected: str) -> tuple[Value, ...]:
@@ -107,8 +109,8 @@ class Value:
             self.fail(str(error) or f"expected {expected}, found {self.kind}")
 
 
-def read_yaml(text: str, name: str) -> Value:
-    """Read a file of one document. CepError: it is not YAML, or has a key twice."""
+def read_yaml(text: str, name: str, wrong: Mistakes) -> Value:
+    """Read a file of one document. A key that stands twice is `wrong`. CepError: it is not YAML."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
@@ -125,24 +127,26 @@ def read_yaml(text: str, name: str) -> Value:
         raise CepError(f"{name}: this is not YAML: {str(error).splitlines()[0]}", code="test") from None
     if node is None:
         raise CepError(f"{name}: the file is empty", hint="it begins with `program: rules.cep`", code="test")
-    return _value(node, source)
+    return _value(node, source, wrong)
 
 
-def _value(node: Node, source: Source) -> Value:
+def _value(node: Node, source: Source, wrong: Mistakes) -> Value:
     from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
     span = _span(node)
     if isinstance(node, MappingNode):
         entries: dict[str, tuple[Value, Value]] = {}
         for key, value in _pairs(node):
-            name = _value(key, source)
+            name, content = _value(key, source, wrong), _value(value, source, wrong)
             text = name.word("a key")
             if text in entries:
-                name.fail(f"the key `{text}` stands here twice", f"the first is in line {entries[text][0].line}")
-            entries[text] = (name, _value(value, source))
+                hint = f"the first is in line {entries[text][0].line}"
+                wrong.append(name.error(f"the key `{text}` stands here twice", hint))
+            else:
+                entries[text] = (name, content)
         return Value(source, span, mapping=entries)
     if isinstance(node, SequenceNode):
-        return Value(source, span, items=tuple(_value(each, source) for each in node.value))
+        return Value(source, span, items=tuple(_value(each, source, wrong) for each in node.value))
     assert isinstance(node, ScalarNode), "there are three kinds of nodes"
     block = node.start_mark.line + 1 if node.style in ("|", ">") else None
     return Value(source, span, _scalar(node.value, str(node.tag)), node.value, line_inside=block)
