@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from cep.connectors.rdf.history import StoreListener
 from cep.connectors.rdf.store_process import StoreProcess
 from cep.connectors.rdf.vocabulary import PREFIXES, EventVocabulary
 from cep.connectors.receivers.document import Publisher
+from cep.connectors.receivers.routes import Routes
 from cep.connectors.receivers.sse import Stream
 from cep.connectors.records.batch import Batch
 from cep.connectors.service import Service
@@ -90,6 +91,8 @@ class Shown:
     status: str = "Actual"
     root: str = ""
     store: StoreProcess | None = None
+    receivers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    routes: Routes | None = None
 
     @property
     def local(self) -> bool:
@@ -128,9 +131,9 @@ class Shown:
         self.stream = Stream(self.outbox, Publisher("heat.cep", status=self.status))
         origin = Publisher("heat.cep", status=self.status)
         routers = [
-            page.router(self.scene, self.outbox, self.status, local=self.local),
+            page.router(self.scene, self.outbox, self.status, local=self.local, receivers=self.receivers),
             handled.router(self.handling, origin, self.local),
-            alertmanager_api.router(self.handling, origin, local=self.local),
+            alertmanager_api.router(self.handling, origin, self.routes, local=self.local),
             alerts.router(self.outbox, origin, self.stream),
             why.router(self.questions),
             partial.router(self.engine, self.turn),

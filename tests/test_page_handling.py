@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from cep.connectors.alerts.maintenance import MaintenanceCalendar
+from cep.connectors.receivers.routes import Route, Routes
 from cep.connectors.serving.guard import Limits
 from cep.connectors.serving.people import People, Person, Role
 from tests.axe import bars
@@ -106,10 +107,10 @@ def test_handling_in_a_browser(tmp_path: Path) -> None:
         expect(why.locator(".log li").last).to_contain_text("ann said: I am on my way")
         why.get_by_role("button", name="Give back").click()
         expect(why.locator(".badge")).to_have_text("Severe, firing")
-        why.get_by_role("button", name="Close", exact=True).last.click()
+        why.get_by_role("button", name="Close alert …").click()
         expect(why.get_by_label("What it was")).to_have_value("")
         why.get_by_label("What it was").select_option("false")
-        why.locator("form").get_by_role("button", name="Close").click()
+        why.locator("form").get_by_role("button", name="Close alert", exact=True).click()
         expect(why.locator(".badge")).to_have_text("Severe, acknowledged, closed as false")
         why.get_by_role("button", name="Change verdict").click()
         expect(why.get_by_label("What it was")).to_have_value("false")
@@ -155,6 +156,19 @@ def test_handling_in_a_browser(tmp_path: Path) -> None:
         expect(why.locator(".handling")).to_contain_text("needs the role responder; vic is viewer")
         expect(why.get_by_role("button", name="Comment")).to_be_disabled()
         assert bars(page) == []
+        why.get_by_role("button", name="Log in as somebody else").click()
+        expect(page.get_by_role("alert")).to_have_text(
+            "What you wanted to do needs the role responder: log in with a token that has it."
+        )
+        page.get_by_label("Token").fill("a" * 16)
+        page.keyboard.press("Enter")
+        expect(why.get_by_role("button", name="Comment")).to_be_enabled()
+        expect(page.locator("#why-title")).to_have_text("Heat at vie")
+
+        # a token that is taken back ends what the page shows
+        assert one.limits.people is not None
+        one.limits.people.replace({Person("vic", Role.VIEWER): "v" * 16})
+        expect(page.get_by_role("alert")).to_contain_text("it was replaced or taken back")
 
 
 CALENDAR = """BEGIN:VCALENDAR
@@ -315,9 +329,9 @@ def test_the_first_screen_of_a_phone_says_how_an_alert_stands(tmp_path: Path) ->
         why.get_by_role("button", name="Acknowledge").click()
         expect(facts).to_contain_text("nextnothing while local has it")
         expect(facts).not_to_contain_text("reminder")
-        why.get_by_role("button", name="Close", exact=True).last.click()
+        why.get_by_role("button", name="Close alert …").click()
         why.get_by_label("What it was").select_option("true")
-        why.locator("form").get_by_role("button", name="Close").click()
+        why.locator("form").get_by_role("button", name="Close alert", exact=True).click()
         expect(why.locator(".badge")).to_have_text("Severe, acknowledged, closed as true")
         why.get_by_role("button", name="Reopen").click()
         expect(why.locator(".badge")).to_have_text("Severe, acknowledged")
@@ -406,6 +420,84 @@ def test_a_phone_never_says_what_is_not_known(tmp_path: Path) -> None:
         page.locator("#why-close").click()
         expect(page.get_by_role("tab", name="Alerts")).to_be_focused()
         assert page.evaluate("scrollY") == 0
+        assert wrong == []
+
+
+RIVER = """
+event level(station: string, cm: float, y: float?, x: float?) TIME time.
+event reading(station: string, temp: float, y: float?, x: float?) TIME time.
+fluent high(station: string).
+initiate high(S) <- reading(S, T, _, _) WHERE T > 400.
+terminate high(S) <- reading(S, T, _, _) WHERE T < 300.
+ALERT flood ON high(S) SEVERITY "Severe" TITLE "High water at {S}" AFTER 10 min KEYED BY S FOR 3 h
+    RUNBOOK "https://wiki.example.org/{S}".
+ALERT frost ON reading(station: S, temp: T) WHERE T < 0 SEVERITY "Minor" TITLE "Frost at {S}" AFTER 10 min FOR 2 h KEYED BY S.
+"""
+ADDRESSES = (
+    "cloudevents+https://hooks.example.org/…3f9a11c2", "smtps://mail.example.org:465/team@example.org",
+    "mqtt://broker.example.org/alerts", "alertmanager+http://prom:9093", "slack://…b01fd2aa",
+)  # fmt: skip
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
+@pytest.mark.xdist_group("chromium")
+def test_a_view_says_what_is_read_now_and_who_is_told(tmp_path: Path) -> None:
+    """Also when a pending alert would fire, and what somebody needs first; the rest is behind `All attributes`."""
+    from playwright.sync_api import expect
+
+    with (
+        shown(tmp_path, RIVER, remember=9 * 3_600 * SECOND, knowledge="") as one,
+        browser(390, "UTC") as (page, wrong),
+    ):
+        for address in ADDRESSES:
+            one.outbox.receiver(address)
+        one.push((0, "vie", 471), (30, "graz", -3))
+        ids = {each.change.title: each.change.alert for each in one.outbox.live()}
+        why, facts = page.locator("#why"), page.locator("#why .facts").first
+        page.goto(f"{one.url}/#alert={ids['Frost at graz']}")
+        expect(facts).to_contain_text("fireswhen it occurs again at 2024-05-01 08:10 or later · ")
+        page.goto(f"{one.url}/#alert={ids['High water at vie']}")
+        expect(why.locator(".badge")).to_have_text("Severe, pending")
+        expect(facts).to_contain_text("firesat 2024-05-01 08:10 · 10 min later, if its condition holds until then")
+        expect(facts).to_contain_text("whyhigh: temp 471 > 400who")  # nothing was read since
+
+        one.push((840, "vie", 455.5))
+        expect(why.locator(".badge")).to_have_text("Severe, firing")
+        expect(facts).to_contain_text("whyhigh: temp 471 > 400; now 455.5 at 2024-05-01 08:14who")
+        expect(facts).not_to_contain_text("fires")
+        told = "Alertmanager at prom:9093, webhook at hooks.example.org, MQTT alerts at broker.example.org, slack, mail to team@example.org"
+        expect(facts).to_contain_text(f"sent to{told}")
+        box = [page.locator(f"#why {each}").bounding_box() for each in (".actions a.button", ".doing")]
+        assert box[0] is not None and box[1] is not None and box[0]["y"] + box[0]["height"] <= box[1]["y"], (
+            "the runbook first"
+        )
+        rest = why.get_by_text("All attributes")
+        expect(why.get_by_text("occurrences")).to_be_hidden()
+        rest.click()
+        expect(why.locator("details", has_text="All attributes")).to_contain_text("occurrences1")
+        assert bars(page) == [] and page.evaluate("document.documentElement.scrollWidth") == 390
+        one.push((900, "vie", 460))
+        expect(facts).to_contain_text("; now 460 at 2024-05-01 08:15")
+        expect(why.get_by_text("occurrences")).to_be_visible()  # what was opened stays open
+
+        # names of a file of routes, and who is in no route
+        one.routes = Routes({"night": ADDRESSES[1:3]}, (Route("night"),))
+        one.receivers = {"": ADDRESSES[:1], "night": ADDRESSES[1:3]}
+        one.stop()
+        one.start()
+        page.reload()
+        expect(facts).to_contain_text(
+            "sent tonight (mail to team@example.org, MQTT alerts at broker.example.org), webhook at hooks.example.org"
+        )
+
+        wrong.clear()
+        page.goto(f"{one.url}/#alert={'f' * 32}")
+        expect(why).to_contain_text("There is no alert ffff")
+        wrong.clear()  # the answer 404
+        assert bars(page) == []
+        why.get_by_role("button", name="Show open alerts").click()
+        expect(why).to_be_hidden()
+        expect(page.locator("#alerts li strong")).to_have_text(["High water at vie", "Frost at graz"])
         assert wrong == []
 
 

@@ -32,6 +32,11 @@ def test_the_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         httpx.Client(base_url=one.url) as client,
     ):
         first = client.get("/", headers=HTML)
+        assert "This page is for people with a token." in first.text
+        assert "needs the role editor: log in" in client.get("/?role=editor", headers=HTML).text
+        assert "needs the role" not in client.get("/?role=<b>", headers=HTML).text
+        void = client.get("/", headers={**HTML, "Cookie": f"semcep={cookie_value('c' * 16)}"})
+        assert void.status_code == 401 and "is not valid any more: it was replaced or taken back." in void.text
         assert first.status_code == 401 and "<form" in first.text and "www-authenticate" in first.headers
         policy = first.headers["content-security-policy"]
         assert "default-src 'none'" in policy and "form-action 'self'" in policy and "unsafe" not in policy

@@ -154,7 +154,7 @@ def test_after_a_restart(tmp_path: Path) -> None:
         expect(page.locator("#why-body")).to_contain_text("The latest event: warm")
         expect(page.locator("#why-body")).to_contain_text("temp31")
         expect(page.locator("#why .facts").first).to_contain_text("whywarm: temp 31 > 30")
-        page.get_by_role("button", name="Close", exact=True).first.click()
+        page.get_by_role("button", name="Back to the list").click()
 
         # the list does not count more than there are; what was before comes from the store
         page.get_by_role("tab", name="Events").click()

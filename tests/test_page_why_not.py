@@ -104,7 +104,7 @@ def test_why_not_in_a_browser(tmp_path: Path) -> None:
         assert page.evaluate("document.querySelector('#why').getBoundingClientRect().width") == 400
         assert page.evaluate("document.documentElement.scrollWidth") <= 400
         assert bars(page) == []
-        page.get_by_role("button", name="Close").click()
+        page.get_by_role("button", name="Back to the list").click()
         expect(page.locator("header").first).to_have_js_property("inert", False)
 
         # the program is changed: what it told of is taken back, and that is no all-clear

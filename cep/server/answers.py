@@ -154,6 +154,9 @@ class ServerParts:
         if program.keeps_input:
             self.run.keep_input = _kept_input(options, program.engine)
         self.live = LiveProgram(options, program, self.run, self._begin, lambda action: self.outbox.act([], action))
+        self.receivers = dict[str, list[str]]()  # addresses by the names in the file of routes
+        for each in options.alerts.receivers:
+            self.receivers.setdefault(each.receiver or "", []).append(each.name)
         self.answers = self._answers(program, service, None)
         self.app = CurrentApp(self.answers.app)
         program.sources.listen(lambda: _lost(program.sources, self.outbox, self.answers.scene))
@@ -223,7 +226,14 @@ class ServerParts:
                 alone,
             ),
             page.router(
-                scene, self.outbox, options.alerts.status, self.vocabulary, program.version.number, alone, self.live
+                scene,
+                self.outbox,
+                options.alerts.status,
+                self.vocabulary,
+                program.version.number,
+                alone,
+                self.live,
+                self.receivers,
             ),
             why.router(questions),
             waiting.router(

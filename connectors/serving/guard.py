@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cep.connectors.serving.login import CHALLENGE, COOKIE, log_in, login_cookie, login_form, wants_form
+from cep.connectors.serving.login import CHALLENGE, COOKIE, log_in, login_cookie, login_form, login_reason, wants_form
 from cep.connectors.serving.people import People, Person
 from cep.core.ip import canonical_host, inner
 
@@ -106,7 +106,7 @@ class Guard:
             refused = PlainTextResponse("too many requests\n", 429, {"Retry-After": "1"})
         elif not free and unknown and not form and scope["method"] != "OPTIONS":
             if path == "/" and wants_form(scope):
-                refused = login_form("This token is not known here." if token_in_address else "")
+                refused = login_form(login_reason(scope, bool(_cookie(headers)), bool(token_in_address)))
             else:
                 brought = _bearer(headers) or token_in_address or _cookie(headers)
                 refused = PlainTextResponse(UNKNOWN if brought else "a token is needed\n", 401, CHALLENGE)

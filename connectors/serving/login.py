@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import Scope
 
-from cep.connectors.serving.people import People, cookie_value, refuse_other_pages
+from cep.connectors.serving.people import People, Role, cookie_value, refuse_other_pages
 
 COOKIE = "semcep"
 LASTS = 30 * 86_400
@@ -37,6 +37,7 @@ input, button { font: inherit; color: inherit; min-height: 44px; border-radius: 
 button { margin-top: 8px; cursor: pointer; font-weight: 600; background: light-dark(#1b5cc0, #78aefc);
   color: light-dark(#ffffff, #0d1218); border-color: transparent; }
 :focus-visible { outline: 2px solid light-dark(#1b5cc0, #78aefc); outline-offset: 2px; }
+.why { margin: 0 0 12px; }
 .wrong { margin: 0 0 12px; color: light-dark(#c2212b, #ff6b6b); font-weight: 600; }
 """
 # The form has no action: it goes to the address of the page, with what stands there behind `#`.
@@ -50,6 +51,7 @@ _PAGE = (
     "<p>Whoever runs this server gives you a token of your own.</p></main></body></html>\n"
 )
 _WRONG = '<p class="wrong" role="alert">%s</p>'
+_MISSING = '<p class="why">This page is for people with a token.</p>'
 _HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 _HEADERS = {
     "Content-Security-Policy": f"default-src 'none'; style-src 'sha256-{_HASH}'; img-src data:; base-uri 'none'; "
@@ -61,8 +63,23 @@ _HEADERS = {
 
 
 def login_form(reason: str = "") -> Response:
-    """The form, for a browser that brought no token, or one that is not known (`reason`)."""
-    return HTMLResponse(_PAGE.replace("@reason@", _WRONG % reason if reason else ""), 401, {**CHALLENGE, **_HEADERS})
+    """The form, for a browser that brought no token, or one that is not enough (`reason`)."""
+    return HTMLResponse(
+        _PAGE.replace("@reason@", _WRONG % reason if reason else _MISSING), 401, {**CHALLENGE, **_HEADERS}
+    )
+
+
+def login_reason(scope: Scope, cookie: bool, token_in_address: bool) -> str:
+    """Return why a browser is to log in, empty: it brought no token. `cookie`: it brought that of another token; `role`
+    in the address: the page sends somebody here who has a lower one."""
+    if token_in_address:
+        return "This token is not known here."
+    if cookie:
+        return "The token that you logged in with is not valid any more: it was replaced or taken back."
+    wanted = parse_qs(scope["query_string"].decode("latin-1")).get("role", [""])[0]
+    if wanted in [role.title for role in Role]:
+        return f"What you wanted to do needs the role {wanted}: log in with a token that has it."
+    return ""
 
 
 def wants_form(scope: Scope) -> bool:

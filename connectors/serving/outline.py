@@ -24,7 +24,8 @@ def outline(service: Service, vocabulary: EventVocabulary) -> dict[str, Any]:
       (`node`), and the nodes that it needs (`goals`). The text of a node is that of `cep plan`.
     - `iri`: the names of an event or attribute in RDF; `base`: the prefix of names that nothing declares.
     - `alerts`: the ALERT statements, each with its severities, the microseconds after which the alert rises to the
-      next one, and those after which receivers are reminded (0: they are not).
+      next one, those after which receivers are reminded (0: they are not), and those for which it is pending
+      (`after`); `lasts`: it is on a fluent.
     - `changes`: the words for changes of alerts.
     - `parameters`: their names, values and defaults.
     - `words`: the keywords.
@@ -66,6 +67,8 @@ def outline(service: Service, vocabulary: EventVocabulary) -> dict[str, Any]:
                 "severities": [each.severity, *(severity for severity, _ in each.escalations)],
                 "rises": [after for _, after in each.escalations],
                 "repeat": each.repeat,
+                "after": each.after,
+                "lasts": each.ends is not None,
             }
             for each in service.engine.alerts
             if not each.hidden

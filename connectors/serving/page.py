@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import json
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,9 +73,11 @@ def router(
     version: int = 1,
     local: bool = False,
     versions: ProgramVersions | None = None,
+    receivers: Mapping[str, Sequence[str]] | None = None,
 ) -> APIRouter:
     """`scene` is to be closed before the server waits for its clients to go. `local`: the server has no tokens, and
-    only this machine reaches it: whoever asks is a responder. `versions`: the program of the server, and its shadow."""
+    only this machine reaches it: whoever asks is a responder. `versions`: the program of the server, and its shadow.
+    `receivers`: by their names in the file of routes, empty: those of every alert, the addresses that alerts go to."""
     made = APIRouter(tags=["page"], default_response_class=Response)
     files = _files()
     run = secrets.token_hex(4)  # numbers of another run mean nothing in this one
@@ -112,6 +114,7 @@ def router(
             "map": "vendor/leaflet.js" in files,
             "charts": "vendor/uplot.js" in files,
             "handled": outbox is not None,
+            "receivers": receivers or {},
             "rights": scene.gazette.rights,
             "person": _person(person_of(request), local),
             "session": person_of(request) is not None and COOKIE in request.cookies,

@@ -1,12 +1,15 @@
 // The view of one alert: what, where, since when, how severe, who has it; what to do; the readings behind it; its episodes.
 
-import { ask, counted, el, facts, valued } from "./elements.js";
+import { ask, counted, el, facts, say, valued } from "./elements.js";
 import { age, fromNow } from "./ages.js";
-import { around, behind, briefly } from "./behind.js";
+import { around, behind, briefly, present } from "./behind.js";
 import { Charts } from "./charts.js";
 import { Handling } from "./handling.js";
+import { latestRecords } from "./lists.js";
 import { brief, lasting, moment } from "./times.js";
 import { isActive, isUnheld, overAt, stateOf, subjects } from "./store.js";
+
+const PACE = 2000; // milliseconds between two looks for a new reading
 
 // The alert as the server has it, with what people did and other alerts of its key; null: there is none.
 export async function whole(alert) {
@@ -21,12 +24,31 @@ export async function whole(alert) {
   }
 }
 
-// The names of those that are sent an alert as severe as it is now; null: it is not sent, or who gets it is not told.
+// The names of those that are sent an alert as severe as it is now, as the file of routes has them, else addresses; null: it is not sent, or who gets it is not told.
 async function receivers({ state, labels }) {
   if (!["firing", "kept"].includes(state)) return null;
   const filters = Object.entries(labels).map(([name, value]) => `filter=${encodeURIComponent(`${name}=${JSON.stringify(value)}`)}`);
   const found = await ask(`api/v2/alerts?${filters.join("&")}`).then((answer) => answer.json(), () => []);
   return found[0]?.receivers.map(({ name }) => name) ?? null;
+}
+
+const WAYS = { smtp: "mail to", smtps: "mail to", mqtt: "MQTT", mqtts: "MQTT", cloudevents: "webhook at", alertmanager: "Alertmanager at" };
+
+// An address as people read it: mail to a mailbox, a broker with its topic, else a host, or the service alone.
+function addressed(address) {
+  const [, scheme, host, path] = /^([^:]+):\/\/([^/]*)\/?(.*)$/.exec(address) ?? [null, address, "", ""];
+  const way = WAYS[scheme.split("+")[0]];
+  return !way ? scheme : scheme.startsWith("smtp") ? `${way} ${path}` : scheme.startsWith("mqtt") ? `${way} ${path} at ${host}` : `${way} ${host}`;
+}
+
+// Receivers with their readable addresses; the whole address is told to whoever points there.
+function receiving(names, receivers) {
+  const every = (receivers[""] ?? []).filter((name) => !names.includes(name)); // they are in no route
+  const parts = [...names.filter((name) => name !== "nobody" || !every.length), ...every].map((name) => {
+    const addresses = receivers[name];
+    return el("span", { title: (addresses ?? [name]).join("\n") }, addresses ? `${name} (${addresses.map(addressed).join(", ")})` : addressed(name));
+  });
+  return parts.length ? el("span", {}, ...parts.flatMap((part, at) => at ? [", ", part] : [part])) : "nobody";
 }
 
 export class AlertView {
@@ -35,6 +57,7 @@ export class AlertView {
   constructor(change, full, store, program, found, choose, shows, unheld) {
     Object.assign(this, { change, store, program, found, choose, shows, unheld });
     this.others = el("span", {});
+    this.present = el("span", {}); // the reading of now
     this.head = el("div", {});
     this.rest = el("div", {});
     this.below = el("div", {});
@@ -49,6 +72,16 @@ export class AlertView {
   async again() {
     const full = await whole(this.change.alert).catch(() => null);
     if (full) this.draw(this.store.alerts.get(this.change.alert) ?? full.changes.at(-1), full);
+  }
+
+  // What is read now, beside what was read when it began.
+  async read() {
+    const key = this.found?.key ?? subjects(this.change)[0], mark = this.store.numbers?.watermark;
+    if (mark === this.mark || performance.now() - this.looked < PACE || document.body.hasAttribute("data-past")) return;
+    Object.assign(this, { mark, looked: performance.now() });
+    const records = this.change.state !== "resolved" && key !== undefined ? await latestRecords(key).catch(() => []) : [];
+    const text = present(this.program, this.found, this.change, records);
+    say(this.present, text && `; now ${text}`);
   }
 
   renew() {
@@ -81,17 +114,23 @@ export class AlertView {
       change.text ? el("p", { class: "lead" }, change.text) : null,
       change.instruction && active ? el("p", { class: "instruction", "data-severity": change.severity }, change.instruction) : null,
       facts([...(over ? [[change.withdrawn ? "taken back at" : "over at", time(new Date(overAt(change) / 1000).toISOString())], ["began", time(change.start)]] : [["since", time(change.start)]]),
-        ...(change.state === "kept" ? [["condition", el("span", {}, "has ended; the alert is over at ", time(change.until), ", unless it begins again")]] : []),
-        ["why", this.reason(change)], [over ? "who had it" : "who has it", el("span", {}, el("b", {}, holders(change)), this.others)], ...latest(full?.actions), ...this.next(change, full), ...(full?.silences ?? []).map((each) => ["silenced", this.silence(each)])]),
+        ...this.firing(change, full), ...(change.state === "kept" ? [["condition", el("span", {}, "has ended; the alert is over at ", time(change.until), ", unless it begins again")]] : []),
+        ["why", el("span", {}, this.reason(change), this.present)], [over ? "who had it" : "who has it", el("span", {}, el("b", {}, holders(change)), this.others)], ...latest(full?.actions), ...this.next(change, full), ...(full?.silences ?? []).map((each) => ["silenced", this.silence(each)])]),
+      change.runbook ? el("p", { class: "actions" }, el("a", { class: "button", href: change.runbook, rel: "noreferrer" }, "Runbook")) : null,
     ].filter(Boolean));
+    const values = Object.entries(change.values).filter(([name, value]) => change.key[name] !== value);
+    const opened = this.rest.querySelector("details")?.open;
     this.rest.replaceChildren(...[
-      change.runbook || placed ? el("p", { class: "actions" }, change.runbook ? el("a", { class: "button", href: change.runbook, rel: "noreferrer" }, "Runbook") : null,
-        placed ? el("button", { type: "button", onclick: () => this.shows(change) }, "Show on the map") : null) : null,
+      placed ? el("p", { class: "actions" }, el("button", { type: "button", onclick: () => this.shows(change) }, "Show on the map")) : null,
       facts([["alert", change.name], ...Object.entries(change.key).map(([name, value]) => [name, stationed(value, this.store)]), ...judged(change),
-        ["fired", change.fired === null ? "not yet" : time(change.fired)], ["latest", time(change.end)],
-        ...(over ? [] : [["until", time(change.until)]]),
-        ...(change.verdict ? [["closed as", change.verdict]] : []), ["occurrences", counted(change.occurrences)], ...labels.filter(([name, value]) => String(change.key[name]) !== value), ...spot(change)]),
+        ...(change.fired === null || change.fired === change.start ? [] : [["fired", time(change.fired)]]), ...(change.verdict ? [["closed as", change.verdict]] : []),
+        ...labels.filter(([name, value]) => String(change.key[name]) !== value)]),
+      el("details", { class: "folded", open: opened }, el("summary", {}, "All attributes"), facts([
+        ...values.map(([name, value]) => [name, valued(value)]), ["latest", time(change.end)], ...(over ? [] : [["until", time(change.until)]]), ["occurrences", counted(change.occurrences)],
+        ["event", change.event], ["urgency", change.urgency], ["certainty", change.certainty], ["category", change.category], ...spot(change), ["id", change.id]])),
     ].filter(Boolean));
+    this.mark = null;
+    this.read();
     const actions = full?.actions ?? [], episodes = full?.episodes ?? [];
     this.below.replaceChildren(...[
       ...(actions.length ? [el("h3", {}, "What people did"), el("ol", { class: "log" }, ...actions.map((each) => el("li", {},
@@ -108,6 +147,14 @@ export class AlertView {
     return this.found === null ? text : el("button", { type: "button", class: "link", onclick: () => document.getElementById("because")?.scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" }) }, text);
   }
 
+  // When it would fire that is only pending yet.
+  firing(change, full) {
+    const rule = this.program.alerts.find(({ name }) => name === change.name);
+    if (change.state !== "pending" || !rule) return [];
+    const due = Date.parse(full?.changes.find(({ revision }) => revision === 0)?.time ?? change.start) * 1000 + rule.after;
+    return [["fires", el("span", {}, ...(rule.lasts ? ["at ", timed(due), " · ", age(due), ", if its condition holds until then"] : ["when it occurs again at ", timed(due), " or later · ", age(due)]))]];
+  }
+
   // How its severity rose and who is told, and what comes if nobody does anything.
   next(change, full) {
     const rule = this.program.alerts.find(({ name }) => name === change.name), { escalated, acknowledged } = change;
@@ -118,7 +165,7 @@ export class AlertView {
     const rows = [];
     if (escalated) rows.push(["escalated", el("span", {}, `from ${rule.severities[escalated - 1]}`, ...(since ? [" at ", timed(since), `, ${lasting(since - fired)} after it fired`] : []))]);
     const hidden = ["inhibited", "silenced"].find((each) => each === stateOf(change));
-    if (full?.receivers) rows.push(["sent to", hidden ? `nobody while it is ${hidden}` : full.receivers.join(", ") || "nobody"]);
+    if (full?.receivers) rows.push(["sent to", hidden ? `nobody while it is ${hidden}` : receiving(full.receivers, this.program.receivers)]);
     if (acknowledged && (rises || rule.repeat)) rows.push(["next", `nothing while ${acknowledged} has it`]);
     else if (rises) rows.push(["next", el("span", {}, `${rule.severities[escalated + 1]} at `, timed(rises), " · ", age(rises), ", unless somebody acknowledges it")]);
     if (!acknowledged && !hidden && rule.repeat) rows.push(["reminder", el("span", {}, `every ${lasting(rule.repeat)}`, ...(again ? [", the next about ", timed(again), ` · ${fromNow(again)}`] : []))]);

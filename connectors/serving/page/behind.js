@@ -3,6 +3,7 @@
 import { valued } from "./elements.js";
 import { numeric } from "./readings.js";
 import { subjects } from "./store.js";
+import { brief } from "./times.js";
 
 const CHARTS = 4;
 const LINES = 4;
@@ -10,13 +11,13 @@ const LINES = 4;
 // `found`: the event, with what it comes from where that is kept; `alert`: the alert that it gave, if it is about one.
 export function behind(program, found, alert) {
   const inputs = program.events.filter((event) => !event.derived);
-  const compared = decisive(program, found?.type, alert);
+  const thresholds = decisive(program, found?.type, alert);
   const records = found?.because ?? [];
   const shade = found ? [found.start ?? found.end, found.end ?? found.start] : alert ? [Date.parse(alert.start) * 1000, Date.parse(alert.end) * 1000] : null;
   const specs = [];
   for (const event of inputs) {
     const mine = records.filter((record) => record.type === event.name);
-    const rules = compared.filter((each) => each.event === event.name);
+    const rules = thresholds.filter((each) => each.event === event.name);
     if (!mine.length && !rules.length) continue;
     const some = numeric(event, program.thresholds);
     const attributes = some.filter((each) => rules.some((rule) => rule.attribute === each.name));
@@ -43,10 +44,13 @@ function decisive(program, type, alert) {
 
 const HOLDS = { "<": (a, b) => a < b, "<=": (a, b) => a <= b, ">": (a, b) => a > b, ">=": (a, b) => a >= b, "==": (a, b) => a === b, "=": (a, b) => a === b, "!=": (a, b) => a !== b };
 
+// The comparisons that an alert came about by.
+export const compared = (program, found, alert) => decisive(program, found?.type, alert).filter((each) => !each.aggregate && !each.name.endsWith(" ends"));
+
 // Why there is an alert, in a few words: what its rules compared with what, else the event that it is on.
 export function briefly(program, found, alert) {
   const said = new Map(); // by attribute and side: with what was read rather than without, of several the last, which is the alert's own
-  for (const { event, attribute, operator, value } of decisive(program, found?.type, alert).filter((each) => !each.aggregate && !each.name.endsWith(" ends"))) {
+  for (const { event, attribute, operator, value } of compared(program, found, alert)) {
     const read = (found?.because ?? []).filter((each) => each.type === event && typeof each[attribute] === "number").map((each) => each[attribute]);
     const seen = read.findLast((each) => HOLDS[operator]?.(each, value)) ?? read.at(-1) ?? (event === alert.event ? alert.values[attribute] : undefined);
     const known = typeof seen === "number", side = `${attribute} ${operator[0]}`;
@@ -55,6 +59,14 @@ export function briefly(program, found, alert) {
   const keys = new Set(Object.values(alert.key).map(String));
   const values = Object.entries(alert.values).filter(([, value]) => !keys.has(String(value))).map(([name, value]) => `${name} ${valued(value)}`);
   return [alert.event, said.size ? [...said.values()].join(", ") : values.join(", ")].filter(Boolean).join(": ");
+}
+
+// What was read last of what its rules compare, if that is later than what it came from; empty: nothing is.
+export function present(program, found, alert, records) {
+  const since = (type) => Math.max(Date.parse(alert.start) * 1000, ...(found?.because ?? []).filter((each) => each.type === type).map((each) => each.end));
+  const names = new Map(compared(program, found, alert).map(({ event, attribute }) => [`${event} ${attribute}`, { event, attribute }]));
+  const seen = [...names.values()].map(({ event, attribute }) => ({ attribute, record: records.find(({ type, end, values }) => type === event && end > since(event) && typeof values[attribute] === "number") })).filter(({ record }) => record);
+  return seen.map(({ attribute, record }) => `${seen.length > 1 ? `${attribute} ` : ""}${valued(record.values[attribute])} at ${brief(record.end)}`).join(", ");
 }
 
 // The time that such charts show at first: some before and some after.

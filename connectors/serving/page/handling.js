@@ -24,8 +24,8 @@ export class Handling {
     const silences = (full.silences ?? []).filter((each) => !each.maintenance).map(({ id }) => button("End the silence", () => this.unsilence(id)));
     this.box.replaceChildren(
       el("div", { class: "doing" }, over ? null : own, over ? null : button("Assign", () => this.open(this.assigning())), button("Comment", () => this.open(this.commenting())),
-        ...(over ? [] : full.silenced?.length ? silences : [button("Silence", () => this.open(this.silencing()))]), full.verdict ? button("Reopen", () => this.send("close", "DELETE")) : null, button(full.verdict ? "Change verdict" : "Close", () => this.open(this.closing()))),
-      ...(refused ? [el("p", { class: "hint" }, ...spoken(refused))] : []), this.said, ...(this.form ? [this.form] : []));
+        ...(over ? [] : full.silenced?.length ? silences : [button("Silence", () => this.open(this.silencing()))]), full.verdict ? button("Reopen", () => this.send("close", "DELETE")) : null, button(full.verdict ? "Change verdict" : "Close alert …", () => this.open(this.closing()))),
+      ...(refused ? [el("p", { class: "hint" }, ...spoken(refused), ...(this.person.session ? [" ", el("button", { type: "button", class: "link", onclick: another }, "Log in as somebody else")] : []))] : []), this.said, ...(this.form ? [this.form] : []));
   }
 
   open(form) {
@@ -62,7 +62,7 @@ export class Handling {
   }
 
   closing() {
-    return this.made("Close", [
+    return this.made("Close alert", [
       el("label", {}, "What it was", el("select", { name: "verdict", required: true }, el("option", { value: "" }, "choose"), ...VERDICTS.map(([value, text]) => el("option", { value, selected: value === this.full.verdict }, text)))), remark(),
     ], ({ verdict, comment }) => this.send("close", "POST", { verdict, comment }));
   }
@@ -89,6 +89,12 @@ export class Handling {
       this.said.textContent = error.message.replace(/^\d+ /, "");
     }
   }
+}
+
+// The form to log in says which role is wanted, and leads back to the alert.
+async function another() {
+  await send("logout", "POST");
+  location.assign(`./?role=responder${location.hash}`);
 }
 
 const remark = (required = false) => el("label", {}, required ? "Comment" : "Comment (optional)", el("textarea", { name: "comment", rows: "2", maxlength: "2000", required }));

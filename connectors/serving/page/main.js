@@ -50,12 +50,17 @@ async function begin() {
   follow(store);
   const kinds = new Map(program.events.filter((event) => event.derived).map((event, number) => [event.name, number]));
   const rules = new Rules(store, program);
+  program.person.session = program.session;
   const parts = {};
   const why = new Why(store, kinds, rules, program, {
     alert: (alert) => parts.map?.show(alert),
     event: (event) => parts.timeline.show(store.ids.get(event.id) ?? event),
     station: (key) => parts.map?.go(key),
     only: (key) => filters.change({ only: key }),
+    open: () => {
+      tabs.select("alerts");
+      filters.clear();
+    },
     unheld: () => {
       tabs.select("alerts");
       filters.clear();

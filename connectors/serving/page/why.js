@@ -30,7 +30,11 @@ export class Why {
       places.asked(question);
       places.shown({ absence: question });
     });
-    store.listen((changed) => { if (changed.alerts && !by("why").hidden) this.view?.renew(); });
+    store.listen((changed) => {
+      if (by("why").hidden) return;
+      if (changed.alerts) this.view?.renew();
+      if (changed.numbers) this.view?.read?.();
+    });
     by("why-back").addEventListener("click", () => this.back());
     by("why-close").addEventListener("click", () => this.close());
     window.addEventListener("resize", () => this.veil());
@@ -81,6 +85,7 @@ export class Why {
         const full = past ? null : await whole(alert);
         const change = this.store.alerts.get(alert) ?? full?.changes.at(-1); // a link may lead to an old one
         title = change?.title ?? "Unknown alert";
+        if (!change) parts.push(el("p", { class: "actions" }, el("button", { type: "button", onclick: () => { this.leave(); this.places.open(); } }, "Show open alerts")));
         if (!change) throw new Error(past ? `There was no alert ${alert} at this time.` : `There is no alert ${alert} here: it is older than what is kept, or of another program.`);
         const found = await this.held(change.last, change.event);
         view = new AlertView(change, full, this.store, this.program, found, (what) => this.open(what), (change) => this.look("map-part", () => this.places.alert(change)), () => { this.leave(); this.places.unheld(); });
@@ -110,7 +115,7 @@ export class Why {
         parts.push(...this.event(found, false));
       }
     } catch (error) {
-      parts.push(el("p", { class: "wrong" }, error.message));
+      parts.unshift(el("p", { class: "wrong" }, error.message));
       title ||= "Unknown";
     }
     clearTimeout(slow);
