@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import random
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -55,6 +57,12 @@ warm(F, T, L) <- reading(F, T) WHERE { ?f rdfs:label ?F ; thing:limit ?L }, T > 
 quiet(F) <- reading(F, _) UNLESS reading(F, _) WITHIN 6 s.
 silent(F) <- quiet(F) WHERE { ?f rdfs:label ?F ; thing:limit ?L }, L < 0.5.
 """
+WARM = FRIDGES[: FRIDGES.index("quiet(F)")]
+
+
+def signed(sign: int) -> pl.Expr:
+    """The column that says whether a record comes or is withdrawn."""
+    return pl.lit(sign, pl.Int8).alias("@change")
 
 
 def quiet(event: str, text: str | None, level: str = "info", /, **fields: object) -> None:
@@ -193,6 +201,49 @@ def test_rules_see_a_change_in_what_ends_behind_all_that_had_come(seed: int) -> 
     assert found == whole
 
 
+@pytest.mark.parametrize("seed", seeds(40))
+def test_what_is_put_right_is_judged_by_the_knowledge_of_its_time(seed: int) -> None:
+    """With --revise: records come late and are withdrawn, and a change holds for what ends behind all that had come."""
+    chance = random.Random(seed)
+    limits = (3.0, 3.0)
+    now, latest, first = 4, -1, 0
+    batches: list[Batch] = []
+    changes: list[tuple[int, tuple[float, ...]]] = [(-1, limits)]
+    held: dict[int, tuple[int, str, float]] = {}  # by number, what nobody has withdrawn
+    for _ in range(chance.randrange(4, 16)):
+        before = limits
+        if chance.random() < 0.5:
+            limits = chance.choice([3.0, 1.0, 2.0]), chance.choice([3.0, 0.0])
+            changes.append((latest, limits))
+        rows = []
+        for _ in range(chance.randrange(1, 4)):
+            now += chance.randrange(3)
+            rows.append((now - chance.randrange(4), chance.choice("ab"), float(chance.randrange(5))))
+        gone = [number for number, (at, _, _) in held.items() if at > latest - 2 and chance.random() < 0.3]
+        tables = [readings(number, held.pop(number)).tables["reading"].with_columns(signed(-1)) for number in gone]
+        tables.append(readings(first, *rows).tables["reading"].with_columns(signed(1)))
+        held |= dict(enumerate(rows, first))
+        first, latest = first + len(rows), max(latest, *(at for at, _, _ in rows))
+        known = b"" if before == limits else difference(quads(*before), quads(*limits))
+        batches.append(Batch({"reading": pl.concat(tables)}, [], [], knowledge=known))
+    expected: Counter[Row] = Counter()
+    for at, fridge, temp in held.values():
+        limit = next(of for since, of in reversed(changes) if at > since)["ab".index(fridge)]
+        if temp > limit:
+            expected["warm", EIGHT + at * SECOND, EIGHT + at * SECOND, fridge, temp, limit] += 1
+    found: Counter[Row] = Counter()
+
+    def take(batch: Batch | None, tables: Any) -> None:
+        table = tables.get("warm", pl.DataFrame())
+        for row in table.iter_rows(named=True):
+            values = [value for name, value in row.items() if not name.startswith("@")]
+            found["warm", *values] += row["@change"]
+
+    engine = Engine.from_text(WARM, knowledge=knowledge(3.0, 3.0), revise=5 * SECOND)
+    flow(engine, iter(batches), RunStats(), take, DeadLetters(), Interrupt())
+    assert {row: number for row, number in found.items() if number} == expected
+
+
 def test_a_silence_before_a_change_and_after_it() -> None:
     """Absence is judged by what is known when its time is over; also if the change came in the middle."""
     knows = difference(quads(3.0), quads(0.0))
@@ -297,6 +348,39 @@ def test_things_are_fetched_again_while_a_server_runs(served: ThingsServer) -> N
         served.enter(number, number, level, stream=datastream)
     assert server.rows(high, 3) == [["gauge 1", "2.5"], ["gauge 1", "3.5"], ["gauge 2", "3.8"]]
     assert server.rows(limits, 2) == [["1"], ["2"]]
+    assert server.end(signal.SIGTERM) == 0
+
+
+def test_a_server_that_revises_judges_by_the_knowledge_of_the_time(served: ThingsServer) -> None:
+    """A record that comes late is judged by what was known of its time, also after a kill, however often Things were
+    fetched since."""
+    high = "SELECT ?p ?l { ?e <urn:semcep:attribute/high/place> ?p ; <urn:semcep:attribute/high/level> ?l } ORDER BY ?l"
+    arguments = ["levels.cep", "--idle", "never", "--knowledge", f"{served.place}?every=1", "--state", "state"]
+    arguments += ["--input", f"level={served.place}?every=0.1", "--revise", "30min", "--keep-history"]
+
+    def fetched() -> int:
+        return sum(query.get("$expand") == "Locations" for query in served.asked)
+
+    served.enter(1, 10, 3.5, stream=7)
+    server = Server(*arguments)
+    assert server.rows(high, 1) == [["gauge 1", "3.5"]]
+    change(served, 1, limit=9.0)
+    before = fetched()
+    until(lambda: fetched() > before + 1, "a fetch that is whole")
+    served.enter(2, 20, 9.5, stream=7)
+    served.enter(3, 21, 4.0, stream=7)
+    served.enter(4, 5, 3.6, stream=7)  # late: the limit was 3 then
+    assert server.rows(high, 3) == [["gauge 1", "3.5"], ["gauge 1", "3.6"], ["gauge 1", "9.5"]]
+    assert server.end(signal.SIGKILL) != 0
+    change(served, 1, limit=1.0)
+    server = Server(*arguments)
+    assert server.rows(high, 3)[0] == ["gauge 1", "3.5"], "what was derived stays"
+    before = fetched()
+    until(lambda: fetched() > before + 1, "a fetch that is whole")
+    for number, (second, level) in enumerate([(15, 4.1), (6, 3.7), (30, 2.0)], 5):
+        served.enter(number, second, level, stream=7)
+    rows = [["gauge 1", level] for level in ("2", "3.5", "3.6", "3.7", "9.5")]
+    assert server.rows(high, 5) == rows, "4.1 was below the limit then"
     assert server.end(signal.SIGTERM) == 0
 
 
