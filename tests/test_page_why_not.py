@@ -76,7 +76,7 @@ def test_why_not_in_a_browser(tmp_path: Path) -> None:
         expect(answer).to_contain_text("It is there")
         answer.get_by_role("button").click()
         expect(page.locator("#why .tree")).to_contain_text("36.5 > 20")
-        page.get_by_role("button", name="Back").click()
+        page.get_by_role("button", name="Back", exact=True).click()
         expect(form.get_by_label("station")).to_have_value("vie")
         expect(answer).to_contain_text("It is there")
         form.get_by_label("at (UTC)").fill("noon")
