@@ -14,7 +14,6 @@ from cep.core.compilation import Compilation
 from cep.engine import Engine
 from cep.spark import resuming
 from cep.spark.program import ProgramOptions, ShippedProgram
-from cep.spark.streams import BUCKETS
 from tests import spark_runs
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -33,7 +32,7 @@ KEYS = [f"k{n}" for n in range(9)]
 
 def test_why_states_cannot_go_to_other_buckets() -> None:
     def why(text: str) -> list[str]:
-        return resuming._unsplit(ShippedProgram.of(Engine.from_text(text), text, "p.cep", ProgramOptions(), BUCKETS))
+        return resuming._unsplit(ShippedProgram.of(Engine.from_text(text), text, "p.cep", ProgramOptions(), 16))
 
     assert why(RULES) == []
     anywhere = """e(K, K) <- NOT(c(K, L)).[c(K, X), a(K, X)].

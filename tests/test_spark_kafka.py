@@ -264,8 +264,8 @@ def test_rows_of_a_connector_beside_files(tmp_path: Path, monkeypatch: pytest.Mo
         (doors / f"{first:02}.jsonl").write_text("".join(map(door, range(first, first + 30))))
         if first == 30:
             cluster.send([(1, 0, b"ajar"), (2, 0, None)])
-        topics = kafka_connector.topic_frames(spark, {0: topic[0]}, options["most"], LIVE.live)
-        query = job(PROGRAM, inputs, tmp_path, frames=topics, **options)
+        rows = kafka_connector.topic_rows(0, topic[0], options["most"], LIVE.live)
+        query = job(PROGRAM, inputs, tmp_path, frames=(rows,), **options)
         found = distributed(query)
     assert difference([one for one in expected(tmp_path, 60) if one.end <= 54 * SECOND], found) == ""
     letters = [json.loads(line) for file in (tmp_path / "dead").iterdir() for line in file.read_text().splitlines()]

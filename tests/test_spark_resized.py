@@ -19,8 +19,6 @@ from cep.spark import resuming
 from cep.spark.driver.query import StopRequest, run_query
 from cep.spark.job import Job, start
 from cep.spark.program import ProgramOptions, ShippedProgram
-from cep.spark.state import checkpoint as checkpoints
-from cep.spark.state.migration import StateLayout
 from cep.spark.whole_states import settle_on_spark
 from tests import spark_runs
 from tests.cases_format import difference
@@ -51,12 +49,8 @@ def went_on(wanted: Job) -> Job:
     """The query as it goes on from its checkpoint, in so many buckets from now on."""
     program = wanted.program
     engine = Engine.from_text(program.text, types=program.options.compiling.types)
-    now = checkpoints.CheckpointInfo(
-        engine.program, program.text, None, {}, None, program.buckets, wanted.output, wanted.format,
-        list(wanted.wanted), StateLayout.of(engine, wanted.wanted),
-    )  # fmt: skip
     with ExitStack() as locks:
-        return resuming.opened(wanted, now, locks)[0]
+        return resuming.opened(engine, wanted, locks)[0]
 
 
 def run(spark: Any, wanted: Job, settles: bool) -> None:

@@ -18,7 +18,6 @@ ROOT = Path(__file__).parent.parent
 PICKLING = frozenset(("pickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "multiprocessing"))
 RUNNING = frozenset(("eval", "exec", "compile", "__import__"))
 MESSAGES = {
-    "cep/app/spark_query.py": "the knowledge, to be sent to workers",
     "cep/backtest/passes.py": "points and what they found, through pipes to the processes of one backtest",
     "cep/core/kernel_files.py": "numba's cache, in a folder that its owner alone may write (`cep.core.kernels`)",
     "cep/spark/handed_blocks.py": "blocks that Spark has brought from a task",

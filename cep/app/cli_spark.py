@@ -110,7 +110,6 @@ def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) ->
     from cep.spark.sink.commit_log import CommitLog
     from cep.spark.sink.compaction import compact
     from cep.spark.sink.forwarding import forwarding
-    from cep.spark.source import kafka_connector
     from cep.spark.source.file_list import FileChanges
     from cep.spark.whole_states import settle_on_spark
 
@@ -139,10 +138,6 @@ def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) ->
 
     announce_spark()
     spark = session.start_session(options.spark.master, request.settings, request.checkpoint, waits, start)
-    if reads.beside:
-        kafka_connector.check_installed(spark)
-        topics = kafka_connector.topic_frames(spark, reads.beside, query.most, query.ahead.live)
-        query = replace(query, frames=topics)
     with (
         watch.watching(options.watch.metrics, quiet=False, **begins),
         queries.StopRequest(

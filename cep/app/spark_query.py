@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import pickle
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -32,8 +30,9 @@ from cep.spark.disk import CHECKPOINT, FILES, OUTGOING, check_writable
 from cep.spark.driver import session
 from cep.spark.job import Job
 from cep.spark.mirror import STATE, Mirror
-from cep.spark.program import ProgramOptions, ShippedProgram
-from cep.spark.resuming import checkpoint_info, opened
+from cep.spark.program import PlannedRules, ShippedProgram
+from cep.spark.resuming import bucket_count, opened
+from cep.spark.rules import Rules
 from cep.spark.sink import file_sink
 from cep.spark.sink.changelog import changelog_schemas
 from cep.spark.sink.forwarding import check_table
@@ -41,7 +40,6 @@ from cep.spark.source import data_source, kafka_connector, knowledge_changes
 from cep.spark.source.file_list import FileList
 from cep.spark.state import checkpoint as checkpoints
 from cep.spark.state.migration import Generation, Migration
-from cep.spark.streams import BUCKETS
 
 EVERY = "1s"
 FILES_AT_ONCE = 4096
@@ -54,18 +52,15 @@ MESSAGES = 500_000
 class JobRequest:
     """A request for a Spark job, from the options and the rules alone.
 
-    `engine` has the program, for checks and for dividing it into stages; workers build theirs from `program`.
-    `facts`: hashes of tables; `wanted`: the events that are written; `checkpoint`: its folder; `settings`: those of the
-    session; `mirror`: the copies of checkpoint and output, if these are addresses.
+    `wanted`: the events that are written; `checkpoint`: its folder; `settings`: those of the session; `mirror`: the
+    copies of checkpoint and output, if these are addresses.
     """
 
     options: RunOptions
     inputs: tuple[str, ...]
     checkpoint: Path
     settings: dict[str, str]
-    engine: Engine
-    program: ShippedProgram
-    facts: dict[str, str]
+    rules: PlannedRules
     wanted: tuple[str, ...]
     mirror: Mirror | None = None
 
@@ -85,21 +80,29 @@ class JobRequest:
             strict_types,
             options.evaluation.distinct,
         )
-        shipped, engine = _engine(options, source)
-        wanted = tuple(selected(engine.outputs, options.sink.only))
+        cores = session.cores(options.spark.master, settings)
+        planned = _planned(options, source, bucket_count(checkpoint, options.spark.buckets, cores))
+        wanted = tuple(selected(planned.engine.outputs, options.sink.only))
         if not wanted:
             hint = "`warning(S) <- reading(S, W) WHERE W > 15.`"
             raise refuse(f"{options.name} has no rules, so it derives nothing", hint)
-        buckets = _buckets(options, checkpoint, settings)
-        program = ShippedProgram.of(engine, source.text, source.name, shipped, buckets)
-        _judgeable(program)
+        _judgeable(planned.program)
         session.needs_java()
         if options.spark.packages and session.submitted():
             raise refuse("--packages: Java runs already", "name them to spark-submit, which has started it")
         if (master := options.spark.master or settings.get(session.MASTER)) is not None:
             session.checked(master)
-        facts = {name: hashlib.sha256(table).hexdigest() for name, table in shipped.facts.items()}
-        return cls(options, inputs, checkpoint, settings, engine, program, facts, wanted)
+        return cls(options, inputs, checkpoint, settings, planned, wanted)
+
+    @property
+    def engine(self) -> Engine:
+        """The program in one, for checks."""
+        return self.rules.engine
+
+    @property
+    def program(self) -> ShippedProgram:
+        """The program that workers make theirs from."""
+        return self.rules.program
 
     @property
     def sent(self) -> bool:
@@ -188,29 +191,29 @@ def planned(request: JobRequest, reads: JobInputs) -> Job:
     def lasting(text: str | None, option: str) -> int | None:
         return None if text is None else duration(text, option)
 
-    lateness = lasting(options.source.lateness, "--lateness")
-    if options.revised is not None:
-        lateness = (lateness or 0) + (options.revised if options.sink.final else 0)
+    most = None if request.rules.lateness is None else MESSAGES
+    ahead = options.source.ahead_limits
     return Job(
         request.program,
         request.inputs,
         str(request.output),
         str(request.checkpoint),
         request.wanted,
-        lateness,
+        request.rules.lateness,
         options.sink.output_format or ("jsonl" if is_topic(options.sink.output) else "parquet"),
         options.source.format,
         options.spark.most_files or (FILES_AT_ONCE if options.spark.open_ended else None),
         not options.spark.open_ended,
         None if options.source.dead_letter is None else str(Path(options.source.dead_letter).absolute()),
-        None if lateness is None else MESSAGES,
+        most,
         duration(options.spark.every or EVERY, "--every"),
         lasting(options.source.idle, "--idle"),
-        options.source.ahead_limits,
+        ahead,
         lasting(options.spark.keep, "--keep"),
         options.knowledge.updates,
         stretch=_stretch(options, request.engine.inputs),
         mirror=request.mirror,
+        frames=tuple(kafka_connector.topic_rows(place, one, most, ahead.live) for place, one in reads.beside.items()),
     )
 
 
@@ -227,12 +230,10 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
         output_address(options.sink.output, request.sent_schemas)
         if not (folder / CHECKPOINT).exists():
             Sending(options.sink.output, request.sent_schemas).close()  # later what is derived waits, if it has to
-    with checkpoints.checkpoint_errors(folder):
-        times = ISO if checkpoints.depends_on_input(folder) else _times(request)
-        names = (kafka_connector.name_of(place, one) for place, one in reads.beside.items())
-        mine = checkpoint_info(request.engine, query, request.facts, options.evaluation.policy, times, names)
-    migratable = not (reads.beside or request.engine.beginning or query.apart)
-    query, moved = opened(query, mine, locks, options.spark.migrate, migratable)
+    migratable = not (query.frames or request.engine.beginning or query.apart)
+    query, moved = opened(
+        request.engine, query, locks, lambda: _times(request), migrate=options.spark.migrate, migratable=migratable
+    )
     if query.apart and query.generation.start is not None and not query.generation.begun(folder):
         raise refuse(f"--checkpoint: {folder} is being carried over to another program", ALONE)
     _check_end(request, reads, query)
@@ -299,17 +300,6 @@ def _report_missing(options: RunOptions, gone: list[Path]) -> None:
         options.log("missing", f"{message}: {these}; {hint}", "warning", files=len(gone))
 
 
-def _buckets(options: RunOptions, checkpoint: Path, settings: Mapping[str, str]) -> int:
-    """Return the number of buckets: the one asked for, the one before, or the number of cores. Raises CepError if the
-    checkpoint is damaged.
-    """
-    if options.spark.buckets is not None:
-        return options.spark.buckets
-    if (file := checkpoint / CHECKPOINT).exists():
-        return checkpoints.CheckpointInfo.read(file).buckets
-    return session.cores(options.spark.master, settings) or BUCKETS
-
-
 def _judgeable(program: ShippedProgram) -> None:
     """CepError: lateness cannot be judged by keys, as it is to be."""
     if program.lateness_by is None:
@@ -331,9 +321,8 @@ def _stretch(options: RunOptions, schemas: Mapping[str, Schema]) -> tuple[int | 
     return options.sink.stretch(number_size(found, schemas))
 
 
-def _engine(options: RunOptions, source: ProgramSource) -> tuple[ProgramOptions, Engine]:
-    """The program as one engine, and the options from which workers make theirs."""
-    pickled = None if source.known is None else pickle.dumps(source.known)
+def _planned(options: RunOptions, source: ProgramSource, buckets: int) -> PlannedRules:
+    """The program as it runs, in so many buckets. CepError: it is wrong, or cannot run as it is asked to."""
     program = source.compiled()
     until = _stretch(options, inputs_of(program.plan))[1]
     running = replace(
@@ -343,8 +332,10 @@ def _engine(options: RunOptions, source: ProgramSource) -> tuple[ProgramOptions,
         final=options.sink.final,
         lateness_by=options.source.lateness_by,
     )
-    engine = Engine(program, replace(running, changes=options.output_mode == CHANGES))
-    engine.refuse_endless("what goes from batch to batch on Spark")
+    rules = Rules(program, source.text, source.name, source.options)
+    late = None if options.source.lateness is None else duration(options.source.lateness, "--lateness")
+    planned = rules.planned(running, late, buckets, options.output_mode == CHANGES)
+    engine = planned.engine
     if options.spark.migrate and engine.beginning:
         hint = "start anew with other folders"
         raise refuse("--migrate: a cycle through NOT or AGGREGATE begins with the input, which is past", hint)
@@ -356,4 +347,4 @@ def _engine(options: RunOptions, source: ProgramSource) -> tuple[ProgramOptions,
             raise refuse(f"--knowledge-updates {name}: it cannot be read again, as Spark has to", hint)
         if not (options.spark.open_ended or there([name])):
             raise refuse(f"--knowledge-updates: {name}: no such file")
-    return ProgramOptions.of(source.options, pickled, running), engine
+    return planned

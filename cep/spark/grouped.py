@@ -92,7 +92,7 @@ def dealt(spark: SparkSession, program: ShippedProgram, frames: Sequence[Provide
     made = [(one.stage, one.bucket, one.event, one.place, one.source, one.rows) for one in wake_ups(program)]
     blocks = spark.createDataFrame(made, BLOCKS)
     for frame, one in frames:
-        blocks = blocks.unionAll(frame.mapInArrow(dealing(program, one), BLOCKS))
+        blocks = blocks.unionAll(frame(spark).mapInArrow(dealing(program, one), BLOCKS))
     return blocks
 
 

@@ -107,7 +107,7 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     spark.dataSource.register(found)
     records = spark.readStream.format(found.name()).load()
     for frame, one in reversed(job.frames):
-        rows = provided(frame, one, job.program, job.dead, handed, job.generation.first)
+        rows = provided(frame(spark), one, job.program, job.dead, handed, job.generation.first)
         records = rows.union(records)  # our own stays the last in Spark's log, where it is looked for
     late = -(-(job.lateness or 0) // 1000)  # Spark would cut what is less than a millisecond
     stream = records.withWatermark("time", f"{late} milliseconds")

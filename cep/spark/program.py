@@ -83,10 +83,13 @@ class ShippedProgram:
     beginning: frozenset[int] = frozenset()
     lateness_by: str | None = None
 
+    def __post_init__(self) -> None:
+        """CepError: there are no groups for so many buckets."""
+        check_partitions(self.buckets)
+
     @classmethod
     def of(cls, engine: Engine, text: str, name: str, options: ProgramOptions, buckets: int) -> ShippedProgram:
         """The program that `engine` runs. CepError: there are no groups for so many buckets."""
-        check_partitions(buckets)
         stages, book = partition(engine.plan), Dependencies(engine.plan)
         if engine.revises:
             stages = dealt_by_keys(engine.plan, stages)
@@ -165,6 +168,16 @@ class ShippedProgram:
         """The written events of which several buckets may derive identical occurrences."""
         found = self.scattered
         return frozenset(name for table, name in self.written.items() if table in found)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRules:
+    """Rules as a query runs them. `engine`: of the whole program, for checks; `program`: what workers make theirs from;
+    `lateness`: of the watermark, in microseconds, None: nothing is late before the end of the input."""
+
+    engine: Engine
+    program: ShippedProgram
+    lateness: int | None
 
 
 _last: list[tuple[ShippedProgram, CompiledProgram]] = []

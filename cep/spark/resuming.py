@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import hashlib
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from cep.compile import compiled
+from cep.connectors.records.times import ISO
 from cep.core.errors import CepError
 from cep.core.private_files import private_folder
 from cep.engine import Engine
@@ -21,19 +23,29 @@ from cep.spark.state import bucket_states, migration
 from cep.spark.state import checkpoint as checkpoints
 from cep.spark.whole_states import logged, settle
 
+BUCKETS = 16
+"""So many there are where nobody knows the cores of a cluster."""
 
-def checkpoint_info(
-    engine: Engine, query: Job, facts: Mapping[str, str], policy: str | None, times: str, frames: Iterable[str]
-) -> checkpoints.CheckpointInfo:
-    """The record that a query leaves in its checkpoint. `engine`: the program in one; `facts`: hashes of tables;
-    `times`: the form of times in the output, if the checkpoint is new; `frames`: the names of inputs that come as
-    DataFrames."""
-    running = query.program.options.running
+
+def bucket_count(checkpoint: Path, asked: int | None, cores: int | None) -> int:
+    """Return the number of buckets: as `asked`, as before, or as many as there are `cores`, if these are known.
+    CepError: the checkpoint is damaged."""
+    if asked is not None:
+        return asked
+    if (file := checkpoint / disk.CHECKPOINT).exists():
+        return checkpoints.CheckpointInfo.read(file).buckets
+    return cores or BUCKETS
+
+
+def _info(engine: Engine, query: Job, times: str) -> checkpoints.CheckpointInfo:
+    """The record that a query leaves in its checkpoint. `engine`: the program in one."""
+    options = query.program.options
+    running = options.running
     return checkpoints.CheckpointInfo(
         engine.program,
         query.program.text,
-        policy,
-        dict(facts),
+        options.compiling.policy,
+        {name: hashlib.sha256(table).hexdigest() for name, table in options.facts.items()},
         None if engine.changes is None else engine.changes.loaded.fingerprint,
         query.program.buckets,
         query.output,
@@ -48,24 +60,27 @@ def checkpoint_info(
         keys={event: list(schema.key) for event, schema in engine.inputs.items() if schema.key is not None},
         params=engine.written.parameters.used_values(),
         lateness_by=running.lateness_by,
-        frames=list(frames),
+        frames=[one.name for _, one in query.frames],
     )
 
 
 def opened(
+    engine: Engine,
     query: Job,
-    mine: checkpoints.CheckpointInfo,
     locks: ExitStack,
+    times: Callable[[], str] = lambda: ISO,
     migrate: bool = False,
     migratable: bool = True,
     patience: float = 0.0,
 ) -> tuple[Job, migration.Migration | None]:
     """Lock the checkpoint of a query, until `locks` closes, make it this program's, and bring it and the output in
-    order; gives the query as its checkpoint has it, and what was carried over if anything was. `patience`: seconds that
-    another run has to let go of it. CepError: see `cep.spark.state.checkpoint.claim`; it is in use, or does not fit the
-    output; or a folder cannot be written."""
+    order; gives the query as its checkpoint has it, and what was carried over if anything was. `engine`: the program in
+    one; `times`: says the form of times in the output of a new checkpoint; `patience`: seconds that another run has to
+    let go of it. CepError: see `cep.spark.state.checkpoint.claim`; it is in use, or does not fit the output; or a
+    folder cannot be written."""
     folder = Path(query.checkpoint)
     with checkpoints.checkpoint_errors(folder):
+        mine = _info(engine, query, ISO if checkpoints.depends_on_input(folder) else times())
         if not (folder / disk.CHECKPOINT).exists():
             checkpoints.vacant(folder, query.output)  # before anything is put there
         private_folder(folder)

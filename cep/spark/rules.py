@@ -15,6 +15,7 @@ import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 from warnings import warn
@@ -30,11 +31,12 @@ from cep.programs import Duration, compiled_program, program_text, refuse_order,
 from cep.runtime.options import EngineOptions
 from cep.spark.frame_events import Events
 from cep.spark.grouped import derived
-from cep.spark.program import ProgramOptions, ShippedProgram
+from cep.spark.program import PlannedRules, ProgramOptions, ShippedProgram
+from cep.spark.resuming import BUCKETS
 from cep.spark.source.data_frames import Provided, frame_input
 from cep.spark.source.file_list import SPECS
 from cep.spark.source.knowledge_changes import change_rows
-from cep.spark.streams import BUCKETS, Stream
+from cep.spark.streams import Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,7 +53,6 @@ class Rules:
     def __init__(self, program: CompiledProgram, text: str, name: str, options: CompileOptions) -> None:
         """`text`: the program, called `name`; `options`: those that it was compiled with."""
         self._program, self._text, self._name, self._options = program, text, name, options
-        self._engine = Engine(program, lateness=None)
 
     @classmethod
     def from_file(
@@ -80,6 +81,10 @@ class Rules:
         whole, called, compiling = one_text(text, name, CompileOptions(**options))
         program = compiled_program(whole, called, facts, compiling)
         return cls(program, whole, called, replace(compiling, facts=program.facts, knowledge=None))
+
+    @cached_property
+    def _engine(self) -> Engine:
+        return Engine(self._program, lateness=None)
 
     @property
     def inputs(self) -> dict[str, Schema]:
@@ -141,23 +146,22 @@ class Rules:
         not fit; or the program cannot run without an end.
         """
         window = None if revise is None else ticks_of(revise, "revise")
-        behind = ticks_of(lateness)
-        running = EngineOptions(lateness=None, revise=window, final=final)
-        engine = Engine(self._program, running)
-        engine.refuse_endless("what goes from batch to batch on Spark")
-        program = self._shipped(engine, running, 1)
+        planned = self.planned(EngineOptions(lateness=None, revise=window, final=final), ticks_of(lateness))
         limit = None if ahead is None else ticks_of(ahead, "ahead")
-        session, inputs = self._read(program, frames, order or {}, True, limit, changes)
-        return Stream(
-            session,
-            engine,
-            program,
-            tuple(inputs),
-            self._options.policy,
-            behind + (window or 0) * final,
-            None if idle is None else ticks_of(idle, "idle"),
-            buckets,
-        )
+        session, inputs = self._read(planned.program, frames, order or {}, True, limit, changes)
+        return Stream(session, planned, tuple(inputs), None if idle is None else ticks_of(idle, "idle"), buckets)
+
+    def planned(
+        self, running: EngineOptions, lateness: int | None, buckets: int = 1, changes: bool = False
+    ) -> PlannedRules:
+        """The rules as a query runs them, whatever it reads. `lateness` in microseconds, None: nothing is late before
+        the end of the input; `changes`: fluents are written as beginnings and ends. CepError: the program cannot run
+        without an end."""
+        engine = Engine(self._program, replace(running, changes=changes))
+        engine.refuse_endless("what goes from batch to batch on Spark")
+        if running.revise is not None:
+            lateness = (lateness or 0) + running.revise * running.final
+        return PlannedRules(engine, self._shipped(engine, running, buckets), lateness)
 
     def _shipped(self, engine: Engine, running: EngineOptions, buckets: int) -> ShippedProgram:
         known = None if self._program.knowledge is None else pickle.dumps(self._program.knowledge)

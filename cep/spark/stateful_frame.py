@@ -70,7 +70,7 @@ def streamed(
             stacklevel=4,
         )
     timed = f"{BLOCKS}, {TIMED} timestamp"
-    every = [frame.mapInArrow(dealing(program, one, timed=True), timed) for frame, one in frames]
+    every = [frame(spark).mapInArrow(dealing(program, one, timed=True), timed) for frame, one in frames]
     late = -(-lateness // 1000)  # Spark would cut what is less than a millisecond
     blocks = reduce(DataFrame.unionAll, every).withWatermark(TIMED, f"{late} milliseconds").drop(TIMED)
     packed = PackedProgram.of(program)

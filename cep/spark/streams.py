@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,28 +9,21 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from cep.connectors.ahead_limits import AheadLimits
-from cep.connectors.records.times import ISO
 from cep.core.errors import CepError
 from cep.core.storage.urls import is_url, local_path
-from cep.engine import Engine
 from cep.programs import Duration, ticks_of
-from cep.spark import disk
+from cep.spark import disk, resuming
 from cep.spark.foreach_batch import Each
 from cep.spark.frame_events import Events
 from cep.spark.job import Job, start
-from cep.spark.program import ShippedProgram
-from cep.spark.resuming import checkpoint_info, opened
+from cep.spark.program import PlannedRules
 from cep.spark.sink import file_sink
 from cep.spark.source.data_frames import Provided
-from cep.spark.state import checkpoint as checkpoints
 from cep.spark.stateful_frame import streamed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-BUCKETS = 16
-"""So many there are where nobody knows the cores of a cluster."""
 
 _PATIENCE = 60.0
 """Seconds that a query of before may take to let go of its checkpoint."""
@@ -43,11 +35,8 @@ class Stream:
     tasks run at once."""
 
     session: SparkSession
-    engine: Engine
-    program: ShippedProgram
+    planned: PlannedRules
     frames: tuple[Provided, ...]
-    policy: str | None
-    lateness: int
     idle: int | None
     buckets: int | None
 
@@ -110,8 +99,8 @@ class Stream:
         if self.idle is not None:
             hint = "`start` or `each`"
             raise CepError("frame: `idle` needs the plain jobs", hint=hint, code="spark")
-        program = replace(self.program, buckets=self.buckets or BUCKETS)
-        return streamed(self.session, program, self.frames, self.lateness)
+        program = replace(self.planned.program, buckets=self.buckets or resuming.BUCKETS)
+        return streamed(self.session, program, self.frames, self.planned.lateness or 0)
 
     def _started(
         self,
@@ -129,14 +118,15 @@ class Stream:
             raise CepError("Spark Connect cannot run the plain jobs of `start` and `each`", hint=hint, code="spark")
         if format not in ("parquet", "jsonl"):
             raise CepError(f"format: `{format}` is none", hint="parquet or jsonl", code="option")
-        program = replace(self.program, buckets=self._buckets(folder))
+        cores = max(1, self.session.sparkContext.defaultParallelism)
+        program = replace(self.planned.program, buckets=resuming.bucket_count(folder, self.buckets, cores))
         query = Job(
             program,
             (),
             output,
             str(folder),
             tuple(program.outputs),
-            self.lateness,
+            self.planned.lateness,
             format,
             closing=False,
             dead_letters=letters,
@@ -148,29 +138,13 @@ class Stream:
         )
         locks = ExitStack()
         try:
-            query = self._claimed(query, locks)
+            query, _ = resuming.opened(self.planned.engine, query, locks, migratable=False, patience=_PATIENCE)
             started = start(self.session, query, follow=not available_now)
         except BaseException:
             locks.close()
             raise
         Thread(target=_let_go, args=(started, locks, Path(output)), name="semcep", daemon=True).start()
         return started
-
-    def _buckets(self, folder: Path) -> int:
-        """As asked, as before, or as many as tasks run at once. CepError: the checkpoint is damaged."""
-        if self.buckets is not None:
-            return self.buckets
-        if (file := folder / disk.CHECKPOINT).exists():
-            return checkpoints.CheckpointInfo.read(file).buckets
-        return max(1, self.session.sparkContext.defaultParallelism)
-
-    def _claimed(self, query: Job, locks: ExitStack) -> Job:
-        """The query, once its checkpoint is its own and is in order. CepError: see `start`."""
-        facts = query.program.options.facts
-        hashes = {name: hashlib.sha256(table).hexdigest() for name, table in facts.items()}
-        names = (one.name for _, one in query.frames)
-        mine = checkpoint_info(self.engine, query, hashes, self.policy, ISO, names)
-        return opened(query, mine, locks, migratable=False, patience=_PATIENCE)[0]
 
 
 def _let_go(query: StreamingQuery, locks: ExitStack, output: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,7 +27,7 @@ from cep.spark.source.file_list import FILE_BITS
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from cep.connectors.records.batch import Batch
     from cep.core.values import Ints
@@ -118,7 +118,7 @@ _COLUMNS = (
 
 def frame_input(
     label: str, frame: DataFrame, schema: Schema, place: int, order: Sequence[str], ahead: int | None = None
-) -> tuple[DataFrame, FrameInput]:
+) -> Provided:
     """The columns of a DataFrame that an event is read from, and what workers need to know of them. `label`: the name
     that messages have for it. CepError: a column is missing, or is of a type that does not fit."""
     columns = to_arrow_schema(frame.schema, timezone="UTC")
@@ -138,7 +138,8 @@ def frame_input(
         numbers = [hashed.alias(_ORDERS[0])]
     if ahead is not None:
         numbers.append(F.unix_micros(F.current_timestamp()).alias(CLOCK))
-    return frame.select(*values, *numbers), FrameInput(schema.name, place, tuple(needed), len(order), ahead)
+    columns_read = frame.select(*values, *numbers)
+    return lambda _: columns_read, FrameInput(schema.name, place, tuple(needed), len(order), ahead)
 
 
 class RowReader(Protocol):
@@ -163,8 +164,8 @@ class RowReader(Protocol):
         of the file of these, if rows have no better one. CepError: they cannot be taken."""
 
 
-Provided = tuple["DataFrame", RowReader]
-"""A streaming DataFrame, and what reads its rows."""
+Provided = tuple[Callable[["SparkSession"], "DataFrame"], RowReader]
+"""A function that gives a DataFrame of a session, and what reads its rows."""
 
 
 def provided(

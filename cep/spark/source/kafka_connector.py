@@ -6,8 +6,9 @@ Spark keeps its offsets. The connector only fetches messages; they are read as a
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -173,7 +174,7 @@ class TopicRows:
     @property
     def name(self) -> str:
         """By which a checkpoint knows it."""
-        return name_of(self.place, self.input)
+        return f"input {self.place + 1}, {self.input.path}"
 
     @property
     def metric(self) -> str:
@@ -197,22 +198,21 @@ class TopicRows:
             )
 
 
-def name_of(place: int, input: Input) -> str:
-    """The name by which a checkpoint knows an input that the connector reads."""
-    return f"input {place + 1}, {input.path}"
+def topic_rows(
+    place: int, input: Input, most: int | None, ahead: int | None
+) -> tuple[Callable[[SparkSession], DataFrame], TopicRows]:
+    """The messages of an input of this place, about `most` of them in a micro-batch. `ahead`: see `TopicRows`.
+    CepError: as `options`."""
+    assert input.address is not None, "a topic has an address"
+    rows = TopicRows(place, replace(input, address=None), ahead)
+    return partial(_messages, options(input.address, most)), rows
 
 
-def topic_frames(
-    spark: SparkSession, inputs: Mapping[int, Input], most: int | None, ahead: int | None
-) -> tuple[tuple[DataFrame, TopicRows], ...]:
-    """The messages of inputs, by their places, about `most` of each in a micro-batch. `ahead`: see `TopicRows`."""
-    found = []
-    for place, one in inputs.items():
-        assert one.address is not None, "a topic has an address"
-        rows = spark.readStream.format(FORMAT).options(**options(one.address, most)).load()
-        taken = rows.selectExpr(*_FIELDS, f"unix_micros(current_timestamp()) {_CLOCK}")
-        found.append((taken, TopicRows(place, replace(one, address=None), ahead)))
-    return tuple(found)
+def _messages(options: Mapping[str, str], spark: SparkSession) -> DataFrame:
+    """Read with these options of the connector. CepError: it is not there."""
+    check_installed(spark)
+    rows = spark.readStream.format(FORMAT).options(**options).load()
+    return rows.selectExpr(*_FIELDS, f"unix_micros(current_timestamp()) {_CLOCK}")
 
 
 RecordBatches = Iterable["pa.RecordBatch"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from glob import has_magic
 from operator import itemgetter
@@ -27,7 +27,7 @@ from cep.spark.source.control_messages import ControlMessage
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from cep.knowledge.growing_files import GrowingFile
     from cep.spark.program import ShippedProgram
@@ -232,7 +232,7 @@ class ChangeRows:
         yield from reading.changes(program, name, [{"changes": changes, "refused": refused}], dead_letters)
 
 
-def change_rows(frame: DataFrame, place: int) -> tuple[DataFrame, ChangeRows]:
+def change_rows(frame: DataFrame, place: int) -> tuple[Callable[[SparkSession], DataFrame], ChangeRows]:
     """The columns of a DataFrame of changes, and what reads its rows. CepError: a column is missing, or is of another
     type."""
     kinds = frame.schema.fieldNames()
@@ -242,7 +242,8 @@ def change_rows(frame: DataFrame, place: int) -> tuple[DataFrame, ChangeRows]:
             hint = "`time timestamp, add string, remove string`: from when, and the triples that come and go, as Turtle"
             raise CepError(f"changes: the column `{name}` is {found}", hint=hint, code="input")
     time, *texts = (F.col(name) for name in _COLUMNS)
-    return frame.select(F.unix_micros(time).alias("time"), *texts).coalesce(1), ChangeRows(place)
+    columns = frame.select(F.unix_micros(time).alias("time"), *texts).coalesce(1)
+    return lambda _: columns, ChangeRows(place)
 
 
 _COLUMNS, _SOURCE = ("time", "add", "remove"), "changes"
