@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cep.core.kernels import njit
+
 Table = NDArray[np.int64]
 Column = NDArray[Any]
 """Values of one type: float64 for floats, int64 for the rest (bool for what a test gives)."""
@@ -36,7 +38,17 @@ def span(table: Table) -> tuple[int, int]:
     ends = table[END]
     if len(ends) == 1:
         return int(ends[0]), int(ends[0])
-    return int(ends.min()), int(ends.max())
+    first, last = _bounds(ends)
+    return int(first), int(last)
+
+
+@njit(_nrt=False)
+def _bounds(values):  # type: ignore[no-untyped-def]
+    """The least and the greatest of some numbers: two passes of numpy take eight times as long for a few."""
+    least = greatest = values[0]
+    for i in range(values.shape[0]):
+        least, greatest = min(least, values[i]), max(greatest, values[i])
+    return least, greatest
 
 
 def column(table: Table, argument: int, type: str) -> Column:

@@ -21,6 +21,8 @@ from cep.runtime.fluent_records import closing
 from cep.runtime.parts import EngineParts
 from cep.runtime.time_slices import TimeSlice
 
+SMALL = 1 << 10
+"""Rows: tables of up to so many are admitted together."""
 EventBatch: TypeAlias = "Mapping[str, pl.DataFrame] | Iterable[Event]"
 
 
@@ -112,14 +114,45 @@ def late_rows(
 
 
 def _tables(parts: EngineParts, batch: Mapping[str, pl.DataFrame]) -> tuple[dict[str, encode.Admitted], int]:
-    admitted, position = {}, parts.position
+    small, admitted, position = small_tables(parts, batch), {}, parts.position
     for name, frame in batch.items():
-        if CHANGE in frame.columns and (frame[CHANGE].cast(pl.Int64, strict=False) == -1).any():
+        if name not in small and _withdraws(frame):
             message = f"a row of the table of `{name}` withdraws another, and nothing is revised"
             raise CepError(message, hint="an engine with `revise`, or without the column `@change`", code="column")
-        admitted[name] = parts.admitted(encode.PushedColumns.of(frame), parts.schema(name), position)
+        admitted[name] = small.get(name) or parts.admitted(encode.PushedColumns.of(frame), parts.schema(name), position)
         position += frame.height
     return admitted, position
+
+
+def _withdraws(frame: pl.DataFrame) -> bool:
+    return CHANGE in frame.columns and bool((frame[CHANGE].cast(pl.Int64, strict=False) == -1).any())
+
+
+def small_tables(parts: EngineParts, batch: Mapping[str, pl.DataFrame]) -> dict[str, encode.Admitted]:
+    """Admit the small tables of a push, those of events with the same attributes as one table: what is to be done for
+    a table takes longer than its rows. Tables that do not fit together, or are not admitted as a whole, are left."""
+    groups: dict[str, list[tuple[str, pl.DataFrame, int]]] = {}
+    position = parts.position
+    for name, frame in batch.items() if len(batch) > 1 else ():
+        height = frame.height
+        if height <= SMALL and (like := parts.alike.get(name)) is not None:
+            groups.setdefault(like, []).append((name, frame, position))
+        position += height
+    admitted: dict[str, encode.Admitted] = {}
+    for like, tables in groups.items():
+        if len(tables) == 1:
+            continue
+        heights = [frame.height for _, frame, _ in tables]
+        starts = np.array([start for _, _, start in tables]) - np.cumsum([0, *heights[:-1]])
+        try:
+            whole = pl.concat([frame for _, frame, _ in tables])
+            if not _withdraws(whole):
+                positions = np.repeat(starts, heights) + np.arange(whole.height)
+                made = parts.admitted(encode.PushedColumns.of(whole), parts.schema(like), positions)
+                admitted |= made.divided([name for name, _, _ in tables], heights)
+        except (CepError, pl.exceptions.PolarsError):
+            continue
+    return admitted
 
 
 def _sliced(parts: EngineParts, piece: TimeSlice) -> dict[str, encode.Admitted]:

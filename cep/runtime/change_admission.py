@@ -17,7 +17,7 @@ from cep.events import Event
 from cep.operators.goals.contract import Bools, Ints
 from cep.plan.equal import equal_records
 from cep.runtime import encode
-from cep.runtime.admission import EventBatch, admitted_events, by_key, key_words, late_rows
+from cep.runtime.admission import EventBatch, admitted_events, by_key, key_words, late_rows, small_tables
 from cep.runtime.encode import RefusedRow
 from cep.runtime.parts import EngineParts
 from cep.runtime.revision.input_changes import UNKNOWN, input_changes
@@ -87,12 +87,12 @@ def taken(parts: EngineParts, batch: EventBatch) -> tuple[dict[str, Pushed], int
         admitted, position = admitted_events(parts, batch)
         parts.dead += [row for one in admitted.values() for row in one.dead]
         return {name: Pushed(one.table, None, one.rows) for name, one in admitted.items()}, position
-    found, position = {}, parts.position
+    small, found, position = small_tables(parts, batch), {}, parts.position
     for name, frame in batch.items():
         schema = parts.schema(name)
         withdraws = _withdraws(schema, frame)
         if withdraws is None:
-            come = parts.admitted(encode.PushedColumns.of(frame), schema, position)
+            come = small.get(name) or parts.admitted(encode.PushedColumns.of(frame), schema, position)
             parts.dead += come.dead
             found[name] = Pushed(come.table, None, come.rows)
         else:

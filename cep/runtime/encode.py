@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from sys import float_info
 from typing import Any
 
@@ -55,6 +56,20 @@ class Admitted:
         places = np.arange(self.table.shape[1])[mask]
         return places + self.first if self.rows is None else self.rows[places]
 
+    def divided(self, names: Sequence[str], heights: Sequence[int]) -> dict[str, Admitted]:
+        """Return each of the tables of which this one is made: their names and heights, in order."""
+        starts = np.cumsum([0, *heights])
+        bounds = (starts if self.rows is None else np.searchsorted(self.rows, starts)).tolist()
+        dead: list[list[RefusedRow]] = [[] for _ in names]
+        owners = np.searchsorted(starts, [row.row for row in self.dead], side="right") - 1
+        for row, place, start in zip(self.dead, owners.tolist(), starts[owners].tolist(), strict=True):
+            dead[place].append(RefusedRow(names[place], row.row - start, row.code, row.reason))
+        made = {}
+        for name, start, (low, high), refused in zip(names, starts, pairwise(bounds), dead, strict=False):
+            places = None if self.rows is None else self.rows[low:high] - start
+            made[name] = Admitted(np.ascontiguousarray(self.table[:, low:high]), places, refused)
+        return made
+
 
 @dataclass(frozen=True, slots=True)
 class PushedColumns:
@@ -93,11 +108,11 @@ class PushedColumns:
 
 
 def admit(
-    columns: PushedColumns, schema: Schema, pool: Pool, first: int, named: bool = False, handed: bool = False
+    columns: PushedColumns, schema: Schema, pool: Pool, first: int | Ints, named: bool = False, handed: bool = False
 ) -> Admitted:
     """A pushed table as occurrences; among integers -2**63 stands for a missing value. `first`: the position of its
-    first row in the input, unless it has an `@order`; `named`: for lineage, each is named by that position;
-    `handed`: another stage gives it, with numbers of equal rows.
+    first row in the input, or those of all, unless it has an `@order`; `named`: for lineage, each is named by that
+    position; `handed`: another stage gives it, with numbers of equal rows.
 
     Raises CepError where a column is missing; rows that do not fit the schema are dead.
     """
@@ -109,7 +124,7 @@ def admit(
         table[END], no_end = _integers(columns, "end")
     else:
         table[END], no_end = table[START], no_start
-    positions = np.arange(first, first + n)
+    positions = np.arange(first, first + n) if isinstance(first, int) else first
     table[ORDER] = _order(columns, schema) if ARRIVAL in columns else positions
     table[IDENTITY] = positions + 1 if named else columns.integers[NUMBER] if handed and NUMBER in columns else 0
     missing = [none for none in (no_start, no_end) if none is not None]

@@ -25,7 +25,8 @@ from cep.runtime.revision.revision import Revision
 class EngineParts:
     """`plan`: of the program or of one stage of it. `position`: how many events have come; `dead`: those refused that
     nobody has taken yet; `sweep_at`: at so many values the pool is swept; `merged`: how many records of an
-    event were left out before the goals, since they are equal to others."""
+    event were left out before the goals, since they are equal to others; `alike`: for each event that is read, the
+    first whose records are checked in the same way."""
 
     plan: Plan
     pool: Pool
@@ -38,6 +39,16 @@ class EngineParts:
     sweep_at: int = 1 << 16
     revision: Revision | None = None
     merged: Counter[str] = field(default_factory=Counter)
+    alike: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        first: dict[object, str] = {}
+        schemas = [self.plan.schemas[name] for name in sorted(self.plan.inputs - self.plan.handed)]
+        self.alike = {
+            each.name: first.setdefault((each.attributes, each.point, each.declared), each.name)
+            for each in schemas
+            if each.fluent is None
+        }
 
     @property
     def lineage(self) -> Lineage | None:
@@ -53,7 +64,7 @@ class EngineParts:
             raise CepError(f"the program does not read an event `{name}`", hint=hint, code="unknown")
         return schema
 
-    def admitted(self, columns: PushedColumns, schema: Schema, first: int) -> Admitted:
+    def admitted(self, columns: PushedColumns, schema: Schema, first: int | Ints) -> Admitted:
         """A pushed table as occurrences (`cep.runtime.encode`)."""
         named, handed = self.history is not None, schema.name in self.plan.handed
         return admit(columns, schema, self.pool, first, named, handed)

@@ -83,12 +83,15 @@ class ReorderBuffer:
         for name in sorted(self.waiting):
             passed: list[Table] = []
             later: list[Table] = []
-            for table in self.waiting[name]:
-                (passed if rows(table) and span(table)[0] <= watermark else later).append(table)
+            latest = BEGINNING
+            for table in filter(rows, self.waiting[name]):
+                first, last = span(table)
+                (passed if first <= watermark else later).append(table)
+                latest = max(latest, last)
             if not passed:
                 continue
             table = by_arrival(concat(passed))
-            stop = slice_until(table, watermark)
+            stop = slice_until(table, watermark) if latest > watermark else rows(table)
             out[name] = table[:, :stop] if stop < rows(table) else table
             if stop < rows(table):
                 later.insert(0, table[:, stop:].copy())

@@ -40,6 +40,8 @@ class Keys(KeySet):
         groups: a missing value is a value like any other, as in GROUP BY.
         """
         slots: Ints = np.empty(table.shape[1], np.int64)
+        if not len(slots):
+            return slots
         if insert:
             self._enter(table[FIRST:], columns, not groups, slots, NO_ROOM)
         else:

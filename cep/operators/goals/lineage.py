@@ -203,6 +203,6 @@ def first_of_each(tables: Sequence[Table], once: Sequence[bool], lineage: Lineag
     """Tables, of some (`once`) only the occurrences that no equal one of their event comes before."""
     found = list(tables)
     for place, table in enumerate(tables):
-        if once[place] and rows(table) and (several := numbers(table, lineage) > 0).any():
-            found[place] = np.ascontiguousarray(table[:, ~several])
+        if once[place] and rows(table) and np.count_nonzero(before := numbers(table, lineage)):
+            found[place] = np.ascontiguousarray(table[:, before == 0])
     return found
