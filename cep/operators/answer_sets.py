@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
 from cep.operators.holding import KIND
-from cep.operators.where import decided
+from cep.operators.where import added
 from cep.plan.formula import UNARY, Formula, Lowering, Names, OverOne
-from cep.plan.node import Meeting, Node, NodeProperties
-from cep.plan.pattern import Pattern, PatternProperties
+from cep.plan.node import FormulaNode, Meeting, NodeProperties
+from cep.plan.pattern import FormulaPattern, Pattern, PatternProperties
 from cep.rules.answer_set_rules import GIVEN_FIRST, AnswerSetRules, AnswerSetTables
 from cep.rules.pattern_text import Text
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from cep.explain.formulas import FormulaExtent, FormulaReader
     from cep.explain.gaps import FormulaGaps, Gap
     from cep.explain.judging import BoundValues
-    from cep.explain.matching import Attempt, Matcher
     from cep.operators.build import GoalBuilder
     from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser, Component
@@ -65,7 +64,7 @@ class AnswerSetFormula(OverOne):
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerSetPattern(Pattern):
+class AnswerSetPattern(FormulaPattern):
     """The answer sets of rules. `late`: how late the formula is given."""
 
     formula: Pattern
@@ -93,12 +92,7 @@ class AnswerSetPattern(Pattern):
         take = tuple(inner[name] for name in self.asks)
         made = AnswerSets(child, take, inner[KIND], self.rules, self.tables, self.every, self.late, self.seconds)
         names = (*self.names, KIND)
-        node = builder.add(made, names, self.span)
-        places = {name: place for place, name in enumerate(names)}
-        return decided(builder, node, places, components, self.span), places
-
-    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
-        return matcher.attempts(self.formula, bound)
+        return added(builder, made, names, components, self.span)
 
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
         return reader.solved(self, self.formula, bound)
@@ -108,7 +102,7 @@ class AnswerSetPattern(Pattern):
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerSets(Node):
+class AnswerSets(FormulaNode):
     """Answer sets of rules at each tick. Columns: as `AnswerSetTables` says, then what a change is. `late`: how late
     what is asked, at `take`, is given."""
 
@@ -137,9 +131,6 @@ class AnswerSets(Node):
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         types = ("int",) * GIVEN_FIRST + self.tables.given_types + ("int",)
         return tuple(inference.column(type, False) for type in types)
-
-    def instants(self, parts: Sequence[bool]) -> bool:
-        return True
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
         names = ", ".join(each.name for each in self.rules.derived)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from cep.core.errors import NOWHERE, Span
 from cep.operators.disjunction import Or
 from cep.operators.holding import KIND
-from cep.operators.where import decided
+from cep.operators.where import added
 from cep.plan.formula import AND, BETWEEN, Formula, Lowering, Names, OverSeveral, formula_variables, placed
-from cep.plan.node import Meeting, Node, NodeProperties
+from cep.plan.node import FormulaNode, Meeting, NodeProperties
 from cep.plan.pattern import Pattern, PatternProperties
 from cep.rules.pattern_text import Text
 
@@ -143,9 +143,7 @@ class ConjunctionPattern(Pattern):
         take = tuple(theirs[name] for name in fresh)
         names = (*own, *fresh, KIND)
         made = Conjunction(left, right, key, mine[KIND], theirs[KIND], take, self.negated, self.lates, len(own))
-        node = builder.add(made, names, self.span)
-        places = {name: place for place, name in enumerate(names)}
-        return decided(builder, node, places, components, self.span), places
+        return added(builder, made, names, components, self.span)
 
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
         return matcher.attempts(self.left, bound)
@@ -158,7 +156,7 @@ class ConjunctionPattern(Pattern):
 
 
 @dataclass(frozen=True, slots=True)
-class Conjunction(Node):
+class Conjunction(FormulaNode):
     """Tuples of two formulas that hold together, joined by `key`; `negated`: those of the left while none of the right
     with their key holds. `left_kind`, `right_kind`: the columns that say what a change is. Columns: the `width` others
     of the left, those of the right at `take`, then what a change is."""
@@ -202,9 +200,6 @@ class Conjunction(Node):
             inference.meet(number, (self.left, one), (self.right, other))
         left, right = inference.columns[self.left], inference.columns[self.right]
         return (*(left[c] for c in self.own), *(right[c] for c in self.take), inference.column("int", False))
-
-    def instants(self, parts: Sequence[bool]) -> bool:
-        return True
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
         return Text(f"{sides[0].text} AND {'NOT ' if self.negated else ''}{sides[1].text}", 0, True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
-from cep.operators.where import decided, of_parts, split
+from cep.operators.where import added, of_parts, split
 from cep.plan.binarise import Component
 from cep.plan.formula import BETWEEN, OR, Formula, Lowering, Names, OverSeveral, placed
 from cep.plan.lint.ranges import Ranges, Searcher
@@ -87,9 +87,7 @@ class Either(Pattern):
         right, right_places = self.right.lower(builder, down, bounded)
         shared = tuple(v for v in places if v in right_places)  # times that `held` asks belong to one side alone
         own = None if len(shared) == len(places) else tuple(places[v] for v in shared)
-        node = builder.add(Union(left, right, tuple(right_places[v] for v in shared), own), shared, self.span)
-        places = {v: number for number, v in enumerate(shared)}
-        return decided(builder, node, places, here, self.span), places
+        return added(builder, Union(left, right, tuple(right_places[v] for v in shared), own), shared, here, self.span)
 
     def check(self, checker: Checker, outside: frozenset[str]) -> None:
         left, right = (checker.written(variables(side)) for side in (self.left, self.right))

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from cep.core.errors import NOWHERE, Span
 from cep.core.suggest import did_you_mean
 from cep.operators.holding import KIND
-from cep.operators.where import decided
+from cep.operators.where import added
 from cep.plan.formula import OR, WHOLE, Formula, Lowering, Names, OverOne, placed
 from cep.plan.names import used_variables
-from cep.plan.node import Meeting, Node, NodeProperties
-from cep.plan.pattern import Pattern, PatternProperties, renamer
+from cep.plan.node import FormulaNode, Meeting, NodeProperties
+from cep.plan.pattern import FormulaPattern, Pattern, PatternProperties, renamer
 from cep.plan.render import places_of
 from cep.rules.pattern_text import Text
 from cep.rules.printing import print_expression, print_result
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from cep.explain.formulas import FormulaExtent, FormulaReader
     from cep.explain.gaps import FormulaGaps, Gap
     from cep.explain.judging import BoundValues
-    from cep.explain.matching import Attempt, Matcher
     from cep.operators.build import GoalBuilder
     from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser, Component
@@ -108,7 +107,7 @@ class AggregatedFormula(OverOne):
 
 
 @dataclass(frozen=True, slots=True)
-class GroupingPattern(Pattern):
+class GroupingPattern(FormulaPattern):
     """`formula AGGREGATE results BY by`. `late`: how late the formula is given."""
 
     formula: Pattern
@@ -140,12 +139,7 @@ class GroupingPattern(Pattern):
         groups = tuple(dict.fromkeys(each.name for each in self.by))
         names = (*groups, *(each.variable for each in self.results), KIND)
         made = Grouping(child, results, tuple(inner[name] for name in groups), inner[KIND], self.late)
-        node = builder.add(made, names, self.span)
-        places = {name: place for place, name in enumerate(names)}
-        return decided(builder, node, places, components, self.span), places
-
-    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
-        return matcher.attempts(self.formula, bound)
+        return added(builder, made, names, components, self.span)
 
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
         return reader.grouped(self, self.formula, self.results, [each.name for each in self.by], bound)
@@ -156,7 +150,7 @@ class GroupingPattern(Pattern):
 
 
 @dataclass(frozen=True, slots=True)
-class Grouping(Node):
+class Grouping(FormulaNode):
     """An aggregate over the tuples of a group that hold. Columns: `by`, one per result, the kind of change."""
 
     child: int
@@ -184,9 +178,6 @@ class Grouping(Node):
         child = inference.columns[self.child]
         results = [inference.result(self.child, result) for result in self.results]
         return (*(child[column] for column in self.by), *results, inference.column("int", False))
-
-    def instants(self, parts: Sequence[bool]) -> bool:
-        return True
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
         names = rendering.names[number]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cep.core.errors import NOWHERE, Span
 from cep.operators.event import Atom
 from cep.operators.where import KIND as KIND
-from cep.operators.where import decided
+from cep.operators.where import added
 from cep.plan.lint.ranges import Ranges, Searcher
 from cep.plan.node import Meeting, Node, NodeProperties
 from cep.plan.pattern import Pattern, PatternProperties, variables
@@ -59,9 +59,7 @@ class HoldingPattern(Pattern):
         fresh = [name for name in others if name not in places and name not in own]
         take = () if self.negated else tuple(others[name] for name in fresh)
         names = (*places, *(() if self.negated else fresh))
-        node = builder.add(self.node(left, right, key, others[KIND], take, places), names, self.span)
-        places = {name: place for place, name in enumerate(names)}
-        return decided(builder, node, places, above, self.span), places
+        return added(builder, self.node(left, right, key, others[KIND], take, places), names, above, self.span)
 
     def node(
         self,

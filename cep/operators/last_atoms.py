@@ -11,9 +11,9 @@ from cep.operators.event import Atom
 from cep.operators.holding import KIND
 from cep.operators.supports import FormulaAtom, kept
 from cep.operators.ticks import TickAtoms
-from cep.operators.where import decided
+from cep.operators.where import added
 from cep.plan.formula import UNARY, FluentLateness, Formula, Lowering, Names, OverSeveral
-from cep.plan.node import Meeting, Node, NodeProperties
+from cep.plan.node import FormulaNode, Meeting, NodeProperties
 from cep.plan.pattern import Pattern, PatternProperties
 from cep.rules.pattern_text import Text
 from cep.rules.terms import Constant, Variable
@@ -123,9 +123,7 @@ class LastAtomsPattern(Pattern):
             take = tuple(inner[name] for name in self.names)
         keys = tuple(inner[name] for name in self._keys) if self.event is not None else ()
         made = LastAtoms(left, right, take, self.at is not None, self.atoms, self.by, self.tick, self.oldest, keys)
-        node = builder.add(made, self._every, self.span)
-        places = {name: place for place, name in enumerate(self._every)}
-        return decided(builder, node, places, components, self.span), places
+        return added(builder, made, self._every, components, self.span)
 
     @property
     def _keys(self) -> list[str]:
@@ -156,7 +154,7 @@ class LastAtomsPattern(Pattern):
 
 
 @dataclass(frozen=True, slots=True)
-class LastAtoms(Node):
+class LastAtoms(FormulaNode):
     """Occurrences of the left while they are among the last `atoms` of the right, of which they are some; `by`: columns
     of the right, of those that are equal in them, which are the `keys` of the left. Columns: those of the left at
     `take`, the tick where it is `numbered`, then what a change is. `oldest`: while they are the oldest of so many."""
@@ -189,9 +187,6 @@ class LastAtoms(Node):
         left = inference.columns[self.left]
         more = [inference.column("int", False)] * (1 + self.numbered)
         return (*(left[column] for column in self.take), *more)
-
-    def instants(self, parts: Sequence[bool]) -> bool:
-        return True
 
     def by_order(self, types: Sequence[str]) -> bool:
         return True

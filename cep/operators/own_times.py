@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING
 from cep.core.errors import NOWHERE, Span
 from cep.core.evaluation_ticks import WindowTicks
 from cep.operators.holding import KIND
-from cep.operators.where import decided
+from cep.operators.where import added
 from cep.operators.windowed_event import window_text
 from cep.plan.formula import UNARY, Formula, Lowering, Names, OverOne
-from cep.plan.node import Meeting, Node, NodeProperties
-from cep.plan.pattern import Pattern, PatternProperties
+from cep.plan.node import FormulaNode, Meeting, NodeProperties
+from cep.plan.pattern import FormulaPattern, Pattern, PatternProperties
 from cep.rules.pattern_text import Text
 
 if TYPE_CHECKING:
     from cep.explain.formulas import FormulaExtent, FormulaReader
-    from cep.explain.gaps import FormulaGaps, Gap
     from cep.explain.judging import BoundValues
-    from cep.explain.matching import Attempt, Matcher
     from cep.operators.build import GoalBuilder
     from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser, Component
@@ -50,7 +48,7 @@ class OwnTimesFormula(OverOne):
 
 
 @dataclass(frozen=True, slots=True)
-class OwnTimesPattern(Pattern):
+class OwnTimesPattern(FormulaPattern):
     """A formula between times of its own. `late`: how late it is given."""
 
     formula: Pattern
@@ -74,24 +72,15 @@ class OwnTimesPattern(Pattern):
         child, inner = self.formula.lower(builder, (), None)
         names = [name for name in sorted(inner, key=inner.__getitem__) if name != KIND]
         take = tuple(inner[name] for name in (*names, KIND))
-        node = builder.add(
-            OwnTimes(child, take, names.index(self.at), self.window, self.late), (*names, KIND), self.span
-        )
-        places = {name: place for place, name in enumerate((*names, KIND))}
-        return decided(builder, node, places, components, self.span), places
-
-    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
-        return matcher.attempts(self.formula, bound)
+        made = OwnTimes(child, take, names.index(self.at), self.window, self.late)
+        return added(builder, made, (*names, KIND), components, self.span)
 
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
         return reader.windows.between_own_times(self, self.formula, self.at, self.window, bound)
 
-    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
-        return gaps.lacks(self.formula, bound, at)
-
 
 @dataclass(frozen=True, slots=True)
-class OwnTimes(Node):
+class OwnTimes(FormulaNode):
     """Tuples of a formula between times of their own, which follow from the tick in the column `at` of those at `take`.
     Columns: these, the last of which says what a change is."""
 
@@ -120,9 +109,6 @@ class OwnTimes(Node):
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         return tuple(inference.columns[self.child][column] for column in self.take)
-
-    def instants(self, parts: Sequence[bool]) -> bool:
-        return True
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
         return Text(f"({sides[0].text}) at {rendering.names[number][self.at]} {window_text(self.ticks)}")

@@ -11,10 +11,10 @@ from cep.core.fluents import BEFORE, BEGINS, BEGINS_AT, ENDS, ENDS_AT, KINDS
 from cep.core.literals import write_duration
 from cep.operators.event import Atom, Scan, WholeTable
 from cep.operators.holding import KIND
-from cep.operators.where import decided
+from cep.operators.where import added
 from cep.plan.formula import UNARY, WHOLE, FluentLateness, Formula, Lowering, Names, formulas
-from cep.plan.node import Meeting, Node, NodeProperties
-from cep.plan.pattern import Pattern, PatternProperties
+from cep.plan.node import FormulaNode, Meeting, NodeProperties
+from cep.plan.pattern import FormulaPattern, Pattern, PatternProperties
 from cep.rules.pattern_text import Text
 from cep.rules.printing import print_argument, print_arguments
 from cep.rules.terms import Constant, Expression, Variable, fluent_variables
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from cep.explain.formulas import FormulaExtent, FormulaReader
     from cep.explain.gaps import FormulaGaps, Gap
     from cep.explain.judging import BoundValues
-    from cep.explain.matching import Attempt, Matcher
     from cep.operators.build import GoalBuilder
     from cep.operators.goals.contract import Goal
     from cep.plan.binarise import Binariser, Component
@@ -93,7 +92,7 @@ def formula_atoms(formula: Formula) -> list[FormulaAtom]:
 
 
 @dataclass(frozen=True, slots=True)
-class FormulaEventPattern(Pattern):
+class FormulaEventPattern(FormulaPattern):
     """An event in a formula: it holds at its occurrences, of `names` alone; with `longest` over those that are no
     longer than so many microseconds, without at instants."""
 
@@ -116,12 +115,7 @@ class FormulaEventPattern(Pattern):
     ) -> tuple[int, dict[str, int]]:
         child, inner = self.event.lower(builder, (), None)
         take = tuple(inner[name] for name in self.names)
-        node = builder.add(FormulaEvent(child, take, self.longest), (*self.names, KIND), self.span)
-        places = {name: place for place, name in enumerate((*self.names, KIND))}
-        return decided(builder, node, places, components, self.span), places
-
-    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
-        return matcher.attempts(self.event, bound)
+        return added(builder, FormulaEvent(child, take, self.longest), (*self.names, KIND), components, self.span)
 
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
         return reader.of_event(self.event, self.names, self.longest, bound)
@@ -131,7 +125,7 @@ class FormulaEventPattern(Pattern):
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectionPattern(Pattern):
+class ProjectionPattern(FormulaPattern):
     """The projection of a formula to some variables: holds while the formula holds for any values of the others.
 
     `late`: how late the formula arrives, in microseconds. `delay`: how much later the output rows are known.
@@ -158,18 +152,10 @@ class ProjectionPattern(Pattern):
         child, inner = self.formula.lower(builder, (), None)
         take = tuple(inner[name] for name in self.names)
         made = Projection(child, take, inner[KIND], self.late, self.delay, self.closed)
-        node = builder.add(made, (*self.names, KIND), self.span)
-        places = {name: place for place, name in enumerate((*self.names, KIND))}
-        return decided(builder, node, places, components, self.span), places
-
-    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
-        return matcher.attempts(self.formula, bound)
+        return added(builder, made, (*self.names, KIND), components, self.span)
 
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
         return reader.onto(self.formula, self.names, bound, self.closed)
-
-    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
-        return gaps.lacks(self.formula, bound, at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,14 +179,11 @@ class ExtentPattern(WholeTable):
         return node, {name: place for place, name in enumerate(own)}
 
 
-class _Counted(Node):
+class _Counted(FormulaNode):
     """A node of tuples that are counted."""
 
     __slots__ = ()
     child: int
-
-    def instants(self, parts: Sequence[bool]) -> bool:
-        return True
 
     def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
         return [("remembers", "how many things support each tuple that holds"), ("forgets", "when it ends")]

@@ -16,7 +16,7 @@ from cep.operators.closure import Closure
 from cep.operators.conjunction import And, ConjunctionPattern
 from cep.operators.disjunction import Or
 from cep.operators.holding import KIND
-from cep.operators.where import decided
+from cep.operators.where import added
 from cep.plan.formula import (
     BETWEEN,
     OR,
@@ -30,7 +30,7 @@ from cep.plan.formula import (
     OverSeveral,
     placed,
 )
-from cep.plan.node import Meeting, Node, NodeProperties
+from cep.plan.node import FormulaNode, Meeting, NodeProperties
 from cep.plan.pattern import Pattern, PatternProperties, variables
 from cep.plan.types import grown
 from cep.rules.pattern_text import Text
@@ -289,9 +289,7 @@ class TemporalPattern(Pattern):
             right, theirs = self.right.lower(builder, (), None)
             take.append(tuple(theirs[name] for name in (*names, KIND)))
         made = Temporal(self.operator, left, right, tuple(take), self.by, self.least, self.lates)
-        node = builder.add(made, (*names, KIND), self.span)
-        places = {name: place for place, name in enumerate((*names, KIND))}
-        return decided(builder, node, places, components, self.span), places
+        return added(builder, made, (*names, KIND), components, self.span)
 
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
         return matcher.attempts(self.left if self.right is None else self.right, bound)
@@ -324,7 +322,7 @@ def over(operator: str, held: Intervals, by: Reach | None, least: int) -> Interv
 
 
 @dataclass(frozen=True, slots=True)
-class Temporal(Node):
+class Temporal(FormulaNode):
     """The operator over columns: `take`, of each part those that make a tuple, the last says what a change is. Columns:
     the tuple's, then what a change is."""
 
@@ -378,9 +376,6 @@ class Temporal(Node):
         right = [inference.columns[self.right][column] for column in self.take[1]]
         pairs = zip(left, right, strict=True)
         return tuple(inference.column(grown(one.type, two.type), one.optional or two.optional) for one, two in pairs)
-
-    def instants(self, parts: Sequence[bool]) -> bool:
-        return True
 
     def unbounded(self) -> tuple[str, str] | None:
         if self.by is None or self.by.high != INFINITE:

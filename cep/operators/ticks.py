@@ -12,10 +12,10 @@ from cep.operators.disjunction import Either
 from cep.operators.event import Atom
 from cep.operators.holding import KIND
 from cep.operators.supports import FormulaAtom
-from cep.operators.where import decided
+from cep.operators.where import added, decided
 from cep.plan.formula import UNARY, WHOLE, FluentLateness, Formula, Lowering, Names, OverOne, OverSeveral
-from cep.plan.node import Meeting, Node, NodeProperties
-from cep.plan.pattern import Pattern, PatternProperties
+from cep.plan.node import FormulaNode, Meeting, Node, NodeProperties
+from cep.plan.pattern import FormulaPattern, Pattern, PatternProperties
 from cep.rules import pattern_text
 from cep.rules.pattern_text import Text
 from cep.rules.terms import Variable
@@ -161,7 +161,7 @@ def any_of(parts: Sequence[Formula], span: Span) -> Pattern:
 
 
 @dataclass(frozen=True, slots=True)
-class FirstTickPattern(Pattern):
+class FirstTickPattern(FormulaPattern):
     """From the tick `at` of the first of some occurrences on."""
 
     events: Pattern
@@ -182,12 +182,7 @@ class FirstTickPattern(Pattern):
         self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
     ) -> tuple[int, dict[str, int]]:
         child, _ = self.events.lower(builder, (), None)
-        node = builder.add(FirstTick(child, self.tick), (self.at, KIND), self.span)
-        places = {self.at: 0, KIND: 1}
-        return decided(builder, node, places, components, self.span), places
-
-    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
-        return matcher.attempts(self.events, bound)
+        return added(builder, FirstTick(child, self.tick), (self.at, KIND), components, self.span)
 
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
         return reader.windows.from_first(self, self.events, self.at, self.tick, bound)
@@ -197,7 +192,7 @@ class FirstTickPattern(Pattern):
 
 
 @dataclass(frozen=True, slots=True)
-class FirstTick(Node):
+class FirstTick(FormulaNode):
     """The tick of the first occurrence, from which on it holds. Columns: it, then what a change is."""
 
     child: int
@@ -210,9 +205,6 @@ class FirstTick(Node):
 
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         return (inference.column("int", False),) * 2
-
-    def instants(self, parts: Sequence[bool]) -> bool:
-        return True
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
         return Text("the first tick")
@@ -252,7 +244,7 @@ class EachTickFormula(OverOne):
 
 
 @dataclass(frozen=True, slots=True)
-class EachTickPattern(Pattern):
+class EachTickPattern(FormulaPattern):
     """A formula tick by tick. `late`: how late it is given."""
 
     formula: Pattern
@@ -276,23 +268,15 @@ class EachTickPattern(Pattern):
         child, inner = self.formula.lower(builder, (), None)
         names = [name for name in sorted(inner, key=inner.__getitem__) if name != KIND]
         take = tuple(inner[name] for name in (*names, KIND))
-        every = (*names, self.at, KIND)
-        node = builder.add(EachTick(child, take, self.tick, self.late), every, self.span)
-        places = {name: place for place, name in enumerate(every)}
-        return decided(builder, node, places, components, self.span), places
-
-    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
-        return matcher.attempts(self.formula, bound)
+        made = EachTick(child, take, self.tick, self.late)
+        return added(builder, made, (*names, self.at, KIND), components, self.span)
 
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
         return reader.windows.tick_by_tick(self, self.formula, self.at, self.tick, bound)
 
-    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
-        return gaps.lacks(self.formula, bound, at)
-
 
 @dataclass(frozen=True, slots=True)
-class EachTick(Node):
+class EachTick(FormulaNode):
     """Tuples of a formula, the columns at `take`, the last of which says what a change is, at each tick with the tick.
     Columns: the tuple's, the tick, then what a change is."""
 
@@ -321,9 +305,6 @@ class EachTick(Node):
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         child = inference.columns[self.child]
         return (*(child[column] for column in self.take[:-1]), *([inference.column("int", False)] * 2))
-
-    def instants(self, parts: Sequence[bool]) -> bool:
-        return True
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
         return Text(f"({sides[0].text}) now, at {rendering.names[number][-2]}")

@@ -252,6 +252,15 @@ def decided(builder: Binariser, node: int, places: dict[str, int], components: I
     return select(builder, node, places, conditions, (), None, span, late) if conditions else node
 
 
+def added(
+    builder: Binariser, node: Node, names: Sequence[str], components: Iterable[Component], span: Span
+) -> tuple[int, dict[str, int]]:
+    """Add a node, behind these conditions if there are any. Return it with the columns of the variables `names`."""
+    number = builder.add(node, names, span)
+    places = {name: place for place, name in enumerate(names)}
+    return decided(builder, number, places, components, span), places
+
+
 def bounded_by(builder: Binariser, node: int, places: dict[str, int], pattern: Pattern) -> int:
     """The node of a pattern, behind its WITHIN where it has one."""
     if pattern.within is None:

@@ -12,9 +12,9 @@ from cep.core.literals import say_duration
 from cep.operators.event import Atom
 from cep.operators.holding import KIND
 from cep.operators.supports import FormulaAtom, counted, kept
-from cep.operators.where import decided
+from cep.operators.where import added
 from cep.plan.formula import UNARY, FluentLateness, Formula, Lowering, Names, OverOne
-from cep.plan.node import Node, NodeProperties
+from cep.plan.node import FormulaNode, NodeProperties
 from cep.plan.pattern import DelayedPattern, Pattern, PatternProperties
 from cep.rules.pattern_text import Text
 from cep.rules.terms import Constant, Variable
@@ -108,9 +108,7 @@ class WindowedEventPattern(DelayedPattern):
         child, inner = self.event.lower(builder, (), None)
         take = tuple(inner[name] for name in self.names)
         made = WindowedEvent(child, take, self.at is not None, self.window, self.delay)
-        node = builder.add(made, self._every, self.span)
-        places = {name: place for place, name in enumerate(self._every)}
-        return decided(builder, node, places, components, self.span), places
+        return added(builder, made, self._every, components, self.span)
 
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
         return matcher.attempts(self.event, bound)
@@ -123,7 +121,7 @@ class WindowedEventPattern(DelayedPattern):
 
 
 @dataclass(frozen=True, slots=True)
-class WindowedEvent(Node):
+class WindowedEvent(FormulaNode):
     """Occurrences of an event as what holds while they are in a window. Columns: those at `take`, the tick where it is
     `numbered`, then what a change is."""
 
@@ -141,9 +139,6 @@ class WindowedEvent(Node):
         child = inference.columns[self.child]
         more = [inference.column("int", False)] * (1 + self.numbered)
         return (*(child[column] for column in self.take), *more)
-
-    def instants(self, parts: Sequence[bool]) -> bool:
-        return True
 
     def unbounded(self) -> tuple[str, str] | None:
         if self.ticks.last is not None:

@@ -257,3 +257,12 @@ class Node(WithProperties[NodeProperties]):
     @abstractmethod
     def goal(self, builder: GoalBuilder, number: int) -> Goal:
         """Its goal. `builder`: a `cep.operators.build.GoalBuilder`."""
+
+
+class FormulaNode(Node):
+    """A node of a formula. Its rows are changes of tuples, which are instants."""
+
+    __slots__ = ()
+
+    def instants(self, parts: Sequence[bool]) -> bool:
+        return True

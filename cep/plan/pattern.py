@@ -148,6 +148,18 @@ class Pattern(WithProperties[PatternProperties]):
         return first, last
 
 
+class FormulaPattern(Pattern):
+    """A pattern of a formula over another one, which is the first part in its properties."""
+
+    __slots__ = ()
+
+    def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
+        return matcher.attempts(self.properties().parts[0], bound)
+
+    def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
+        return gaps.lacks(self.properties().parts[0], bound, at)
+
+
 class DelayedPattern(Pattern):
     """A pattern of a formula whose rows can say that they are known later than they are."""
 

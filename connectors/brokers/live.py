@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 from itertools import count
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from cep.connectors.addresses import Address
 from cep.connectors.brokers.messages import Inbox
@@ -19,6 +20,10 @@ from cep.connectors.inputs import Input
 from cep.connectors.records.batch import Batch
 from cep.core.schema import Schema
 from cep.core.signals import stops
+
+if TYPE_CHECKING:
+    from cep.connectors.brokers.kafka import TopicSource
+    from cep.connectors.brokers.sensorthings import Observations
 
 _POLL = 0.2  # seconds that are waited for messages, and Ctrl-C with them
 _TURN = 0.02  # of each of several
@@ -67,14 +72,7 @@ def opened_source(address: Address, place: Mapping[int, int], lasting: bool = Fa
         case "kafka":
             from cep.connectors.brokers.kafka import TopicSource
 
-            bounded = address.options.get("until") == "now"
-            try:
-                log = TopicSource.open(address, place)
-            except SourceLost as error:
-                if bounded or not lasting:
-                    raise
-                return Reconnecting(error, lambda behind: TopicSource.open(address, behind), place)
-            return log if bounded else Reconnecting(log, lambda behind: TopicSource.open(address, behind), log.place)
+            return _opened_behind(TopicSource.open, address, place, lasting)
         case "tcp":
             from cep.connectors.brokers.tcp import ConnectionSource
 
@@ -90,21 +88,29 @@ def opened_source(address: Address, place: Mapping[int, int], lasting: bool = Fa
         case "sensorthings":
             from cep.connectors.brokers.sensorthings import Observations
 
-            bounded = address.options.get("until") == "now"
-            try:
-                service = Observations.open(address, place)
-            except SourceLost as error:
-                if bounded or not lasting:
-                    raise
-                return Reconnecting(error, lambda behind: Observations.open(address, behind), place)
-            if bounded:
-                return service
-            return Reconnecting(service, lambda behind: Observations.open(address, behind), service.place)
+            return _opened_behind(Observations.open, address, place, lasting)
         case kind:
             assert kind == "rate", "there are these"
             from cep.connectors.brokers.rate import Rate
 
             return Rate(address, time.time_ns() // 1000)
+
+
+def _opened_behind(
+    open: Callable[[Address, Mapping[int, int]], TopicSource | Observations],
+    address: Address,
+    place: Mapping[int, int],
+    lasting: bool,
+) -> LiveSource:
+    """Open a source behind a position. Unless it ends with `until=now`, it is opened again whenever it is lost."""
+    bounded = address.options.get("until") == "now"
+    try:
+        source = open(address, place)
+    except SourceLost as error:
+        if bounded or not lasting:
+            raise
+        return Reconnecting(error, partial(open, address), place)
+    return source if bounded else Reconnecting(source, partial(open, address), source.place)
 
 
 def lasting_connection(address: Address, lasting: bool) -> bool:
