@@ -17,8 +17,10 @@ from cep.core.storage.urls import is_url
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that became no event: file and line (for Parquet the row), reason, code, and its text and event if they
-    are known. `of_file`: not a record, but a file, or the rest of one, that could not be read.
+    """A record that became no event: its file and line (in Parquet, its row), the reason and its code, and its text and
+    event if they are known.
+
+    `of_file`: what could not be read is a file, or the rest of one, instead of a record.
     """
 
     file: str | None
@@ -36,7 +38,7 @@ _CHANGE, _AT = CHANGE.encode(), CHANGE[:1].encode()
 
 def says_change(text: bytes) -> bool:
     """Return True if records of a text may have `@change`."""
-    if _AT not in text or _CHANGE not in text:  # one byte is soon looked for
+    if _AT not in text or _CHANGE not in text:  # a search for one byte is fast
         return False
     return any(each in text for each in _CHANGES)
 
@@ -45,13 +47,16 @@ def says_change(text: bytes) -> bool:
 class Block:
     """The position of a run of `count` records, numbered from `first`, in a file.
 
-    `lines`: the line of each, None where they are on consecutive lines from `line`. `starts`: the byte each starts at
-    and the end of the last, counted from byte `position` of the file; None where there is no text. `data`: the bytes
-    from `position` on, None where they are to be read again. `times`: the form of the times of the first record that
-    was read (`cep.connectors.records.times`), None: none was. `rows`: which of the texts each record is of, None: each
-    its own. `plain`: the file holds the bytes as they are, neither compressed nor of another encoding. `said`: the text
-    had `@change`, where it is not there any more. `unmatched`: how many records beside these are no event of the
-    program, `first_unmatched`: the first of them, of JSON.
+    `lines`: the line of each record; None if they are on consecutive lines from `line` on.
+    `starts`: the byte at which each record starts, and the end of the last, counted from byte `position` of the file;
+    None if there is no text.
+    `data`: the bytes from `position` on; None if they can be read again.
+    `times`: how the times of the first record are written (`cep.connectors.records.times`); None if no record was read.
+    `rows`: the number of the text that each record comes from; None if each record has its own.
+    `plain`: the file holds these bytes as they are, neither compressed nor in another encoding.
+    `said`: the text had `@change`, which has been removed since.
+    `unmatched`: how many further records match no event of the program; `first_unmatched`: the first of them, if it is
+    JSON.
     """
 
     file: str
@@ -79,11 +84,11 @@ class Block:
         return self.count > 0 or self.unmatched > 0
 
     def at(self, order: int) -> tuple[str, int, str | None]:
-        """(file, line, text) of the record of that number."""
+        """Return (file, line, text) of the record with this number."""
         return *self.place(order), self._text(order - self.first)
 
     def place(self, order: int) -> tuple[str, int]:
-        """(file, line) of the record of that number."""
+        """Return (file, line) of the record with this number."""
         assert 0 <= order - self.first < self.count, "a record is looked for in its own block"
         return self.file, self._line(order - self.first)
 
@@ -94,11 +99,11 @@ class Block:
 
     @property
     def line_beyond(self) -> int:
-        """The line after the last record's."""
+        """The line after that of the last record."""
         return self._line(self.count - 1) + 1
 
     def without_data(self) -> Block:
-        """Return the block without its text, which is read again from a `plain` file; for a compressed file it is
+        """Return the block without its text. A `plain` file is read again for it; the text of a compressed file is
         lost."""
         starts = self.starts if self.plain else None
         return replace(self, data=None, starts=starts, said=self.says_changes)
@@ -115,7 +120,8 @@ class Block:
         return replace(self, line=int(lines[0]), lines=None)
 
     def joined(self, following: Block) -> Block | None:
-        """This block and the one that follows it as one, where both only say where consecutive lines are; else None."""
+        """Join this block with the one that follows it, if both record only that their lines are consecutive; else
+        return None."""
         plain = all(type(one) is Block and one.lines is None and one.starts is None for one in (self, following))
         there = (following.file, following.first, following.line) == (self.file, self.beyond, self.line_beyond)
         both = self.count + following.count, self.unmatched + following.unmatched
@@ -136,24 +142,28 @@ class Block:
                 file.seek(self.position + start)
                 raw = file.read(stop - start)
         text = raw.decode("utf-8", "replace")
-        while (last := text.rfind("\n")) >= 0 and not text[last:].strip(" \t\r\n"):  # its own end and blank lines
+        while (last := text.rfind("\n")) >= 0 and not text[last:].strip(" \t\r\n"):  # its line break, and blank lines
             text = text[:last]
         return text.rstrip("\r")
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Tables by event type: Int64 `start`, `end` (microseconds), `@order`, then the attributes.
+    """Tables by event type: Int64 `start` and `end` (microseconds), `@order`, then the attributes.
 
-    `watermark`: every event of the input that ends at or before it is out, with this batch; None: not known.
-    `silence`: it holds nothing, since nothing has come for so long (microseconds); 0: something has.
-    `bytes_read` of `total_bytes` are read; 0: not known. `place`: how far its `source` has come with it, where that is
-    said of it or asked for what follows (`cep.connectors.brokers.messages`). `remarks`: what looks wrong with an input,
-    at its end. `held`: intervals of fluents that were derived elsewhere, which no engine takes. `together`: its rows
-    have no order among each other, so none is late for another. `handover`: another program goes on from here; the
-    triples are the last ones of the one before, and `held` has what begins now. `beside`: tables of events that the
-    program does not read, and another one that may take over, or a shadow, does. `knowledge`: a change of the knowledge
-    (`KnowledgeSource.change`) that takes effect before its records.
+    `watermark`: all events of the input that end at or before it are in this or earlier batches; None if that is not
+    known.
+    `silence`: nothing has arrived for so many microseconds; 0 if the batch holds something.
+    `bytes_read` of `total_bytes` have been read; 0: not known.
+    `place`: the position of its `source` after this batch, if the source has positions
+    (`cep.connectors.brokers.messages`).
+    `remarks`: suspicious properties of an input, at its end.
+    `held`: intervals of fluents that were derived elsewhere; engines do not take them.
+    `together`: its rows have no order, so none of them is late for another.
+    `handover`: another program goes on from here; the triples are the last ones of the earlier program, and `held` has
+    what begins now.
+    `beside`: tables of events that only another program reads, one that may take over, or a shadow.
+    `knowledge`: a change of the knowledge (`KnowledgeSource.change`) that takes effect before the records of the batch.
     """
 
     tables: dict[str, pl.DataFrame]
@@ -174,12 +184,12 @@ class Batch:
     _firsts: list[int] = field(default_factory=list)
 
     def origin(self, type: str, row: int) -> tuple[str, int, str | None]:
-        """(file, line, text) of a row of a table; of Parquet the row number, and no text."""
+        """Return (file, line, text) of a row of a table; for Parquet the row number, and no text."""
         block, order = self._block_of(type, row)
         return block.at(order)
 
     def place_of(self, type: str, row: int) -> tuple[str, int]:
-        """(file, line) of a row of a table, for which no text is read."""
+        """Return (file, line) of a row of a table, without reading its text."""
         block, order = self._block_of(type, row)
         return block.place(order)
 
@@ -191,17 +201,17 @@ class Batch:
 
     @property
     def times(self) -> str | None:
-        """The form of the times of the input (`cep.connectors.records.times`); None: not seen."""
+        """How the times of the input are written (`cep.connectors.records.times`); None if no time was read."""
         return next((block.times for block in self.blocks if block.times), None)
 
     @property
     def unmatched(self) -> int:
-        """The number of records that are not an event of the program."""
+        """The number of records that match no event of the program."""
         return sum(block.unmatched for block in self.blocks)
 
     @property
     def whole(self) -> Mapping[str, pl.DataFrame]:
-        """All tables, also those of events that the program does not read."""
+        """All tables, including those of events that the program does not read."""
         return {**self.tables, **self.beside} if self.beside else self.tables
 
     @property
@@ -218,7 +228,7 @@ class Batch:
 
 
 def dead_record(block: Block, order: int, code: str, reason: str) -> DeadLetter:
-    """The record of that number, as unreadable."""
+    """Return a dead letter for the record with this number."""
     file, line, text = block.at(order)
     return DeadLetter(file, line, reason, code, text)
 
@@ -226,6 +236,6 @@ def dead_record(block: Block, order: int, code: str, reason: str) -> DeadLetter:
 def too_long(
     file: str, line: int, first: int, position: int, head: bytes, length: int
 ) -> tuple[list[DeadLetter], Block]:
-    """A line of which only the head was kept."""
+    """Return a dead letter for a line that was too long, of which only the head was kept."""
     block = Block(file, first, 1, line, None, np.array([0, len(head)]), position, head)
     return [dead_record(block, first, "long", f"the line has {length} bytes, more than is read as a record")], block

@@ -1,4 +1,4 @@
-"""Columns of cells out of bytes, compiled: numbers, times and texts where they are plain, and what stands for none."""
+"""Compiled kernels that turn bytes into columns of plain numbers, times and texts, and find cells for "missing"."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FAR = FAR * SECOND
 
 @njit()
 def numbers(values, buffer, offset, length, kind, textual, point, whole):  # type: ignore[no-untyped-def]
-    """Fill the values, a row each, int64 where `whole`, else float64; gives their states."""
+    """Read numbers into a matrix with a row per value, int64 if `whole`, else float64. Return each cell's state."""
     n = len(kind)
     states = np.zeros(n, np.uint8)
     for row in range(n):
@@ -48,7 +48,8 @@ def numbers(values, buffer, offset, length, kind, textual, point, whole):  # typ
 
 @njit()
 def read_ticks(buffer, offset, length, kind, textual, calendar, point):  # type: ignore[no-untyped-def]
-    """Seconds, and where `calendar` ISO 8601, as microseconds; whether the offset is said; states."""
+    """Read seconds, and with `calendar` also ISO 8601, as microseconds. Return them, whether each has an offset, and
+    the state of each cell."""
     n = len(kind)
     values = np.zeros(n, np.int64)
     absolute = np.ones(n, np.bool_)
@@ -73,7 +74,7 @@ def read_ticks(buffer, offset, length, kind, textual, calendar, point):  # type:
 
 @njit()
 def counts(buffer, offset, length, kind, shift, calendar, textual, point):  # type: ignore[no-untyped-def]
-    """Counts of units of ten to the `shift` microseconds, as microseconds; `calendar`: since 1970."""
+    """Read counts of units of ten to the `shift` microseconds as microseconds. `calendar`: they count from 1970."""
     n = len(kind)
     values = np.zeros(n, np.int64)
     states = np.zeros(n, np.uint8)
@@ -91,8 +92,8 @@ def counts(buffer, offset, length, kind, shift, calendar, textual, point):  # ty
 
 @njit()
 def mark_absent(buffer, offset, length, kind, letters, ends, numbers, numeric, point):  # type: ignore[no-untyped-def]
-    """Cells that are one of some texts, or where `numeric` one of some numbers, become NULL; which may be one and are
-    not read here."""
+    """Mark cells as NULL that are one of some texts or, with `numeric`, one of some numbers. Return the cells that may
+    be one, and have to be compared elsewhere."""
     n = len(kind)
     doubtful = np.zeros(n, np.bool_)
     for row in range(n):
@@ -121,8 +122,8 @@ def mark_absent(buffer, offset, length, kind, letters, ends, numbers, numeric, p
 
 @njit()
 def copy(buffer, offset, length, kind, textual, rows, quote):  # type: ignore[no-untyped-def]
-    """Texts one after the other, their ends, the bits of those that are there, states. A text is as long as its cell at
-    most."""
+    """Copy texts one after the other. Return their bytes, their ends, the bits of those that are present, and the state
+    of each cell. A text is at most as long as its cell."""
     n = len(rows)
     size = 0
     for row in rows:
@@ -165,8 +166,8 @@ def copy(buffer, offset, length, kind, textual, rows, quote):  # type: ignore[no
 
 @njit()
 def without_marks(buffer, offset, length, kind, mark, point):  # type: ignore[no-untyped-def]
-    """Cells as `cep.connectors.records.thousands` has them: bytes, offsets, lengths. `mark`: its bytes. A cell is no
-    longer than before."""
+    """Remove the marks from cells (`cep.connectors.records.thousands`). Return bytes, offsets and lengths. `mark`: its
+    bytes. A cell never grows."""
     n = len(kind)
     size = 0
     for row in range(n):
@@ -213,7 +214,7 @@ def without_marks(buffer, offset, length, kind, mark, point):  # type: ignore[no
             out[o] = buffer[i]
             o += 1
             i += 1
-        if not whole:  # as it was: whoever reads it says what is wrong
+        if not whole:  # unchanged: its reader reports the mistake
             o = first[row]
             for i in range(begin, end):
                 out[o] = buffer[i]

@@ -35,7 +35,8 @@ from cep.core.zones import zone
 from cep.events import Value
 
 UnreadableRow = tuple[int, str, str]
-"""A row, the code and the reason why it cannot be read. (An exception kept would keep all it has seen.)"""
+"""A row, the code and the reason why it cannot be read. (An exception would keep alive all that its frames refer to.)
+"""
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 States = NDArray[np.uint8]
@@ -46,9 +47,10 @@ Buffer = NDArray[np.uint8]
 class Cells:
     """The positions of the cells of n rows: matrices with a row per column, first the `time_keys`, then the attributes.
 
-    `textual`: text fields (CSV), so a STRING may be a number and ESCAPED has doubled quotes; else JSON. `texts`: the
-    columns of JSON that are text fields all the same, since they come from what a message says besides its record.
-    `point`: the decimal mark, `quote`: what is doubled in text fields, `thousands`: what stands between thousands.
+    `textual`: the cells are text fields (CSV), so a STRING may be a number, and ESCAPED cells have doubled quotes; else
+    they are JSON.
+    `texts`: columns of JSON that are text fields nevertheless, because they come from the message around the record.
+    `point`: the decimal mark; `quote`: the quote that text fields double; `thousands`: the mark between thousands.
     """
 
     buffer: Buffer
@@ -62,7 +64,7 @@ class Cells:
     thousands: str | None = None
 
     def plain(self, c: int) -> Cells:
-        """The cells of one column of numbers, without marks between thousands."""
+        """Return the cells of a column of numbers, without the marks between thousands."""
         assert self.thousands is not None, "there are such"
         mark = np.frombuffer(self.thousands.encode(), np.uint8)
         data, offset, length = without_marks(
@@ -75,16 +77,16 @@ class Cells:
         return replace(self, textual=True, point=ord("."), thousands=None)
 
     def some(self, rows: Bools | Ints) -> Cells:
-        """The cells of some rows."""
+        """Return the cells of some rows."""
         return replace(self, offset=self.offset[:, rows], length=self.length[:, rows], kind=self.kind[:, rows])
 
     def between(self, first: int, beyond: int) -> Cells:
-        """The cells of some columns of text fields."""
+        """Return the cells of some columns of text fields."""
         here = slice(first, beyond)
         return replace(self, offset=self.offset[here], length=self.length[here], kind=self.kind[here])
 
     def column(self, c: int) -> Cells:
-        """The cells of one column, all of them of its kind."""
+        """Return the cells of a column, all of the column's kind."""
         here = slice(c, c + 1)
         own = self.offset[here], self.length[here], self.kind[here], self.textual or c in self.texts
         return Cells(self.buffer, *own, frozenset(), self.point, self.quote, self.thousands)
@@ -98,10 +100,10 @@ def table(
     read: Callable[[int], Record],
     dead: list[UnreadableRow],
 ) -> pl.DataFrame:
-    """The rows as a table, start, end, order, then the attributes.
+    """Return the rows as a table: start, end, order, then the attributes.
 
-    A row that is not `good`, or has a cell that is not plain, is read by `read`, by its index; what that refuses goes
-    to `dead`.
+    `read` reads each row, by its index, that is not `good` or has a cell that is not plain. Rows that it refuses go to
+    `dead`.
     """
     start, end, states = _times(schema, cells)
     good = good & (states == GOOD)
@@ -156,12 +158,12 @@ def _series(values: NDArray[Any] | pl.Series, missing: Bools) -> pl.Series:
         return values
     if not missing.any():
         return pl.Series(values)
-    both = pl.DataFrame({"value": values, "there": ~missing})  # by pyarrow it would load pandas, for a second
+    both = pl.DataFrame({"value": values, "there": ~missing})  # pyarrow's cast would load pandas, which takes a second
     return both.select(pl.when("there").then("value")).to_series()
 
 
 def _times(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
-    """Start and end, and which rows are GOOD: those that give exactly what the schema asks for."""
+    """Return start, end, and which rows are GOOD: those with exactly the times that the schema asks for."""
     keys = time_keys(schema)
     if schema.further:
         time, state = ticks(joined(cells, schema.format, len(keys)), 0, True, schema.format)
@@ -183,7 +185,7 @@ def _times(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
 
 
 def intervals(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
-    """Start and end of intervals in one column, `start/end` and `start/PT1H`; others are left to `records`."""
+    """Read start and end of intervals in one column, `start/end` and `start/PT1H`. Leave other forms to `records`."""
     first, length = cells.offset[0].astype(np.int64), np.where(cells.kind[0] == STRING, cells.length[0], 0)
     slash = halves(cells.buffer, first, length)
     kind = np.where(slash > first, STRING, NULL).astype(np.uint8)
@@ -206,7 +208,7 @@ def intervals(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
 
 
 def _length(text: str) -> int | None:
-    """The microseconds of a duration, None: it is none."""
+    """Return the microseconds of a duration; None if the text is not a duration."""
     try:
         return of_duration(text) if text.startswith("P") else None
     except ValueError:
@@ -231,7 +233,7 @@ def _decode(attribute: Attribute, cells: Cells, c: int) -> tuple[NDArray[Any] | 
 
 
 def ticks(cells: Cells, c: int, calendar: bool, format: TimeFormat | None = None) -> tuple[Ints, States]:
-    """A column of seconds, or where `calendar` ISO 8601 as well, as microseconds; or as the format has it."""
+    """Read a column of times as microseconds: as the format says, else seconds. `calendar`: read ISO 8601 as well."""
     where = cells.buffer, cells.offset[c], cells.length[c], cells.kind[c]
     if format is not None and format.unit is not None:
         since: tuple[Ints, States] = counts(*where, SHIFTS[format.unit], calendar, cells.textual, cells.point)
@@ -256,7 +258,7 @@ def ticks(cells: Cells, c: int, calendar: bool, format: TimeFormat | None = None
 
 
 def text_cells(texts: pl.Series) -> Cells:
-    """The texts of a column as cells of strings."""
+    """Return the texts of a column as cells of strings."""
     array: Any = texts.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
     _, offsets, data = array.buffers()
     ends = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
@@ -267,14 +269,15 @@ def text_cells(texts: pl.Series) -> Cells:
 
 
 def quoted_numbers(attribute: Attribute, texts: pl.Series) -> tuple[pl.Series, Ints]:
-    """A column of texts as numbers, null where one is missing or not plain; the rows of the latter."""
+    """Read a column of texts as numbers, null where a number is missing or not plain. Return them and the rows that are
+    not plain."""
     cells = text_cells(texts).as_text()
     values, states = _whole(cells, 0) if attribute.type == "int" else floats(cells, 0)
     return _series(values, states != GOOD), np.flatnonzero(states == BAD)
 
 
 def joined(cells: Cells, format: TimeFormat | None, columns: int) -> Cells:
-    """The cells of the first columns, the parts of a time, as one, with blanks between them."""
+    """Join the cells of the first columns, the parts of a time, by blanks."""
     parts = slice(0, columns)
     digits = [(part and whole_digits(part)) or (0, 0) for part in part_patterns(format, columns)]
     where = cells.buffer, cells.offset[parts], cells.length[parts], cells.kind[parts]
@@ -283,7 +286,7 @@ def joined(cells: Cells, format: TimeFormat | None, columns: int) -> Cells:
 
 
 def absent(attribute: Attribute, cells: Cells, c: int) -> Bools:
-    """Mark cells as missing that hold what stands for it; which are to be looked at by themselves."""
+    """Mark the cells that hold a value which means "missing". Return the rows that have to be compared one by one."""
     assert attribute.missing is not None, "there is something"
     numeric = attribute.type in NUMERIC
     texts = [str(each).encode() for each in attribute.missing if isinstance(each, str) or not numeric]
@@ -324,7 +327,7 @@ def floats(cells: Cells, c: int) -> tuple[NDArray[np.float64], States]:
 
 
 def bools(cells: Cells, c: int) -> tuple[Bools, States]:
-    """`true` and `false`; in texts, and numbers of JSON, also `yes`, `no`, `1` and `0`."""
+    """Read `true` and `false`; in texts, and for numbers of JSON, also `yes`, `no`, `1` and `0`."""
     kind = cells.kind[c].copy()
     texts = np.flatnonzero((kind >= NUMBER) & (kind <= ESCAPED))
     if len(texts):
@@ -344,7 +347,7 @@ def _texts(cells: Cells, c: int, iri: bool) -> tuple[pl.Series, States]:
 
 
 def _anything(attribute: Attribute, cells: Cells, c: int) -> tuple[NDArray[Any] | pl.Series, States]:
-    """Columns of one kind as that kind, numbers as ints where all are whole; mixtures value by value."""
+    """Read columns of one kind as that kind, numbers as ints if all are whole; mixed columns value by value."""
     kinds = set(np.unique(cells.kind[c]).tolist()) - {0, NULL}
     if not cells.textual:
         if kinds <= {STRING, ESCAPED}:
@@ -353,7 +356,7 @@ def _anything(attribute: Attribute, cells: Cells, c: int) -> tuple[NDArray[Any] 
             return bools(cells, c)
         if kinds == {NUMBER}:
             ints, states = _whole(cells, c)
-            exact = not (np.abs(ints) >= 2**53).any()  # beyond, what is written with a point is not the integer
+            exact = not (np.abs(ints) >= 2**53).any()  # above, a number written with a point is not that integer
             if exact and not (states == BAD).any():
                 return ints, states
             sizes, states = floats(cells, c)
@@ -373,7 +376,7 @@ def _anything(attribute: Attribute, cells: Cells, c: int) -> tuple[NDArray[Any] 
 
 
 def field(cells: Cells, c: int, row: int) -> str | None:
-    """The text of a text cell, None where missing. Unreadable: not UTF-8."""
+    """Return the text of a text cell, None if it is missing. Unreadable: it is not UTF-8."""
     if cells.kind[c, row] <= NULL:
         return None
     raw = _raw(cells, c, row)
@@ -398,7 +401,7 @@ def _raw(cells: Cells, c: int, row: int) -> bytes:
 
 
 def strings(cells: Cells, c: int, rows: Ints) -> tuple[pl.Series, States]:
-    """The texts of some rows; null where missing or BAD."""
+    """Return the texts of some rows; null where they are missing or BAD."""
     data, ends, bits, states = copy(
         cells.buffer, cells.offset[c], cells.length[c], cells.kind[c], cells.textual, rows, cells.quote
     )
@@ -409,7 +412,7 @@ def strings(cells: Cells, c: int, rows: Ints) -> tuple[pl.Series, States]:
 
 
 class CellValues:
-    """A column of cells. Text fields are texts, numbers and booleans as they look."""
+    """A column of cells. Text fields are texts; numbers and booleans are what they look like."""
 
     def __init__(self, cells: Cells, c: int) -> None:
         if c in cells.texts:
@@ -437,5 +440,5 @@ class CellValues:
 
 
 def of_cells(cells: Cells, sources: Sequence[str]) -> Callable[[str], Tested]:
-    """The values at sources, whose cells are in this order."""
+    """Return the values at these sources, whose cells are in the same order."""
     return lambda source: CellValues(cells, sources.index(source))

@@ -1,4 +1,4 @@
-"""Declarations for events that have none, as hints: the types that records and columns seem to have."""
+"""Suggested declarations for undeclared events, from the types that their records or columns seem to have."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 
 
 def declaration(schema: Schema, names: Sequence[str], types: Mapping[str, str]) -> str:
-    """How an event would be declared whose values come by these names; `types`: what they seem to hold, as far as it is
-    known."""
+    """Return a declaration for an event whose values have these names. `types`: the types that they seem to have, as
+    far as known."""
     plain = [name for name in names if _NAME.fullmatch(name) and name not in RESERVED]
     time = "time" if "time" in names else None
     times = [name for name in plain if types.get(name) == "time"]
@@ -30,7 +30,7 @@ def declaration(schema: Schema, names: Sequence[str], types: Mapping[str, str]) 
 
 
 def guessed(texts: Sequence[str]) -> str:
-    """The type that a declaration would give a column of such texts; `?` behind it where one is missing."""
+    """Return the type that fits a column of texts, followed by `?` if one is missing."""
     there = [text.strip(" \t") for text in texts if text not in ("", "NA")]
     found = "string"
     for type in ("int", "float", "bool", "time"):

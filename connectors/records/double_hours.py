@@ -1,7 +1,7 @@
-"""The hour that clocks show twice, in the night when summer time ends: which of its two passes times are of.
+"""The hour that clocks show twice when summer time ends: decide for each time to which of the two passes it belongs.
 
-Times by the clock are read as of the first pass. Where the declaration says `FOLD order` they are of the second from
-the record on at which times go back within the hour; where it says nothing they are counted.
+Times are first read as times of the first pass. With `FOLD order` in the declaration, they belong to the second pass
+from the record on at which times go back within the hour. Without it, ambiguous times are counted.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from cep.core.zones import zone
 Ints = NDArray[np.int64]
 _NEVER = 2**62
 _MOSTLY = 2 / 3
-"""Times fall throughout where so many of the steps between records are back."""
+"""The share of steps back between records from which on the times are considered to be in falling order."""
 
 
 @lru_cache(maxsize=64)
 def double_hours(name: str) -> tuple[Ints, Ints]:
-    """The hours that a zone has twice: the instants at which the first pass begins, and those at which it ends."""
+    """Return the hours that a zone has twice: when the first pass begins, and when it ends."""
     there = zone(name)
     back = there.offsets[:-1] - there.offsets[1:]
     falls = np.flatnonzero(back > 0)
@@ -37,7 +37,7 @@ def double_hours(name: str) -> tuple[Ints, Ints]:
 
 
 def _within(times: Ints, begins: Ints, ends: Ints) -> tuple[Ints, Ints]:
-    """The rows that lie in one of some spans, which follow each other; and in which."""
+    """Return which rows lie in one of several consecutive spans, and in which span."""
     if not len(times) or np.searchsorted(begins, times.max(), "right") == np.searchsorted(ends, times.min(), "right"):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     span = np.searchsorted(begins, times, "right") - 1
@@ -46,9 +46,11 @@ def _within(times: Ints, begins: Ints, ends: Ints) -> tuple[Ints, Ints]:
 
 
 class OrderedTimes:
-    """The times of the records of one input and event, block by block, for `FOLD order`. Between two blocks it knows
-    the double hour of the last record that was in one, whether its second pass had begun, the last time, and the
-    least since that record."""
+    """The times of the records of one input and event, block by block, for `FOLD order`.
+
+    Between two blocks it keeps the double hour of the last record that was in one, whether its second pass had begun,
+    the last time, and the earliest time since that record.
+    """
 
     def __init__(self, name: str) -> None:
         self._begins, self._ends = double_hours(name)
@@ -56,7 +58,7 @@ class OrderedTimes:
         self.falls = self.steps = self.doubtful = 0
 
     def settled(self, times: Ints) -> Ints:
-        """The times of further records, which are read as of the first pass, as of the pass that they are of."""
+        """Assign further records, whose times were read as those of the first pass, to their pass."""
         if not len(times):
             return times
         rows, hours = _within(times, self._begins, self._ends)
@@ -73,7 +75,7 @@ class OrderedTimes:
         least[0] = min(least[0], self._least)
         before = np.where(rows > 0, times[rows - 1], last)
         anew = hours != np.concatenate([[self._hour], hours[:-1]])
-        anew |= least < self._begins[hours]  # times have gone back before the hour: another time series begins
+        anew |= least < self._begins[hours]  # times went back to before the hour: another time series begins
         back = np.cumsum((times[rows] < before) & ~anew) + int(self._passed and not anew[0])
         base = np.maximum.accumulate(np.where(anew, back, 0))
         second = back > base
@@ -87,8 +89,8 @@ class OrderedTimes:
 class OrderedIntervals:
     """The intervals of the records of one input and event, block by block, for `FOLD order`.
 
-    An interval begins where the one before ended, if that is possible, and is as long as that one; else its start goes
-    by the order of the records, as times do. An end that is written by its clock lies after its start.
+    An interval begins where the one before ended if that is possible, and is as long as that one. Otherwise its start
+    is settled by the order of the records, like a time. An end that is written as a clock time lies after its start.
     """
 
     def __init__(self, name: str) -> None:
@@ -99,7 +101,7 @@ class OrderedIntervals:
         self.falls = self.steps = self.doubtful = self.undecided = 0
 
     def settled(self, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
-        """Start and end of further records, which are read as of the first pass, as of the pass that they are of."""
+        """Assign start and end of further records, which were read as those of the first pass, to their pass."""
         if not len(starts):
             return starts, ends
         by_end, by_start = starts >= FIXED, ends >= FIXED
@@ -122,7 +124,7 @@ class OrderedIntervals:
         return found
 
     def _pass_over(self, starts: Ints, ends: Ints) -> None:
-        """Records that lie outside of each double hour."""
+        """Pass over records that lie outside of all double hours."""
         if not len(starts):
             return
         cuts = np.flatnonzero(np.diff(starts, prepend=self._start)).tolist()
@@ -136,7 +138,7 @@ class OrderedIntervals:
         self._end = int(ends[-1])
 
     def _one(self, start: int, end: int, hour: int, fixed: bool, by_end: bool) -> tuple[int, int]:
-        """The next record, one of whose ends is in a double hour."""
+        """Settle the next record, one of whose ends is in a double hour."""
         begin, over = int(self._begins[hour]), int(self._ends[hour])
         again = over - begin
         inside = begin <= (end if by_end else start) < over
@@ -168,7 +170,7 @@ class OrderedIntervals:
         return settled
 
     def _length(self, ends: list[int], start: int, end: int, hour: int) -> int:
-        """The end of an interval, of those that are possible: as long as the interval before, if one is."""
+        """Return the end of an interval, among the possible ones: as long as the interval before, if one of them is."""
         if len(ends) == 1:
             return ends[0]
         like = start + self._end - self._start
@@ -182,7 +184,7 @@ class OrderedIntervals:
 
 
 def _by_clock(start: int, end: int, begin: int, over: int) -> list[tuple[int, int]]:
-    """The intervals that may be meant by both their ends on the clock. Meters write the hour that ends the first pass
+    """Return the intervals that both clock times of a record can mean. Meters write the hour that ends the first pass
     as 02:00 to 02:00, or as 02:00 to 03:00."""
     again = over - begin
     starts = [start, start + again] if begin <= start < over else [start]
@@ -194,7 +196,8 @@ def _by_clock(start: int, end: int, begin: int, over: int) -> list[tuple[int, in
 
 
 class FoldedTables:
-    """The tables of one input, whose times are of the pass that the order of the records tells, where that is asked."""
+    """The tables of one input, with times moved to the pass that the order of the records shows, if the declaration
+    asks for it."""
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
         self._series: dict[str, OrderedTimes | OrderedIntervals] = {
@@ -204,8 +207,8 @@ class FoldedTables:
         }
 
     def remarks(self, file: str) -> list[str]:
-        """Events whose times fall from record to record, so that their order tells nothing; intervals of which nothing
-        tells the pass."""
+        """Describe events whose times fall from record to record, so that their order shows nothing, and ambiguous
+        intervals."""
         found = []
         for name, series in self._series.items():
             if series.doubtful and series.steps >= 2 and series.falls > _MOSTLY * series.steps:
@@ -242,8 +245,8 @@ class FoldedTables:
 
 @dataclass(slots=True)
 class Doubtful:
-    """Counts the times that a zone has twice, and of which no FOLD says which is meant. An input that has times of a
-    second pass says offsets: its times are in no doubt."""
+    """Counts of the times that a zone has twice and that no FOLD settles. An input that has times of a second pass
+    writes offsets: its times are not ambiguous."""
 
     schemas: Mapping[str, Schema]
     _first: Counter[str]
@@ -254,7 +257,7 @@ class Doubtful:
         return cls({name: one for name, one in schemas.items() if _unsaid(one)}, Counter(), set())
 
     def take(self, tables: Mapping[str, Any]) -> None:
-        """Further events, by their start."""
+        """Count the times of further events, by their start."""
         for name in tables.keys() & self.schemas.keys():
             format = self.schemas[name].format
             assert format is not None and format.zone is not None, "it names a zone"
@@ -265,7 +268,7 @@ class Doubtful:
                 self._sure.add(name)
 
     def counts(self) -> Counter[str]:
-        """Counts by zone."""
+        """The counts by zone."""
         found: Counter[str] = Counter()
         for name, number in self._first.items():
             format = self.schemas[name].format

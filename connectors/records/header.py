@@ -1,4 +1,4 @@
-"""The columns of a file against an event: which hold the times, and one clear error where some are missing."""
+"""Match the columns of a file with an event: find the time columns, and report missing columns in one clear error."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from cep.core.schema import CHANGE, Schema
 
 
 def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, str] | None = None) -> Schema:
-    """The schema with its time columns said. `types`: what the columns seem to hold, for the hint how to declare it.
-    CepError: a column is missing, or a wanted one is there twice.
+    """Return the schema with its time columns set. `types`: the types that the columns seem to have, for a suggested
+    declaration.
+
+    CepError: a column is missing, or a needed one appears twice.
     """
     bound = _timed(file, schema, columns)
     by_key = schema.key is not None and any(each.name == CHANGE == source_of(each) for each in bound.attributes)
-    by_key = by_key and CHANGE in columns  # a withdrawal needs no more than its KEY
+    by_key = by_key and CHANGE in columns  # a withdrawal needs only its KEY
     bound = replace(
         bound,
         attributes=tuple(
             each
             for each in bound.attributes
             if source_of(each) in columns
-            or not (each.name in (RECORD_BOUNDS, CHANGE) or (by_key and each.optional))  # records need not say these
+            or not (each.name in (RECORD_BOUNDS, CHANGE) or (by_key and each.optional))  # records may leave these out
         ),
     )
     if CHANGE in columns and CHANGE not in map(source_of, bound.attributes):

@@ -1,4 +1,4 @@
-"""The keys that a program knows, in a table in which bytes are found, compiled."""
+"""The keys that a program reads, in a hash table that compiled scanners search by bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from cep.core.kernels import njit
 
 Names = tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]
-"""Letters of names one after the other, where each ends, and a table in which they are found."""
+"""The letters of all names one after the other, the end of each name, and a hash table of their numbers."""
 
 
 @njit(_nrt=False)
@@ -34,7 +34,7 @@ def is_name(data, i, stop, names, first, beyond):  # type: ignore[no-untyped-def
 
 @njit(_nrt=False)
 def find(data, i, stop, names, ends, slots):  # type: ignore[no-untyped-def]
-    """The index of the name data[i:stop], or -1."""
+    """Return the index of the name data[i:stop], or -1."""
     mask = np.uint64(len(slots) - 1)
     place = _hash(data, i, stop) & mask
     while slots[place] >= 0:
@@ -47,7 +47,7 @@ def find(data, i, stop, names, ends, slots):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def enter(names, ends, slots):  # type: ignore[no-untyped-def]
-    """Names into an empty table of a power of two, which is larger."""
+    """Enter names into an empty table, whose size is a power of two and larger than their number."""
     mask = np.uint64(len(slots) - 1)
     for name in range(len(ends) - 1):
         place = _hash(names, ends[name], ends[name + 1]) & mask
@@ -57,7 +57,7 @@ def enter(names, ends, slots):  # type: ignore[no-untyped-def]
 
 
 def name_table(names: Sequence[str]) -> Names:
-    """Names as the scanner wants them."""
+    """Return names as scanners take them."""
     raw = [name.encode("utf-8") for name in names]
     letters = np.frombuffer(b"".join(raw) or b"\0", np.uint8)
     ends = np.cumsum([0] + [len(name) for name in raw])

@@ -1,6 +1,6 @@
 """Describe the late and withdrawn records of a batch, for messages about revised results.
 
-They are searched at the first request, because most batches revise nothing.
+The records are searched at the first request, because most batches revise nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UNKNOWN = "a record came late, was corrected or withdrawn"
 
 @dataclass(frozen=True, slots=True)
 class LateInput:
-    """A number of records, and what the first of them did, as a sentence without its end. Strings are as they came."""
+    """A number of records, and what the first of them did, as a sentence without its full stop."""
 
     count: int = 0
     first: str = UNKNOWN

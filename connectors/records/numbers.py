@@ -1,6 +1,7 @@
-"""Numbers, times and characters out of bytes, compiled: what is plain is read, the rest is left to `records`.
+"""Compiled readers of numbers, times and characters in bytes. They read plain forms; `records` reads the others.
 
-Casts of polars take what a record may not have, and lose digits of times (docs/decisions/2026-11-22-records.md).
+Casts of polars accept forms that a record may not have, and lose digits of times
+(docs/decisions/2026-11-22-records.md).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from cep.core.kernels import njit
 MISSING, GOOD, BAD, HARD = 0, 1, 2, 3
 """Results of reading a cell. HARD: a float with many digits, for a slower reader that rounds correctly."""
 
-# What a scanner found in a cell: nothing, null, a number of JSON, a string as it is, one with escapes (JSON) or
+# The kinds of cells that scanners find: absent, null, a number of JSON, a string without or with escapes (JSON) or
 # doubled quotes (CSV), a boolean, or a list or object.
 ABSENT, NULL, NUMBER, STRING, ESCAPED, TRUE, FALSE, NESTED = range(8)
 
@@ -21,7 +22,7 @@ _POWERS = 10.0 ** np.arange(23)  # exact in float64
 _DAYS = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 _PLAIN = 1 << 53
 _LIMIT = 9 * 10**17
-_NEXT = 922_337_203_685_477_580  # with one digit more within 64 bits, where it is less
+_NEXT = 922_337_203_685_477_580  # one more digit fits into 64 bits below this
 
 
 @njit(_nrt=False)
@@ -31,7 +32,7 @@ def is_digit(c):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def trim(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Without the blanks on both sides."""
+    """Return the range without the blanks on both sides."""
     while i < stop and (buffer[i] == 32 or buffer[i] == 9):
         i += 1
     while i < stop and (buffer[stop - 1] == 32 or buffer[stop - 1] == 9):
@@ -41,7 +42,7 @@ def trim(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def read_int(buffer, i, stop, point):  # type: ignore[no-untyped-def]
-    """(value, BAD or GOOD) of up to 18 digits, perhaps with a point and zeros."""
+    """Read up to 18 digits, which a point and zeros may follow. Return (value, BAD or GOOD)."""
     negative = False
     if i < stop and (buffer[i] == 45 or buffer[i] == 43):
         negative = buffer[i] == 45
@@ -70,7 +71,8 @@ def read_int(buffer, i, stop, point):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def read_float(buffer, i, stop, point):  # type: ignore[no-untyped-def]
-    """(value, state): exact where mantissa and power of ten are (Clinger's fast path), else HARD or BAD."""
+    """Read a float. Return (value, state): exact if mantissa and power of ten are (Clinger's fast path), else HARD or
+    BAD."""
     negative = False
     if i < stop and (buffer[i] == 45 or buffer[i] == 43):
         negative = buffer[i] == 45
@@ -125,7 +127,7 @@ def read_float(buffer, i, stop, point):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def fraction_of_second(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """(microseconds, rest against a half: -1, 0, 1, end) of the digits after a point."""
+    """Read the digits after a point. Return (microseconds, -1, 0 or 1 for a rest below, at or above a half, end)."""
     micros = np.int64(0)
     unit = SECOND
     while i < stop and unit > 1 and is_digit(buffer[i]):
@@ -145,7 +147,7 @@ def fraction_of_second(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def read_seconds(buffer, i, stop, point):  # type: ignore[no-untyped-def]
-    """(microseconds, state) of decimal seconds without exponent, rounded half to even."""
+    """Read decimal seconds without exponent, rounded half to even. Return (microseconds, state)."""
     negative = False
     if i < stop and (buffer[i] == 45 or buffer[i] == 43):
         negative = buffer[i] == 45
@@ -172,7 +174,8 @@ def read_seconds(buffer, i, stop, point):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def read_count(buffer, i, stop, shift, point):  # type: ignore[no-untyped-def]
-    """(microseconds, state) of a decimal count of units of ten to the `shift` microseconds, rounded half to even."""
+    """Read a decimal count of units of ten to the `shift` microseconds, rounded half to even. Return (microseconds,
+    state)."""
     negative = False
     if i < stop and (buffer[i] == 45 or buffer[i] == 43):
         negative = buffer[i] == 45
@@ -214,7 +217,7 @@ def read_count(buffer, i, stop, shift, point):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def two_digits(buffer, i):  # type: ignore[no-untyped-def]
-    """The two digits at i, or -1."""
+    """Return the number that the two digits at i are, or -1."""
     if is_digit(buffer[i]) and is_digit(buffer[i + 1]):
         return (np.int64(buffer[i]) - 48) * 10 + (np.int64(buffer[i + 1]) - 48)
     return np.int64(-1)
@@ -222,21 +225,21 @@ def two_digits(buffer, i):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def days_before(year, month, day):  # type: ignore[no-untyped-def]
-    """(days from 1970-01-01 to a day, state)."""
+    """Return (days from 1970-01-01 to a day, state)."""
     if year < 1 or month < 1 or month > 12 or day < 1:
         return np.int64(0), BAD
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     if day > _DAYS[month] + (1 if leap and month == 2 else 0):
         return np.int64(0), BAD
-    y = year - 1 if month <= 2 else year  # counting years from March
+    y = year - 1 if month <= 2 else year  # years are counted from March
     days = 365 * y + y // 4 - y // 100 + y // 400 + (153 * (month + (9 if month <= 2 else -3)) + 2) // 5 + day - 719_469
     return days, GOOD
 
 
 @njit(_nrt=False)
 def read_iso(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """(microseconds, state, whether the offset is written) of an ISO 8601 time, as `times.of_iso`; week dates are left
-    to that."""
+    """Read an ISO 8601 time as `times.of_iso` does, except for week dates. Return (microseconds, state, whether the
+    offset is written)."""
     absolute = False
     if stop - i < 10 or buffer[i + 4] != 45 or buffer[i + 7] != 45:
         return 0, BAD, absolute
@@ -304,7 +307,7 @@ def read_iso(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _hex(buffer, i):  # type: ignore[no-untyped-def]
-    """The four hexadecimal digits at i as a number; the scanner has checked them."""
+    """Return the four hexadecimal digits at i as a number; the scanner has checked them."""
     value = np.int64(0)
     for j in range(i, i + 4):
         c = np.int64(buffer[j])
@@ -314,8 +317,10 @@ def _hex(buffer, i):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def unescape(buffer, i, stop, out, o):  # type: ignore[no-untyped-def]
-    """Copy a JSON string's characters; the end in `out`, or -1 at half a surrogate pair. They are never longer than
-    with their escapes, of which the scanner has seen that they are whole."""
+    """Copy a JSON string's characters. Return the end in `out`, or -1 at half a surrogate pair.
+
+    The characters take no more room than with their escapes, which the scanner has found to be complete.
+    """
     while i < stop:
         c = buffer[i]
         if c != 92:

@@ -1,4 +1,4 @@
-"""Batches in the order of time: all that was read, sorted and cut again."""
+"""Sort all batches of an input by time, and cut them again."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from cep.core.schema import ARRIVAL, Schema
 
 
 def in_order(batches: list[Batch], schemas: Mapping[str, Schema], rows: int) -> Iterator[Batch]:
-    """The rows of all batches by their end, cut where that changes, about `rows` at a time; each batch with its
-    watermark. The list is emptied."""
+    """Yield the rows of all batches by their end, about `rows` at a time; each batch has its watermark. Rows of the
+    same end stay together. The list is emptied."""
     dead = [record for batch in batches for record in batch.dead]
     blocks = [block for batch in batches for block in batch.blocks]
     total = batches[-1].bytes_read if batches else 0
@@ -34,7 +34,7 @@ def in_order(batches: list[Batch], schemas: Mapping[str, Schema], rows: int) -> 
         yield Batch({}, dead, blocks, total, total, remarks=remarks)
         return
     ends = {type: table["end"].to_numpy() for type, table in tables.items()}
-    every = np.sort(np.concatenate(list(ends.values())), kind="stable")  # quick where it is in order
+    every = np.sort(np.concatenate(list(ends.values())), kind="stable")  # fast if it is sorted already
     done = dict.fromkeys(tables, 0)
     for cut in np.unique(np.append(every[rows - 1 :: rows], every[-1])).tolist():
         out = {}
@@ -48,7 +48,8 @@ def in_order(batches: list[Batch], schemas: Mapping[str, Schema], rows: int) -> 
 
 
 def one_table(schema: Schema, parts: list[pl.DataFrame]) -> pl.DataFrame:
-    """Return the rows of parts as one table; a column of `any` that is not of one kind throughout, value by value."""
+    """Return the rows of several tables as one. A column of `any` with values of different kinds is built value by
+    value."""
     if all(part.schema == parts[0].schema for part in parts) and pl.Object not in parts[0].dtypes:
         return pl.concat(parts)
     columns = [pl.concat([part[name] for part in parts]) for name in ("start", "end", ARRIVAL)]

@@ -18,7 +18,7 @@ KEY = "key"
 _LEVEL = re.compile(r"topic\[(\d{1,4})\]", re.ASCII)
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _STEP = re.compile(r'(?:"([^"]+)"|((?:@iot\.|[^."\[\]])+))((?:\[\d{0,6}\])*)(?=\.[^.]|\Z)', re.ASCII)
-"""A name, perhaps in quotes, and elements of lists behind it; `@iot.id` is one, as names of SensorThings have it."""
+"""A name, which may be quoted, and list elements after it. Names of SensorThings such as `@iot.id` are included."""
 _PLACE = re.compile(r"\[\d{0,6}\]", re.ASCII)
 
 Path = tuple[str, ...]
@@ -26,7 +26,7 @@ Path = tuple[str, ...]
 
 @lru_cache(maxsize=4096)
 def path(source: str) -> Path:
-    """The steps of a path; one step: a plain column. A name in quotes may have dots: `labels."app.name"`."""
+    """Return the steps of a path; a plain column has one. A quoted name may contain dots: `labels."app.name"`."""
     if ("." not in source and "[" not in source) or level(source) is not None:
         return (source,)
     steps: list[str] = []
@@ -42,12 +42,12 @@ def path(source: str) -> Path:
 
 
 def place(step: str) -> int | None:
-    """Which element of a list a step is, from 0 on; None: it is no element."""
+    """Return the number, from 0 on, of the list element that a step selects; None if the step is a name."""
     return int(step[1:-1]) if step.startswith("[") and step != EACH and _PLACE.fullmatch(step) else None
 
 
 def level(source: str) -> int | None:
-    """Which level of a topic a source is, from 0 on; None: it is no level."""
+    """Return the number, from 0 on, of the topic level that a source is; None if it is not a level."""
     match = _LEVEL.fullmatch(source)
     return None if match is None else int(match[1])
 
@@ -62,23 +62,23 @@ def source_of(attribute: Attribute) -> str:
 
 
 def is_own(attribute: Attribute) -> bool:
-    """Return False for `@change`, and for the end and the bounds of records of a fluent, which no rule names."""
+    """Return False for `@change`, and for the end and the bounds of records of a fluent, which rules cannot name."""
     return not attribute.name.startswith("@")
 
 
 def told_name(attribute: Attribute) -> str:
-    """Return the name of an attribute in an error; the end of records of a fluent has the one that these give it."""
+    """Return the name of an attribute for an error. The end of records of a fluent is called as in the records."""
     return attribute.name if is_own(attribute) else source_of(attribute)
 
 
 def list_of(sources: Sequence[str]) -> Path | None:
-    """The path of the list of which each element is an event, None: there is none."""
+    """Return the path of the list whose elements are events each; None if there is none."""
     found = next((path(source) for source in sources if EACH in path(source)), None)
     return None if found is None else found[: found.index(EACH)]
 
 
 def written(steps: Path) -> str:
-    """The path as it is written after FROM."""
+    """Return the path as it is written after FROM."""
     text = ""
     for step in steps:
         name = f'"{step}"' if "." in step.replace("@iot.", "") and len(steps) > 1 else step
@@ -87,7 +87,7 @@ def written(steps: Path) -> str:
 
 
 def first_at(found: Any, steps: Path) -> Any:
-    """The value at the end of a path, of lists in their first element; None where there is none."""
+    """Return the value at the end of a path, in lists that of the first element; None if there is none."""
     for step in steps:
         if _PLACE.fullmatch(step):
             at = place(step) or 0
@@ -123,7 +123,7 @@ def elsewhere(found: Mapping[str, Any], attribute: Attribute) -> str | None:
 
 
 def _near(found: Mapping[str, Any], wanted: str) -> str | None:
-    """The path in a JSON object that comes nearest to one that leads nowhere."""
+    """Return the path in a JSON object that is most similar to one that does not exist."""
     inside = [written(steps) for steps, value in _leaves(found, ()) if not isinstance(value, dict | list)]
     near = nearest(wanted, inside)
     return None if near is None else f'there is `{near}`: write FROM "{near}"'
@@ -139,12 +139,12 @@ def has(found: Mapping[str, Any], steps: Path) -> bool:
 
 @lru_cache(maxsize=1024)
 def _plain(name: str) -> str:
-    """A name without what sets its words apart: `deviceId`, `device_id` and `Device ID` are one."""
+    """Return a name without what separates its words, so that `deviceId`, `device_id` and `Device ID` are equal."""
     return re.sub(r"[-_ ]", "", name).lower()
 
 
 def _leaves(value: Any, above: Path, deep: int = 4) -> Iterator[tuple[Path, Any]]:
-    """All values in an object, with their paths; of lists those of the first element."""
+    """Yield all values in an object with their paths; in lists, those of the first element."""
     if isinstance(value, dict) and deep:
         for name, inner in value.items():
             yield (*above, name), inner

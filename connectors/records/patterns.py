@@ -1,4 +1,4 @@
-"""Times by the pattern of a declaration, compiled: what fits it plainly is read, the rest is left to `times`."""
+"""Compiled reader of times in the pattern of a declaration. It reads plain forms; `times` reads the others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _STEPS = {
 
 
 def _table(words: tuple[str, ...]) -> NDArray[np.uint8]:
-    """Names in small letters, a row each, zeros behind."""
+    """Return lower-case names as a matrix with a row per name, padded with zeros."""
     table = np.zeros((len(words), 10), np.uint8)
     for row, word in enumerate(words):
         table[row, : len(word)] = np.frombuffer(word.lower().encode(), np.uint8)
@@ -46,8 +46,8 @@ _MONTHS, _WEEKDAYS = _table(MONTHS), _table(DAYS)
 
 @lru_cache(maxsize=64)
 def compiled(pattern: str) -> NDArray[np.int64]:
-    """A pattern as steps, a row each: what is read; of a character its byte; of a number of one or two digits what it
-    says, its least and its greatest value; last whether it has all its digits."""
+    """Return a pattern as a matrix with a row per step: what to read; for a character its byte; for a number of one or
+    two digits what it means, its least and its greatest value; and last, whether it must have all its digits."""
     steps: list[tuple[int, ...]] = []
     found = parts(pattern)
     whole = beside(found)
@@ -59,7 +59,8 @@ def compiled(pattern: str) -> NDArray[np.int64]:
 
 @njit(_nrt=False)
 def _upto_two(buffer, i, stop, least, most, whole):  # type: ignore[no-untyped-def]
-    """(value or -1, past it) of one or two digits from `least` to `most`; two where both fit, and of `whole` ones."""
+    """Read one or two digits, from `least` to `most`: two if both fit, always two if `whole`. Return (value or -1,
+    end)."""
     if i >= stop or not is_digit(buffer[i]):
         return np.int64(-1), i
     value = np.int64(buffer[i]) - 48
@@ -74,7 +75,7 @@ def _upto_two(buffer, i, stop, least, most, whole):  # type: ignore[no-untyped-d
 
 @njit(_nrt=False)
 def _word(buffer, i, stop, words, letters):  # type: ignore[no-untyped-def]
-    """(number of the word or -1, past it): by its first `letters`, 0: all of it."""
+    """Find a word by its first `letters`, 0: by all of them. Return (its number or -1, end)."""
     for word in range(len(words)):
         j = 0
         while j < 10 and words[word, j] != 0 and (letters == 0 or j < letters):
@@ -88,8 +89,8 @@ def _word(buffer, i, stop, words, letters):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def read_pattern(buffer, i, stop, steps, said):  # type: ignore[no-untyped-def]
-    """(microseconds by the clock that was written, whether the offset was as well, state), as `time_pattern`. `said` is
-    room for the five numbers that may be said."""
+    """Read a time as `time_pattern` does. Return (microseconds by the written clock, whether the offset is written,
+    state). `said` has room for five numbers."""
     said[_SAID_MONTH] = said[_SAID_DAY] = 1
     said[_SAID_HOUR] = said[_SAID_MINUTE] = said[_SAID_SECOND] = 0
     year = np.int64(1970)
@@ -159,7 +160,7 @@ def read_pattern(buffer, i, stop, steps, said):  # type: ignore[no-untyped-def]
             if i >= stop or not (48 + steps[k, 1] <= buffer[i] <= 48 + steps[k, 2]):
                 return 0, False, BAD
             i += 1
-        elif step == _SLOW:  # weeks and names of zones are left to the reader of single times
+        elif step == _SLOW:  # the reader of single times reads weeks and names of zones
             return 0, False, BAD
         else:
             absolute = True
@@ -221,9 +222,12 @@ def _has_lost(buffer, i, stop, least, full):  # type: ignore[no-untyped-def]
 
 @njit()
 def read_patterns(buffer, offset, length, kind, steps, least, full, textual):  # type: ignore[no-untyped-def]
-    """Microseconds of cells that fit a pattern, whether the offset was written, states; what is missing is MISSING.
-    Numbers, and texts where `textual`, of `least` digits or more get back zeros up to `full`; 0: none has lost any.
-    `front` has room for `full` bytes."""
+    """Read cells that fit a pattern. Return their microseconds, whether each has its offset, and the states; missing
+    cells are MISSING.
+
+    Numbers, and texts if `textual`, of `least` or more digits get back leading zeros up to `full` digits; 0: none were
+    lost. `front` has room for `full` bytes.
+    """
     n = len(kind)
     values = np.zeros(n, np.int64)
     absolute = np.zeros(n, np.bool_)
@@ -247,9 +251,12 @@ def read_patterns(buffer, offset, length, kind, steps, least, full, textual):  #
 
 @njit()
 def join(buffer, offsets, lengths, kinds, digits, textual):  # type: ignore[no-untyped-def]
-    """The cells of a row as one with blanks between them: bytes, offsets, lengths, kinds. Where one is missing, the row
-    is; what has escapes is one that cannot be read here. `digits`: of each how many a number has without the zeros that
-    it has lost, and with them, as `read_patterns`. A row takes all cells, a byte for each, and at most the zeros."""
+    """Join the cells of each row by blanks. Return bytes, offsets, lengths and kinds.
+
+    A row with a missing cell is missing; one with an escape cannot be read here. `digits`: for each column, how many
+    digits a number has without the zeros that it has lost, and with them, as in `read_patterns`. A row takes at most
+    all cells, one more byte for each, and the zeros.
+    """
     parts, n = kinds.shape
     size = 0
     for part in range(parts):

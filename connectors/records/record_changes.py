@@ -1,4 +1,4 @@
-"""Which records of the input come and go where it is revised: as they are there, not as they were pushed."""
+"""The records that are added to and removed from an input under revision, as the input now is, not as it was pushed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Frames = dict[str, pl.DataFrame]
 
 
 class RecordChanges:
-    """Follows the input of an engine that revises."""
+    """The changes of the records of an engine that revises."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -41,7 +41,7 @@ class RecordChanges:
 
 
 def _as_read(frame: pl.DataFrame) -> pl.DataFrame:
-    """A record of a fluent has its bounds in words."""
+    """Return the bounds of a fluent's records in words, as readers deliver them."""
     if RECORD_BOUNDS not in frame.columns:
         return frame
     words = pl.col(RECORD_BOUNDS).replace_strict(list(range(4)), list(BOUNDS), return_dtype=pl.String)

@@ -1,4 +1,4 @@
-"""WHEN: which records are an event, by the values at the sources that it tests."""
+"""WHEN: decide which records are an event, by the values at the sources that it tests."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ _SIZES: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 class Tested(Protocol):
-    """The values at one source, a row a record."""
+    """The values at one source, a row per record."""
 
     def there(self) -> Bools:
-        """Which are not missing."""
+        """Return which values are present."""
 
     def texts(self) -> pl.Series:
-        """Texts, null where a value is none."""
+        """Return texts, null for values that are not texts."""
 
     def numbers(self) -> NDArray[np.float64]:
-        """Numbers, NaN where a value is none."""
+        """Return numbers, NaN for values that are not numbers."""
 
     def flags(self) -> tuple[Bools, Bools]:
-        """Which are true, and which are false."""
+        """Return which values are true, and which are false."""
 
 
 def passed(schema: Schema, values: Callable[[str], Tested]) -> Bools:
-    """Which records pass the tests of an event; `values`: those at a source."""
+    """Return which records pass the tests of an event. `values`: returns the values at a source."""
     assert schema.when is not None, "there are tests"
     found: Bools = np.logical_or.reduce([_together(tests, values) for tests in schema.when])
     return found
@@ -49,8 +49,8 @@ def passed(schema: Schema, values: Callable[[str], Tested]) -> Bools:
 def passed_before(
     schema: Schema, values: Callable[[str], Tested], known: Callable[[Path], bool], elements: Tested | None = None
 ) -> Bools | None:
-    """Which records can pass, by the tests of what is `known` by its path; None: all. `elements`: the list in which the
-    others look."""
+    """Return which records can pass, by the tests of values whose paths are `known`; None: all can. `elements`: the
+    list in which the other tests look."""
     assert schema.when is not None, "there are tests"
     found: Bools | None = None
     for tests in schema.when:
@@ -92,7 +92,7 @@ def _passes(test: RecordTest, values: Tested) -> Bools:
 
 
 def _equal(wanted: Sequence[int | float | str | bool], values: Tested) -> Bools:
-    """Which values are one of some constants; a text is no number."""
+    """Return which values equal one of some constants. A text never equals a number."""
     found: Bools | None = None
     words = [each for each in wanted if isinstance(each, str)]
     flags = [each for each in wanted if isinstance(each, bool)]
@@ -143,7 +143,7 @@ class ColumnValues:
 
 
 class JsonValues:
-    """One value of JSON, None where it is missing."""
+    """A single value of JSON, None if it is missing."""
 
     def __init__(self, value: Any) -> None:
         self._value = value

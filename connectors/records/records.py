@@ -47,9 +47,9 @@ from cep.core.time_pattern import padded
 from cep.events import Value
 
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-"""How a file of UTF-16 begins."""
+"""The first bytes of a file in UTF-16."""
 _CP1252 = re.compile(rb"[\x80-\x9f]")
-"""Letters of Windows where ISO 8859-1 has control characters."""
+"""The letters that Windows has in place of the control characters of ISO 8859-1."""
 _CLOCK = re.compile("%[HIMSf]")
 _CALENDAR = re.compile(r"P[^T/]*[0-9][YM]")
 """A length in years or months."""
@@ -66,12 +66,12 @@ _DTYPES: Mapping[str, str] = {
     "time": "Int64",
     "duration": "Int64",
 }
-"""The names of polars's types."""
+"""The names of the types of polars."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A readable record: microseconds, and a value for each attribute in order, None where missing."""
+    """A readable record: start and end in microseconds, and the values of the attributes in order, None if missing."""
 
     type: str
     start: int
@@ -80,7 +80,7 @@ class Record:
 
 
 class Twice(dict[str, Any]):
-    """A JSON object that has a key twice."""
+    """A JSON object in which a key appears twice."""
 
     names: frozenset[str]
 
@@ -108,11 +108,14 @@ def read_events(
     bound: bool = False,
     envelope: Mapping[str, str | None] | None = None,
 ) -> list[Record | Unreadable]:
-    """The events of one line of JSON: one, or one for each element of the list that its event is declared by, each of
-    which may be Unreadable. Raises Unreadable where it has none of them.
+    """Return the events of one line of JSON: one, or one for each element of the list that its event is declared by.
+    Elements can be Unreadable.
 
-    `default` is its type where it names none. `bound`: the input was bound to that type, and a field `type`
-    counts only if it names another event of the program. `envelope`: what a message says besides, by source.
+    Unreadable: the line holds no event.
+
+    `default`: its type if it names none.
+    `bound`: the input was bound to that type, so a field `type` counts only if it names another event of the program.
+    `envelope`: further values, which the message around the record has, by source.
     """
     found = parse(line)
     if not isinstance(found, dict):

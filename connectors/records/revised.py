@@ -1,4 +1,4 @@
-"""Records that withdraw others: the column `@change` of what comes in, and of what goes out, with its versions."""
+"""Records that withdraw others: the column `@change` of input and output, and its versions."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from cep.runtime.maximal_intervals import clipped
 
 ADD, WITHDRAW = "add", "withdraw"
 UNREVISED = "withdraws a record, which needs `--revise`"
-"""The reason of a dead letter where nothing is revised."""
+"""The reason of dead letters in programs that revise nothing."""
 VERSION = "@version"
 """The column that numbers the changes of one `@id`: 1 when it is added, 2 when it is withdrawn, 3 when it is added
 again."""
-_MANY = 1 << 16  # versions that are kept before those that are final are looked for
+_MANY = 1 << 16  # so many versions are kept before final ones are dropped
 
 
 def with_changes(schemas: Mapping[str, Schema]) -> dict[str, Schema]:
-    """Events as they are read where records may say `@change`. What is not declared has no room for it. A record that
-    withdraws one of an event with a KEY needs no more than that."""
+    """Return the schemas of events whose records may have `@change`. Undeclared events have no room for it. A record
+    that withdraws an event with a KEY needs only that KEY."""
     return {name: _with_change(schema) if schema.declared else schema for name, schema in schemas.items()}
 
 
@@ -74,13 +74,14 @@ def _numbered(batch: Batch) -> Batch:
 
 
 def _undeclared(batch: Batch, event: str, table: pl.DataFrame, dead: list[DeadLetter]) -> pl.DataFrame:
-    """The rows that no record withdraws."""
+    """Turn records that withdraw something into dead letters, because their event is not declared. Return the
+    others."""
     comes = np.ones(table.height, np.bool_)
     for row in range(table.height):
         file, line, text = batch.origin(event, row)
         try:
             record = json.loads(text or "")
-        except ValueError:  # what was read by other rules says none
+        except ValueError:  # a line that other rules have read is not JSON
             continue
         if isinstance(record, dict) and record.get(CHANGE) not in (None, "", ADD, 1):
             comes[row] = False
@@ -90,7 +91,7 @@ def _undeclared(batch: Batch, event: str, table: pl.DataFrame, dead: list[DeadLe
 
 
 def _signs(changes: pl.Series) -> pl.Series:
-    """1 where a record comes, -1 where it withdraws one, null where it says neither."""
+    """Return 1 for records that add, -1 for records that withdraw, and null for other values."""
     if changes.dtype.is_numeric():
         numbers = changes.cast(pl.Float64).fill_nan(None).fill_null(1)
         return pl.select(pl.when(numbers.abs() == 1).then(numbers).cast(pl.Int8)).to_series()
@@ -100,7 +101,7 @@ def _signs(changes: pl.Series) -> pl.Series:
 
 
 def unrevised(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """Batches for a program in which no record withdraws another, of which some were taken where records did."""
+    """Yield batches for a program without withdrawals, some of which come from a program that had them."""
     for batch in batches:
         if not any(CHANGE in table.columns for table in batch.tables.values()):
             yield batch
@@ -118,14 +119,14 @@ def unrevised(batches: Iterable[Batch]) -> Iterator[Batch]:
 
 
 def as_written(schemas: Mapping[str, Schema], type: str = "string", versions: bool = False) -> dict[str, Schema]:
-    """Derived events with the columns that say what becomes of each row; `type`: that of `@change`; `versions`: their
-    numbers, too."""
+    """Return the schemas of derived events with the columns of their changes. `type`: that of `@change`; `versions`:
+    add the numbers of changes, too."""
     more = (Attribute(CHANGE, type), Attribute(ID, "string"), *([Attribute(VERSION, "int")] if versions else []))
     return {name: replace(schema, attributes=(*schema.attributes, *more)) for name, schema in schemas.items()}
 
 
 def worded(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-    """Derived events whose `@change` is a word."""
+    """Return derived events whose `@change` is a word."""
     word = pl.when(pl.col(CHANGE) < 0).then(pl.lit(WITHDRAW)).otherwise(pl.lit(ADD)).alias(CHANGE)
     return {name: table.with_columns(word) for name, table in tables.items()}
 
@@ -137,13 +138,13 @@ def cut(
     until: int | None,
     meanings: Mapping[str, str],
 ) -> dict[str, pl.DataFrame]:
-    """The part of changes that lies between two times (`clipped`), each named by what is left of it; without those of
-    which the same is left."""
+    """Return the part of changes that lies between two times (`clipped`), named after what is left of each, without
+    changes that cancel out."""
     if since is None and until is None:
         return dict(tables)
     found = {}
     for name, table in clipped(tables, schemas, since, until).items():
-        if schemas[name].fluent is not None:  # what is left of it is another
+        if schemas[name].fluent is not None:  # two changes can be equal after the cut
             table = identified(table.drop(ID), schemas[name], meanings[name]).select(table.columns)
         sides = [table.filter(pl.col(CHANGE) == sign) for sign in (-1, 1)]
         own = [column for column in table.columns if column != CHANGE]
@@ -159,11 +160,12 @@ class RowVersions:
     """Counts of withdrawals by `@id`, for rows that may still change."""
 
     def __init__(self) -> None:
-        self._withdrawn: dict[str, tuple[int, int | None]] = {}  # how often, and the latest end
+        self._withdrawn: dict[str, tuple[int, int | None]] = {}  # the number of withdrawals, and the latest end
         self._look_at = _MANY
 
     def numbered(self, tables: Mapping[str, pl.DataFrame], stable: int) -> dict[str, pl.DataFrame]:
-        """Changes (`@change` is 1 or -1) with their `@version`; what ends at or before `stable` comes no more."""
+        """Return changes (`@change` is 1 or -1) with their `@version`. Rows that end at or before `stable` change no
+        more."""
         found = {name: table.with_columns(self._versions(table)) for name, table in tables.items()}
         if len(self._withdrawn) > self._look_at:
             kept = {id: one for id, one in self._withdrawn.items() if one[1] is None or one[1] > stable}

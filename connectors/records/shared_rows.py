@@ -1,4 +1,4 @@
-"""Rows that are one event or several, and records that are none: how their records are numbered."""
+"""Number the records of rows that hold several events, or none."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ Ints = NDArray[np.int64]
 
 
 def share_rows(block: Block, events: Sequence[Bools]) -> tuple[list[Ints], Block]:
-    """The numbers of the rows of each event, and the block with a record for each. `events`: which rows are each."""
+    """Return the numbers of the records of each event, and the block with a record for each. `events`: the rows of each
+    event."""
     counts: Ints = np.add.reduce([rows.astype(np.int64) for rows in events])
     number = block.first + np.cumsum(counts) - counts
     numbers = []

@@ -1,4 +1,4 @@
-"""Numbers with marks between thousands, `1.234,5`: the same without the marks, which is read as any other number."""
+"""Numbers with marks between thousands, `1.234,5`: remove the marks, so that the result is read as any other number."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def is_grouped(text: str, mark: str, point: str) -> bool:
 
 
 def plain_number(text: str, mark: str, point: str) -> str:
-    """A number without the marks between its thousands; any other text as it is."""
+    """Return a number without the marks between its thousands; any other text unchanged."""
     return text.replace(mark, "") if mark in text and is_grouped(text, mark, point) else text

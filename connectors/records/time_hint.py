@@ -23,7 +23,7 @@ _PREFERRED = ("time", "timestamp", "ts", "datetime", "t", "date")
 
 
 def likely(names: Iterable[str]) -> str | None:
-    """The name that sounds most like that of a time, None: none does."""
+    """Return the name that sounds most like that of a time; None if no name does."""
     found = [name for name in names if TIMELY.search(name)]
 
     def rank(name: str) -> int:
@@ -33,7 +33,7 @@ def likely(names: Iterable[str]) -> str | None:
 
 
 def column_name(source: str) -> str:
-    """A column or a path as it is written in a declaration."""
+    """Return a column or a path as it is written in a declaration."""
     return source if _WORD.fullmatch(source) else f'"{source}"'
 
 
@@ -57,7 +57,8 @@ def time_hint(found: Mapping[str, Any], schema: Schema) -> str:
 
 
 def _form(value: Any) -> str | None:
-    """The FORMAT of a value that looks like a time, nothing where it needs none; None: it does not look so."""
+    """Return the FORMAT of a value that looks like a time, empty if it needs none; None if it does not look like a
+    time."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     text = str(value).strip()

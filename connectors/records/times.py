@@ -1,4 +1,5 @@
-"""Times and durations in records: text to microseconds and back, exact; what is finer rounds half to even."""
+"""Times and durations in records: text to microseconds and back. Conversions are exact; finer digits round half to
+even."""
 
 from __future__ import annotations
 
@@ -17,26 +18,26 @@ from cep.core.time_pattern import of_pattern
 from cep.core.zones import zone
 
 SECOND = 1_000_000
-LARGEST = 2**63 - 1  # and -LARGEST the smallest: -2**63 marks a missing value in the engine
+LARGEST = 2**63 - 1  # -LARGEST is the smallest: -2**63 marks a missing value in the engine
 FIRST = -62_135_596_800 * SECOND  # 0001-01-01T00:00:00Z
 LAST = 253_402_300_800 * SECOND - 1  # 9999-12-31T23:59:59.999999Z
-SPAN = 10**12  # seconds, a number that holds the years 1 to 9999
+SPAN = 10**12  # seconds of the years 1 to 9999
 OUTSIDE = "is not a time of the years 1 to 9999"
 RECENT = 4_102_444_800  # the year 2100, in seconds
 LONG_AGO = 631_152_000  # 1990
 FIXED = 2**61
 """Added to the end of an interval whose start and length are written, and to the start of one whose length and end are,
-where `FOLD order` settles them only later."""
+if `FOLD order` settles them only later."""
 FAR = 7_258_118_400
-"""The year 2200 in seconds: a number beyond it is rather one of another unit, unless FORMAT says that it is not."""
+"""The year 2200 in seconds. A greater number probably has another unit, unless FORMAT says that it has not."""
 _SURE = "says which instant it is, and `FOLD order` is about times of which that is not known"
 SHIFTS = {"s": 6, "ms": 3, "us": 0, "ns": -3}
-"""By unit the power of ten of microseconds."""
+"""The power of ten of microseconds, by unit."""
 
 ISO, SECONDS = "iso", "seconds"
-"""Forms of times that are given out, as `ms`, `us`, `ns` are, and `60000000 us`, counts of so many microseconds."""
+"""The forms of output times, beside the units `ms`, `us` and `ns`. `60000000 us` is a count of so many microseconds."""
 DECIMALS = 12
-"""How many decimals a count of a unit has at most."""
+"""The greatest number of decimals of a count, by unit."""
 _COUNTED = {SECONDS: SECOND, "ms": 1_000, "us": 1, "ns": 1}
 
 _SMALL_UNITS = (("milliseconds", 10**3, "ms"), ("microseconds", 10**6, "us"), ("nanoseconds", 10**9, "ns"))
@@ -50,7 +51,7 @@ _ISO = re.compile(
 )
 _NUMBERED = re.compile(r"(\d{4}-\d{2}-\d{2}|\d{8}) +(\d{1,6})", re.ASCII)
 _CLOCKS = (("%H%M%S", 6), ("%H%M", 4), ("%H", 2))
-"""Times of day that are numbers, and of how many digits."""
+"""Times of day that are written as numbers, and their digits."""
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _WORDS = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))\s*(ms|s|min|h|d)", re.ASCII)
 _UNITS = {"ms": 1_000, "s": SECOND, "min": 60 * SECOND, "h": 3_600 * SECOND, "d": 86_400 * SECOND}
@@ -66,7 +67,7 @@ def is_number(text: str) -> bool:
 
 
 def decimal(text: str) -> Decimal:
-    """The number, exact. ValueError: an exponent beyond all use."""
+    """Return the number, exact. ValueError: an absurd exponent."""
     try:
         return Decimal(text)
     except InvalidOperation:
@@ -74,12 +75,12 @@ def decimal(text: str) -> Decimal:
 
 
 def power(shift: int) -> Decimal:
-    """Ten to the `shift`."""
+    """Return ten to the `shift`."""
     return Decimal(10) ** shift
 
 
 def scaled(text: str, unit: int | Decimal = SECOND) -> int:
-    """The microseconds of a decimal number of units. ValueError: no number, or beyond 64 bits."""
+    """Return the microseconds of a decimal number of units. ValueError: it is not a number, or exceeds 64 bits."""
     if not is_number(text):
         raise ValueError(f"`{shown(text)}` is not a number")
     number = decimal(text)
@@ -95,7 +96,8 @@ def scaled(text: str, unit: int | Decimal = SECOND) -> int:
 
 
 def since_epoch(text: str) -> int:
-    """The microseconds of decimal seconds since 1970. ValueError: no number, or no time of the years 1 to 9999."""
+    """Return the microseconds of decimal seconds since 1970. ValueError: it is not a number, or not in the years 1 to
+    9999."""
     if not is_number(text):
         raise ValueError(f"`{shown(text)}` is not a number")
     number = decimal(text)
@@ -115,19 +117,20 @@ def beyond(number: Decimal) -> str:
 
 
 def meant_unit(number: Decimal | int) -> str:
-    """The unit of which a count since 1970 is rather, as the end of a reason; nothing where none gives our days."""
+    """Return the unit that a count since 1970 probably has, as the end of a reason; empty if no unit gives a time of
+    today."""
     unit = likely_unit(number)
     return f"; it looks like {_WORDS_OF[unit]}: `FORMAT epoch {unit}`" if unit else ""
 
 
 def likely_unit(number: Decimal | int) -> str | None:
-    """The unit of which a number since 1970 is a time from 1990 to 2100, None: there is none."""
+    """Return the unit in which a number since 1970 is a time from 1990 to 2100; None if there is none."""
     return next((unit for unit, size in _SIZES.items() if LONG_AGO * size <= number <= RECENT * size), None)
 
 
 def of_text(text: str, format: TimeFormat | None, numbers: bool = True) -> int:
-    """The microseconds since 1970 of a time as a declaration says that it is written, ISO 8601 or (`numbers`) seconds
-    where it does not. ValueError: it is none."""
+    """Return the microseconds since 1970 of a time in the declared format; without a format, in ISO 8601 or (`numbers`)
+    seconds. ValueError: it is not a time."""
     if format is None:
         return since_epoch(text) if numbers and is_number(text) else of_iso(text)
     if format.unit is not None:
@@ -159,7 +162,8 @@ def of_text(text: str, format: TimeFormat | None, numbers: bool = True) -> int:
 
 
 def _meant(text: str, pattern: str) -> str:
-    """How a time is rather written that does not fit, as the end of a reason; nothing where that is not sure."""
+    """Return the pattern that a time which does not fit probably has, as the end of a reason; empty if that is not
+    certain."""
     if len(text) > 40:
         return ""
     if is_number(text):
@@ -177,7 +181,7 @@ def _meant(text: str, pattern: str) -> str:
 
 @lru_cache(maxsize=64)
 def _others(pattern: str) -> tuple[str, ...]:
-    """Patterns that are easily meant by another: day and month the other way round, other separators, a year of two
+    """Return patterns that are easily confused with another: day and month swapped, other separators, a year of two
     digits, with seconds or without."""
     swapped = "%m".join(part.replace("%m", "%d") for part in pattern.split("%d"))
     swapped = swapped if "%d" in pattern and "%m" in pattern else pattern
@@ -190,38 +194,39 @@ def _others(pattern: str) -> tuple[str, ...]:
 
 
 def form(format: TimeFormat | None, number: bool) -> str:
-    """The form in which times are given out that come in a format: that of the input, ISO 8601 for a pattern."""
+    """Return the form in which times of an input format are written: that of the input, and ISO 8601 for a pattern."""
     if format is not None and format.unit is not None:
         return SECONDS if format.unit == "s" else format.unit
     return SECONDS if number and (format is None or format.pattern is None) else ISO
 
 
 def form_of_ticks(tick: int) -> str:
-    """The form of times that come as counts of a tick (microseconds)."""
+    """Return the form of times that are counts of a tick, given in microseconds."""
     return next((name for name, size in _COUNTED.items() if size == tick), f"{tick} us")
 
 
 def unit_of(times: str) -> tuple[int, int]:
-    """The microseconds of a count of a form, 0 for ISO 8601, and the zeros behind it: of nanoseconds three."""
+    """Return the microseconds of a count in a form, 0 for ISO 8601, and the zeros that follow it: three for
+    nanoseconds."""
     if times == ISO:
         return 0, 0
     return _COUNTED.get(times) or int(times.removesuffix(" us")), 3 if times == "ns" else 0
 
 
 def count_size(times: str) -> Fraction:
-    """Return the microseconds of the number 1 in a form; of ISO 8601, which has no numbers, those of a second."""
+    """Return the microseconds of the number 1 in a form; in ISO 8601, which has no numbers, those of a second."""
     unit, zeros = unit_of(times)
     return Fraction(unit or SECOND, 10**zeros)
 
 
 def of_iso(text: str) -> int:
-    """Return the microseconds since the epoch of an ISO 8601 time: a calendar or week date, midnight where no time of
-    day is written, UTC where no offset is; `24:00` is the next midnight."""
+    """Return the microseconds since the epoch of an ISO 8601 time, which is a calendar or week date. Without a time of
+    day it is midnight, without an offset UTC; `24:00` is the next midnight."""
     return of_iso_clock(text)[0]
 
 
 def of_iso_clock(text: str) -> tuple[int, bool]:
-    """Likewise, and whether the offset is written."""
+    """Return the same as `of_iso`, and whether the offset is written."""
     match = _ISO.fullmatch(text)
     if match is None:
         declared = '; other forms are declared, `FORMAT "%d.%m.%Y %H:%M"`: `cep infer FILE` finds which'
@@ -253,7 +258,7 @@ def of_iso_clock(text: str) -> tuple[int, bool]:
 
 
 def of_duration(text: str) -> int:
-    """The microseconds of `500 ms`, `30 s`, `30 min`, `3 h`, `2 d` `PT3H` or `PT0,5S`."""
+    """Return the microseconds of `500 ms`, `30 s`, `30 min`, `3 h`, `2 d`, `PT3H` or `PT0,5S`."""
     if match := _WORDS.fullmatch(text):
         parts, sign = [(match[1], _UNITS[match[2]])], ""
     elif match := _PERIOD.fullmatch(text):
@@ -273,7 +278,7 @@ def of_duration(text: str) -> int:
 
 
 def iso(ticks: int) -> str:
-    """ISO 8601 in UTC with the decimals it needs; what no calendar year 1 to 9999 holds, as seconds."""
+    """Return ISO 8601 in UTC with as many decimals as needed; outside of the years 1 to 9999, seconds."""
     if not FIRST <= ticks <= LAST:
         return seconds_text(ticks)
     moment = _EPOCH + timedelta(microseconds=ticks)
@@ -282,13 +287,12 @@ def iso(ticks: int) -> str:
 
 
 def seconds_text(ticks: int) -> str:
-    """Seconds as an exact decimal, an integer where whole."""
+    """Return seconds as an exact decimal, an integer if whole."""
     return time_text(ticks, SECONDS)
 
 
 def time_text(ticks: int, times: str) -> str:
-    """A time in a form; a count as a decimal, an integer where whole, of which the decimals are cut off where they do
-    not end."""
+    """Return a time in a form. A count is a decimal, an integer if whole; decimals that do not end are cut off."""
     if times == ISO:
         return iso(ticks)
     unit, zeros = unit_of(times)
@@ -300,5 +304,5 @@ def time_text(ticks: int, times: str) -> str:
 
 
 def shown(text: str, width: int = 60) -> str:
-    """The text, cut where it is too long to quote."""
+    """Return the text, shortened if it is too long to quote."""
     return text if len(text) <= width else text[:width] + "..."

@@ -1,4 +1,4 @@
-"""Optional attributes that no record has, and events whose WHEN none passes: perhaps a path is mistyped."""
+"""Find optional attributes that no record has, and events whose WHEN no record passes. A path may be mistyped there."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from cep.connectors.records.paths import elsewhere, from_message, has, path, sou
 from cep.core.schema import Attribute, Schema
 
 FEW = 10
-"""Records of an event from which what all of them lack is told."""
+"""The number of records of an event from which on its unused attributes are reported."""
 
 Lacking = Mapping[str, Mapping[str, str | None]]
-"""By event and attribute: where the value may be, None: nowhere."""
+"""For each event and attribute, where its value may be; None: nowhere."""
 
 
 @dataclass(slots=True)
 class NeverThere:
-    """The optional attributes of each event that no record has had a value of. Of the first record the JSON is kept, to
-    tell null from nothing: a table of another format has all its columns, whatever is in them."""
+    """The optional attributes, by event, that had no value in any record so far.
+
+    The JSON of the first record is kept, to tell null from absent. A table of another format has all its columns,
+    whatever they hold.
+    """
 
     _lacking: dict[str, list[Attribute]]
     _records: Counter[str]
@@ -41,7 +44,7 @@ class NeverThere:
         return cls({name: some for name, some in lacking.items() if some}, Counter(), {}, tested)
 
     def take(self, batch: Batch) -> None:
-        """Further events, of which whole columns are looked at: nothing is done for each row."""
+        """Look at the columns of further events as a whole, so that nothing is done for each row."""
         for name in self._tested.keys() & batch.tables.keys():
             if batch.tables[name].height:
                 del self._tested[name]
@@ -95,13 +98,13 @@ def remarks(lacking: Lacking, records: Mapping[str, int], sources: Mapping[str, 
 
 
 def _written(found: Mapping[str, object], attribute: Attribute) -> bool:
-    """Return True if a record has the source of an attribute, even if it is empty."""
+    """Return True if a record has the source of an attribute, even if its value is empty."""
     source = source_of(attribute)
     return source in found or "args" in found or has(found, path(source))
 
 
 def _first(batch: Batch, type: str) -> Mapping[str, object]:
-    """The first record of an event as JSON; nothing where it is none, or cannot be read again."""
+    """Return the first record of an event as JSON; an empty object if it is not JSON, or cannot be read again."""
     try:
         return _object(batch.origin(type, 0)[2] or "")
     except OSError:

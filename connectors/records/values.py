@@ -1,4 +1,4 @@
-"""The meaning of one value, of JSON or a text field; the fast readers agree with this."""
+"""Read one value, of JSON or of a text field. The fast readers agree with this module."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASC
 
 
 class Unreadable(Exception):
-    """A record that is no event of the program. `code`: json, object, type, time, ill-typed, args, row, utf-8, long."""
+    """A record that is not an event of the program. `code`: json, object, type, time, ill-typed, args, row, utf-8,
+    long."""
 
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(reason)
@@ -34,7 +35,7 @@ class Unreadable(Exception):
         self.reason = reason
 
     def kept(self) -> Unreadable:
-        """The same without the frames in which it was raised, which Python's collector would look through."""
+        """Return the same without the frames that raised it, which the garbage collector would search."""
         return Unreadable(self.code, self.reason)
 
 
@@ -62,7 +63,7 @@ def kind(value: Any) -> str:
 
 
 def json_time(key: str, value: Any, format: TimeFormat | None) -> int:
-    """A number of seconds or an ISO 8601 string, or as the format has it."""
+    """Read a time of JSON: a number of seconds or ISO 8601, or as the format says."""
     try:
         return _json_ticks(value, format)
     except ValueError as error:
@@ -78,14 +79,14 @@ def _json_ticks(value: Any, format: TimeFormat | None) -> int:
 
 
 def written_time(value: int | str, pattern: str | None) -> str:
-    """A value of JSON as the text of a time; whole numbers have lost the zeros at their front."""
+    """Return a value of JSON as the text of a time. Whole numbers have lost their leading zeros, which are put back."""
     text = str(value).strip(" \t")
     return text if pattern is None or not isinstance(value, int) else padded(text, pattern)
 
 
 def text_time(key: str, text: str, format: TimeFormat | None = None, point: str = ".") -> int:
-    """A number of seconds or ISO 8601, or as the format has it, of which digits alone may have lost zeros at their
-    front; blanks around it do not count."""
+    """Read a time of a text field: a number of seconds or ISO 8601, or as the format says. Blanks around it do not
+    count; digits alone may have lost leading zeros."""
     try:
         bare = text.strip(" \t")
         if format is not None and format.pattern:
@@ -96,8 +97,8 @@ def text_time(key: str, text: str, format: TimeFormat | None = None, point: str 
 
 
 def with_point(text: str, point: str) -> str:
-    """A number with a point where it has the decimal mark `point`; any other text as it is. ValueError: it has a point,
-    and the mark is another."""
+    """Return a number with a point in place of the decimal mark `point`; any other text unchanged. ValueError: the text
+    has a point, and the mark is another."""
     if point == ".":
         return text
     if "." in text and is_number(text):
@@ -107,7 +108,8 @@ def with_point(text: str, point: str) -> str:
 
 
 def json_value(attribute: Attribute, value: Any) -> Value:
-    """The value of an attribute in JSON; no number is a string, no boolean a number, a whole decimal is an int."""
+    """Read the value of an attribute in JSON. Numbers are not strings, and booleans are not numbers; a whole decimal is
+    an int."""
     if value is None:
         return None
     if attribute.missing and isinstance(value, int | str) and not isinstance(value, bool):
@@ -149,8 +151,8 @@ def json_value(attribute: Attribute, value: Any) -> Value:
 def text_value(
     attribute: Attribute, text: str | None, point: str = ".", thousands: str | None = None, declarable: bool = True
 ) -> Value:
-    """The value of an attribute in a text field. `any`: a JSON number, `true`, `false`, else a string. `declarable`:
-    the format has other marks of decimals and thousands, which the hint names."""
+    """Read the value of an attribute in a text field. `any`: a JSON number, `true`, `false`, else a string.
+    `declarable`: the format can have other marks for decimals and thousands, which the hint names."""
     if text is None:
         return None
     bare = text.strip(" \t")
@@ -186,7 +188,7 @@ def text_value(
 
 
 def _grouped(type: str, text: str, point: str, thousands: str | None) -> str:
-    """A hint for a number with marks of thousands, or another decimal mark; else nothing."""
+    """Return a hint for a number with marks between thousands, or with another decimal mark; else an empty text."""
     if type not in COUNTED or not (len(text) < 40 and is_number(_MARKS.sub("", text))):
         return ""
     if thousands is not None:
@@ -222,7 +224,7 @@ def _boolean(text: str) -> bool:
 
 
 def _length(text: str, format: TimeFormat | None) -> int:
-    """The microseconds of a count of seconds, or of the unit of the format."""
+    """Return the microseconds of a count of seconds, or of the unit of the format."""
     return scaled(text, power(SHIFTS["s" if format is None or format.unit is None else format.unit]))
 
 
