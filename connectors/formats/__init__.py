@@ -1,1 +1,2 @@
-"""Formats of records, a file each: text and JSON, sensors' packs, Parquet, RDF, dialects; and their fast readers."""
+"""Formats of records, one file for each: text and JSON, packs of sensors, Parquet, RDF, dialects; and their fast
+readers."""

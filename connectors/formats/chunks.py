@@ -1,7 +1,8 @@
-"""Files that other processes read chunk by chunk, whole lines each; what they find comes in the order of the file.
+"""Files that other processes read in chunks of whole lines; results arrive in the order of the file.
 
-A chunk ends where the block would that one process reads, so blocks, numbers and dead letters are the same. Where a
-chunk cannot be read by itself (a quote is open at its end, a line is longer than a chunk) one process reads the rest.
+A chunk ends where a block would end if one process read the file, so blocks, numbers and dead letters are the same. If
+a chunk cannot be read separately (a quote is open at its end, or a line is longer than a chunk), one process reads the
+rest.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from cep.connectors.records.batch import Block, DeadLetter
 from cep.core.schema import ARRIVAL
 
 _PIECE = 1 << 16
-"""Bytes in which the end of the last line is looked for at a time."""
+"""The bytes in which the end of the last line is searched at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundInChunk:
-    """The contents of a chunk, with records and lines numbered from 0. `lines` is how many lines end in it."""
+    """The contents of a chunk, with records and lines numbered from 0. `lines`: how many lines end in it."""
 
     tables: dict[str, pl.DataFrame]
     dead: list[DeadLetter]
@@ -50,27 +51,28 @@ class ReadsChunks(Protocol):
 
 
 class ChunkReaders(Protocol):
-    """Processes that read chunks. `ahead`: how many may be asked for before the first is taken; `least`: the bytes of a
-    chunk that is worth it; `cheap`: whether fields of CSV are, which are soon read, and rows must be carried."""
+    """Processes that read chunks. `ahead`: how many chunks may be requested before the first is taken; `least`: the
+    bytes from which on a chunk pays; `cheap`: whether fields of CSV pay, which are fast to read, and whose rows must be
+    carried over."""
 
     ahead: int
     least: int
     cheap: bool
 
     def begin(self, file: str, reader: ReadsChunks) -> int:
-        """A number for a file."""
+        """Return a number for a file."""
 
     def ask(self, source: int, position: int, size: int, final: bool) -> int:
-        """A number for a chunk of the file of that number, which somebody begins to read."""
+        """Start to read a chunk of the file with this number, and return a number for the chunk."""
 
     def take(self, number: int) -> FoundInChunk | None:
         """Return the contents, or None if the chunk cannot be read separately."""
 
     def drop(self, number: int) -> None:
-        """Nobody will take it."""
+        """Give up a chunk that was requested."""
 
     def end(self, source: int) -> None:
-        """Nobody asks for a chunk of this file any more."""
+        """Close a file: no more of its chunks are requested."""
 
 
 @dataclass(slots=True)
@@ -90,7 +92,7 @@ def readable_apart(readers: ChunkReaders | None, stream: ByteStream, chunk: int)
 def read_apart(
     readers: ChunkReaders, reader: ReadsChunks, file: str, stream: ByteStream, chunk: int, place: Place
 ) -> Generator[FoundInChunk]:
-    """Yield the contents of a file's chunks from a place on; `place` and `stream` move on.
+    """Yield the contents of a file's chunks from a place on, and move `place` and `stream` on.
 
     If it ends before the file does, one process has to read the rest.
     """
@@ -121,8 +123,8 @@ def read_apart(
 
 
 def chunks(file: str, begin: int, chunk: int, size: int) -> Iterator[tuple[int, int, bool]]:
-    """(position, bytes, whether it is the last, whose line has no end) of the chunks of a file of that size, from a
-    position in its first one on; they end early where a line is longer than a chunk."""
+    """Yield (position, bytes, whether it is the last one, whose last line has no end) for each chunk of a file of a
+    known size, from a position in its first one on. End early at a line that is longer than a chunk."""
     with open(file, "rb", buffering=0) as opened:
         descriptor = opened.fileno()
         position, limit = begin, chunk
@@ -141,7 +143,7 @@ def chunks(file: str, begin: int, chunk: int, size: int) -> Iterator[tuple[int, 
 
 
 def _beyond_last_line(descriptor: int, begin: int, end: int) -> int:
-    """The byte behind the last end of a line between two; 0: there is none."""
+    """Return the byte after the last line end between two bytes; 0 if there is none."""
     while begin < end:
         at = max(begin, end - _PIECE)
         found = os.pread(descriptor, end - at, at).rfind(b"\n")

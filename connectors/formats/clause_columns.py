@@ -1,7 +1,8 @@
-"""Plain lines of the dialects, all of a block at once: facts, `P(a,b)@[0,1.5)`, and RTEC's, `go_to|9|9|chris|work`.
+"""Read the plain lines of a block of a dialect at once: facts, `P(a,b)@[0,1.5)`, and lines of RTEC,
+`go_to|9|9|chris|work`.
 
-A line is plain that has no quotes and no blanks inside, finite numbers of few digits and arguments of strings and
-numbers. What it means says `cep.connectors.formats.clauses`, which reads all others one by one.
+A plain line has no quotes, no blanks inside, finite numbers of few digits, and arguments that are strings or numbers.
+`cep.connectors.formats.clauses` defines its meaning, and reads all other lines one by one.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from cep.core.schema import ARRIVAL, Attribute, Schema
 from cep.core.time import FARTHEST
 
 BLANKS = " \t\r\x0b\x0c"
-"""Around a line."""
+"""Blanks around a line."""
 _BLANK = r"[\s\x1c-\x1f]"
 _NAME = "([A-Za-z_][A-Za-z0-9_]*)"
 _TERM = r'[^\s\x1c-\x1f"(),]+'
 _INT, _FLOAT = r"^-?[0-9]{1,18}$", r"^-?[0-9]{1,15}(?:\.[0-9]{1,15})?$"
 _MORE = 2
-"""Attributes of records of fluents besides those of the fluent: the end and the bounds."""
+"""The attributes of records of fluents beyond those of the fluent: the end and the bounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlainLines:
-    """The `tables` of the lines that were plain, by event or fluent, each row with the number of its line as ARRIVAL;
-    `read`: which lines these are."""
+    """The `tables` of the plain lines, by event or fluent, each row with the number of its line as ARRIVAL. `read`:
+    which lines these are."""
 
     tables: dict[str, pl.DataFrame]
     read: NDArray[np.bool_]
@@ -38,8 +39,8 @@ class PlainLines:
 
 @dataclass(frozen=True, slots=True)
 class ClauseColumns:
-    """`schemas`: of what the program reads; `fluents`: of these the names whose lines are records; `tick`: in
-    microseconds."""
+    """A reader of plain lines. `schemas`: those that the program reads; `fluents`: the names whose lines are records of
+    fluents; `tick`: in microseconds."""
 
     schemas: Mapping[str, Schema]
     fluents: frozenset[str]
@@ -48,7 +49,7 @@ class ClauseColumns:
     # --- facts ---
 
     def facts(self, lines: pl.Series) -> PlainLines:
-        """Lines of DatalogMTL."""
+        """Read lines of DatalogMTL."""
         number = self._number
         pattern = (
             rf"^{_NAME}(?:\(({_TERM}(?:,{_TERM})*)\))?@"
@@ -79,7 +80,7 @@ class ClauseColumns:
     # --- RTEC ---
 
     def rows(self, lines: pl.Series) -> PlainLines:
-        """Lines of RTEC."""
+        """Read lines of RTEC."""
         fields = pl.DataFrame({"text": lines, "name": lines.str.extract(rf"^{_NAME}\|", 1)}).with_row_index("line")
         fields = fields.filter(pl.col("name").is_in(sorted(self.schemas)))
         untidy = fields["text"].str.contains(rf"{_BLANK}\||\|{_BLANK}|{_BLANK}$|\|$")
@@ -97,7 +98,7 @@ class ClauseColumns:
         return PlainLines({name: pl.concat(each).sort(ARRIVAL) for name, each in tables.items()}, read)
 
     def _forms(self, name: str, rows: pl.DataFrame) -> list[_Found]:
-        """The rows of an event; or of a fluent, for one tick and from one to another."""
+        """Yield the rows of an event, or those of a fluent, which have one tick or two."""
         wanted = len(self.schemas[name].attributes)
         if name not in self.fluents:
             found = self._fields(rows, wanted + 2, (2,))
@@ -139,7 +140,8 @@ class ClauseColumns:
 
     @property
     def _number(self) -> str:
-        """A number of so few digits that it is a time, exactly: its sign, the whole, the part behind the point."""
+        """A regular expression for a number that is certainly an exact time: its sign, its whole part, and its part
+        after the point."""
         whole, part = 1, 0
         while 10 ** (whole + 1) * self.tick <= FARTHEST:
             whole += 1
@@ -149,7 +151,7 @@ class ClauseColumns:
         return rf"(-?)([0-9]{{1,{whole}}}){behind}"
 
     def _ticks(self, fields: pl.DataFrame, sign: str, whole: str, part: str) -> pl.Series:
-        """The microseconds of numbers that are there; of others null."""
+        """Return the microseconds of numbers; null where there is no number."""
         size = 0
         while size < 6 and self.tick % 10 ** (size + 1) == 0:
             size += 1
@@ -158,7 +160,7 @@ class ClauseColumns:
         return fields.select(pl.when(pl.col(sign) == "-").then(-time).otherwise(time).alias("time")).to_series()
 
     def _made(self, count: int, found: Mapping[str, _Found]) -> PlainLines:
-        """The tables of texts; rows with an argument that is not plain are left out."""
+        """Return the tables of texts, without rows that have an argument which is not plain."""
         read = np.zeros(count, np.bool_)
         tables: dict[str, pl.DataFrame] = {}
         for name, (lines, texts, start, end, bounds) in found.items():
@@ -188,11 +190,11 @@ class ClauseColumns:
 
 
 _Found = tuple[pl.Series, Sequence[pl.Series], pl.Series, pl.Series | None, pl.Series | None]
-"""Clauses of one name: line numbers, arguments, start, end and bounds; events only have a start."""
+"""The clauses of a name: line numbers, arguments, start, end and bounds; events have only a start."""
 
 
 def _split(inside: pl.Series, mark: str, count: int, since: int) -> list[pl.Series]:
-    """Texts at so many places, null all of them where they are not so many."""
+    """Return texts split into `count` parts; null if a text has another number of parts."""
     if not count:
         return []
     right = inside.str.count_matches(mark, literal=True) == count - 1
@@ -201,7 +203,7 @@ def _split(inside: pl.Series, mark: str, count: int, since: int) -> list[pl.Seri
 
 
 def _typed(attribute: Attribute, text: pl.Series) -> pl.Series | None:
-    """The values of an attribute, null where they are not plain; None: none are."""
+    """Return the values of an attribute, null where they are not plain; None if none is plain."""
     if attribute.missing or attribute.format is not None:
         return None
     match attribute.type:

@@ -1,6 +1,6 @@
-"""Lines of the dialects to batches: facts of DatalogMTL, `P(a,b)@[0,1.5)`, and RTEC's, `go_to|9|9|chris|work`.
+"""Lines of the dialects to batches: facts of DatalogMTL, `P(a,b)@[0,1.5)`, and lines of RTEC, `go_to|9|9|chris|work`.
 
-A line behind a `-` withdraws the same line: `-P(a,b)@[0,1.5)`, `-go_to|9|9|chris|work`.
+A line with a `-` before it withdraws the same line: `-P(a,b)@[0,1.5)`, `-go_to|9|9|chris|work`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _INTERVAL = re.compile(r"([\[(])([^,]+),([^,]+)([\])])")
 _Row = tuple[str, int, tuple[Value, ...]]
 """An event, or a record of a fluent: its name, its time, its values."""
 _MORE = 2
-"""Attributes of records of fluents besides those of the fluent: the end and the bounds."""
+"""The attributes of records of fluents beyond those of the fluent: the end and the bounds."""
 
 
 class ClauseReader:
@@ -68,7 +68,8 @@ class ClauseReader:
         first: int,
         beside: Mapping[str, Sequence[str | None]] | None = None,
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]:
-        """The tables of a block of whole lines, of which the first is line number `line`, its record number `first`."""
+        """Return the tables of a block of whole lines, the first of which is line number `line` and record number
+        `first`."""
         breaks = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
         starts = np.append(0, breaks + 1)
         if data and not data.endswith(b"\n"):
@@ -123,7 +124,7 @@ class ClauseReader:
     def _signed(
         self, table: pl.DataFrame, gone: NDArray[np.bool_], block: Block, dead: list[DeadLetter]
     ) -> pl.DataFrame:
-        """Add `@change` to records; where none is withdrawn, make those that withdraw others dead letters."""
+        """Add `@change` to records. Unless the program revises, turn those that withdraw others into dead letters."""
         withdraws = pl.Series(gone[table[ARRIVAL].to_numpy() - block.first])
         if self._revises:
             return table.with_columns(pl.when(withdraws).then(-1).otherwise(1).cast(pl.Int8).alias(CHANGE))
@@ -132,7 +133,7 @@ class ClauseReader:
         return table.filter(~withdraws)
 
     def _plain(self, lines: pl.Series) -> PlainLines:
-        """The lines that are read as columns."""
+        """Return the lines that can be read as columns."""
         fluents = frozenset(name for name in self.schemas if self._is_fluent(name) and self.schemas[name].attributes)
         events = {name: each for name, each in self.schemas.items() if name in fluents or not self._is_fluent(name)}
         columns = ClauseColumns(events, fluents, self.tick)
@@ -147,7 +148,7 @@ class ClauseReader:
         return pl.DataFrame(columns)
 
     def _record(self, name: str, texts: Sequence[str], span: tuple[int, int | None, str]) -> _Row:
-        """The record of a fluent. `span`: start, end, bounds."""
+        """Return the record of a fluent. `span`: start, end, bounds."""
         start, *more = span
         return name, start, (*self._values(name, texts), *more)
 
@@ -163,7 +164,7 @@ class ClauseReader:
         return self.schemas[name].time == RECORD_COLUMNS[0]
 
     def _known(self, name: str) -> str:
-        """The name, which the program reads. Unreadable: it does not."""
+        """Return the name, which must be one that the program reads. Unreadable: it is not."""
         if name not in self.schemas:
             raise Unreadable("type", f"the program asks nothing of `{name}`{closest(name, list(self.schemas))}")
         return name
@@ -203,20 +204,20 @@ class ClauseReader:
         return start, end, opening + closing
 
     def _time(self, text: str) -> int | None:
-        """Microseconds; None: infinite."""
+        """Return microseconds; None: infinite."""
         bare = text.removeprefix("+").removeprefix("-")
         if bare.lower() in INFINITE:
             return None
         return -ticks(bare, self.tick) if text.startswith("-") else ticks(bare, self.tick)
 
     def _row(self, text: str) -> _Row:
-        """A line of RTEC: an event, or a fluent for one tick or from one to another."""
+        """Read a line of RTEC: an event, or a fluent for one tick or from one tick to another."""
         name, *fields = (each.strip() for each in text.split("|"))
         if len(fields) < 2:
             raise Unreadable("row", "a line is written `event|arrival|time|arguments..`: `go_to|9|9|chris|work`")
         if not self._is_fluent(self._known(name)):
             return name, self._tick(fields[1]), tuple(self._values(name, fields[2:]))
-        if not self.schemas[name].attributes:  # only times are asked for
+        if not self.schemas[name].attributes:  # ask for the times alone
             return name, self._tick(fields[1]) - self.tick, ()
         wanted = len(self.schemas[name].attributes) - _MORE
         if len(fields) == wanted + 2:

@@ -1,4 +1,4 @@
-"""Columns of Parquet as times and durations, whatever they hold: datetimes, counts, texts."""
+"""Read columns of Parquet as times and durations, whether they hold datetimes, counts or texts."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _instants(file: str, column: pl.Series) -> CepError:
 
 
 def column_ticks(file: str, column: pl.Series, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
-    """Microseconds; nanoseconds and decimals of seconds round half to even. A float's NaN is missing."""
+    """Return microseconds; nanoseconds and decimals of seconds round half to even. NaN is missing."""
     format = attribute.format
     if _written(column, attribute, format):
         ticks = _read(column, attribute, format or TimeFormat(), reasons, code)
@@ -118,8 +118,8 @@ def _read(column: pl.Series, attribute: Attribute, format: TimeFormat, reasons: 
 
 
 def written_times(column: pl.Series, pattern: str | None) -> pl.Series:
-    """A column as the texts of times; whole numbers have lost the zeros at their front (`time_pattern.padded`), floats
-    are such where they have no decimals, as pandas has them beside missing ones."""
+    """Return a column as the texts of times. Whole numbers get back their leading zeros (`time_pattern.padded`); so do
+    floats without decimals, which pandas makes of integers beside missing ones."""
     numeric = column.dtype.is_numeric()
     texts = number_texts(column) if numeric else column.cast(pl.String)
     if pattern is None or not numeric or (digits := whole_digits(pattern)) is None:
@@ -138,7 +138,7 @@ def _single(text: str, attribute: Attribute, format: TimeFormat) -> int:
 def _of_zone(
     clock: pl.Series, column: pl.Series, attribute: Attribute, format: TimeFormat, reasons: Reasons, code: str
 ) -> pl.Series:
-    """Times by the clocks of a zone as instants."""
+    """Convert times by the clocks of a zone to instants."""
     assert format.zone is not None, "it is named"
     found, there = zone(format.zone).utc(clock.fill_null(0).to_numpy(), format.later)
     why = f"is skipped by the clocks of {format.zone}"
@@ -147,7 +147,7 @@ def _of_zone(
 
 
 def _seconds(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
-    """Numbers of seconds without those beyond 2200, of which perhaps the unit is wrong."""
+    """Return numbers of seconds, without those beyond 2200, which may have another unit."""
     sizes = column.cast(pl.Float64).fill_nan(None)
     far = ((sizes < FIRST / SECOND) | (sizes > FAR)).fill_null(False)
     for row in np.flatnonzero(far.to_numpy()).tolist():
@@ -175,7 +175,7 @@ def _counted(file: str, column: pl.Series, attribute: Attribute, reasons: Reason
         far = column.abs() > LARGEST // SECOND
         far = refuse(far, column, attribute, "is beyond 64 bits of microseconds", reasons, code)
         column = without(column, far)
-        whole = column.floor()  # so that what is multiplied has bits to spare
+        whole = column.floor()  # leaves spare bits for the multiplication
         micros = ((column - whole) * SECOND).round(0, mode="half_to_even")
         return whole.cast(pl.Int64) * SECOND + micros.cast(pl.Int64)
     if dtype.is_decimal() or dtype == pl.String:
@@ -184,7 +184,7 @@ def _counted(file: str, column: pl.Series, attribute: Attribute, reasons: Reason
 
 
 def _scaled(column: pl.Series, unit: int, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
-    """Counts of a unit of so many microseconds, 0 for nanoseconds, as microseconds."""
+    """Return counts of a unit as microseconds. `unit`: its microseconds, 0 for nanoseconds."""
     if unit == 0:
         whole = column // 1000
         rest = column - whole * 1000
@@ -195,7 +195,7 @@ def _scaled(column: pl.Series, unit: int, attribute: Attribute, reasons: Reasons
 
 
 def _parsed(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
-    """Texts or decimals, each different one once."""
+    """Parse texts or decimals, each distinct one once."""
     exact = column.dtype != pl.String
     unit = power(SHIFTS["s" if attribute.format is None or attribute.format.unit is None else attribute.format.unit])
     read: dict[str, int | None] = {}
@@ -214,7 +214,7 @@ def _parsed(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str
 
 
 def fitting(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str = "ill-typed") -> pl.Series:
-    """Integers of any width as 64 bits."""
+    """Return integers of any width as 64 bits."""
     fits = column.cast(pl.Int64, strict=False)
     least = refuse(fits == -LARGEST - 1, column, attribute, LEAST, reasons, code)
     far = fits.is_null() & column.is_not_null()
@@ -224,7 +224,7 @@ def fitting(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str
 def refuse(
     wrong: pl.Series, column: pl.Series, attribute: Attribute, why: str, reasons: Reasons, code: str = "ill-typed"
 ) -> pl.Series:
-    """Note the rows that are wrong; which they are, without missing ones."""
+    """Note the reason for the rows that are wrong, and return them without missing ones."""
     wrong = wrong.fill_null(False)
     if wrong.any():
         for row in np.flatnonzero(wrong.to_numpy()).tolist():

@@ -1,4 +1,4 @@
-"""CSV and TSV to batches: a header names the columns, the rest is read column by column."""
+"""CSV and TSV to batches: a header names the columns, and the rest is read column by column."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL, Schema
 
 LOOKED_AT = 1 << 14
-"""Bytes of rows by which types are guessed."""
+"""The bytes of rows from which types are guessed."""
 CLOSED = 1 << 20
-"""Bytes within which a quote is closed."""
+"""The bytes within which a quote has to be closed."""
 
 
 def read_csv(
@@ -42,8 +42,9 @@ def read_csv(
     first: int,
     readers: ChunkReaders | None = None,
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]:
-    """Tables of one event, or of several with WHEN, block by block; no block: the stream is silent. `readers`: who
-    reads chunks of a file. CepError: no header, or one that lacks a column.
+    """Yield tables of one event, or of several with WHEN, block by block; no block: the stream is silent.
+
+    `readers`: processes that read chunks of the file. CepError: the header is absent, or lacks a column.
     """
     dialect = Dialect.of(file, schemas, separator)
     separator = dialect.separator
@@ -93,13 +94,13 @@ def read_csv(
         data = stream.read(more_bytes(chunk, len(rest)))
         final = not data
         rest += data
-        if stream.damage is not None:  # the last line may be a part of one
+        if stream.damage is not None:  # the last line may be incomplete
             rest = rest[: rest.rfind(b"\n") + 1]
 
 
 class _Beginning:
-    """The lines at the beginning of a table, taken one by one. `rest`: what has been read of those that are not taken;
-    the next begins at byte `position` and is number `line`."""
+    """The lines at the beginning of a table, taken one by one. `rest`: the bytes that were read and not taken; they
+    begin at byte `position`, in line `line`."""
 
     def __init__(self, stream: ByteStream, chunk: int, comment: bytes) -> None:
         self._stream, self._chunk, self._comment = stream, chunk, comment
@@ -109,12 +110,13 @@ class _Beginning:
             self.rest, self.position = self.rest[len(BOM) :], len(BOM)
 
     def skip(self, count: int) -> None:
-        """Pass over so many lines, whatever they hold."""
+        """Skip so many lines, whatever they hold."""
         for _ in range(count):
             self._take()
 
     def line_of_columns(self, file: str) -> bytes:
-        """The header, behind comments; nothing where the file is empty. CepError: it is no line that names columns."""
+        """Return the header, which may follow comments; empty if the file is empty. CepError: the line does not name
+        columns."""
         self._look()
         while self._comment and self.rest.startswith(self._comment):
             self._take()
@@ -128,7 +130,8 @@ class _Beginning:
         return head if head.strip() else b""
 
     def fields(self, file: str) -> list[str]:
-        """The columns that a line `#fields` names, as Zeek writes it; none in an empty file. CepError: no line does."""
+        """Return the columns that a line `#fields` names, as Zeek writes it; none for an empty file. CepError: there is
+        no such line."""
         names: list[str] = []
         self._look()
         while self.rest.startswith(self._comment):
@@ -148,13 +151,13 @@ class _Beginning:
         return line
 
     def _look(self) -> None:
-        """Read to the end of a line, and no more than it takes: blocks begin where they do for other readers."""
+        """Read to the end of a line and no further, so that blocks begin where they do for other readers."""
         while b"\n" not in self.rest and len(self.rest) <= LONGEST and (data := self._stream.read(self._chunk)):
             self.rest += data
 
 
 def header(file: str, raw: bytes, separator: str, quote: str = '"') -> list[str]:
-    """The names of the columns, blanks and quotes around them taken off."""
+    """Return the names of the columns, without blanks and quotes around them."""
     try:
         text = raw.decode("utf-8").strip("\r\n")
     except UnicodeDecodeError:
@@ -201,9 +204,12 @@ def _types(columns: Sequence[str], body: bytes, separator: str) -> dict[str, str
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The layout of fields: what separates and quotes them, the decimal mark, how a line begins that is a comment,
-    the mark between thousands; the names of the columns, where no header has them; how many lines stand before the
-    header, and how many below it that are no records. `zeek`: comments name the columns, as Zeek writes them."""
+    """The layout of fields.
+
+    It has the separator, the quote, the decimal mark, the mark between thousands, and the beginning of comments; the
+    names of the columns, if no header has them; and how many lines to skip before and after the header. `zeek`:
+    comments name the columns, as Zeek writes them.
+    """
 
     separator: str
     quote: str = '"'
@@ -273,7 +279,8 @@ class Fields:
     def read(
         self, data: bytes, position: int, line: int, first: int, final: bool
     ) -> tuple[int, int, dict[str, pl.DataFrame], list[DeadLetter], Block]:
-        """(bytes used, line breaks among them, tables, dead, block); what is not used is the beginning of a line."""
+        """Return (bytes used, line breaks among them, tables, dead, block). Unused bytes are the beginning of a
+        line."""
         buffer = np.frombuffer(data, np.uint8)
         capacity = line_breaks(data) + 1
         marks = self._dialect
@@ -289,9 +296,9 @@ class Fields:
             return used, breaks, {}, [], block
         good = state[:n] == FINE
         wrong = not_utf8(data, starts)
-        wrong = wrong[wrong < n]  # not what is left for the next block
+        wrong = wrong[wrong < n]  # without the rest, which is for the next block
         good[wrong] = False
-        kind[:, wrong] = NULL  # nothing of such a line is a text
+        kind[:, wrong] = NULL  # no text comes from such a line
         matrix = offset[:, :n], length[:, :n], kind[:, :n]
         every = Cells(buffer, *matrix, True, frozenset(), ord(marks.point), quote, marks.thousands)
         cells = [every.between(*bounds) for bounds in pairwise(self._bounds)]
@@ -311,7 +318,7 @@ class Fields:
             if self._schemas[0].strict:
                 none = good & ~np.logical_or.reduce(rows)
             good &= ~none
-            rows[0] |= ~good  # are read by themselves, which says what is wrong
+            rows[0] |= ~good  # read one by one, to say what is wrong
             numbers, block = share_rows(block, rows)
         refused: list[tuple[int, str, str]] = []
         tables = {}
@@ -337,7 +344,7 @@ class Fields:
         return used, breaks, tables, dead_letters, block
 
     def chunk(self, file: str, data: bytes, position: int, final: bool) -> FoundInChunk | None:
-        """A chunk of the file; None: a quote is open where it ends."""
+        """Return a chunk of the file; None: a quote is open at its end."""
         used, lines, tables, dead, block = self.read(data, position, 0, 0, final)
         return None if used < len(data) else FoundInChunk(tables, dead, block, lines)
 

@@ -1,7 +1,8 @@
-"""Text fields, compiled: one pass over the bytes finds the cells of the wanted columns, quotes as RFC 4180 has them.
+"""Compiled scanner of text fields: one pass over the bytes finds the cells of the wanted columns, with quotes as in RFC
+4180.
 
-Polars reads tables faster, but fills up short lines and says no line numbers; with this pass, which sees both, it is
-slower (docs/decisions/2026-11-22-records.md).
+Polars reads tables faster, but pads short lines and reports no line numbers. After this pass, which finds both, polars
+would be slower (docs/decisions/2026-11-22-records.md).
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import numpy as np
 from cep.connectors.records.numbers import ESCAPED, NULL, STRING
 from cep.core.kernels import njit
 
-# What became of a line of fields.
+# What a line of fields turned out to be.
 FINE, FIELDS, QUOTES, OPEN = 0, 1, 2, 3
-"""OPEN: a quote that is not closed; QUOTES: something after a closing quote; FIELDS: too few or too many."""
+"""OPEN: a quote is not closed; QUOTES: something follows a closing quote; FIELDS: too few or too many fields."""
 
 
 @njit(_nrt=False)
@@ -29,7 +30,7 @@ def _ends(buffer, i, stop, separator):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _field(buffer, i, stop, separator, quote, longest):  # type: ignore[no-untyped-def]
-    """(end of the field, first, length, kind, FINE or QUOTES or OPEN) of the field at i."""
+    """Return (end, first, length, kind, FINE or QUOTES or OPEN) of the field at i."""
     escaped = False
     if i < stop and buffer[i] == quote:
         i += 1
@@ -65,12 +66,13 @@ def _field(buffer, i, stop, separator, quote, longest):  # type: ignore[no-untyp
 def scan(  # type: ignore[no-untyped-def]
     buffer, i, final, longest, separator, quote, comment, columns, first_cell, next_cell, width, capacity
 ):
-    """The cells of each line of fields; states, starts and line numbers (from 0) of the lines; where it stopped.
+    """Return the cells of each line of fields; the states, starts and numbers (from 0) of the lines; and where it
+    stopped.
 
-    It stops before the last line that has no end, unless `final`. A quote that is not closed within `longest` bytes is
-    OPEN. A line that is not FINE for its quotes ends at its first line break, and reading goes on there. `capacity` is
-    more than the line breaks: each line but the last has one of its own. Lines that begin with the bytes of `comment`,
-    if there are any, are passed over.
+    It stops before the last line if that has no end, unless `final`. A quote that is not closed within `longest` bytes
+    is OPEN. A line whose quotes are wrong ends at its first line break, and reading goes on there. `capacity` exceeds
+    the number of line breaks: each line but the last has one of its own. Lines that begin with the bytes of `comment`
+    are skipped.
     """
     stop = len(buffer)
     offset = np.zeros((width, capacity), np.int32)

@@ -1,4 +1,4 @@
-"""InfluxDB's line protocol to batches: the measurement says which event a line is; tags and fields are its values."""
+"""InfluxDB's line protocol to batches: the measurement of a line selects its event, tags and fields are its values."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _EXAMPLE = "`event cpu(host: string, usage_idle: float) FORMAT influx.`"
 
 
 class PointReader:
-    """Reads blocks of lines of one input. `default`: the event that it holds; `bound`: that was asked for, so the
-    measurement need not be called as it is."""
+    """Reads blocks of lines of one input. `default`: the event that it holds. `bound`: the user asked for that, so
+    measurements may have another name."""
 
     def __init__(self, schemas: Mapping[str, Schema], default: str | None, bound: bool) -> None:
-        """CepError: the event that it is bound to is not declared; two events are of one measurement."""
+        """CepError: the event that it is bound to is not declared; two events have the same measurement."""
         self._bound = schemas[default] if bound and default is not None else None
         if self._bound is not None and not self._bound.declared:
             message = f"{self._bound.name} is not declared, so nothing says which tags and fields are its values"
@@ -64,7 +64,7 @@ class PointReader:
         self._own = None
         if self._bound is not None:
             self._own = next(number for number, each in enumerate(self._schemas) if each.name == self._bound.name)
-        self._any = self._bound is not None and measurement(self._bound) is None  # what the measurement is called
+        self._any = self._bound is not None and measurement(self._bound) is None  # the measurement may have any name
         self._measurements = name_table(list(self._of))
         self._types = np.array(list(self._of.values()), np.int64)
         self._entries: dict[str, int] = {}
@@ -87,8 +87,11 @@ class PointReader:
         first: int,
         beside: Mapping[str, Sequence[str | None]] | None = None,
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]:
-        """The tables of a block of whole lines, of which the first is line number `line`, its record number `first`.
-        `beside`: by source what the message of each line says besides."""
+        """Return the tables of a block of whole lines, the first of which is line number `line` and record number
+        `first`.
+
+        `beside`: further values of each line from its message, by source.
+        """
         buffer = np.frombuffer(data, np.uint8)
         starts, stops = line_ends(data)
         named = self._entries.get(MEASUREMENT, -1), self._entries.get(TIME, -1), len(data)
@@ -111,7 +114,7 @@ class PointReader:
         dense = len(filled) == len(starts)
         if dense:
             block = Block(file, first, len(filled), line, None, np.append(starts, len(data)), position, data)
-        else:  # comments between lines belong to none
+        else:  # comments between lines have none
             places, texts_of = np.stack([starts, stops], axis=1)[filled].reshape(-1), 2 * np.arange(len(filled))
             block = Block(file, first, len(filled), line, filled + line, places, position, data, rows=texts_of)
 
@@ -166,7 +169,7 @@ class PointReader:
         entries: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8]],
         beside: Mapping[str, Sequence[str | None]] | None,
     ) -> tuple[Cells, NDArray[np.bool_]]:
-        """The cells of the lines of one event, and which lines are good."""
+        """Return the cells of the lines of one event, and which lines are good."""
         wanted = sources(schema, time_keys(schema))
         first = np.full(len(self._entries), -1, np.int64)
         following = np.full(len(wanted), -1, np.int64)
@@ -184,7 +187,7 @@ class PointReader:
         return cells, good
 
     def _schema(self, point: LinePoint) -> Schema:
-        """The event of a point. Unreadable: it is none of the program's, or not the one that the input is bound to."""
+        """Return the event of a point. Unreadable: the program has none for it, or the input is bound to another."""
         name = point.measurement
         found = self._of.get(name)
         if self._bound is not None and self._own is not None:

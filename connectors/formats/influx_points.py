@@ -1,4 +1,4 @@
-"""The meaning of one line of InfluxDB's line protocol; the fast reader agrees with this."""
+"""Read one line of InfluxDB's line protocol. The fast reader agrees with this module."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from cep.core.fluents import RECORD_END
 from cep.core.schema import Schema, TimeFormat
 
 TIME, MEASUREMENT = "time", "measurement"
-"""Names of a point's timestamp and measurement, beside its tags and fields."""
+"""The names of a point's timestamp and measurement, beside its tags and fields."""
 TAGS, FIELDS = "tags.", "fields."
-"""Before a key: only a tag, or only a field."""
+"""Prefixes of a key: only tags, or only fields."""
 
 _NAME = re.compile(r"(?:[^\\, ]|\\[, ]?)+", re.DOTALL)
 _WORD = re.compile(r"(?:[^\\,= ]|\\[,= ]?)+", re.DOTALL)
@@ -31,8 +31,8 @@ _LINE = "`measurement,tag=value field=1.5 1700000000000000000`"
 
 @dataclass(frozen=True, slots=True)
 class LinePoint:
-    """A line: its tags are texts, its fields texts, numbers (`Real` where not whole) and booleans; `time` a count.
-    `twice`: keys that several tags or several fields have."""
+    """A line. Its tags are texts; its fields are texts, numbers (`Real` unless whole) and booleans; `time` is a count.
+    `twice`: keys of several tags or of several fields."""
 
     measurement: str
     tags: Mapping[str, str]
@@ -42,7 +42,7 @@ class LinePoint:
 
 
 def read_point(line: bytes) -> LinePoint:
-    """The point of a line. Unreadable: it is none."""
+    """Return the point of a line. Unreadable: it is not a point."""
     text = decode(line).lstrip(" \t").rstrip(" \t\r\n")
     match = _NAME.match(text)
     if match is None:
@@ -80,8 +80,8 @@ def read_point(line: bytes) -> LinePoint:
 
 
 def timed(schema: Schema) -> Schema:
-    """The schema with its times: the timestamp, where the declaration names none. What begins or ends at the timestamp
-    has both of its times as counts of the timestamp's precision."""
+    """Return the schema with its times. Without a declared time, that is the timestamp. If start or end is the
+    timestamp, both are counts in its precision."""
     if schema.time is None and schema.start is None and schema.end is None:
         schema = replace(schema, time=TIME)
     if TIME in (schema.time, schema.start, schema.end) and (schema.format is None or schema.format.unit is None):
@@ -93,13 +93,13 @@ def timed(schema: Schema) -> Schema:
 
 
 def measurement(schema: Schema) -> str | None:
-    """The measurement that a declaration names; None: none."""
+    """Return the measurement that a declaration names; None if it names none."""
     return schema.records.option("measurement") if _own(schema) and schema.records is not None else None
 
 
 def record(point: LinePoint, schema: Schema, envelope: Mapping[str, str | None] | None) -> Record:
-    """The occurrence of an event (see `timed`) that a point is. `envelope`: what its message says besides, by source.
-    Unreadable: it is none."""
+    """Return the occurrence of an event (see `timed`) that a point is. `envelope`: further values from its message, by
+    source. Unreadable: it is not an occurrence."""
 
     def get(source: str) -> Any:
         if source.removeprefix(TAGS).removeprefix(FIELDS) in point.twice:
@@ -158,7 +158,7 @@ def _key(text: str, at: int, what: str) -> tuple[str, int]:
 
 
 def _value(text: str, at: int, key: str) -> tuple[Any, int]:
-    """The value of a field, and where it ends."""
+    """Return the value of a field, and where it ends."""
     if text[at : at + 1] == '"':
         match = _STRING.match(text, at)
         if match is None:

@@ -1,5 +1,5 @@
-"""InfluxDB's line protocol, compiled: one pass over the bytes finds the cells; what is not plain is left to a slower
-reader."""
+"""Compiled scanner of InfluxDB's line protocol: one pass over the bytes finds the cells. A slower reader takes lines
+that are not plain."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cep.core.kernels import njit
 
 @njit(_nrt=False)
 def _key(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Past the key at i, at its `=`, or -1 where it is none that is plain."""
+    """Return the place of the `=` of the key at i, or -1 if there is no plain key."""
     first = i
     while i < stop and buffer[i] != 61:
         c = buffer[i]
@@ -49,7 +49,8 @@ def _is(buffer, i, stop, true):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _value(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """(kind, length) of the number or boolean buffer[i:stop], without the `i` or `u` behind it; -1: it is none."""
+    """Return (kind, length) of the number or boolean buffer[i:stop], without the `i` or `u` after it; -1 if it is
+    neither."""
     c = buffer[i]
     if c == 116 or c == 84:
         return (TRUE, stop - i) if stop - i == 1 or _is(buffer, i, stop, True) else (-1, 0)
@@ -82,8 +83,8 @@ def _value(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _text(buffer, i, stop, out, o, quoted):  # type: ignore[no-untyped-def]
-    """Copy a text without its escapes; the end in `out`. Of `quoted` ones `"` and a backslash are escaped, of others
-    comma, equals sign and blank."""
+    """Copy a text without its escapes, and return the end in `out`. Strings (`quoted`) escape `"` and backslashes; keys
+    and tags escape commas, equals signs and blanks."""
     while i < stop:
         c = buffer[i]
         if c == 92 and i + 1 < stop:
@@ -99,7 +100,7 @@ def _text(buffer, i, stop, out, o, quoted):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False, forceinline=True)
 def _enter(entries, e, place, first, length, kind):  # type: ignore[no-untyped-def]
-    """How many entries there are with this one, if it has a place."""
+    """Add an entry, if it has a place, and return the number of entries."""
     if place < 0:
         return e
     name_of, first_of, length_of, kind_of = entries
@@ -109,8 +110,8 @@ def _enter(entries, e, place, first, length, kind):  # type: ignore[no-untyped-d
 
 @njit(_nrt=False)
 def _copied(buffer, first, length, escaped, out, o, base, quoted):  # type: ignore[no-untyped-def]
-    """(first, length, end in `out`) of a text, which where it is escaped stands without its escapes in `out`, whose
-    places begin at `base`."""
+    """Return (first, length, end in `out`) of a text. A text with escapes is copied without them to `out`, whose places
+    begin at `base`."""
     if not escaped:
         return first, length, o
     end = _text(buffer, first, first + length, out, o, quoted)
@@ -119,7 +120,8 @@ def _copied(buffer, first, length, escaped, out, o, base, quoted):  # type: igno
 
 @njit(_nrt=False)
 def _line(buffer, i, stop, measurements, keys, places, beside, entries, e, out, o):  # type: ignore[no-untyped-def]
-    """(index of the measurement or what the line is, entries so far, end of the texts in `out`)."""
+    """Scan a line. Return (index of the measurement or the kind of the line, number of entries, end of the texts in
+    `out`)."""
     names, ends, slots = keys
     any_place, tag_place, field_place = places
     measurement_place, time_place, base = beside
@@ -202,7 +204,7 @@ def _line(buffer, i, stop, measurements, keys, places, beside, entries, e, out, 
             i += 1
             continue
         break
-    if i < stop:  # the timestamp, behind a blank
+    if i < stop:  # the timestamp, after a blank
         if buffer[i] != 32:
             return ODD, e, o
         while i < stop and buffer[i] == 32:
@@ -220,13 +222,16 @@ def _line(buffer, i, stop, measurements, keys, places, beside, entries, e, out, 
 
 @njit()
 def scan(buffer, starts, stops, measurements, types, keys, places, beside, capacity):  # type: ignore[no-untyped-def]
-    """All lines: the types of their measurements, where their entries begin, the entries, and texts that had escapes,
-    whose cells stand behind the buffer.
+    """Scan all lines. Return the types of their measurements, where their entries begin, the entries, and the texts
+    that had escapes, whose cells lie after the buffer.
 
-    `measurements` and `keys` are names, their ends and a table of them. `places`: by key the name of an entry of any
-    such value, of a tag, of a field, -1: none is wanted. `beside`: the names of the measurement and the timestamp, and
-    the length of the buffer. `capacity` is at least twice the equals signs and the lines: each entry of a value has an
-    equals sign, and is there twice at most. The texts have the room of the whole buffer: of each byte one is copied.
+    `measurements` and `keys` are names, their ends and a hash table of them. `places`: for each key, the cells for any
+    value, for a tag, and for a field; -1: not wanted. `beside`: the names of the measurement and the timestamp, and the
+    length of the buffer.
+
+    `capacity` is at least twice the number of equals signs plus twice the lines: each entry of a value has an equals
+    sign, and appears at most twice. The texts have the room of the whole buffer, because each byte is copied at most
+    once.
     """
     n = len(starts)
     type_of, begin, entries = room_for(n, capacity)

@@ -1,4 +1,4 @@
-"""JSON files that hold no record a line, but a list of records, or records over several lines each."""
+"""JSON files without a record per line: a list of records, or records over several lines each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cep.connectors.formats.streams import BOM, LONGEST, ByteStream, more_bytes
 from cep.connectors.records.batch import Block, DeadLetter, too_long
 
 LOOKED_AT = 1 << 20
-"""Bytes within which the first record ends, or the file is taken for one of records over several lines."""
+"""The bytes within which the first record must end; else the file is taken for one of records over several lines."""
 _BLANK = b" \t\r\n"
 
 _Parts = Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]
@@ -26,7 +26,7 @@ _Parts = Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]
 def in_lines(head: bytes, whole: bool) -> bool | None:
     """Return True if a file with this head has one record per line; None if more of it is needed and it is not `whole`.
 
-    It has not if it begins with a list of objects, or with an object that spans lines.
+    A file that begins with a list of objects, or with an object over several lines, has not.
     """
     text = head.removeprefix(BOM).lstrip(_BLANK)
     if text.startswith(b"["):
@@ -66,7 +66,7 @@ def read_json(
     first: int,
     readers: ChunkReaders | None = None,
 ) -> _Parts:
-    """Tables by type, block by block; no block: the stream is silent."""
+    """Yield tables by type, block by block; no block: the stream is silent."""
     head = b""
     while True:
         while stream.silent():
@@ -103,9 +103,12 @@ def read_json(
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some whole records of a file, a line each: `data`, as many bytes as they take in the file from `position` on;
-    where each begins and ends; where lines end in the file; `open`: the file ends here, within a list. `length`: of a
-    record that is too long, of which `data` is the beginning."""
+    """Some whole records of a file.
+
+    `data`: a line for each record. It takes as many bytes as they do in the file from `position` on. With it: where
+    each record begins and ends, and where lines end in the file. `open`: the file ends here, within a list. `length`:
+    that of a record which is too long, whose beginning `data` is.
+    """
 
     data: bytes
     position: int
@@ -121,8 +124,8 @@ class Part:
         return len(self.ends)
 
     def placed(self, dead: list[DeadLetter], block: Block, line: int) -> tuple[list[DeadLetter], Block]:
-        """Convert records numbered by line 0, 1, ... to the lines and bytes of the file, whose first line is number
-        `line`."""
+        """Move dead letters and a block, whose records are numbered by line 0, 1, ..., to the lines and bytes of the
+        file. `line`: the file's first line here."""
         at = line + np.searchsorted(self.ends, self.first)
         index = np.arange(block.count) if block.lines is None else block.lines
         spans = np.stack([self.first, self.beyond], axis=1).reshape(-1)
@@ -131,7 +134,7 @@ class Part:
 
 
 def split(stream: ByteStream, chunk: int) -> Iterator[Part | None]:
-    """The records of a file, those of a list or one after the other; None: the stream is silent."""
+    """Yield the records of a file, which has a list of them or one after the other; None: the stream is silent."""
     rest, position, place = b"", 0, BETWEEN
     begun = False
     while True:
@@ -147,7 +150,7 @@ def split(stream: ByteStream, chunk: int) -> Iterator[Part | None]:
             np.frombuffer(block, np.uint8), place, final, len(block) // 2 + 2
         )
         if final and stream.damage is not None and len(beyond) and beyond[-1] == len(block):
-            first, beyond = first[:-1], beyond[:-1]  # perhaps a part of one
+            first, beyond = first[:-1], beyond[:-1]  # it may be incomplete
         ends = np.flatnonzero(np.frombuffer(block[:used], np.uint8) == 10)
         cut = final and place == LIST and stream.damage is None
         records = found[: beyond[-1] + 1].tobytes() if len(beyond) else b""

@@ -1,8 +1,8 @@
-"""Paths in JSON, compiled: cells out of objects inside records, and a row for each element of a list.
+"""Compiled search along paths in JSON: cells of values in nested objects, and a row for each element of a list.
 
-A scanner has seen that the text is JSON, and found what stands at the top of each record. Objects and lists on the way
-of a path are containers, each with cells of its own behind those of the event; what is in them is looked for a
-container at a time, the outer ones first.
+A scanner has checked that the text is JSON, and found the values at the top of each record. Objects and lists along a
+path are containers; their cells follow those of the event. The values in them are searched one container at a time,
+outer ones first.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ from cep.connectors.records.paths import EACH, Path, path, place
 from cep.core.kernels import njit
 
 Matrix = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8]]
-"""Offsets, lengths and kinds of cells: a row a column, a column a record."""
+"""Offsets, lengths and kinds of cells: a row per column, a column per record."""
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Containers:
-    """Objects and lists in which values are looked for: the `cell` of each, and where its `keys` begin; of each key
-    where its letters do, or which element it is (`places`, -1: it is a name), and the `targets`, the cells of its
-    values."""
+    """Objects and lists in which values are searched.
+
+    For each container its `cell`, and where its `keys` begin. For each key where its letters begin, the number of its
+    element (`places`, -1: it is a name), and the `targets`, the cells of its values.
+    """
 
     cell: Ints
     keys: Ints
@@ -56,11 +58,12 @@ class Containers:
 
 @dataclass(frozen=True, slots=True)
 class EventPaths:
-    """The positions of one event's values. It has as many cells as sources, then those of containers.
+    """The positions of one event's values. It has as many cells as sources, and after them those of containers.
 
-    `keys`: those at the top of a record, with their cells. `before`: the objects in which values are looked for, the
-    outer ones first. `list`: the cell of the list that makes events, None: there is none; `elements`: the cells that
-    its elements have; `after`: objects in these. `width`: how many cells there are."""
+    `keys`: those at the top of a record, with their cells. `before`: the objects in which values are searched, outer
+    ones first. `list`: the cell of the list whose elements are events, None: there is none; `elements`: the cells of
+    its elements; `after`: objects in these. `width`: the number of cells.
+    """
 
     keys: tuple[tuple[str, int], ...]
     before: Containers
@@ -71,7 +74,7 @@ class EventPaths:
 
     @classmethod
     def of(cls, sources: Sequence[str]) -> EventPaths | None:
-        """None: all stand at the top."""
+        """None: all values are at the top."""
         paths = [path(source) for source in sources]
         if all(len(steps) == 1 for steps in paths):
             return None
@@ -102,7 +105,7 @@ class EventPaths:
 
 
 def descend(buffer: NDArray[np.uint8], matrix: Matrix, good: Bools, inside: Containers) -> None:
-    """Fill the cells of what is in some objects; rows that are not plain are not `good` any more."""
+    """Fill the cells of values in objects. Rows that are not plain are not `good` any more."""
     if len(inside.cell):
         names = inside.letters, inside.ends, inside.places
         _descend(buffer, *matrix, good, inside.cell, inside.keys, *names, inside.targets)
@@ -111,8 +114,8 @@ def descend(buffer: NDArray[np.uint8], matrix: Matrix, good: Bools, inside: Cont
 def expand(
     buffer: NDArray[np.uint8], matrix: Matrix, good: Bools, list: int, elements: Sequence[int]
 ) -> tuple[Matrix, Ints, Ints]:
-    """The matrix with a row for each element of a list; the row that each was, its place in the list. What is no list
-    is not `good` any more, and has no row."""
+    """Return the matrix with a row for each element of a list, the row that each came from, and its place in the list.
+    A row without a list is not `good` any more, and is left out."""
     offset, length, kind = matrix
     counts, first, size, what = _elements(buffer, offset[list], length[list], kind[list], good)
     rows = np.repeat(np.arange(len(counts)), counts)
@@ -125,7 +128,7 @@ def expand(
 
 @njit(_nrt=False, forceinline=True)
 def _closed(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """(past the closing quote, escaped?) of a string whose first character is at i."""
+    """Return (the place after the closing quote, whether it has escapes) of a string whose first character is at i."""
     escaped = False
     while i < stop and buffer[i] != 34:
         if buffer[i] == 92:
@@ -137,7 +140,7 @@ def _closed(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False, forceinline=True)
 def _value(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """(past it, kind, first, length) of the value at i, of which a scanner has seen that it is JSON."""
+    """Return (end, kind, first, length) of the value at i, which a scanner has found to be JSON."""
     c = buffer[i]
     if c == 34:
         end, escaped = _closed(buffer, i + 1, stop)
@@ -194,7 +197,7 @@ def _inside(buffer, i, stop, row, offset, length, kind, first_key, last_key, let
 
 @njit(_nrt=False, forceinline=True)
 def _within(buffer, i, stop, row, offset, length, kind, first_key, last_key, places, targets):  # type: ignore[no-untyped-def]
-    """Find the elements of some places in the list between i and its bracket at `stop`; none of them is a name."""
+    """Find elements by their places in the list from i to its bracket at `stop`. None of the places is a name."""
     at = 0
     while True:
         while i < stop and (buffer[i] <= 32 or buffer[i] == 44):
@@ -213,7 +216,7 @@ def _within(buffer, i, stop, row, offset, length, kind, first_key, last_key, pla
 
 @njit(_nrt=False)
 def _descend(buffer, offset, length, kind, good, cells, keys, letters, ends, places, targets):  # type: ignore[no-untyped-def]
-    """The values in the objects and lists of some columns, the outer ones first."""
+    """Find the values in the objects and lists of some columns, outer ones first."""
     for row in range(kind.shape[1]):
         for each in range(len(cells)):
             cell = cells[each]
@@ -238,8 +241,8 @@ def _descend(buffer, offset, length, kind, good, cells, keys, letters, ends, pla
 
 @njit()
 def _elements(buffer, offset, length, kind, good):  # type: ignore[no-untyped-def]
-    """How many elements each list has, and where they stand. An element takes two bytes of its list at least, of which
-    the brackets are one more."""
+    """Return how many elements each list has, and where they are. An element takes at least two bytes of its list, plus
+    one for the brackets."""
     n = len(kind)
     most = 0
     for row in range(n):

@@ -1,6 +1,7 @@
-"""JSON Lines, compiled: one pass over the bytes finds the cells; what is not plain is marked for a slower reader.
+"""Compiled scanner of JSON Lines: one pass over the bytes finds the cells. Lines that are not plain are marked for a
+slower reader.
 
-Pyarrow's reader is as fast, but takes two records on a line, has one schema for all of them, and loses the digits of
+Pyarrow's reader is as fast, but accepts two records on a line, has one schema for all of them, and loses digits of
 times (docs/decisions/2026-11-22-records.md).
 """
 
@@ -12,7 +13,7 @@ from cep.connectors.records.keynames import find
 from cep.connectors.records.numbers import ABSENT, ESCAPED, FALSE, NESTED, NULL, NUMBER, STRING, TRUE
 from cep.core.kernels import njit
 
-# What a line is, besides the index of its type: it names none, one the program has not, it must be read
+# The kind of a line, beside the index of its type: it names no type, or an unknown one, it must be read
 # slowly, or it is blank.
 UNTYPED, UNKNOWN, ODD, BLANK = -1, -2, -3, -4
 
@@ -29,7 +30,8 @@ def blank(c):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def string(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """(past the closing quote or -1, escaped?) of a string whose first character is at i."""
+    """Return (the place after the closing quote or -1, whether it has escapes) of a string whose first character is at
+    i."""
     escaped = False
     while i < stop:
         c = buffer[i]
@@ -60,7 +62,7 @@ def string(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _number(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Past the JSON number at i, or -1."""
+    """Return the place after the JSON number at i, or -1."""
     if buffer[i] == 45:
         i += 1
     if i >= stop or not 48 <= buffer[i] <= 57:
@@ -89,7 +91,7 @@ def _number(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _word(buffer, i, stop, letters):  # type: ignore[no-untyped-def]
-    """Past a word at i, or -1."""
+    """Return the place after a word at i, or -1."""
     for j in range(len(letters)):
         if i + j >= stop or buffer[i + j] != letters[j]:
             return -1
@@ -98,7 +100,7 @@ def _word(buffer, i, stop, letters):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _scalar(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """(past it or -1, kind, first, length) of the value at i that is no list and no object."""
+    """Return (end or -1, kind, first, length) of the value at i, which is neither a list nor an object."""
     c = buffer[i]
     if c == 34:
         j, escaped = string(buffer, i + 1, stop)
@@ -130,10 +132,10 @@ def _scalar(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def skip(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Past the list or object at i, or -1 where it is no JSON or too deep to say."""
-    objects = np.int64(0)  # the open brackets, innermost in the lowest bit: 1 an object, 0 a list
+    """Return the place after the list or object at i, or -1 if it is not JSON or nested too deep."""
+    objects = np.int64(0)  # the open brackets, innermost in the lowest bit: 1 for an object, 0 for a list
     depth = 0
-    due = True  # a value is due here; else a comma or the end of the innermost
+    due = True  # a value is expected here; else a comma or the end of the innermost
     while True:
         while i < stop and blank(buffer[i]):
             i += 1
@@ -175,7 +177,7 @@ def skip(buffer, i, stop):  # type: ignore[no-untyped-def]
                 i += 1
         else:
             return -1
-        if i >= stop or buffer[i] != 34:  # a key of an object is due
+        if i >= stop or buffer[i] != 34:  # a key of an object is expected
             return -1
         i, _ = string(buffer, i + 1, stop)
         if i < 0:
@@ -189,7 +191,8 @@ def skip(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _line(buffer, i, stop, names, ends, slots, types, guesses, entries, e):  # type: ignore[no-untyped-def]
-    """(type of the line, entries so far, positional?): every key the program knows with its value becomes an entry."""
+    """Scan a line: each known key with its value becomes an entry. Return (type of the line, number of entries, whether
+    its values are positional)."""
     guess_first, guess_length, guess_name = guesses
     name_of, first_of, length_of, kind_of = entries
     type = UNTYPED
@@ -315,7 +318,8 @@ def _line(buffer, i, stop, names, ends, slots, types, guesses, entries, e):  # t
 
 @njit()
 def room_for(n, capacity):  # type: ignore[no-untyped-def]
-    """The types of n lines, where their entries begin, and so many entries: (name, first byte, length, kind)."""
+    """Return arrays for the types of n lines, for where their entries begin, and for `capacity` entries: (name, first
+    byte, length, kind)."""
     entries = (
         np.empty(capacity, np.int32),
         np.empty(capacity, np.int32),

@@ -1,4 +1,4 @@
-"""JSON Lines to batches: plain lines column by column, odd ones one by one."""
+"""JSON Lines to batches: plain lines column by column, other lines one by one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def read_jsonl(
     first: int,
     readers: ChunkReaders | None = None,
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]:
-    """Tables by type, block by block; no block: the stream is silent. `readers`: who reads chunks of a file."""
+    """Yield tables by type, block by block; no block: the stream is silent. `readers`: processes that read chunks of a
+    file."""
     line, begun = 1, 0
     if readers is not None and isinstance(lines, LineReader) and readable_apart(readers, stream, chunk):
         place = Place(stream.behind_mark(), line, first)
@@ -64,7 +65,7 @@ def read_jsonl(
 
 
 class KeyNames:
-    """The keys and types a program knows, as the scanner wants them: 0 is `type`, 1 is `args`."""
+    """The keys and types that a program knows, as the scanner takes them: 0 is `type`, 1 is `args`."""
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
         self.schemas = list(schemas.values())
@@ -85,14 +86,15 @@ class KeyNames:
         return len(sources(schema, time_keys(schema)))
 
     def _keys(self, schema: Schema) -> Sequence[tuple[str, int]]:
-        """The keys at the top of a record of an event, with the cells of their values."""
+        """Return the keys at the top of an event's records, with the cells of their values."""
         paths = self.paths[schema.name]
         if paths is not None:
             return paths.keys
         return [(key, cell) for cell, key in enumerate(sources(schema, time_keys(schema)))]
 
     def _cells(self, schema: Schema) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-        """For each name its first cell, for each cell the next of the same name, -1: none; and how many cells."""
+        """Return for each name its first cell, for each cell the next one of the same name (-1: none), and the number
+        of cells."""
         keys = self._keys(schema)
         paths = self.paths[schema.name]
         width = len(keys) if paths is None else paths.width
@@ -128,11 +130,14 @@ class LineReader:
         first: int,
         beside: Mapping[str, Sequence[str | None]] | None = None,
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]:
-        """The tables of a block of whole lines, of which the first is line number `line`, its record number `first`.
-        `beside`: by source what the message of each line says besides."""
+        """Return the tables of a block of whole lines, the first of which is line number `line` and record number
+        `first`.
+
+        `beside`: further values of each line from its message, by source.
+        """
         buffer = np.frombuffer(data, np.uint8)
         starts, stops = line_ends(data)
-        capacity = len(data) // 2 + 1  # of an entry's shortest form, `0,` in `args`; what is not used costs nothing
+        capacity = len(data) // 2 + 1  # an entry takes at least `0,` in `args`; unused room costs nothing
         names = self._names
         scanned = scan(buffer, starts, stops, names.letters, names.ends, names.slots, names.types, capacity)
         types = scanned[0]
@@ -157,7 +162,7 @@ class LineReader:
                 types[found[-1].odd] = ODD
         if self._tested:
             found = self._with_tested(found, types, buffer, scanned, beside)
-        # Lines that are read by themselves have as many events as they say, others one for each row.
+        # A line that is read by itself has as many events as it holds; any other line has one for each of its rows.
         counts = np.zeros(len(types), np.int64)
         odd: dict[str, list[tuple[int, int]]] = {}
         refused: list[tuple[int, int, str, str]] = []
@@ -215,7 +220,7 @@ class LineReader:
     def _events(
         self, line: bytes, row: int, beside: Mapping[str, Sequence[str | None]] | None
     ) -> list[Record | Unreadable]:
-        """The events of one line; one that is Unreadable where there are none."""
+        """Return the events of one line; a single Unreadable if it has none."""
         envelope = None if beside is None else {source: texts[row] for source, texts in beside.items()}
         try:
             return read_events(line, self._schemas, self._default, self._bound, envelope)
@@ -230,8 +235,8 @@ class LineReader:
         scanned: Any,
         beside: Mapping[str, Sequence[str | None]] | None,
     ) -> list[_LineRows]:
-        """The rows of events that name their type, then of those with WHEN, which is tried with each line. Lines that
-        are odd for one of them are read by themselves for all."""
+        """Return the rows of events that name their type, then those of events with WHEN, which is tried on each line.
+        A line that is odd for one event is read by itself for all of them."""
         every = list(found)
         lines = np.flatnonzero(types > ODD)
         for number in self._tested:
@@ -254,12 +259,12 @@ class LineReader:
         scanned: Any,
         beside: Mapping[str, Sequence[str | None]] | None,
     ) -> _LineRows:
-        """The cells of the lines of one event; of an event with WHEN, of those lines that are one."""
+        """Return the cells of the lines of one event; with WHEN, those of the lines that pass it."""
         names = self._names
         _, positional, begin, entries = scanned
         times, wanted = len(time_keys(schema)), self._names.width(schema)
         given = wanted - len(schema.tested)
-        given -= any(attribute.name == CHANGE for attribute in schema.attributes)  # it stands last
+        given -= any(attribute.name == CHANGE for attribute in schema.attributes)  # it is the last one
         first, following, width = names.cells[number]
         *matrix, good = gather(
             lines,
@@ -315,8 +320,8 @@ class LineReader:
         good: NDArray[np.bool_],
         paths: EventPaths | None,
     ) -> tuple[NDArray[np.int64], Any, NDArray[np.bool_]]:
-        """The lines that may be an event by what stands at their top, with their cells. Where `paths` of a list have
-        been followed: by all that is not in its elements."""
+        """Return the lines that may be an event by the values at their top, with their cells. If `paths` into a list
+        were followed, test all values outside of its elements."""
         offset, length, kind = matrix
         cells = Cells(buffer, offset, length, kind, False)
         values = of_cells(cells, sources(schema, time_keys(schema)))
@@ -330,9 +335,9 @@ class LineReader:
         return lines[kept], [each[:, kept] for each in matrix], good[kept]
 
     def _settle(self, types: NDArray[np.int32]) -> None:
-        """Give lines their type by default; what then is without one of the program's types is odd."""
+        """Give untyped lines the default type. Lines whose type is unknown then are odd."""
         names = [schema.name for schema in self._names.schemas]
-        if self._tested:  # each line may be an event with WHEN
+        if self._tested:  # a line may be an event with WHEN
             for number, schema in enumerate(self._names.schemas):
                 if schema.when is not None or self._bound:
                     types[types == number] = UNTYPED
@@ -368,8 +373,8 @@ class LineReader:
 
 @dataclass(frozen=True, slots=True)
 class _LineRows:
-    """Events of one type in some lines: `lines` that give `counts` each, `odd` lines (to be read by themselves); and of
-    each event its line, its place in that, whether it is `good`, and its cells."""
+    """Events of one type in some lines: `lines` with `counts` events each, and `odd` lines, which are read by
+    themselves. Each event has its line, its place in it, whether it is `good`, and its cells."""
 
     schema: Schema
     lines: NDArray[np.int64]
@@ -381,7 +386,7 @@ class _LineRows:
     cells: Cells
 
     def with_odd(self, slow: Sequence[tuple[int, int]]) -> _LineRows:
-        """Likewise, with events (line, place) that are not good."""
+        """Add events (line, place) that are not good."""
         row, place = np.concatenate([np.stack([self.row, self.place]), np.array(slow, np.int64).T], axis=1)
         index = np.lexsort((place, row))
         good = np.concatenate([self.good, np.zeros(len(slow), np.bool_)])[index]
@@ -395,7 +400,7 @@ class _LineRows:
         return replace(self, row=row[index], place=place[index], good=good, cells=cells)
 
     def without(self, gone: NDArray[np.bool_]) -> _LineRows:
-        """Likewise, without the lines that are `gone`."""
+        """Leave out the lines that are `gone`."""
         if not gone[self.lines].any():
             return self
         lines, rows = ~gone[self.lines], ~gone[self.row]
@@ -418,8 +423,8 @@ def with_envelope(
     row: NDArray[np.int64],
     beside: Mapping[str, Sequence[str | None]],
 ) -> Cells:
-    """The cells with what messages say besides their records, where these have no such field; what is not so plain is
-    not `good` any more."""
+    """Fill cells with values of the messages around records, if the records lack the field. Cells that need more than
+    that are not `good` any more."""
     data = [cells.buffer.tobytes()]
     size = len(data[0])
     texts = set()

@@ -1,4 +1,4 @@
-"""The formats of records, one line each: what is offered, refused and opened anywhere follows from this table."""
+"""The formats of records, a line for each. Options, help, refusals and readers follow from this table."""
 
 from __future__ import annotations
 
@@ -19,18 +19,21 @@ if TYPE_CHECKING:
     MessageReader = LineReader | PointReader | ClauseReader | PackReader | Documents
 
 Shape = Literal["lines", "points", "clauses", "documents", "graph", "table", "columns"]
-"""How records stand: an object a line, a point of line protocol a line, a clause of a dialect a line, many in a JSON
-document, nodes of RDF, rows of text below a header, typed columns. The first three name their event."""
+"""How records are laid out: an object per line, a point of line protocol per line, a clause of a dialect per line, many
+in a JSON document, nodes of RDF, rows of text below a header, or typed columns. The first three name their event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
     """A format of records.
 
-    `suffixes` of its files. `reader`: module and class that read messages of it, imported when there is one; None: it
-    is no format of messages. `inferred`: `cep infer` declares events from it. `written`: derived events are written in
-    it. `numeric_times`: times may be numbers, in a unit that the declaration names. `declared`: only a declaration
-    names it, no option does.
+    `suffixes`: those of its files.
+    `reader`: module and class of a reader of messages, imported at the first use; None: messages do not have this
+    format.
+    `inferred`: `cep infer` declares events from it.
+    `written`: derived events can be written in it.
+    `numeric_times`: times may be numbers, in a unit that the declaration names.
+    `declared`: only a declaration can name it, not an option.
     """
 
     name: str
@@ -44,12 +47,12 @@ class Format:
 
     @property
     def names_events(self) -> bool:
-        """Return True if records say which event they are."""
+        """Return True if records name their event."""
         return self.shape in ("lines", "points", "clauses")
 
     @property
     def of_sensors(self) -> bool:
-        """Return True if sensors send it, with names of their own for what a record holds."""
+        """Return True if sensors send it and name the fields of a record themselves."""
         return self.shape in ("documents", "points")
 
     def open(self, schemas: Mapping[str, Schema], event: str | None, bound: bool) -> MessageReader:
@@ -106,7 +109,7 @@ _ALL = (
 FORMATS: Mapping[str, Format] = {format.name: format for format in _ALL}
 BY_SUFFIX: Mapping[str, str] = {suffix: format.name for format in _ALL for suffix in format.suffixes}
 NAMES = tuple(format.name for format in _ALL if not format.declared)
-"""Those that `--format` takes."""
+"""The formats that `--format` takes."""
 KNOWN = ", ".join(NAMES)
 COMPRESSED = (".gz", ".zst")
 

@@ -1,4 +1,4 @@
-"""Nested columns of Parquet as plain ones: paths into structs, a row for each element of a list."""
+"""Turn nested columns of Parquet into plain ones: paths into structs, and a row for each element of a list."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cep.connectors.records.paths import EACH, Path, list_of, path, place, written
 
 Reasons = dict[int, tuple[str, str]]
-"""Why rows cannot be read: a code and a reason by row; the first found stays."""
+"""Why rows cannot be read: a code and a reason by row. The first reason stays."""
 
 
 def resolved(schema: pa.Schema, sources: Sequence[str]) -> dict[str, Path]:
@@ -30,7 +30,7 @@ def resolved(schema: pa.Schema, sources: Sequence[str]) -> dict[str, Path]:
 
 
 def _inside(kind: Any, step: str) -> Any:
-    """The type behind a step of a path, None: there is none."""
+    """Return the type that a step of a path leads to; None if there is none."""
     if kind is None:
         return None
     if step == EACH or place(step) is not None:
@@ -46,7 +46,7 @@ def is_list(kind: Any) -> bool:
 
 
 def leaves(schema: pa.Schema, name: str) -> list[Path]:
-    """The paths of the plain values in a nested column."""
+    """Return the paths of the plain values in a nested column."""
     found: list[Path] = []
     waiting: list[tuple[Path, Any]] = [((name,), schema.field(name).type)]
     while waiting:
@@ -63,8 +63,8 @@ def leaves(schema: pa.Schema, name: str) -> list[Path]:
 def flattened(
     batch: pa.RecordBatch, plain: Sequence[str], nested: Mapping[str, Path], reasons: Reasons
 ) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
-    """The plain columns and the nested ones by their sources; and which row of the batch each of its rows is. Where the
-    list is missing, its row stays, with a reason."""
+    """Return the plain columns, the nested ones by their sources, and for each row its row of the batch. A row whose
+    list is missing stays, with a reason."""
     rows = np.arange(batch.num_rows)
     series = list_of(list(nested))
     elements = index = pa.array([], pa.int64())
@@ -90,7 +90,7 @@ def flattened(
 
 
 def _taken(column: pa.Array, index: pa.Array) -> pa.Array:
-    """Rows of a column. Texts of polars are views, of which pyarrow takes no rows."""
+    """Return rows of a column. Texts of polars are views, whose rows pyarrow cannot take."""
     if pa.types.is_string_view(column.type):
         column = column.cast(pa.large_string())
     return column.take(index)

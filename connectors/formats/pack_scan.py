@@ -1,4 +1,5 @@
-"""Documents of many JSON records, compiled: where the records of plain ones stand, and lines made of their parts."""
+"""Compiled scanner of documents with many JSON records: find the records of plain documents, and write lines from their
+parts."""
 
 from __future__ import annotations
 
@@ -10,14 +11,15 @@ from cep.connectors.records.numbers import is_digit
 from cep.core.kernels import njit
 
 PLACES = 6
-"""Digits behind the point of a time."""
+"""The greatest number of digits after the point of a time."""
 LONGEST = 12
-"""Digits before it."""
+"""The greatest number of digits before it."""
 
 
 @njit()
 def flat(buffer):  # type: ignore[no-untyped-def]
-    """The bytes with blanks for the ends of lines between values, and whether strings are closed and hold none."""
+    """Return the bytes with blanks for line ends between values, and whether all strings are closed and contain no line
+    end."""
     out = np.empty(len(buffer), np.uint8)
     inside = False
     i = 0
@@ -46,7 +48,7 @@ def _past(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _list(buffer, i, stop, first, beyond, e):  # type: ignore[no-untyped-def]
-    """(past the list at i or -1, how many objects are found): all its elements are objects."""
+    """Return (end of the list at i or -1, number of objects found). All its elements must be objects."""
     i = _past(buffer, i + 1, stop)
     if i < stop and buffer[i] == 93:
         return i + 1, e
@@ -67,8 +69,8 @@ def _list(buffer, i, stop, first, beyond, e):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _document(buffer, i, stop, pages, first, beyond, e):  # type: ignore[no-untyped-def]
-    """(past the document at i or -1, how many records are found): those of a list, of the list at the key `pages` of an
-    object, or the object itself."""
+    """Return (end of the document at i or -1, number of records found). The records are those of a list, of the list at
+    the key `pages` of an object, or the object itself."""
     if buffer[i] == 91:
         return _list(buffer, i, stop, first, beyond, e)
     if buffer[i] != 123:
@@ -82,7 +84,7 @@ def _document(buffer, i, stop, pages, first, beyond, e):  # type: ignore[no-unty
         if escaped:
             return -1, e
         named = is_name(buffer, key, i - 1, pages, 0, len(pages))
-        i = _past(buffer, _past(buffer, i, stop) + 1, stop)  # past the colon: `skip` has seen that it is JSON
+        i = _past(buffer, _past(buffer, i, stop) + 1, stop)  # to after the colon: `skip` has checked that it is JSON
         if named and buffer[i] == 91:
             lists += 1
             i, e = _list(buffer, i, stop, first, beyond, e)
@@ -109,10 +111,10 @@ def _document(buffer, i, stop, pages, first, beyond, e):  # type: ignore[no-unty
 def records(buffer, starts, stops, pages, alone, capacity):  # type: ignore[no-untyped-def]
     """Find the records of the documents in some spans.
 
-    Returns where each record is, its span, the first record of its document, and for each span whether it is plain;
-    other spans have no records. `alone`: a span is one document, else it may be several.
+    Return for each record its place, its span and the first record of its document, and for each span whether it is
+    plain; other spans have no records. `alone`: a span is one document, else it may be several.
 
-    `capacity` is more than half the bytes: a record takes at least two, and the one of an object is in its place.
+    `capacity` is more than half the bytes: a record takes at least two, and an object's record takes its place.
     """
     n = len(starts)
     plain = np.ones(n, np.bool_)
@@ -155,7 +157,8 @@ def members(buffer, first, beyond):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _decimal(buffer, i, length):  # type: ignore[no-untyped-def]
-    """(microseconds, digits behind the point or -1) of a number of seconds that is plain; none is 0."""
+    """Read a plain number of seconds. Return (microseconds, number of digits after the point or -1); an absent number
+    is 0."""
     if length == 0:
         return 0, 0
     stop = i + length
@@ -194,10 +197,11 @@ def _named(c, begins):  # type: ignore[no-untyped-def]
 
 @njit()
 def resolve(buffer, first, length, least):  # type: ignore[no-untyped-def]
-    """Names and times of records of SenML: their bytes, where those of each stand, and which records have both.
+    """Resolve names and times of records of SenML. Return their bytes, where each record's name and time are, and which
+    records have both.
 
-    `first`, `length`: a row each for base name, name, base time, time; length 0: there is none. `least`: the
-    microseconds from which on a time is one. A name takes both its parts and two quotes, a time twenty bytes.
+    `first`, `length`: a row each for base name, name, base time and time; length 0: there is none. `least`: the
+    microseconds from which on a time is absolute. A name takes both its parts and two quotes, a time twenty bytes.
     """
     n = first.shape[1]
     size = 0
@@ -248,10 +252,10 @@ def resolve(buffer, first, length, least):  # type: ignore[no-untyped-def]
 
 @njit()
 def identify(buffer, first, length, collection, text):  # type: ignore[no-untyped-def]
-    """Find the ids in links to entities of a collection: first, length, whether it is a text, and which links are read
-    here.
+    """Find the ids in links to entities of a collection. Return first, length, whether the id is a text, and which
+    links are readable here.
 
-    Length 0: the link names none. `text`: ids are wanted as texts.
+    Length 0: the link has none. `text`: ids must be texts.
     """
     n = len(first)
     at = np.zeros(n, np.int64)
@@ -287,8 +291,8 @@ def identify(buffer, first, length, collection, text):  # type: ignore[no-untype
 
 @njit()
 def write(buffer, names, ends, first, length, quoted):  # type: ignore[no-untyped-def]
-    """Lines of JSON: of each record an object with what its columns have, each behind its name; length -1: it has none.
-    A part takes its name, its bytes, two quotes and what separates it, a line two brackets and its end."""
+    """Write lines of JSON: for each record an object with the values of its columns, each after its name; length -1: it
+    has none. A value takes its name, its bytes, two quotes and a separator, a line two brackets and its end."""
     columns, n = first.shape
     size = 3 * n
     for c in range(columns):

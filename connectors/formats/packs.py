@@ -1,5 +1,7 @@
-"""JSON documents of many records to batches: packs of SenML, pages of SensorThings. A record becomes a line of JSON,
-with what its document says for it, which is read as any line is."""
+"""JSON documents of many records to batches: packs of SenML, pages of SensorThings.
+
+A record becomes a line of JSON, together with what its document says about it. That line is read as any other.
+"""
 
 from __future__ import annotations
 
@@ -26,18 +28,19 @@ from cep.core.schema import Schema
 
 FORMATS = ("senml", "sensorthings")
 ROWS = 1 << 17
-"""Records of a document that make a batch."""
+"""The records of a document in a batch."""
 LONGEST = 1 << 31
-"""Bytes of the longest document."""
+"""The bytes of the longest document."""
 
-_QUOTED = 1000  # characters of a document that a dead letter quotes
+_QUOTED = 1000  # so many characters of a document are quoted in a dead letter
 _LOOKED_AT = 20  # lines
-_NO_LINE = "!"  # stands for a record that is refused here
+_NO_LINE = "!"  # in place of a refused record
 _Scan = Callable[[str, int], tuple[Any, int]]
 _scan: _Scan = decoder.scan_once  # type: ignore[attr-defined]
-"""The JSON value at a place, and where it ends."""
+"""Read the JSON value at a place, and return it with its end."""
 _plain: _Scan = json.JSONDecoder(parse_float=Real).scan_once  # type: ignore[attr-defined]
-"""Likewise, of a key that is there twice its last value: the reader of lines sees such, and numbers that are none."""
+"""The same, with the last value of a duplicate key. The reader of lines finds duplicate keys, and non-finite
+numbers."""
 _space = re.compile(r"[ \t\n\r]*").match
 _Parts: TypeAlias = "Iterator[tuple[pl.DataFrame | None, list[DeadLetter], Block | None]]"
 
@@ -45,7 +48,7 @@ _Parts: TypeAlias = "Iterator[tuple[pl.DataFrame | None, list[DeadLetter], Block
 class Resolver(MakesLines, Protocol):
     """The part of a reader that depends on the format.
 
-    `schema`: of the lines it makes; `pages`: the key of the list in a document that is an object, None if there is
+    `schema`: that of the lines it makes; `pages`: the key of the list in a document that is an object, None if there is
     none.
     """
 
@@ -61,8 +64,8 @@ class Resolver(MakesLines, Protocol):
 
 @dataclass(slots=True)
 class DocumentLines:
-    """Lines made of documents; of each which document it is of, and where its record stands in the text (characters);
-    and by row why some are none."""
+    """Lines made of documents. For each line, its document, and where its record is in the text (in characters); by
+    row, why a record has no line."""
 
     lines: list[str] = field(default_factory=list)
     document: list[int] = field(default_factory=list)
@@ -80,7 +83,7 @@ class DocumentLines:
         self.beyond.append(beyond)
 
     def text(self, row: int, document: str) -> str:
-        """The record of a row, in the text of its document."""
+        """Return the record of a row, in the text of its document."""
         record = document[self.first[row] : self.beyond[row]]
         return record.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
@@ -89,7 +92,7 @@ class PackReader:
     """Reads documents as occurrences of one event."""
 
     def __init__(self, schema: Schema, format: str) -> None:
-        """CepError: the event is not declared, or wants what no record has."""
+        """CepError: the event is not declared, or reads something that no record has."""
         if not schema.declared:
             message = f"{schema.name} is not declared, so nothing says what its values are in {format}"
             example = "sensor: string FROM n, value: float FROM v"
@@ -102,7 +105,7 @@ class PackReader:
         self._lines = LineReader({schema.name: self._resolver.schema}, schema.name, True)
 
     def document(self, text: str, at: int, number: int, rows: DocumentLines, last: bool = True) -> int:
-        """Add the records of the document that begins at a place, to the rows; where it ends. `last`: nothing may
+        """Add the records of the document that begins at a place to the rows, and return its end. `last`: nothing may
         follow."""
         try:
             values, spans, end = elements(text, at, self._resolver.pages)
@@ -121,7 +124,7 @@ class PackReader:
         return end
 
     def plain(self, data: bytes, text: str, starts: Ints, stops: Ints, alone: bool) -> PlainDocuments | None:
-        """The plain ones of the documents of a text; None: it has none."""
+        """Return the plain documents of a text; None: it has none."""
         try:
             decode(data)
         except Unreadable:
@@ -129,7 +132,7 @@ class PackReader:
         return plain_documents(self._resolver, data, len(text), starts, stops, alone)
 
     def add_plain(self, found: PlainDocuments, text: str, number: int, rows: DocumentLines) -> None:
-        """Add the records of a document that is plain."""
+        """Add the records of a plain document."""
         some = slice(found.bounds[number], found.bounds[number + 1])
         lines = found.lines[some]
         for place, (line, first, beyond) in enumerate(zip(lines, found.first[some], found.beyond[some])):
@@ -145,7 +148,7 @@ class PackReader:
         rows.beyond += found.beyond[some]
 
     def message(self, payload: bytes, number: int, rows: DocumentLines) -> None:
-        """Add the records of a document that comes alone."""
+        """Add the records of a message, which is one document."""
         try:
             text = decode(payload)
         except Unreadable as reason:
@@ -156,9 +159,11 @@ class PackReader:
     def tables(
         self, rows: DocumentLines, first: int, beside: Mapping[str, Sequence[str | None]] | None = None
     ) -> tuple[pl.DataFrame | None, list[DeadLetter], NDArray[np.int64], str | None, int]:
-        """The occurrences of the rows, numbered from `first`; dead records, of which the line is a row; of each record
-        its row; how times are written; how many rows are no event. `beside`: by source what the message of each row
-        says besides."""
+        """Return the occurrences of the rows, numbered from `first`; dead letters, whose line is a row; the row of each
+        record; how times are written; and how many rows are not an event.
+
+        `beside`: further values of each row from its message, by source.
+        """
         data = "\n".join([*rows.lines, ""]).encode("ascii" if all(map(str.isascii, rows.lines)) else "utf-8")
         tables, dead, block = self._lines.read("", data, 0, 0, first, beside)
         index = np.arange(block.count) if block.lines is None else block.lines
@@ -170,7 +175,8 @@ class PackReader:
     def batch(
         self, file: str, text: str, data: bytes, position: int, line: int, rows: DocumentLines, first: int
     ) -> tuple[pl.DataFrame | None, list[DeadLetter], Block]:
-        """The occurrences of rows made of a text, which stands at a position and line of a file as `data`."""
+        """Return the occurrences of rows that were made of a text, which is at a position and line of a file as
+        `data`."""
         table, dead, index, times, unmatched = self.tables(rows, first)
         spans = np.stack([_bytes(text, data, rows.first), _bytes(text, data, rows.beyond)], axis=1)
         breaks = np.flatnonzero(np.frombuffer(data, np.uint8) == 10)
@@ -185,8 +191,8 @@ class PackReader:
 
 
 def read_packs(file: str, stream: ByteStream, packs: PackReader, chunk: int, first: int) -> _Parts:
-    """Tables block by block; no block: the stream is silent. Where a line is not a document by itself the stream is
-    read to its end: a document may go over any number of lines."""
+    """Yield tables block by block; no block: the stream is silent. Unless each line is a document, the stream is read
+    to its end first: a document may have any number of lines."""
     line = 1
     blocks = whole_lines(stream, chunk, LONGEST)
     for data, position, _ in blocks:
@@ -213,7 +219,7 @@ def read_packs(file: str, stream: ByteStream, packs: PackReader, chunk: int, fir
 
 
 def documents(text: str, pages: str | None) -> Iterator[list[Any] | None]:
-    """The elements of the documents of a text, one after the other; None: one is no JSON, which ends at its line."""
+    """Yield the elements of the documents of a text; None: one is not JSON, and ends with its line."""
     at = _past_blanks(text, 0)
     while at < len(text):
         try:
@@ -226,7 +232,7 @@ def documents(text: str, pages: str | None) -> Iterator[list[Any] | None]:
 
 
 def _line(packs: PackReader, text: str, at: int, number: int, rows: DocumentLines) -> None:
-    """Add the records of a document on a line, whose first character is number `at`."""
+    """Add the records of a document on a line. `number`: that of its first character."""
     before = len(rows.lines)
     try:
         decode(text.encode("utf-8", "surrogateescape"))
@@ -240,7 +246,7 @@ def _line(packs: PackReader, text: str, at: int, number: int, rows: DocumentLine
 
 
 def _whole(file: str, data: bytes, position: int, packs: PackReader, first: int) -> _Parts:
-    """The documents of a whole file, one after the other."""
+    """Read the documents of a whole file, one after the other."""
     text, rows = _decoded(data), DocumentLines()
     at, number = _past_blanks(text, 0), 0
     try:
@@ -264,7 +270,7 @@ def _whole(file: str, data: bytes, position: int, packs: PackReader, first: int)
 
 
 def _a_line_each(data: bytes) -> bool:
-    """Return True if each line is a document: the first is one, or most of the first lines are."""
+    """Return True if each line is a document: the first line is, or most of the first lines are."""
     lines = [line for line in data.split(b"\n", _LOOKED_AT)[:_LOOKED_AT] if line.strip()]
     alone = [_is_document(line) for line in lines]
     return alone[:1] == [True] or 2 * sum(alone) > len(alone)
@@ -278,8 +284,9 @@ def _is_document(line: bytes) -> bool:
 
 
 def elements(text: str, at: int, pages: str | None) -> tuple[list[Any], list[tuple[int, int]], int]:
-    """The elements of a document that begins at a place: those of its list, or of the list at the key `pages` of its
-    object, or itself; where each stands; where the document ends. Unreadable: it is no JSON."""
+    """Return the elements of the document at a place, where each is, and where the document ends. The elements are
+    those of its list, of the list at the key `pages` of its object, or the document itself. Unreadable: it is not JSON.
+    """
     scan = _scan if pages is None else _plain
     try:
         if text[at : at + 1] == "[":
@@ -325,7 +332,7 @@ def _list(text: str, at: int, scan: _Scan) -> tuple[list[Any], list[tuple[int, i
 
 
 def _page(text: str, at: int, wanted: str) -> tuple[list[Any], list[tuple[int, int]], int] | None:
-    """Likewise those of the list that an object has at a key; None: it has none there."""
+    """Return the same for the list at a key of an object; None: there is no such list."""
     found: tuple[list[Any], list[tuple[int, int]]] | None = None
     at = _past_blanks(text, at + 1)
     while text[at : at + 1] == '"':
@@ -351,7 +358,7 @@ def _page(text: str, at: int, wanted: str) -> tuple[list[Any], list[tuple[int, i
 def _unpacked(
     values: list[Any], spans: list[tuple[int, int]]
 ) -> tuple[list[Any], list[tuple[int, int]], dict[int, str]]:
-    """Likewise with the observations of data arrays in their place, and their texts."""
+    """Return the same with the observations of data arrays in their place, and with their texts."""
     if not any(isinstance(value, dict) and "dataArray" in value for value in values):
         return values, spans, {}
     found: list[Any] = []
@@ -368,7 +375,7 @@ def _unpacked(
 
 
 def _bad(text: str, at: int, place: int, why: str) -> Unreadable:
-    """Bad JSON at a place of a document that begins `at`."""
+    """Return the error for bad JSON at a place of a document that begins `at`."""
     line = text.count("\n", at, place)
     column = place - max(text.rfind("\n", at, place) + 1, at) + 1
     where = f"character {column}" if not line else f"line {line + 1} of the document, character {column}"
@@ -386,11 +393,11 @@ def _decoded(data: bytes) -> str:
 
 
 def _bytes(text: str, data: bytes, places: Sequence[int]) -> NDArray[np.int64]:
-    """The bytes at which characters stand."""
+    """Return the byte at which each character is."""
     if len(text) == len(data):
         return np.array(places, np.int64)
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    escaped = (points >= 0xDC80) & (points < 0xDD00)  # bytes that are no UTF-8
+    escaped = (points >= 0xDC80) & (points < 0xDD00)  # bytes that are not UTF-8
     sizes = np.select([points < 0x80, points < 0x800, escaped, points < 0x10000], [1, 2, 1, 3], 4)
     found: NDArray[np.int64] = np.concatenate([[0], np.cumsum(sizes)])[np.array(places, np.int64)]
     return found

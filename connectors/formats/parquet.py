@@ -40,7 +40,7 @@ _EMPTY: dict[str, type[pl.DataType]] = {
 
 
 def open_parquet(file: str) -> pq.ParquetFile:
-    """The file's footer. CepError: it is no Parquet file, or unpacks to more than it may."""
+    """Return the file's footer. CepError: it is not a Parquet file, or unpacks to more than is allowed."""
     try:
         found = pq.ParquetFile(opened(file), pre_buffer=True) if is_url(file) else pq.ParquetFile(file)
     except pa.ArrowInvalid as error:
@@ -62,7 +62,7 @@ def _chunks(footer: pq.FileMetaData) -> list[tuple[int, int]]:
 
 
 def _type(kind: pa.DataType) -> str:
-    """The type that a declaration would give a column."""
+    """Return the type that a declaration would give a column."""
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind):
         return "string"
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
@@ -73,8 +73,8 @@ def _type(kind: pa.DataType) -> str:
 def read_parquet(
     file: str, opened: pq.ParquetFile, schemas: Sequence[Schema], rows: int, first: int
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]]:
-    """Tables of the events that a row may be, of up to `rows` rows. CepError: a column is missing or holds something
-    else."""
+    """Yield tables of the events that a row may be, of up to `rows` rows. CepError: a column is missing, or has a wrong
+    type."""
     arrow = opened.schema_arrow
     events, columns = [], dict[str, None]()
     for schema in schemas:
@@ -88,7 +88,7 @@ def read_parquet(
 def read_events(
     file: str, batches: Iterable[pa.RecordBatch], schemas: Sequence[Schema], first: int
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]]:
-    """Tables of one event, or of those with WHEN that a row may be, in the order of rows. CepError: as
+    """Yield tables of one event, or of those with WHEN that a row may be, in the order of rows. CepError: as
     `read_batches`."""
     if len(schemas) == 1 and schemas[0].when is None:
         for table, dead, block in read_batches(file, batches, schemas[0], first):
@@ -122,7 +122,7 @@ def read_events(
 
 
 def columns_of(schema: Schema, nested: Mapping[str, Path] | None = None) -> list[str]:
-    """The columns that are read for an event whose time columns are said; `nested`: which values are in columns."""
+    """Return the columns to read for an event whose time columns are set. `nested`: values inside of columns."""
     found = nested or {}
     return list(dict.fromkeys(found[each][0] if each in found else each for each in sources(schema, time_keys(schema))))
 
@@ -130,9 +130,9 @@ def columns_of(schema: Schema, nested: Mapping[str, Path] | None = None) -> list
 def read_batches(
     file: str, batches: Iterable[pa.RecordBatch], schema: Schema, first: int, line: int = 1
 ) -> Iterator[tuple[pl.DataFrame, list[DeadLetter], Block]]:
-    """Tables of one event from Arrow batches; `schema` says its time columns (`cep.connectors.records.header.bind`),
-    the first row is row `line`, and the first record has the number `first`. A column goes on as it is where that can
-    be, without a copy. CepError: it holds something else."""
+    """Yield tables of one event from Arrow batches. `schema` has its time columns
+    (`cep.connectors.records.header.bind`); the first row is row `line`, and the first record has the number `first`.
+    Columns are passed on without a copy if possible. CepError: a column has a wrong type."""
     keys = time_keys(schema)
     wanted = list(dict.fromkeys(sources(schema, keys)))
     for batch in batches:
@@ -183,7 +183,7 @@ def read_batches(
 
 
 def _times(file: str, columns: pl.DataFrame, schema: Schema, reasons: Reasons) -> tuple[pl.Series, pl.Series]:
-    """Start and end of each row, null where a time is missing."""
+    """Return start and end of each row, null if a time is missing."""
     keys = time_keys(schema)
     if len(keys) == 2 and keys[0] == keys[1] and columns[keys[0]].dtype == pl.String:
         return _intervals(columns[keys[0]], schema, reasons)
@@ -200,7 +200,7 @@ def _times(file: str, columns: pl.DataFrame, schema: Schema, reasons: Reasons) -
 
 
 def _intervals(column: pl.Series, schema: Schema, reasons: Reasons) -> tuple[pl.Series, pl.Series]:
-    """Start and end of intervals in one column of texts."""
+    """Return start and end of intervals in one column of texts."""
     start, end, states = intervals(schema, text_cells(column))
     for row in np.flatnonzero(states != GOOD).tolist():
         try:
@@ -220,7 +220,7 @@ def _holds_more(file: str, schema: pa.Schema, name: str, steps: Path) -> CepErro
 
 
 def _joined(columns: Sequence[pl.Series], schema: Schema) -> pl.Series:
-    """The parts of a time as one text."""
+    """Return the parts of a time as one text."""
     texts: list[pl.Series] = []
     for column, pattern in zip(columns, part_patterns(schema.format, len(columns))):
         if isinstance(column.dtype, pl.Datetime) and not texts:
@@ -232,7 +232,7 @@ def _joined(columns: Sequence[pl.Series], schema: Schema) -> pl.Series:
 
 
 def _present(column: pl.Series, attribute: Attribute) -> pl.Series:
-    """Without the values that stand for a missing one."""
+    """Return a column without the values that mean "missing"."""
     if not attribute.missing:
         return column
     if column.dtype.is_numeric():
@@ -319,7 +319,7 @@ def _column(file: str, column: pl.Series, attribute: Attribute, reasons: Reasons
 
 
 def _quoted(column: pl.Series, attribute: Attribute, reasons: Reasons) -> pl.Series:
-    """Texts as the numbers that they hold; an empty one is missing."""
+    """Read texts as numbers; an empty text is missing."""
     found, odd = quoted_numbers(attribute, column)
     for row in odd.tolist():
         try:
@@ -330,7 +330,7 @@ def _quoted(column: pl.Series, attribute: Attribute, reasons: Reasons) -> pl.Ser
 
 
 def _whole(column: pl.Series, attribute: Attribute, reasons: Reasons) -> pl.Series:
-    """Floats and decimals that are whole, as integers."""
+    """Read floats and decimals, which must be whole, as integers."""
     if column.dtype.is_float():
         column = column.cast(pl.Float64).fill_nan(None)
         whole = without(column, (column.abs() >= 2.0**63) | (column != column.round(0))).cast(pl.Int64)

@@ -1,7 +1,7 @@
-"""Documents of many JSON records, those of them that are plain: lines of JSON made of all their records at once.
+"""Write lines of JSON from all records of plain documents at once.
 
-The reader of single documents (`cep.connectors.formats.packs`) stays the judge: what is not plain is left to it, and of
-what is plain it would say the same.
+The reader of single documents (`cep.connectors.formats.packs`) is the reference: it reads the documents that are not
+plain, and would give the same result for those that are.
 """
 
 from __future__ import annotations
@@ -25,16 +25,19 @@ Spans = tuple[Ints, Ints, Bools]
 """For each record, where a part begins, its length (-1: none), and whether it is quoted."""
 
 LARGE = 1 << 16
-"""Bytes from which on a text is worth it."""
+"""The bytes from which on a text is worth it."""
 
-_NO_KEYS = ["\0", "\1"]  # stand for those of an event with `args`
+_NO_KEYS = ["\0", "\1"]  # in place of the keys `type` and `args`
 
 
 @dataclass(frozen=True, slots=True)
 class PlainRecords:
-    """Records in a buffer: where each stands, of which span it is, which is the first of its document, and the cells of
-    its members, a row a label. `good`: none of them is there twice; `known`: there are no others; `empty`: there are
-    none. `spans`: how many there are."""
+    """Records in a buffer: the place and span of each, the first record of its document, and the cells of its members,
+    a row per label.
+
+    `good`: no member appears twice; `known`: there are no unknown members; `empty`: there are no members. `spans`: the
+    number of spans.
+    """
 
     buffer: NDArray[np.uint8]
     first: Ints
@@ -51,7 +54,7 @@ class PlainRecords:
     empty: Bools
 
     def there(self, label: str, *kinds: int) -> Bools:
-        """Which records have the member, where kinds are given of one of these."""
+        """Return which records have the member; with kinds, as a value of one of them."""
         found = self.kind[self.labels.index(label)]
         return np.isin(found, kinds) if kinds else found != ABSENT
 
@@ -61,7 +64,7 @@ class PlainRecords:
         return self.offset[place], np.where(self.kind[place] != ABSENT, self.length[place], 0)
 
     def span(self, label: str) -> Spans:
-        """The member as it is written."""
+        """Return the member as it is written."""
         first, length = self.cell(label)
         return first, np.where(self.there(label), length, -1), self.there(label, STRING, ESCAPED)
 
@@ -91,8 +94,8 @@ class MakesLines(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlainDocuments:
-    """Documents of a text: which are plain, and of these the lines, those of each from one of `bounds` to the next;
-    and where the record of each line stands (characters). None: a record that is to be read by itself."""
+    """The documents of a text: which are plain, and their lines, those of each document between two `bounds`. `places`:
+    where the record of each line is (in characters). None: the record is read by itself."""
 
     plain: list[bool]
     bounds: list[int]
@@ -104,8 +107,8 @@ class PlainDocuments:
 def plain_documents(
     format: MakesLines, data: bytes, characters: int, starts: Ints, stops: Ints, alone: bool
 ) -> PlainDocuments | None:
-    """The documents of UTF-8 of so many characters, in spans that hold one each where they are `alone`. None: it is not
-    worth it."""
+    """Read the documents of UTF-8 of so many characters, in spans that hold one each if `alone`. None: it does
+    not pay."""
     if not LARGE <= len(data) <= MOST:
         return None
     buffer = np.frombuffer(data, np.uint8)
@@ -126,7 +129,7 @@ def plain_documents(
     for row in np.flatnonzero(lines.odd[made]).tolist():
         texts[row] = None
     spans = first[made], beyond[made]
-    if characters != len(data):  # places in the text
+    if characters != len(data):  # positions in the text
         before = np.concatenate([[0], np.cumsum((buffer & 0xC0) != 0x80)])
         spans = before[spans[0]], before[spans[1]]
     bounds = np.searchsorted(of[made], np.arange(len(starts) + 1))

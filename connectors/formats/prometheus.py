@@ -1,4 +1,4 @@
-"""The text format of Prometheus, also as OpenMetrics: a sample is a line; its metric says which event it is.
+"""The text format of Prometheus and OpenMetrics: a sample is a line, and its metric selects the event.
 
 Samples are read as points of line protocol (`cep.connectors.formats.influx_points`): labels and the value are fields of
 a measurement.
@@ -22,9 +22,10 @@ from cep.connectors.records.times import shown
 from cep.core.schema import RecordFormat, Schema
 
 VALUE = "value"
-"""The name of the value of a sample."""
+"""The name of a sample's value."""
 NONE = "@none"
-"""A field in place of a value that is no number, which is missing: a point has one, and no declaration names it."""
+"""A field for a value that is not a number, and therefore missing: a point needs one, and no declaration names this
+one."""
 
 _NAME = r"[A-Za-z_:][A-Za-z0-9_:]*"
 _TEXT = r'"(?:[^"\\\n]|\\.)*"'
@@ -38,7 +39,7 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _NONE = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE)
 _TIME = re.compile(r"(-?)(\d{1,17})(?:\.(\d+))?", re.ASCII)
 _SECONDS = 10**11
-"""Whole timestamps below it are seconds, as OpenMetrics has them, others milliseconds."""
+"""Whole timestamps below it are seconds, as in OpenMetrics; others are milliseconds."""
 
 _LINE = '`metric{label="text"} value milliseconds`'
 TIMELESS = "the sample has no timestamp, and no clock is read: `/federate` of Prometheus writes them, `/metrics` rarely"
@@ -46,7 +47,7 @@ _OWN = (VALUE, TIME, MEASUREMENT)
 
 
 def as_point(schema: Schema) -> Schema:
-    """The schema of the points that samples of an event are."""
+    """Return the schema of the points that samples of an event are."""
     if schema.records is None or schema.records.name != "prometheus":
         return replace(schema, records=RecordFormat("influx", (("precision", "us"),)))
     metric = schema.records.option("metric")
@@ -55,7 +56,7 @@ def as_point(schema: Schema) -> Schema:
 
 
 class SampleReader(PointReader):
-    """Reads blocks of lines of samples. Samples of metrics that are no event of the program are only counted."""
+    """Reads blocks of lines of samples. Samples of metrics that the program does not read are only counted."""
 
     def __init__(self, schemas: Mapping[str, Schema], default: str | None, bound: bool) -> None:
         """CepError: as `PointReader`."""
@@ -96,7 +97,7 @@ class SampleReader(PointReader):
 
 
 def as_points(data: bytes) -> tuple[bytes, dict[int, str]]:
-    """Lines of samples as lines of points, comments as empty ones; and why lines are no sample."""
+    """Return lines of samples as lines of points, with empty lines for comments, and why lines are not samples."""
     reasons: dict[int, str] = {}
     found = []
     for number, line in enumerate(data.decode("utf-8", "surrogateescape").split("\n")):
@@ -109,7 +110,7 @@ def as_points(data: bytes) -> tuple[bytes, dict[int, str]]:
 
 
 def _point(line: str) -> str:
-    """One line. ValueError: why it is no sample."""
+    """Return one line as a point. ValueError: why it is not a sample."""
     if not line.strip() or line.lstrip(" \t").startswith("#"):
         return ""
     sample = _SAMPLE.fullmatch(line)
@@ -127,7 +128,7 @@ def _point(line: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _series(text: str) -> str:
-    """A metric with its labels as the beginning of a point. ValueError: why it is none."""
+    """Return a metric with its labels as the beginning of a point. ValueError: why it is not one."""
     match = _SERIES.fullmatch(text)
     assert match is not None, "a sample begins with a metric, or its labels"
     metric, rest = match[1], match[2] or ""
@@ -167,14 +168,15 @@ def _escaped(text: str, marks: str) -> str:
 
 
 def _plain(quoted: str) -> str:
-    """A text in quotes as it is meant."""
+    """Return a quoted text without its escapes."""
     if "\\" not in quoted:
         return quoted[1:-1]
     return re.sub(r"\\(.)", lambda match: "\n" if match[1] == "n" else match[1], quoted[1:-1])
 
 
 def _micros(time: str) -> str:
-    """A timestamp in microseconds: milliseconds, or seconds where it has a fraction or is small. ValueError: none."""
+    """Return a timestamp in microseconds: it has milliseconds, or seconds if it has a fraction or is small. ValueError:
+    it is not one."""
     match = _TIME.fullmatch(time)
     if match is None:
         raise ValueError(f"`{shown(time)}` is not a timestamp: a line is {_LINE}")

@@ -1,4 +1,5 @@
-"""JSON that is no line a record, compiled: each record of a list, or of objects over several lines, on a line."""
+"""Compiled scanner of JSON without a record per line: put each record of a list, or of objects over several lines, on a
+line."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from cep.core.kernels import njit
 
 BETWEEN, LIST = 0, 1
 """The position at which a text continues: between records, or between records of a list."""
-_BROKEN = 1  # stands for the end of a line within a string, where JSON has none
+_BROKEN = 1  # in place of a line end in a string, which JSON does not allow
 
 
 @njit(_nrt=False)
@@ -19,10 +20,11 @@ def _apart(c):  # type: ignore[no-untyped-def]
 
 @njit()
 def a_line_each(buffer, place, final, capacity):  # type: ignore[no-untyped-def]
-    """The same bytes with a record a line; where each begins and ends; how many bytes are used; where the text goes on.
+    """Return the same bytes with a record per line, where each begins and ends, how many bytes are used, and where the
+    text goes on.
 
-    A record that has no end is left, unless `final`. Behind each is an end of a line, but for one that ends the bytes.
-    `capacity` is more than half the bytes: a record takes one at least, and what separates it another.
+    A record without an end is left, unless `final`. A line end follows each record, except at the end of the bytes.
+    `capacity` is more than half the bytes: a record takes at least one, and its separator another.
     """
     n = len(buffer)
     out = np.full(n, 32, np.uint8)
@@ -68,7 +70,7 @@ def a_line_each(buffer, place, final, capacity):  # type: ignore[no-untyped-def]
             elif c == 10 or c == 13:
                 out[i] = 32
             i += 1
-        if i >= n and not final:  # more of it may come
+        if i >= n and not final:  # more of it may follow
             return out[:begin], first[:e], beyond[:e], begin, place
         first[e], beyond[e] = begin, i
         e += 1

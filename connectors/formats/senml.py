@@ -26,18 +26,18 @@ from cep.core.schema import CHANGE, Schema
 TIME = "t"
 """The label of a record's time."""
 VERSION = 10
-"""The latest version of SenML that is understood."""
+"""The latest supported version of SenML."""
 RELATIVE = 1 << 28
-"""Times below are relative to now."""
+"""Smaller times are relative to now."""
 LONG = {"name": "n", "unit": "u", "sum": "s", "time": "t"}
-"""Long names of fields; `value` is whichever value the record has."""
+"""Long names of fields; `value` is any value that the record has."""
 
 VALUES = ("v", "vs", "vb", "vd")
 _OWN = ("n", "u", *VALUES, "s", "t", "ut", "ct")
 _BASE = ("bn", "bt", "bu", "bv", "bs", "bver", "bct")
 _LABELS = frozenset((*_OWN, *_BASE))
 _NAMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9\-:./_]*")
-_LARGEST = 30  # digits before the point of a number that is added
+_LARGEST = 30  # so many digits before the point of a number that is added
 _KINDS: Mapping[str, str] = {
     **dict.fromkeys(("n", "u", "vs", "vd", "ct", "bn", "bu", "bct"), "a string"),
     **dict.fromkeys(("v", "s", "t", "ut", "bt", "bv", "bs"), "a number"),
@@ -50,18 +50,18 @@ _PLAIN: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("v", "t", "bt", "bver"), (NUMBER,)),
     "vb": (TRUE, FALSE),
 }
-"""Kinds of cells that fields of plain records have; other fields make a record not plain."""
+"""The kinds of cells of fields of plain records."""
 _EXAMPLE = "`event temp(sensor: string FROM n, value: float FROM v) FORMAT senml`"
 
 
 class Packs:
-    """Makes lines of JSON of the records of packs, with what the event wants of them."""
+    """Makes lines of JSON from the records of packs, with the fields that the event reads."""
 
     pages = None
     labels = (*_OWN, *_BASE)
 
     def __init__(self, schema: Schema) -> None:
-        """CepError: the event wants what no record of SenML has, or it is a fluent."""
+        """CepError: the event reads something that no record of SenML has, or is a fluent."""
         if any(each.name == RECORD_END for each in schema.attributes):
             message = f"{schema.name}: a record of SenML has one time, and one of a fluent a start and an end"
             hint = f"read an event, whose rules `initiate` and `terminate` the fluent: {_EXAMPLE}"
@@ -189,7 +189,7 @@ class Packs:
         return f'"{name}"'
 
     def _time(self, base: Any, own: Any) -> str:
-        """The seconds since 1970 as a plain decimal."""
+        """Return the seconds since 1970 as a plain decimal."""
         if type(base) is int and type(own) is int:
             time: int | Decimal = base + own
         else:
@@ -219,8 +219,8 @@ def _no_record(record: Mapping[str, Any]) -> str:
 
 
 def _inherited(records: PlainRecords, label: str) -> tuple[Ints, Ints]:
-    """A base field as it holds for each record, from the last of its pack that has it, itself included; length 0: it
-    has none."""
+    """Return the base field that applies to each record: that of the last record of its pack, up to itself, that has
+    one; length 0: there is none."""
     rows = np.arange(len(records.of))
     last = np.maximum.accumulate(np.where(records.there(label), rows, -1))
     last = np.where(last >= records.head, last, -1)
@@ -229,7 +229,8 @@ def _inherited(records: PlainRecords, label: str) -> tuple[Ints, Ints]:
 
 
 def _rebase(record: Mapping[str, Any], base: dict[str, Any]) -> None:
-    """Take the base fields of a record, which hold from here on. Unreadable: one is wrong, so that all after it are."""
+    """Take over the base fields of a record, which apply from here on. Unreadable: one is wrong, and so are all records
+    after it."""
     for label in _BASE:
         value = record.get(label)
         if value is None:
@@ -253,7 +254,7 @@ def _rebase(record: Mapping[str, Any], base: dict[str, Any]) -> None:
 
 
 def _written(label: str, value: Any) -> str:
-    """A value as JSON. Unreadable: the field has another type."""
+    """Return a value as JSON. Unreadable: the field has another type."""
     wanted = _KINDS[label]
     if type(value) is str:
         if wanted == "a string":
@@ -267,7 +268,7 @@ def _written(label: str, value: Any) -> str:
 
 
 def _number(label: str, value: Any) -> Decimal:
-    """A number that is added. Unreadable: it is beyond all that is measured."""
+    """Return a number that is added. Unreadable: it is beyond anything that is measured."""
     number = Decimal(str(value))
     if number and not -400 < number.adjusted() < _LARGEST:
         raise Unreadable("ill-typed", f"`{label}`: `{shown(str(value))}` is too large to be added")

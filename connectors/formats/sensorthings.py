@@ -30,15 +30,15 @@ LINKED = {
 }
 _ID, _LINK = "@iot.id", "@iot.navigationLink"
 _OPEN = ("", "..")
-"""The end of an interval that is still open, of what holds (ISO 8601-2)."""
+"""The end of an interval that still lasts (ISO 8601-2)."""
 _ARRAY = "dataArray"
 _PLACES = tuple(name for name, _ in LINKED.values())
 _KEY = re.compile(r"\(([^()]+)\)$")
 
 
 class Pages:
-    """Makes lines of JSON of observations, with what is not written as a value of its own: both ends of the time, the
-    ids of what they are linked to."""
+    """Makes lines of JSON from observations, and adds what they do not write as separate values: both ends of the time,
+    and the ids of linked entities."""
 
     pages = "value"
     labels = (TIME, _ID, _ARRAY, "id", *LINKED, *_PLACES, *(place + _LINK for place in _PLACES))
@@ -69,7 +69,7 @@ class Pages:
         return made
 
     def made(self, records: PlainRecords) -> Lines:
-        """Likewise of many plain observations at once; those of a document with a data array are refused."""
+        """Return the lines of many plain observations at once. Documents with a data array are refused."""
         buffer, good = records.buffer, records.good & ~records.empty
         none, every = np.zeros(len(good), np.bool_), np.ones(len(good), np.bool_)
         columns: list[tuple[str, Spans]] = []
@@ -129,7 +129,7 @@ class Pages:
         return line + body if one else line.removesuffix(", ") + "}"
 
     def _ends(self, time: Any, one: Mapping[str, Any]) -> str:
-        """Both ends of the time, as members of the object."""
+        """Return both ends of the time, as members of the object."""
         if not isinstance(time, str) or isinstance(time, Real):
             if time is not None:
                 raise Unreadable("time", f"{TIME}: {kind(time)} is not a time")
@@ -142,8 +142,8 @@ class Pages:
 
 
 def rows(one: Mapping[str, Any]) -> list[Any] | None:
-    """The observations of an element of a data array, each an object (or what stands there instead); None: it is
-    none. Unreadable: it lacks the names of its components."""
+    """Return the observations of an element of a data array, each an object (or what is in its place); None: it is not
+    a data array. Unreadable: it lacks the names of its components."""
     array = one.get("dataArray")
     if array is None:
         return None
@@ -161,7 +161,7 @@ def rows(one: Mapping[str, Any]) -> list[Any] | None:
 
 
 def linked(one: Mapping[str, Any], name: str, collection: str) -> Any:
-    """The id of a linked entity: where it is expanded its own, else as its link has it."""
+    """Return the id of a linked entity: its own if it is expanded, else that of its link."""
     there = one.get(name)
     if isinstance(there, dict):
         return there.get(_ID)
@@ -171,7 +171,7 @@ def linked(one: Mapping[str, Any], name: str, collection: str) -> Any:
 
 @lru_cache(maxsize=1 << 16)
 def _id(link: str, collection: str) -> int | str | None:
-    """The id of the entity that a link names, None: it names none of the collection."""
+    """Return the id of the entity that a link names; None if it names no entity of the collection."""
     last = link.rstrip("/").rpartition("/")[2]
     match = _KEY.search(last)
     if match is None or not last.startswith(f"{collection}("):
@@ -180,7 +180,7 @@ def _id(link: str, collection: str) -> int | str | None:
 
 
 def written(value: Any) -> str:
-    """A value that was read as JSON, written again."""
+    """Write a value that was read as JSON again."""
     match value:
         case None:
             return "null"

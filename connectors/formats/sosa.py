@@ -1,4 +1,4 @@
-"""Observations in RDF to batches: a declaration says by class and properties what makes an event."""
+"""Observations in RDF to batches. A declaration selects events by class and properties."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from cep.knowledge.rdf.namespaces import PROV
 
 SOSA = "http://www.w3.org/ns/sosa/"
 INVALIDATED = tuple(f"{PROV}{name}" for name in ("invalidatedAtTime", "wasInvalidatedBy"))
-"""The properties that make an observation withdraw the one with its values, as they do in what is written."""
+"""The properties that make an observation withdraw the one with its values, as in written observations."""
 _PATH = re.compile(r"<[^<>]+>(?:/<[^<>]+>)*")
 _HINT = (
     "say it as `temp: float AS sosa:hasSimpleResult`, or by a path, `temp: float FROM sosa:hasResult/qudt:numericValue`"
@@ -44,11 +44,11 @@ _Found = tuple[int, Record | Unreadable]
 
 
 class Documents:
-    """Reads observations of one event: nodes of its class (`AS`), by default sosa:Observation; each attribute by the
-    path that it is `FROM`, or its property (`AS`); the time likewise, by default sosa:resultTime."""
+    """Reads observations of one event: nodes of its class (`AS`, default sosa:Observation). The value of an attribute
+    is at its path (`FROM`) or property (`AS`); so is the time, whose default is sosa:resultTime."""
 
     def __init__(self, schema: Schema, format: str) -> None:
-        """CepError: an attribute has neither."""
+        """CepError: an attribute has neither FROM nor AS."""
         if schema.when is not None:
             hint = f"its class says which observations are one: `event {schema.name}(...) AS <class>`"
             raise CepError(f"{schema.name}: WHEN tests records, not observations in RDF", hint=hint, code="input")
@@ -73,13 +73,13 @@ class Documents:
         self._shape = NodeShape(schema.iri or SOSA + "Observation", self._paths[0], tuple(self._paths))
 
     def read(self, documents: Sequence[bytes], first: int) -> tuple[pl.DataFrame, list[DeadLetter], NDArray[np.int64]]:
-        """The events of documents, numbered from `first`; dead records, which have the place of the document as their
-        line; and of each record the place of its document."""
+        """Return the events of documents, numbered from `first`; dead letters, whose line is the place of the document;
+        and the place of each record's document."""
         found = [(row, record) for row, text in enumerate(documents) if text for _, record in self._records(text)]
         return self._table("", found, first, lambda row: documents[row].decode("utf-8", "replace"))
 
     def one(self, file: str, text: bytes, first: int) -> tuple[pl.DataFrame, list[DeadLetter], NDArray[np.int64]]:
-        """Likewise those of a file that is one document; with the line of each."""
+        """Return the same for a file that is one document, with the line of each record."""
         return self._table(file, self._records(text), first, lambda line: None)
 
     def _records(self, text: bytes) -> list[_Found]:
@@ -126,8 +126,8 @@ class Documents:
 def read_observations(
     file: str, stream: ByteStream, documents: Documents, format: str, chunk: int, first: int
 ) -> Iterator[tuple[pl.DataFrame | None, list[DeadLetter], Block | None]]:
-    """Tables block by block; no block: the stream is silent. N-Quads, and JSON-LD that is not one document a line, are
-    read whole: what belongs to a node may stand anywhere."""
+    """Yield tables block by block; no block: the stream is silent. N-Quads, and JSON-LD without a document per line,
+    are read whole: the triples of a node may be anywhere."""
     line = 1
     blocks = whole_lines(stream, chunk)
     if format == "jsonld":
@@ -153,7 +153,7 @@ def read_observations(
 
 
 def invalidates(text: bytes) -> bool:
-    """Return True if observations of a text may be invalidated; prefixes may stand before the names."""
+    """Return True if a text may invalidate observations. Prefixes may precede the names."""
     return any(each.removeprefix(PROV).encode() in text for each in INVALIDATED)
 
 

@@ -1,4 +1,4 @@
-"""The bytes of an input: a file, compressed or not, a pipe; handed over as they come, as UTF-8."""
+"""The bytes of an input, a file (compressed or not) or a pipe: returned as they arrive, as UTF-8."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from cep.core.unpacking import check_unpacked
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 BOM = b"\xef\xbb\xbf"
 LONGEST = 1 << 24
-"""Bytes of the longest line that is read as a record."""
+"""The bytes of the longest line that is read as a record."""
 
 MOST = 1 << 28
-"""Bytes of a block, but for the beginning of a line before it: within one, places are numbers of 32 bits."""
+"""The bytes of a block, without the beginning of a line before it. Positions in a block are 32-bit numbers."""
 
-_LITTLE = 1 << 20  # bytes from a pipe not worth handing over while more is about to come
-_MOMENT = 0.01  # seconds: how long more may take to come, all of it
+_LITTLE = 1 << 20  # fewer bytes from a pipe are not handed on while more are about to arrive
+_MOMENT = 0.01  # seconds to wait for more, in total
 
 
 class ByteStream:
-    """Reads one input. `position` of its `size` bytes are read, as they are stored; `size` None: unknown. Gzip and zstd
-    are known by the first bytes of a file.
+    """Reads one input. `position` of its `size` bytes, as stored, have been read; size None: unknown. Gzip and zstd are
+    recognised by the first bytes.
 
-    `idle`: the seconds after which a pipe from which nothing comes is `silent`, None: it never is. `silence`: for how
-    long nothing has come. `encoding`: that of the text, which is handed over as UTF-8; bytes that are none of it stay
-    as they are, and are none of UTF-8. `plain`: the bytes are handed over as they are stored.
+    `idle`: the seconds without data after which a pipe is `silent`; None: it never is. `silence`: how long there has
+    been no data. `encoding`: that of the text, which is converted to UTF-8; invalid bytes stay as they are, and are
+    invalid UTF-8. `plain`: the bytes are returned as they are stored.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class ByteStream:
         self.damage: str | None = None  # why the rest of a compressed file cannot be read
         self._compressed: gzip.GzipFile | pa.NativeFile | None = None
         self._decoder = None if encoding is None else codecs.getincrementaldecoder(encoding)("surrogateescape")
-        self._packed: Any = None  # what a compressed file is read from
+        self._packed: Any = None  # the compressed bytes
         self._descriptor: int | None = None
         self._read = 0
         self._ahead = b""
@@ -87,7 +87,7 @@ class ByteStream:
             self._unpack(packed, io.BufferedReader(packed, 1 << 20), zipped)
 
     def _unpack(self, packed: Any, reader: Any, zipped: bool) -> None:
-        """Switch to what `reader` reads from `packed`, decompressed."""
+        """Switch to the decompressed bytes that `reader` reads from `packed`."""
         self._packed, self._descriptor = packed, None
         if zipped:
             self._compressed = gzip.GzipFile(fileobj=reader)
@@ -108,17 +108,17 @@ class ByteStream:
         return self.plain and self.size is not None and self._owned and not isinstance(self._file, StoredFile)
 
     def go_to(self, position: int) -> None:
-        """Continue reading a file `on_disk` at this byte."""
+        """Continue to read a file `on_disk` at this byte."""
         self._file.seek(position)
         self._read, self._ahead = position, b""
 
     def behind_mark(self) -> int:
-        """The first byte of the text of a file `on_disk`: a byte order mark is none of it."""
+        """The first byte of the text of a file `on_disk`, after a byte order mark."""
         return len(BOM) if os.pread(self._file.fileno(), len(BOM), 0) == BOM else 0
 
     def silent(self) -> bool:
-        """Wait for something to read, or the end, but no longer than until a report of silence is due; whether
-        nothing came."""
+        """Wait for data or the end, but no longer than until silence has to be reported. Return True if nothing
+        arrived."""
         seconds = self.silence.remaining
         if self._ahead or self._descriptor is None or seconds is None:
             return False
@@ -165,7 +165,7 @@ class ByteStream:
         self._ahead = data
 
     def _decoded(self, decoder: codecs.IncrementalDecoder, data: bytes, most: int) -> bytes:
-        """The text as UTF-8; nothing only at the end."""
+        """Return the text as UTF-8; empty only at the end."""
         text = decoder.decode(data, not data).encode("utf-8", "surrogateescape")
         return text if text or not data else self.read(most)
 
@@ -179,7 +179,7 @@ class ByteStream:
         poll.register(descriptor, select.POLLIN)
         until = monotonic() + _MOMENT
         while size < most and poll.poll(max(0.0, until - monotonic()) * 1000 if size < _LITTLE else 0):
-            if size < _LITTLE and monotonic() > until:  # who waits for it is not to wait for what comes after
+            if size < _LITTLE and monotonic() > until:  # whoever waits for this data must not wait for more
                 break
             data = os.read(descriptor, most - size)
             if not data:
@@ -209,7 +209,7 @@ class ByteStream:
 
 
 def _known(descriptor: int, data: bytes) -> bytes:
-    """The first bytes of a pipe, and more of them where they may be those of something compressed."""
+    """Return the first bytes of a pipe; more than one byte if they may belong to a compressed stream."""
     while 0 < len(data) < len(_ZSTD) and (_ZSTD.startswith(data) or _GZIP.startswith(data)):
         stops.wait(descriptor, None)
         more = os.read(descriptor, len(_ZSTD))
@@ -220,7 +220,7 @@ def _known(descriptor: int, data: bytes) -> bytes:
 
 
 class _Awaited(io.RawIOBase):
-    """The bytes of a pipe, of which some were read before."""
+    """The bytes of a pipe, some of which were read before."""
 
     def __init__(self, descriptor: int, ahead: bytes = b"") -> None:
         self._descriptor, self._position, self._ahead = descriptor, 0, ahead
@@ -246,10 +246,10 @@ class _Awaited(io.RawIOBase):
 def whole_lines(
     stream: ByteStream, chunk: int, longest: int = LONGEST, begun: int = 0
 ) -> Iterator[tuple[bytes, int, int]]:
-    """(bytes, position of the first, length of a longer line they are only the beginning of): blocks of whole lines.
+    """Yield (bytes, position of the first, length of a longer line whose beginning they are): blocks of whole lines.
 
-    The last line may lack its end. Of a line of more than `longest` bytes only the beginning is kept. No bytes: the
-    stream is silent. `begun`: so many bytes are read.
+    The last line may lack its end. Only the beginning of a line of more than `longest` bytes is kept. No bytes: the
+    stream is silent. `begun`: so many bytes have been read.
     """
     rest = b""
     position = begun
@@ -277,18 +277,18 @@ def whole_lines(
             length, head, rest = skip_line(stream, rest, chunk)
             yield head, position, length
             position += length
-    if rest and stream.damage is None:  # of a damaged file the last line may be a part of one
+    if rest and stream.damage is None:  # the last line of a damaged file may be incomplete
         yield rest, position, 0
 
 
 def more_bytes(chunk: int, begun: int, longest: int = LONGEST) -> int:
-    """How many bytes to read behind the beginning of a line: to the end of a chunk, then chunk by chunk, and never more
-    than one beyond the longest line."""
+    """Return how many bytes to read after the beginning of a line: to the end of a chunk, then chunk by chunk, and
+    never more than one beyond the longest line."""
     return min(chunk - begun if begun < chunk else chunk, longest + 1 - begun)
 
 
 def skip_line(stream: ByteStream, rest: bytes, chunk: int) -> tuple[int, bytes, bytes]:
-    """(length of the line that begins with `rest`, its head, what was read beyond it)."""
+    """Return (length of the line that begins with `rest`, its head, the bytes read beyond it)."""
     length = len(rest)
     head = rest[:1000]
     while data := stream.read(chunk):
@@ -313,7 +313,7 @@ def line_breaks(data: bytes) -> int:
 
 
 def not_utf8(data: bytes, starts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The lines that are not UTF-8, given where lines start."""
+    """Return the lines that are not UTF-8. `starts`: where lines start."""
     rows: list[int] = []
     view = memoryview(data)
     position = len(data) if data.isascii() else 0
