@@ -1,4 +1,4 @@
-"""Records of several events in one stream: by which of their values they are told apart, as WHEN does."""
+"""Tell several events in one stream apart: find the value by which WHEN can select each."""
 
 from __future__ import annotations
 
@@ -15,32 +15,33 @@ from cep.core.schema import RecordTest
 
 Records = Sequence[Mapping[str, Any]]
 MOST = 12
-"""So many values a field has at most that says which event a record is."""
+"""The greatest number of values of a field that names the event of a record."""
 _LEAST = 4
-"""Records from which events are told apart."""
+"""The number of records from which on events are told apart."""
 _DEEP = 4
-"""So many steps a path has at most by which events are told apart."""
+"""The greatest number of steps of a path by which events are told apart."""
 _BOOLEANS = frozenset((*TRUE_WORDS, *FALSE_WORDS))
 
 
 def alternatives(records: Records) -> list[tuple[str, RecordTest, Records]]:
-    """Events that records are, each with a name, its test and its records; nothing where they seem to be one event.
+    """Return the events of a stream, each with a name, its test and its records; empty if the stream seems to be one
+    event.
 
-    A field, perhaps one of an object, says which where it has few values, and most of these have keys of their own. So
-    do objects of which each record has one, and fields of which each object under one key has one. A text that stands
-    for a missing value is none; keys that have nothing else are left out.
+    A field (perhaps of an object) names the event if it has few values, and records of most values have keys of their
+    own. So do objects of which each record has one, and fields of which each object under a key has one. A text that
+    means "missing" is not a value; keys without any value are ignored.
     """
     return [(name, test, _without_empty(some)) for name, test, some in _alternatives(records)]
 
 
 def _without_empty(records: Records) -> Records:
-    """The records without keys of which none has a value."""
+    """Return the records without keys that never have a value."""
     there = {key for each in records for key in each if says(each[key])}
     return [{key: value for key, value in each.items() if key in there} for each in records]
 
 
 def says(value: Any) -> bool:
-    """Return True if a value is there, and no text that stands for a missing one."""
+    """Return True if a value is present, and is not a text that means "missing"."""
     return value is not None and not (type(value) is str and value.strip(" \t").lower() in NOTHING)
 
 
@@ -66,7 +67,7 @@ def _alternatives(records: Records) -> list[tuple[str, RecordTest, Records]]:
 def _by_value(
     records: Records, flat: Records, groups: Mapping[str, Mapping[str, Sequence[int]]]
 ) -> list[tuple[str, RecordTest, Records]]:
-    """The records by the values of the key for which most of them have keys of their own."""
+    """Return the records by the values of the key most of whose values have keys of their own."""
     best, field = 0, ""
     for key, rows in groups.items():
         own = _having_own(flat, rows, key)
@@ -79,14 +80,15 @@ def _by_value(
 
 
 def _flat(records: Records) -> list[dict[str, Any]]:
-    """The records with a key for each path through objects that WHEN can name; a name at the top is read before."""
+    """Return the records with a key for each path through objects that WHEN can name. A name at the top has
+    precedence."""
     top = {key for each in records for key in each}
     names: dict[Path, str | None] = {}
     flat: list[dict[str, Any]] = []
     for record in records:
         flat.append({})
         waiting: list[tuple[Path, Any]] = [((key,), value) for key, value in record.items()]
-        for steps, value in waiting:  # grows as it goes
+        for steps, value in waiting:  # grows while it is read
             if steps not in names:
                 source = written(steps)
                 names[steps] = source if writable(steps, top, source) else None
@@ -98,7 +100,7 @@ def _flat(records: Records) -> list[dict[str, Any]]:
 
 
 def _groups(records: Records, key: str) -> dict[str, list[int]]:
-    """The rows by the value of a key; nothing where it has too many values, or some that are no names of events."""
+    """Return the rows by the value of a key; empty if it has too many values, or some that cannot name an event."""
     groups: dict[str, list[int]] = {}
     missing = 0
     for row, each in enumerate(records):
@@ -133,7 +135,7 @@ def _said(records: Records, rows: Sequence[int]) -> Iterator[str]:
 
 
 def _objects(records: Records, keys: Sequence[str]) -> list[str]:
-    """The objects of which almost each record has one, and no other."""
+    """Return the objects of which almost each record has exactly one."""
     there = {key: [each.get(key) is not None for each in records] for key in keys}
     some = [
         key
@@ -146,9 +148,9 @@ def _objects(records: Records, keys: Sequence[str]) -> list[str]:
 
 
 def _fields(records: Records, flat: Records, keys: Sequence[str]) -> dict[str, list[int]]:
-    """The rows by the field of which each object under one key has one, and no other: `payload` has `temp` or `state`.
+    """Return the rows by the field of which each object under one key has exactly one: `payload` has `temp` or `state`.
 
-    Of fields that stand together the first counts; those that stand only beside it do not.
+    Of fields that always appear together, only the first counts.
     """
     for key in keys:
         if sum(isinstance(each.get(key), dict) for each in records) < len(records) - allowed(len(records)):
@@ -156,7 +158,7 @@ def _fields(records: Records, flat: Records, keys: Sequence[str]) -> dict[str, l
         rows: dict[str, list[int]] = {}
         for row, each in enumerate(flat):
             for name, value in each.items():
-                if path(name)[:-1] == (key,) and value is not None:  # as EXISTS tests
+                if path(name)[:-1] == (key,) and value is not None:  # as EXISTS tests it
                     rows.setdefault(name, []).append(row)
         chosen: dict[str, list[int]] = {}
         covered: set[int] = set()

@@ -1,4 +1,4 @@
-"""The first rows of a Parquet file as columns: paths into structs, and an event for each element of a list."""
+"""Read the first rows of a Parquet file as columns: paths into structs, and an event for each element of a list."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cep.connectors.infer.sample import RecordSample
 from cep.connectors.records.paths import EACH, Path, level, path, place, written
 
 _FEW = 3
-"""Numbers in a list of that many at most are rather one place than several measurements."""
+"""A list of at most so many numbers is a place rather than a series of measurements."""
 _READ = (
     pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_timestamp,
     pa.types.is_date, pa.types.is_time, pa.types.is_duration, pa.types.is_string, pa.types.is_large_string,
@@ -23,7 +23,7 @@ _READ = (
 
 
 def parquet_sample(file: File, limit: int) -> RecordSample:
-    """Its first rows. ArrowException, OSError: it cannot be read."""
+    """Return the first rows. ArrowException, OSError: the file cannot be read."""
     source = pq.ParquetFile(file)
     schema = source.schema_arrow
     sample = RecordSample(None)
@@ -46,7 +46,7 @@ def parquet_sample(file: File, limit: int) -> RecordSample:
 def _chosen(
     schema: pa.Schema, series: Path | None, sample: RecordSample, batch: pa.RecordBatch
 ) -> tuple[list[str], dict[str, Path]]:
-    """The plain columns, and the paths into others, that a declaration can have. `batch`: the first rows."""
+    """Return the plain columns, and the paths into others, that a declaration can have. `batch`: the first rows."""
     plain: list[str] = []
     nested: dict[str, Path] = {}
     for name in dict.fromkeys(schema.names):
@@ -68,7 +68,7 @@ def _chosen(
 
 
 def _places(batch: pa.RecordBatch, steps: Path, series: Path | None) -> list[Path]:
-    """The places of a list that holds a few numbers, as coordinates do; the path itself, where it is of no such."""
+    """Return the elements of a list of few numbers, such as coordinates; for other columns the path itself."""
     whole = steps[:-1] if steps[-1] == EACH else steps
     kind = _type(batch.schema, whole)
     if whole == series or len(steps) == 1 or not is_list(kind) or not _numeric(kind.value_type):
@@ -111,8 +111,8 @@ def _no_value(steps: Path, kind: pa.DataType, series: Path | None) -> str | None
 
 
 def _series(batch: pa.RecordBatch) -> Path | None:
-    """The list of which each element is an event: one of structs that no row lacks, else one of many numbers; of
-    several the one with the most elements. None: a row is an event."""
+    """Return the list whose elements are events: a list of structs that no row lacks, else a list of many numbers;
+    among several the one with most elements. None: a row is an event."""
     best: tuple[bool, int] | None = None
     found = None
     for name in dict.fromkeys(batch.schema.names):

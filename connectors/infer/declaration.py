@@ -1,4 +1,4 @@
-"""The declaration of an event from a sample of its records: its time, its attributes and their names."""
+"""Derive the declaration of an event from a sample of its records: its time, its attributes and their names."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from cep.rules.static.typed_facts import FactAttribute, FactDeclaration
 
 @dataclass(slots=True)
 class Inferred:
-    """A declaration as a schema; `notes`: by attribute what its values are like; `remarks`: what else to know;
-    `facts`: the declaration of facts that fits as well, where there is no time."""
+    """A declaration as a schema. `notes`: a summary of the values of each attribute; `remarks`: what else to know;
+    `facts`: a declaration of facts that fits as well, if there is no time."""
 
     schema: Schema
     notes: dict[str, str] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class Inferred:
 
 
 def inferred(sample: RecordSample, name: str) -> Inferred:
-    """The declaration that fits the sample, of an event of this name where its records have none."""
+    """Return the declaration that fits the sample. `name`: that of the event, unless its records have one."""
     option = sample.format.option if sample.format is not None else lambda _: None
     marks = option("decimal") or ".", option("thousands")
     guesses: dict[str, Guess] = {}
@@ -37,7 +37,7 @@ def inferred(sample: RecordSample, name: str) -> Inferred:
         last = path(source)[-1] if path(source)[-1] != EACH else path(source)[-2]
         last = "time" if sample.nameless else last
         guesses[source] = guess(last, column, sample.text, marks[0], sample.typed.get(source), marks[1])
-    own = sample.format is not None and FORMATS[sample.format.name].of_sensors  # the format has a time of its own
+    own = sample.format is not None and FORMATS[sample.format.name].of_sensors  # the format defines the time
     times, further, format = ((), (), None) if own else event_times(sample, guesses)
     made = Inferred(Schema("", (), True, False))
     left_out = dict(sample.left_out)
@@ -112,8 +112,8 @@ def _binding(sample: RecordSample, title: str, own: bool) -> list[str]:
 
 
 def _facts(schema: Schema, sample: RecordSample) -> str | None:
-    """The declaration of facts: its attributes have the columns' own names. None: a column has no name of the language,
-    or values that facts do not have."""
+    """Return the declaration of facts, whose attributes are called as the columns. None: a column's name is not a name
+    of the language, or it has values that facts cannot have."""
     sources = [source_of(each) for each in schema.attributes]
     if any(path(source) != (source,) or identifier(source) != source.lower() for source in sources):
         return None
@@ -155,6 +155,6 @@ def _shown(value: Any) -> str:
 
 
 def shown(text: str) -> str:
-    """The text as it can stand in a comment: on one line, and UTF-8."""
+    """Return the text as it can appear in a comment: on one line, and in UTF-8."""
     printable = "".join(c if c.isprintable() else " " for c in text)
     return printable.encode("utf-8", "replace").decode("utf-8")

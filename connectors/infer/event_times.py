@@ -1,4 +1,4 @@
-"""Which column is the time of an event, of a sample of its records."""
+"""Find the column that is the time of an event, in a sample of its records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PREFERRED = (
 _BEGINS = ("start", "begin", "from", "started", "started_at", "start_time", "departed", "von")
 _HOUR = 3_600 * 10**6
 _TRIED = 500
-"""Texts by which a column is taken for one of intervals."""
+"""The number of texts from which a column is recognised as one of intervals."""
 _BETWEEN = re.compile(r"\s+(-|\u2013|\u2014|to|bis|until)\s+")
 """The words between the start and the end of an interval."""
 _HOURS = re.compile(r"^(hours?|hr|hh|hod|stunde|std|heure|hora)$|_(hour|hr)$|^hour_", re.I)
@@ -43,14 +43,15 @@ _PARTS = (
     (re.compile(r"^(minutes?|min|mn|mm)$", re.I), 0, 59, "%M"),
     (re.compile(r"^(seconds?|sec|ss)$", re.I), 0, 59, "%S"),
 )
-"""Names of columns that hold a part of the time each, the least and the greatest value, the directive."""
+"""Names of columns that hold one part of the time, with the least and the greatest value, and the directive."""
 _ENDS = ("end", "stop", "to", "until", "ended", "ended_at", "end_time", "arrived", "landed", "bis")
 
 
 def event_times(
     sample: RecordSample, guesses: Mapping[str, Guess]
 ) -> tuple[tuple[str, ...], tuple[str, ...], TimeFormat | None]:
-    """The columns of the time, one or two of an interval; further ones of its parts; and how they are written."""
+    """Return the columns of the time (two for an interval), further columns with its parts, and how they are
+    written."""
     last = {source: path(source)[-1].lower() for source in guesses}
     if sample.positional:
         named = [key for key in ("time", "start", "end") if key in guesses]
@@ -115,8 +116,8 @@ def set_back(sample: RecordSample, begin: str, end: str, format: TimeFormat | No
 
 
 def mostly_times(sample: RecordSample, guesses: Mapping[str, Guess]) -> str | None:
-    """The remark on the column of texts most of which are times, though too many are not, or of two times each; None:
-    there is none."""
+    """Return the remark on the column of texts that are mostly times, although too many are not, or that hold two times
+    each; None: there is no such column."""
     best: tuple[int, int, str, str | None] | None = None
     for source, found in guesses.items():
         texts = [value for value in sample.columns[source] if isinstance(value, str)]
@@ -136,7 +137,7 @@ def mostly_times(sample: RecordSample, guesses: Mapping[str, Guess]) -> str | No
 
 
 def _pairs(source: str, texts: Sequence[str]) -> str | None:
-    """The remark on a column of intervals that only people read, `27.10.2024 01:00 - 27.10.2024 02:00`."""
+    """Return the remark on a column of intervals that only people can read, `27.10.2024 01:00 - 27.10.2024 02:00`."""
     pairs = [_BETWEEN.split(text.strip(" \t"))[::2] for text in texts]
     both = [pair for pair in pairs if len(pair) == 2]
     if 2 * len(both) <= len(texts):
@@ -168,7 +169,7 @@ def _interval(begin: Guess, end: Guess) -> bool:
 
 
 def _clock_of(day: str, sample: RecordSample, guesses: Mapping[str, Guess]) -> tuple[str, TimeFormat | None] | None:
-    """The column of the time of day beside one of days, and how both together are written."""
+    """Return the column of the time of day for a column of days, and the format of both together."""
     for source, column in sample.columns.items():
         found = guesses[source]
         if source == day or path(source)[:-1] != path(day)[:-1] or column.count(None) > allowed(len(column)):
@@ -179,7 +180,7 @@ def _clock_of(day: str, sample: RecordSample, guesses: Mapping[str, Guess]) -> t
         format = guesses[day].format
         column = [each for each in column if each is not None]
         odd = sum(not _is_iso(each) for each in column) if sure and format is None else len(column)
-        if column and odd <= allowed(len(column)):  # also where only some have parts of a second
+        if column and odd <= allowed(len(column)):  # also if only some have fractions of a second
             return source, None
         pattern = (clock_pattern(column) if sure else None) or _number_clock(path(source)[-1], column, sample)
         if pattern is not None:
@@ -202,7 +203,7 @@ def _is_interval(sample: RecordSample, source: str) -> bool:
 
 
 def _counts(guesses: Mapping[str, Guess]) -> tuple[str, TimeFormat | None] | None:
-    """The first column of numbers that are all counts since 1970 of our days, whatever it is called."""
+    """Return the first column of numbers that all count from 1970 to a time of today, whatever its name."""
     for source, found in guesses.items():
         if found.type in ("int", "float") and not found.optional and (unit := unit_of(found.values)) is not None:
             return source, None if unit == "s" else TimeFormat(unit=unit)
@@ -212,7 +213,7 @@ def _counts(guesses: Mapping[str, Guess]) -> tuple[str, TimeFormat | None] | Non
 def _parts(
     sample: RecordSample, guesses: Mapping[str, Guess]
 ) -> tuple[tuple[str, ...], tuple[str, ...], TimeFormat | None] | None:
-    """Columns of the year, the month, the day and what follows, and how they are written; None: there are none."""
+    """Return the columns of the year, the month, the day and smaller parts, and their format; None: there are none."""
     found: list[str] = []
     words: list[str] = []
     for names, low, high, directive in _PARTS:

@@ -1,4 +1,4 @@
-"""The first records of a file: which format it has, and its records by event."""
+"""Read the first records of a file: recognise its format, and group the records by event."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from cep.core.errors import CepError
 from cep.core.schema import RecordFormat, RecordTest
 from cep.core.unpacking import Unpacked
 
-_HEAD = 1 << 16  # bytes by which a format is recognised
+_HEAD = 1 << 16  # bytes from which a format is recognised
 _CHUNK = 1 << 20
 KNOWLEDGE = (".ttl", ".nt", ".trig", ".rdf", ".owl")
-"""Suffixes of what is no records, but knowledge."""
+"""Suffixes of files that hold knowledge instead of records."""
 _MOST_EVENTS = 50
 
 
@@ -129,7 +129,8 @@ def _json(file: Path, limit: int) -> list[RecordSample]:
 
 
 def _by_event(records: list[Mapping[str, Any]]) -> list[RecordSample]:
-    """A sample for each event that records name, where all name one that can be declared; else one for all."""
+    """Return a sample for each event that records name, if all of them name one that can be declared; else one
+    for all."""
     names = dict.fromkeys(each.get("type") if isinstance(each.get("type"), str) else None for each in records)
     said = [name for name in names if name is not None]
     if len(said) == len(names) <= _MOST_EVENTS and (len(said) == 1 or all(event_name(name) == name for name in said)):
@@ -143,7 +144,7 @@ def _by_event(records: list[Mapping[str, Any]]) -> list[RecordSample]:
 
 
 def _by_test(table: RecordSample) -> list[RecordSample]:
-    """A sample for each event that the rows of a table are; the table itself, where they seem to be one."""
+    """Return a sample for each event that the rows of a table are, or the table itself if they seem to be one event."""
     if table.series is not None:
         return [table]
     rows = [
@@ -160,7 +161,7 @@ def _by_test(table: RecordSample) -> list[RecordSample]:
 
 
 def _alternative(sample: RecordSample, name: str, test: RecordTest) -> RecordSample:
-    """The sample as that of the records that pass a test."""
+    """Return the sample as that of the records that pass a test."""
     sample.name, sample.when = name, ((test,),)
     if test.values:
         sample.columns.pop(test.source, None)
@@ -168,7 +169,7 @@ def _alternative(sample: RecordSample, name: str, test: RecordTest) -> RecordSam
 
 
 def _records(file: Path, limit: int) -> Iterator[bytes]:
-    """The texts of the first records of JSON, blank lines left out."""
+    """Return the texts of the first records of JSON, without blank lines."""
     stream = ByteStream(str(file))
     try:
         for part in _parts(stream):

@@ -1,4 +1,4 @@
-"""Names of the language for what columns, keys and files are called."""
+"""Make names of the language from the names of columns, keys and files."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from cep.connectors.records.paths import EACH, path, place
 from cep.rules.keywords import RESERVED
 
 TAKEN = frozenset(("type", "time", "start", "end", "args"))
-"""Names that no attribute has."""
+"""Names that attributes cannot have."""
 _PLAIN = frozenset(("id", "value", "name", "unit", "key", "data", "n", "v", "x", "y"))
-"""Last steps of paths that say too little alone."""
+"""Last steps of paths that are too vague alone."""
 
 
 def names(sources: Sequence[str]) -> dict[str, str]:
-    """By source the name of the attribute: the last step of its path, with those before where that says too little."""
+    """Return the name of the attribute for each source: the last step of its path, with earlier ones if that is too
+    vague."""
     found: dict[str, str] = {}
     used: set[str] = set()
     last = [path(source)[-1] if path(source)[-1] != EACH else path(source)[-2] for source in sources]
@@ -33,7 +34,7 @@ def names(sources: Sequence[str]) -> dict[str, str]:
 
 
 def identifier(text: str) -> str:
-    """A name of the language: `Wind speed (m/s)` is `wind_speed_m_s`, `windSpeed` is `wind_speed`."""
+    """Return a name of the language: `Wind speed (m/s)` becomes `wind_speed_m_s`, `windSpeed` becomes `wind_speed`."""
     plain = unicodedata.normalize("NFKD", text.replace("ß", "ss")).encode("ascii", "ignore").decode()
     apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])", "_", plain)
     name = re.sub(r"\W+", "_", apart).strip("_").lower()
@@ -43,6 +44,6 @@ def identifier(text: str) -> str:
 
 
 def event_name(text: str) -> str:
-    """The name of an event that a file or its records are called so."""
+    """Return the name of an event whose file or records are called so."""
     name = identifier(text)
     return f"{name}s" if name.upper() in ("EVENT", "PREFIX", "FLUENT", "FACT", "POLICY", "ALERT") else name

@@ -1,4 +1,5 @@
-"""Records of JSON as columns: one choice for all records of what is an event, a record or an element of its list."""
+"""Read records of JSON as columns. One choice for all records decides whether an event is a record or an element of its
+list."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ OBJECT, LIST, VALUE, NUMBER, NULL = "an object", "a list", "a value", "a number"
 _PLAIN = frozenset((VALUE, NUMBER, NULL))
 _ARGUMENTS = "args"
 _FEW = 3
-"""Numbers in a list of that many at most are rather one place than several measurements."""
+"""A list of at most so many numbers is a place rather than a series of measurements."""
 
 
 @dataclass(slots=True)
@@ -60,7 +61,7 @@ def _kind(value: Any) -> str:
 
 
 def nested_sample(name: str | None, records: Sequence[Mapping[str, Any]]) -> RecordSample:
-    """The columns of records of one event; `name`: what they say that it is called."""
+    """Return the columns of records of one event. `name`: the name that they give it."""
     sample = RecordSample(name, records=len(records))
     lengths = {len(each[_ARGUMENTS]) if isinstance(each.get(_ARGUMENTS), list) else -1 for each in records}
     own = {"type"} if name is not None else set()
@@ -92,7 +93,7 @@ def nested_sample(name: str | None, records: Sequence[Mapping[str, Any]]) -> Rec
 
 
 def _positional(records: Sequence[Mapping[str, Any]], own: set[str], sample: RecordSample) -> None:
-    """Values by position: a column for each, and those of the time."""
+    """Return values by position: a column for each, and those of the time."""
     times = [key for key in ("time", "start", "end") if any(key in each for each in records)]
     for each in records:
         values = {f"arg{place}": value for place, value in enumerate(each[_ARGUMENTS], 1)}
@@ -112,14 +113,14 @@ def _homogeneous(shape: _Shape, steps: Path) -> bool:
 
 
 def _is_place(shape: _Shape, steps: Path) -> bool:
-    """Return True if a list holds a few numbers, as coordinates do, which are read by their places."""
+    """Return True if a list holds a few numbers, such as coordinates, which are read by their places."""
     inside = _mostly(shape.kinds.get((*steps, EACH), Counter()))
     return inside == {NUMBER} and shape.longest[steps] <= _FEW
 
 
 def _series(shape: _Shape, count: int) -> Path | None:
-    """The list of which each element is an event: one of objects that every record has, else one of many numbers; of
-    several the one with the most elements. None: a record is an event."""
+    """Return the list whose elements are events: a list of objects that every record has, else a list of many numbers;
+    among several the one with most elements. None: a record is an event."""
     best: tuple[bool, int, int] | None = None
     found = None
     for steps, number in shape.elements.items():
@@ -135,7 +136,7 @@ def _series(shape: _Shape, count: int) -> Path | None:
 
 
 def _mostly(kinds: Counter[str]) -> set[str]:
-    """The kinds of values that stand at a path, without those of which there are hardly any."""
+    """Return the kinds of values at a path, without very rare ones."""
     there = set(kinds) - {NULL}
     count = sum(kinds[kind] for kind in there)
     for most in ({VALUE, NUMBER}, {OBJECT}, {LIST}):

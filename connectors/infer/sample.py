@@ -14,12 +14,14 @@ from cep.core.schema import CHANGE, RecordFormat, When
 
 @dataclass(slots=True)
 class RecordSample:
-    """Records of one event: by path the value in each event that comes of them, None where it is missing. `records`:
-    how many there are; `series`: the path of the list of which each element is an event; `positional`: values come by
-    position; `bound`: records have a `type` that is no event, so that the file has to be bound. `text`: values are
-    texts of a table; `typed`: of typed columns their types. `left_out`: paths that no declaration can have, with the
-    reason; `remarks`: what else to know. `when`: which records of the file are the event; None: all. `nameless`: the
-    names of the columns say nothing."""
+    """Records of one event: by path the value in each event that they hold, None if it is missing.
+
+    `records`: their number; `series`: the path of the list whose elements are events; `positional`: values are given by
+    position; `bound`: records have a `type` that cannot be an event, so the file has to be bound.
+    `text`: values are texts of a table; `typed`: the types of typed columns.
+    `left_out`: paths that no declaration can have, with the reason; `remarks`: what else to know.
+    `when`: which records of the file are the event; None: all. `nameless`: the names of the columns carry no meaning.
+    """
 
     name: str | None
     count: int = 0
@@ -38,8 +40,8 @@ class RecordSample:
     nameless: bool = False
 
     def without_changes(self) -> None:
-        """Leave out the column `@change`, which is no attribute, and the records that withdraw others, which need not
-        have theirs."""
+        """Leave out the column `@change`, which is not an attribute, and the records that withdraw others, which may
+        lack attributes."""
         if (changes := self.columns.pop(CHANGE, None)) is None:
             return
         there = [str(each) not in (WITHDRAW, "-1", "-1.0") for each in changes]

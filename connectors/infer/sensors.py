@@ -1,4 +1,4 @@
-"""Records of SenML, SensorThings and InfluxDB for `cep infer`: which format a file has, and what its records hold."""
+"""Records of SenML, SensorThings and InfluxDB for `cep infer`: recognise the format of a file, and read its records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Records = list[dict[str, Any]]
 
 
 def recognised(head: bytes) -> str | None:
-    """Which of these formats the beginning of a file is in, None: none of them."""
+    """Return which of these formats a file that begins so has; None: none of them."""
     text = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
     if text.startswith(("[", "{")):
         one = _first_object(text)
@@ -49,8 +49,8 @@ def recognised(head: bytes) -> str | None:
 
 
 def sensor_records(text: str, kind: str, limit: int) -> tuple[dict[str | None, Records], int, list[str]]:
-    """By event (of line protocol the measurement) the first records; how many could not be read; what else to know,
-    of none why the first is none."""
+    """Return the first records by event (in line protocol by measurement), the number of unreadable ones, remarks, and
+    if there are no records, why the first one is unreadable."""
     found: dict[str | None, Records] = {}
     unreadable = 0
     remarks: list[str] = []
@@ -70,7 +70,7 @@ def sensor_records(text: str, kind: str, limit: int) -> tuple[dict[str | None, R
 
 
 def sensor_options(kind: str, records: Records) -> tuple[tuple[str, str], ...]:
-    """The options of the format: of line protocol what timestamps count, where these are no nanoseconds."""
+    """Return the options of the format: in line protocol the unit of timestamps, unless it is nanoseconds."""
     times = [abs(int(each[TIMED])) for each in records if each.get(TIMED)]
     if kind != "influx" or not times:
         return ()
@@ -96,7 +96,7 @@ def _points(text: str) -> Iterator[tuple[str | None, dict[str, Any]] | None]:
 
 
 def _packed(text: str, kind: str, remarks: list[str], reasons: list[str]) -> Iterator[dict[str, Any] | None]:
-    """Records of packs or pages; None: one that cannot be read, which has one of the `reasons`."""
+    """Return the records of packs or pages; None for one that cannot be read, for one of the `reasons`."""
     plain, timed = _packs()
     for elements in documents(text, None if kind == "senml" else "value"):
         if elements is None:
@@ -121,7 +121,7 @@ def _packed(text: str, kind: str, remarks: list[str], reasons: list[str]) -> Ite
 
 
 def _packs() -> tuple[senml.Packs, senml.Packs]:
-    """Readers of SenML as it is, and as if times relative to now had a now."""
+    """Return readers of SenML: one as it is, and one that knows the current time, to which times can be relative."""
     wanted = tuple(Attribute(name, "any") for name in ("n", "u", "v", "vs", "vb", "vd", "s"))
     plain, timed = (Schema("all", wanted, True, True, records=records) for records in (None, _SOME_TIME))
     return senml.Packs(plain), senml.Packs(timed)
@@ -150,7 +150,7 @@ def _is_senml(first: Mapping[str, Any]) -> bool:
 
 
 def senml_name(label: str) -> str:
-    """The long name of a field of SenML."""
+    """Return the long name of a field of SenML."""
     return next((name for name, short in senml.LONG.items() if short == label), label)
 
 
@@ -172,7 +172,7 @@ def _leaves(one: Mapping[str, Any], above: str, deep: int) -> Iterator[tuple[str
 
 
 def _first_object(text: str) -> Mapping[str, Any] | None:
-    """The first record of a document of which only the beginning may be there."""
+    """Return the first record of a document, which may be cut off."""
     decoder = json.JSONDecoder(parse_float=Real)
     for at in [place for place, mark in enumerate(text[:2000]) if mark == "{"]:
         try:

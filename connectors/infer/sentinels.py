@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 ALWAYS = (-999, -9999, -99999, -999999, -999.9, -9999.9, -999.99, -9999.99, -99.99)
-"""Numbers that hardly are anything else, where no other is near."""
+"""Numbers that almost certainly mean "missing" if no other value is near."""
 PERHAPS = (-99, -99.9, 99, 999, 9999, 99999, 999999, 999.9, 9999.9)
-"""Numbers that are, where they are further from the others than these from each other."""
+"""Numbers that mean "missing" if they are further from the other values than those from each other."""
 
 
 def sentinels(numbers: Sequence[int | float]) -> tuple[int | float, ...]:

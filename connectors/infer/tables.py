@@ -1,4 +1,4 @@
-"""A table of text as columns: what separates its fields, how its numbers are written, in which encoding."""
+"""Read a table of text as columns: find its separator, the marks of its numbers, and its encoding."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-
 MARKS = (",", ".", "'", "\u2019", " ", "\u00a0", "\u202f", "_")
 """Characters that may separate thousands."""
 COMMENTS = ("//", "#", "%", "!")
-"""How comments may begin."""
+"""Possible beginnings of comments."""
 _SEPARATED = re.compile(r"sep=([;,|\t])")
 """The line that Excel writes above a table."""
 _VALUE = re.compile(r"[+-]?[.,]?\d[\d\s.,:/'TZeE+-]*([AaPp][Mm])?")
@@ -33,16 +33,16 @@ _DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}\b(?!\1)|\d{4}-\d\d-\d\dT")
 _CAMPBELL = "TOA5"
 """The beginning of the first line of a Campbell logger's table."""
 _UNIT_ROWS = 3
-"""So many rows below a header may be of units."""
+"""The greatest number of rows of units below a header."""
 _LOOKED_AT = 50
-"""Lines by which the layout is found."""
+"""The number of lines from which the layout is found."""
 _SHOWN = 2_000
-"""Values of a column by which its marks are."""
+"""The number of values of a column from which its marks are found."""
 
 
 def table_sample(stream: Any, limit: int, kind: str) -> RecordSample:
-    """A table of text: its separator is the one that cuts all lines alike, its marks what makes numbers of most
-    columns; the records begin below lines that are no table, the header, and rows of units."""
+    """Read a table of text. Its separator is the one that splits all lines into equally many fields, its marks are
+    those that turn most columns into numbers. The records begin below other lines, the header, and rows of units."""
     data = b"".join(islice(iter(lambda: stream.read(1 << 16), b""), max(16, limit // 100)))
     text, encoding = _decoded(data)
     lines = [line.removesuffix("\r") for line in text.split("\n")[: limit + _LOOKED_AT]]
@@ -84,12 +84,12 @@ def table_sample(stream: Any, limit: int, kind: str) -> RecordSample:
 
 
 def is_zeek(head: bytes) -> bool:
-    """Return True if a file begins as a log of Zeek in columns does."""
+    """Return True if a file begins like a log of Zeek in columns."""
     return head.startswith(b"#") and b"\n#fields\t" in head
 
 
 def _of_zeek(lines: Sequence[str], limit: int, sample: RecordSample) -> RecordSample:
-    """A log of Zeek, which names its columns in a comment."""
+    """Read a log of Zeek, which names its columns in a comment."""
     names: list[str] = []
     for line in lines:
         if line.startswith("#fields\t"):
@@ -125,7 +125,7 @@ class _Layout:
 
 
 def _layout(lines: Sequence[str], usual: str) -> _Layout | None:
-    """The layout of a table; None: it has no lines."""
+    """Return the layout of a table; None: it has no lines."""
     said = _SEPARATED.fullmatch(lines[0]) if lines else None
     skip = 1 if said else 0
     first = next((line for line in lines[skip:] if line.strip()), "")
@@ -162,7 +162,7 @@ def _layout(lines: Sequence[str], usual: str) -> _Layout | None:
         named = _named(line, comment, separator, width)
         if named is None and told is not None:
             break
-        told = named or told  # the first of several lines: units stand below
+        told = named or told  # the first of several lines: units are below
     names = told or [f"c{place}" for place in range(1, width + 1)]
     made = _Layout(separator, plain, names, comment, skip, headless=True, nameless=told is None)
     where = "its columns are named in a comment" if told else "give the columns names of your own, in this order"
@@ -171,7 +171,7 @@ def _layout(lines: Sequence[str], usual: str) -> _Layout | None:
 
 
 def _named(line: str, comment: str | None, separator: str, width: int) -> list[str] | None:
-    """The names of columns in a comment; None: it has none."""
+    """Return the names of columns in a comment; None: it has none."""
     text = line.removeprefix(comment or "").strip()
     for row in ([each.strip() for each in next(_rows([text], separator), [])], text.split()):
         plain = all(row) and len(set(row)) == width and not any("," in name or _is_value(name) for name in row)
@@ -200,7 +200,7 @@ def _is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _sized(rows: Sequence[Sequence[str]]) -> list[int]:
-    """The columns most of whose fields are numbers or times, where they are not empty."""
+    """Return the columns whose fields are mostly numbers or times, apart from empty ones."""
     later = rows[3:] or rows[1:] or rows
     width = max(map(len, later), default=0)
     fields = [[row[place] for row in later if place < len(row) and row[place].strip()] for place in range(width)]
@@ -209,7 +209,7 @@ def _sized(rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def _units(rows: Sequence[Sequence[str]], sized: Sequence[int]) -> int:
-    """How many rows below the header are units: where others have numbers and times, they have none, and words."""
+    """Return the number of rows of units below the header. They have words in columns of numbers and times."""
     count = 0
     for row in rows[: min(_UNIT_ROWS, len(rows) - 1)]:
         words = [row[place].strip() for place in sized if place < len(row)]
@@ -227,7 +227,8 @@ def _rows(lines: Sequence[str], separator: str) -> Iterator[list[str]]:
 
 
 def _apart_by_blanks(layout: _Layout, raw: Sequence[str]) -> str | None:
-    """The remark on a table of one column that seems to be several, apart by blanks; None: there is nothing to say."""
+    """Return the remark on a table of one column that seems to be several, separated by blanks; None: it does not seem
+    so."""
     lines = [line for line in layout.lines[:_LOOKED_AT] if line.strip()]
     if len(layout.names) != 1 or not lines:
         return None
@@ -264,7 +265,7 @@ def _decoded(data: bytes) -> tuple[str, str | None]:
     try:
         return data.decode("utf-8"), None
     except UnicodeDecodeError as error:
-        if error.start > len(data) - 4:  # a character that the sample cuts
+        if error.start > len(data) - 4:  # a character that the sample cut off
             return data[: error.start].decode("utf-8"), None
         return data.decode("cp1252", "replace"), "cp1252"
 
@@ -284,7 +285,7 @@ def _separator(lines: Sequence[str], usual: str) -> str:
 
 
 def number(text: str, decimal: str, thousands: str | None) -> str | None:
-    """A field that is a number under these marks, with a point and without marks; None: it is none."""
+    """Return a field that is a number with these marks, with a point and without marks; None: it is not a number."""
     plain = text if thousands is None else plain_number(text, thousands, decimal)
     try:
         plain = with_point(plain, decimal)
@@ -294,7 +295,8 @@ def number(text: str, decimal: str, thousands: str | None) -> str | None:
 
 
 def _marks(sample: RecordSample, separator: str) -> tuple[str, str | None]:
-    """The decimal mark and that of thousands with which most columns are numbers; of several the plainest."""
+    """Return the decimal mark and the mark between thousands with which most columns are numbers; among several the
+    plainest."""
     columns = [
         [value.strip(" \t") for value in column if value is not None and value.strip(" \t").lower() not in ABSENT]
         for column in sample.columns.values()

@@ -1,7 +1,7 @@
-"""Iceberg tables, through pyiceberg; its configuration says what a catalog is.
+"""Iceberg tables, through pyiceberg, whose configuration defines the catalogs.
 
-What is added under a name leaves its number among the properties of the table, by the same commit: there it stays when
-snapshots expire. The summary of the snapshot has it, too, for who reads the history of the table.
+A commit that adds rows under a name also stores their number in the properties of the table, where it stays when
+snapshots expire. The summary of the snapshot has the number too, for readers of the table's history.
 """
 
 from __future__ import annotations
@@ -23,27 +23,28 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 TRIES = 10
-"""How often rows are tried to be added where others change the table at the same time."""
+"""How often to retry adding rows while others change the table."""
 
 _PAUSE, _LONGEST = 0.05, 2.0  # seconds between two tries
-_SMALL = 1 << 25  # bytes of a file that is put together with others
+_SMALL = 1 << 25  # files with fewer bytes are merged
 _COMMIT = "semcep.commit"  # in the summary of a snapshot: a name that no other commit has
-_LOCKED = "database is locked"  # of a catalog in SQLite, by who else is at it
+_LOCKED = "database is locked"  # in a catalog in SQLite, if another process uses it
 _RETRIES = "commit.retry.num-retries"
 _NEW = {"commit.manifest-merge.enabled": "true", "write.metadata.delete-after-commit.enabled": "true"}
-"""Properties of a table that is made: a stream commits often, and what each commit leaves would add up."""
+"""Properties of a new table. A stream commits often, so what each commit leaves behind would add up."""
 
 
 def table(name: TableName) -> Table | None:
-    """The table as it is now; None: there is none. CepError: it cannot be read, there is no such catalog, or the
-    library is not installed."""
+    """Return the table as it is now; None: it does not exist. CepError: it cannot be read, there is no such catalog, or
+    the library is not installed."""
     with _explaining(name):
         catalog, identifier = _catalog(name)
         return catalog.load_table(identifier) if catalog.table_exists(identifier) else None
 
 
 def check(name: TableName, schema: pa.Schema | None = None) -> None:
-    """CepError: the table cannot be read, or there is no such catalog. Its columns are looked at when it is written."""
+    """CepError: the table cannot be read, or there is no such catalog. The columns are checked when the table is
+    written."""
     table(name)
 
 
@@ -53,9 +54,11 @@ def is_added(name: TableName, number: int = 1) -> bool:
 
 
 def write(name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int = 1) -> None:
-    """Replace the rows of a table, or add some under the name, in one commit; `rows` is called for each try. CepError:
-    they cannot be; another run has added some of that name; or a table to be replaced was changed by another at the
-    same time."""
+    """Replace the rows of a table, or add rows under the name, in one commit. `rows` is called for each try.
+
+    CepError: they cannot be written; another run has added rows under that name; or another process changed a table to
+    be replaced at the same time.
+    """
     mine, pause = uuid4().hex, _PAUSE
     with _explaining(name):
         from pyiceberg.exceptions import CommitFailedException
@@ -65,7 +68,7 @@ def write(name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int
             given = rows()
             there = _made(catalog, identifier, given.schema)
             if any(_summary(each).get(_COMMIT) == mine for each in there.snapshots()):
-                return  # it was done, and the answer was lost
+                return  # the commit succeeded, and its answer was lost
             if _added(name, there, number):
                 raise name.added_meanwhile()
             try:
@@ -79,8 +82,8 @@ def write(name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int
 
 
 def compact(name: TableName) -> None:
-    """Put small files together, if there are as many as the name says, by a commit that changes no row: of a table
-    without partitions, unless others change it at the same time. CepError: it cannot be done."""
+    """Merge small files, if there are as many as the name says, by a commit that changes no row. Tables with
+    partitions, and tables that others change at the same time, stay as they are. CepError: it fails."""
     there = None if name.compact is None else table(name)
     if there is None or name.compact is None or not there.spec().is_unpartitioned():
         return
@@ -118,7 +121,7 @@ def _made(catalog: Any, identifier: str, schema: pa.Schema) -> Table:
 def _commit(name: TableName, there: Table, rows: pa.RecordBatchReader, number: int, mine: str) -> None:
     with there.update_schema() as update:
         update.union_by_name(rows.schema)
-    # In this copy alone: the library would try again without a look at who else has added rows of this name.
+    # In this copy only: the library would retry without checking whether others have added rows under this name.
     there.metadata.properties[_RETRIES] = "0"
     given = rows if there.spec().is_unpartitioned() else rows.read_all()
     with there.transaction() as changes:

@@ -15,7 +15,7 @@ class TableKind(Protocol):
     """The functions of its module."""
 
     def check(self, name: TableName, schema: pa.Schema | None = None) -> None:
-        """CepError: rows, of this schema where it is known, cannot be written there."""
+        """CepError: rows, of this schema if it is known, cannot be written there."""
 
     def is_added(self, name: TableName, number: int = 1) -> bool:
         """Return True if the rows to append under the name were appended, up to this number of several in a row."""
@@ -24,7 +24,7 @@ class TableKind(Protocol):
         """Replace the rows of a table, or add some under the name, in one commit."""
 
     def compact(self, name: TableName) -> None:
-        """Put small files together, if there are as many as the name says."""
+        """Merge small files, if there are as many as the name says."""
 
 
 KINDS: Mapping[str, TableKind] = {"delta": delta, "iceberg": iceberg}

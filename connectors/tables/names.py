@@ -15,9 +15,9 @@ OPTIONS = ("append", "compact")
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """`place`: the folder of a Delta table, or `catalog/namespace.table`. `append`: the name of what is added once;
-    None: the table is replaced. `compact`: files from which on they are put together; None: they never are. `option`:
-    the one that names it."""
+    """A name of a table. `place`: the folder of a Delta table, or `catalog/namespace.table`. `append`: the name of rows
+    that are added once; None: the table is replaced. `compact`: the number of small files from which on they are
+    merged; None: never. `option`: the option that names the table."""
 
     kind: str
     place: str
@@ -30,7 +30,7 @@ class TableName:
         return f"{self.kind}:{self.place}"
 
     def refused(self, reason: str, hint: str | None = None, passing: bool = False) -> CepError:
-        """The error that something is wrong with it; `passing`: it may be gone when it is tried again."""
+        """Return the error that something is wrong with the table. `passing`: a retry may succeed."""
         return CepError(f"{self.option} {self.text}: {reason}", hint=hint, code=UNREACHABLE if passing else "output")
 
     def added_meanwhile(self) -> CepError:
@@ -44,7 +44,7 @@ def is_table(text: str) -> bool:
 
 
 def input_table(text: str) -> TableName:
-    """Take the name of a table apart that is read. CepError: it names no table, or has options."""
+    """Parse the name of a table that is read. CepError: it does not name a table, or has options."""
     found = table_name(text, "--input")
     if found.append is not None or found.compact is not None:
         raise found.refused("a table that is read has no options")
@@ -52,7 +52,7 @@ def input_table(text: str) -> TableName:
 
 
 def table_name(text: str, option: str = "--output") -> TableName:
-    """Take the name apart. CepError: it names no table, or has an option that is not known."""
+    """Parse the name. CepError: it does not name a table, or has an unknown option."""
     kind, _, rest = text.partition(":")
     place, _, given = rest.partition("?")
     found = TableName(kind, place, option=option)

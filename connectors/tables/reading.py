@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _UNREAD = ("deletionVectors", "columnMapping")
-"""Features of Delta tables whose files alone are not the rows."""
+"""Features of Delta tables that make the files alone different from the rows."""
 
 
 def table_files(name: TableName) -> list[str]:

@@ -1,1 +1,1 @@
-"""Derived events to files, tables and standard output."""
+"""Write derived events to files, tables and standard output."""

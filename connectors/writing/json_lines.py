@@ -1,4 +1,5 @@
-"""Tables to lines of JSON, compiled: each column as pieces of text, the pieces of a row joined under their keys."""
+"""Compiled writer of tables as lines of JSON: each column becomes pieces of text, and the pieces of a row are joined
+under their keys."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ class TextPieces:
 
 
 def as_json(column: pl.Series, type: str, times: str) -> TextPieces:
-    """The column's values as JSON, missing ones as null; times in a form (`cep.connectors.records.times`), durations in
-    seconds."""
+    """Return the column's values as JSON, missing ones as null; times in a form (`cep.connectors.records.times`),
+    durations in seconds."""
     if type in ("time", "duration"):
         return as_ticks(column, times if type == "time" else SECONDS)
     if column.dtype == pl.Object or isinstance(column.dtype, (pl.List, pl.Struct)):
@@ -48,19 +49,19 @@ def as_json(column: pl.Series, type: str, times: str) -> TextPieces:
 
 
 def as_is(column: pl.Series) -> TextPieces:
-    """Texts that are JSON already."""
+    """Return texts that are JSON already."""
     data, ends, there = _buffers(column)
     return TextPieces(data, ends) if there.all() else TextPieces(*_nulls(data, ends, there))
 
 
 def as_ticks(column: pl.Series, times: str) -> TextPieces:
-    """Microseconds as times of a form, ISO 8601 in quotes."""
+    """Return microseconds as times of a form, ISO 8601 in quotes."""
     there = column.is_not_null().to_numpy()
     return TextPieces(*_ticks(column.fill_null(0).cast(pl.Int64).to_numpy(), there, *unit_of(times), True))
 
 
 def ticks_text(column: pl.Series, times: str) -> pl.Series:
-    """Microseconds as times of a form, ISO 8601 without quotes; missing stays missing."""
+    """Return microseconds as times of a form, ISO 8601 without quotes; missing values stay missing."""
     there = column.is_not_null().to_numpy()
     data, ends = _ticks(column.fill_null(0).cast(pl.Int64).to_numpy(), there, *unit_of(times), False)
     texts = as_texts(TextPieces(data, ends))
@@ -68,7 +69,7 @@ def ticks_text(column: pl.Series, times: str) -> pl.Series:
 
 
 def lines(keys: Sequence[str], type: str, columns: Sequence[TextPieces]) -> TextPieces:
-    """A JSON object and a line break for each row: its type, then the keys with their pieces."""
+    """Return a JSON object and a line break for each row: its type, then the keys with their pieces."""
     heads = [f", {json.dumps(key, ensure_ascii=False)}: ".encode() for key in keys]
     heads[0] = f'{{"type": {json.dumps(type, ensure_ascii=False)}'.encode() + heads[0]
     bases = np.cumsum([0] + [len(pieces.data) for pieces in columns])
@@ -80,19 +81,19 @@ def lines(keys: Sequence[str], type: str, columns: Sequence[TextPieces]) -> Text
 
 
 def merged(parts: Sequence[TextPieces], order: Ints) -> bytes:
-    """All the texts, those of the first part before those of the second, taken in an order; it may leave some out, and
-    take some twice."""
+    """Return the texts of all parts in an order, which may leave some out and repeat others. It numbers the texts of
+    the first part before those of the second."""
     if len(parts) == 1 and len(order) == len(parts[0].ends) - 1 and (np.diff(order) > 0).all():
         return parts[0].data.tobytes()
     if not len(order):
         return b""
-    _, stops, taken = one_array(parts).take(pa.array(order)).buffers()  # of each text it copies all bytes at once
+    _, stops, taken = one_array(parts).take(pa.array(order)).buffers()  # copies all bytes of each text at once
     size = int(np.frombuffer(stops, np.int64)[len(order)])
     return b"" if taken is None else taken[:size].to_pybytes()
 
 
 def one_array(parts: Sequence[TextPieces]) -> pa.LargeBinaryArray:
-    """All the texts, those of the first part before those of the second."""
+    """Return the texts of all parts, those of the first before those of the second."""
     if len(parts) == 1:
         data, ends = parts[0].data, parts[0].ends
     else:
@@ -113,7 +114,7 @@ def _buffers(column: pl.Series) -> tuple[Bytes, Ints, NDArray[np.bool_]]:
 
 
 def as_texts(pieces: TextPieces) -> pl.Series:
-    """The pieces as a column."""
+    """Return the pieces as a column."""
     buffers = [None, pa.py_buffer(pieces.ends), pa.py_buffer(pieces.data)]
     return pl.Series(pl.from_arrow(pa.LargeStringArray.from_buffers(len(pieces.ends) - 1, buffers[1], buffers[2])))
 
@@ -140,7 +141,7 @@ def _nulls(data, ends, there):  # type: ignore[no-untyped-def]
 
 @njit()
 def _escape(data, ends, there):  # type: ignore[no-untyped-def]
-    """Strings in quotes, with the escapes JSON asks for."""
+    """Return strings in quotes, with the escapes of JSON."""
     n = len(there)
     size = 0
     for c in data:
@@ -187,7 +188,7 @@ def _escape(data, ends, there):  # type: ignore[no-untyped-def]
 
 @njit()
 def _digits(out, o, value, width):  # type: ignore[no-untyped-def]
-    """The value in so many digits, zeros in front."""
+    """Write the value in so many digits, with leading zeros."""
     for j in range(o + width - 1, o - 1, -1):
         out[j] = 48 + value % 10
         value //= 10
@@ -196,7 +197,7 @@ def _digits(out, o, value, width):  # type: ignore[no-untyped-def]
 
 @njit()
 def _decimals(out, o, micros):  # type: ignore[no-untyped-def]
-    """A point and the microseconds without zeros at the end; nothing where there are none."""
+    """Write a point and the microseconds without trailing zeros; nothing if there are none."""
     if micros == 0:
         return o
     out[o] = 46
@@ -208,7 +209,7 @@ def _decimals(out, o, micros):  # type: ignore[no-untyped-def]
 
 @njit()
 def _fraction(out, o, rest, size):  # type: ignore[no-untyped-def]
-    """A point and the decimals of rest/size, at most twelve, without zeros at the end; `size` is below 2**59."""
+    """Write a point and the decimals of rest/size, at most twelve, without trailing zeros. `size` is below 2**59."""
     point = o
     out[o] = 46
     o += 1
@@ -227,8 +228,8 @@ def _fraction(out, o, rest, size):  # type: ignore[no-untyped-def]
 
 @njit()
 def _ticks(values, there, unit, zeros, json):  # type: ignore[no-untyped-def]
-    """`unit`, `zeros`: as `unit_of` has them. The longest has a sign, 19 digits, three zeros, a point and twelve
-    decimals, 36 bytes; `"9999-12-31T23:59:59.999999Z"` has 29."""
+    """Write times; `unit`, `zeros`: as from `unit_of`. The longest has a sign, 19 digits, three zeros, a point and
+    twelve decimals, 36 bytes; `"9999-12-31T23:59:59.999999Z"` has 29."""
     n = len(values)
     out = np.empty(40 * n, np.uint8)
     marks = np.zeros(n + 1, np.int64)
@@ -293,7 +294,7 @@ def _ticks(values, there, unit, zeros, json):  # type: ignore[no-untyped-def]
 
 @njit()
 def _join(data, bases, ends, letters, heads):  # type: ignore[no-untyped-def]
-    """A row is all heads and two bytes, and all rows together have the data once."""
+    """Join pieces into rows. A row has all heads and two more bytes, and all rows together have the data once."""
     columns, n = ends.shape[0], ends.shape[1] - 1
     out = np.empty(len(data) + n * (len(letters) + 2), np.uint8)
     marks = np.zeros(n + 1, np.int64)

@@ -1,4 +1,4 @@
-"""The columns of derived events of several kinds in one table."""
+"""The columns of several kinds of derived events in one table."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _TYPES: Mapping[str, pa.DataType] = {
 BOUNDS = "bounds"
 """The column that says which ends belong to the intervals of fluents."""
 TIMES = ("start", "end", "time")
-"""The columns of times: of events and intervals, and of what begins and ends."""
+"""The columns of times: those of events and intervals, and those of beginnings and ends."""
 
 
 class ParquetLayout:
-    """Which column of a Parquet file holds which attribute: attributes of one name and type share a column, others are
-    called `<event>_<attribute>`."""
+    """The columns of a Parquet file for attributes. Attributes with the same name and type share a column; other
+    columns are called `<event>_<attribute>`."""
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
         self._schemas = schemas
@@ -52,7 +52,7 @@ class ParquetLayout:
         self.schema = pa.schema([(name, _TYPES.get(type, pa.string())) for name, type in fields])
 
     def table(self, event: str, table: pl.DataFrame) -> pa.Table:
-        """A table of an event with the columns of all events; those of others have no values."""
+        """Return a table of an event with the columns of all events; those of other events have no values."""
         found = typed(table, self._schemas[event]).to_arrow().cast(arrow(self._schemas[event]))
         found = found.rename_columns([self.names[event].get(name, name) for name in found.column_names])
         there = {name: found[name] for name in found.column_names}

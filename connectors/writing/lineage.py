@@ -16,9 +16,8 @@ BECAUSE = "because"
 
 
 def because(column: pl.Series, schemas: Mapping[str, Schema], times: str) -> pl.Series:
-    """The engine's column, whose times are microseconds, for readers: times in a form (`cep.connectors.records.times`),
-    durations in seconds. `schemas` are those of the input.
-    """
+    """Return the engine's column, whose times are microseconds, for readers: times in a form
+    (`cep.connectors.records.times`), durations in seconds. `schemas`: those of the input."""
     ticks = {
         type: {"start": "time", "end": "time"}
         | {one.name: one.type for one in schema.attributes if one.type in ("time", "duration")}

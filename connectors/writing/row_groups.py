@@ -1,4 +1,4 @@
-"""Rows to a Parquet file, a row group at a time."""
+"""Write rows to a Parquet file, a row group at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cep.core.storage.files import Upload
 from cep.core.storage.urls import is_url
 
 GROUP = 1 << 17
-"""Rows of a row group, at least but for the last."""
+"""The number of rows of a row group, except the last."""
 
 
 def encodings(schema: pa.Schema) -> dict[str, Any]:
@@ -29,7 +29,8 @@ def encodings(schema: pa.Schema) -> dict[str, Any]:
 
 
 class ParquetGroups:
-    """A file that grows by row groups; `beside`: a thread writes them, one after the other, while others are made."""
+    """A file that grows by row groups. `beside`: a thread writes them one after the other, while the next ones are
+    made."""
 
     def __init__(self, path: str, schema: pa.Schema) -> None:
         self._path = path
@@ -87,13 +88,13 @@ class ParquetGroups:
             self._writer.write_table(table)
 
     def _settle(self) -> None:
-        """Wait for what is being written. CepError: it cannot be."""
+        """Wait until pending groups are written. CepError: writing failed."""
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
             under_way.result()
 
     def _end(self) -> None:
-        """End the thread, whatever has become of what it wrote."""
+        """End the thread, whether its writes succeeded or not."""
         if self._thread is not None:
             wait([] if self._under_way is None else [self._under_way])
             self._thread.shutdown()

@@ -19,13 +19,13 @@ _ATOM = re.compile(r"[a-z]\w*", re.ASCII)
 
 
 def tick_of(inputs: Mapping[str, Schema]) -> int:
-    """Microseconds of a tick, as what comes in is written; else a second."""
+    """Return the microseconds of a tick, as the input declares it; else a second."""
     found = (each.records.option("tick") for each in inputs.values() if each.records is not None)
     return int(next((each for each in found if each), SECOND))
 
 
 class RtecWriter(Writer):
-    """Writes tables of derived events to `path`, `-` for standard output: all in one file, a clause each."""
+    """Writes tables of derived events to `path`, `-` for standard output: all in one file, a clause for each row."""
 
     def __init__(
         self, path: str, schemas: Mapping[str, Schema], tick: int, opening: Callable[[str], None] | None = None

@@ -1,4 +1,4 @@
-"""Bytes to a file or standard output: all of a piece, or none."""
+"""Write bytes to a file or standard output, a whole piece or nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from cep.core.suggest import missing
 
 
 class Sink:
-    """Writes whole pieces: an interrupt comes before or after one. `-` is standard output; `.gz` is compressed."""
+    """Writes whole pieces: an interrupt takes effect before or after one. `-` is standard output; `.gz` is
+    compressed."""
 
     def __init__(self, path: str) -> None:
         path = local_path(path)
@@ -58,7 +59,7 @@ class Sink:
                 self._file.close()
 
     def discard(self) -> None:
-        """End without the whole: what is put at an address when it is whole is not put at all."""
+        """Close without the rest. An object that is uploaded when it is whole is not uploaded."""
         if isinstance(self._file, Upload):
             self._file.discard()
         else:

@@ -1,6 +1,8 @@
-"""Derived events to a table: gathered on the disk, and added or put in place of the old ones by one commit at the end.
+"""Write derived events to a table: gather them on the disk, and add them or replace the old ones by one commit at the
+end.
 
-So who reads sees all of a run or nothing. Several events are one table, with a column `type`: one commit has them all.
+Readers therefore see all of a run or nothing. Several events share one table, with a column `type`, so that one commit
+has them all.
 """
 
 from __future__ import annotations
@@ -30,11 +32,11 @@ def is_added(text: str) -> bool:
 
 
 class TableWriter:
-    """Writes tables of derived events to a table. `inputs`: the events read, where the rows have their lineage, which
-    is written then. `whole`: the input was over, so what is added under a name is all of it."""
+    """Writes tables of derived events to a table. `inputs`: the events read, if the rows have their lineage, which is
+    written then. `whole`: the input has ended, so the rows under a name are complete."""
 
     def __init__(self, text: str, schemas: Mapping[str, Schema], inputs: Mapping[str, Schema] | None = None) -> None:
-        """CepError: it names no table, or one that cannot be read."""
+        """CepError: it is not the name of a table, or the table cannot be read."""
         self.name: TableName = table_name(text)
         self.times = "iso"
         self.counts = dict.fromkeys(schemas, 0)
@@ -52,7 +54,7 @@ class TableWriter:
         self._schemas = schemas
 
     def write(self, tables: Mapping[str, pl.DataFrame]) -> int:
-        """Take what there is; how many events that was."""
+        """Write tables, and return the number of events."""
         total = 0
         for event in self._schemas:
             if event in tables and tables[event].height:
@@ -62,7 +64,7 @@ class TableWriter:
         return total
 
     def close(self) -> None:
-        """Commit. CepError: it cannot be done."""
+        """Commit. CepError: the commit failed."""
         if self.name.append is not None and not self.whole:
             self.discard()
             return

@@ -1,4 +1,4 @@
-"""The form in which times are written: that of the input, ISO 8601 or counts of a unit."""
+"""The form in which times are written: that of the input, ISO 8601, or counts of a unit."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.core.storage.urls import is_url
 
-_BYTES, _ROWS, _TIMES = 1 << 16, 1 << 10, 4  # of text or Parquet, and how often that much is read
+_BYTES, _ROWS, _TIMES = 1 << 16, 1 << 10, 4  # of text or Parquet, and how often so much is read
 
 
 def form(found: Sequence[Input], schemas: Mapping[str, Schema]) -> str | None:
-    """The form of the times of the first record of the first file (`cep.connectors.records.times`); None: no file says
-    it.
+    """Return the form of the times of the first record of the first file (`cep.connectors.records.times`); None: no
+    file shows it.
 
-    Only records count that can be read, and that stand at the beginning of a file (256 KiB of text, four thousand
-    rows); a file without one is passed over. A pipe is not looked at: it could not be read again.
+    Only readable records at the beginning of a file count (256 KiB of text, four thousand rows); files without one are
+    skipped. Pipes are not read, because they could not be read again.
     """
     for one in found:
         if one.address is None and (is_url(one.path) or os.path.isfile(one.path)):
-            with suppress(CepError):  # reported where the file is read whole
+            with suppress(CepError):  # reported when the whole file is read
                 if (times := _of(one, schemas)) is not None:
                     return times
     return None
 
 
 def number_size(found: Sequence[Input], schemas: Mapping[str, Schema]) -> Fraction | None:
-    """Return the microseconds of the number 1 in the times of inputs, as formats and declarations have it.
+    """Return the microseconds of the number 1 in the times of inputs, according to formats and declarations.
 
-    It is a second where no input writes numbers, and None where inputs count in different units. Without inputs, those
-    of all events count.
+    It is a second if no input writes numbers, and None if inputs count in different units. Without inputs, the
+    declarations of all events count.
     """
     read = [(one.format, name) for one in found for name in ((one.type,) if one.type else schemas)]
     if not read:
@@ -52,7 +52,7 @@ def number_size(found: Sequence[Input], schemas: Mapping[str, Schema]) -> Fracti
 
 
 def _numbers(format: str, schema: Schema) -> str | None:
-    """The form of times that are numbers in a format; None: they are texts."""
+    """Return the form of times that are numbers in a format; None: they are texts."""
     if FORMATS[format].shape == "clauses":
         tick = schema.records.option("tick") if schema.records is not None else None
         return form_of_ticks(int(tick or SECOND))

@@ -1,4 +1,4 @@
-"""Derived rows in their output format, before they are put in order."""
+"""Derived rows in their output format, before they are sorted."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ import pyarrow as pa
 from cep.connectors.writing.json_lines import Ints, TextPieces, one_array
 
 PIECE = 1 << 14
-"""Rows that are put into order at a time: what is written next is near then."""
+"""The number of rows that are sorted at a time, so that rows which are written together are close in memory."""
 
 
 class WrittenRows(pl.DataFrame):
-    """The times of rows; they stand in `parts`, those of the first before those of the second: row i is text order[i]
-    of all of these."""
+    """The times of rows, whose texts are in `parts`: row i is text order[i], counted through all parts."""
 
     parts: Sequence[TextPieces]
     order: Ints
 
     @classmethod
     def of(cls, times: pl.DataFrame, parts: Sequence[TextPieces], order: Ints | None = None) -> Self:
-        """Without an order they are in that of the parts."""
+        """Return rows whose order, if there is none, is that of the parts."""
         made = cls(times)
         made.parts = parts
         made.order = np.arange(times.height) if order is None else order
@@ -32,28 +31,30 @@ class WrittenRows(pl.DataFrame):
 
 
 def stacked_rows(tables: Sequence[pl.DataFrame]) -> WrittenRows:
-    """All of them, which are such rows, one below the other."""
+    """Concatenate the rows of tables, which are all `WrittenRows`."""
     parts, orders = together(tables)
     times = pl.concat([pl.DataFrame(table.get_columns()) for table in tables])
     return WrittenRows.of(times, parts, np.concatenate(orders))
 
 
 def together(tables: Sequence[pl.DataFrame]) -> tuple[list[TextPieces], list[Ints]]:
-    """The parts of all tables, which are such rows, and the texts of each table among these."""
+    """Return the parts of all tables, which are all `WrittenRows`, and the numbers of each table's texts in them."""
     each = [(table.parts, table.order) for table in tables if isinstance(table, WrittenRows)]
     assert len(each) == len(tables), "rows of an event are written, or they are not"
     return _together(each)
 
 
 def in_order(tables: Sequence[tuple[Sequence[TextPieces], Ints]], order: Ints | None = None) -> Iterator[memoryview]:
-    """The rows of several (parts, and which texts of them stand for rows), those of the first before those of the
-    second, in an order of all of them, piece by piece."""
+    """Return the rows of several (parts, numbers of the texts of rows) in a common order, piece by piece. The order
+    numbers the rows of the first before those of the second."""
     parts, orders = _together(tables)
     rows = orders[0] if len(orders) == 1 else np.concatenate(orders)
     rows = rows if order is None else rows[order]
     texts = one_array(parts)
     for first in range(0, len(rows), PIECE):
-        _, stops, data = texts.take(pa.array(rows[first : first + PIECE])).buffers()  # copies a text's bytes at once
+        _, stops, data = texts.take(
+            pa.array(rows[first : first + PIECE])
+        ).buffers()  # copies the bytes of a text at once
         size = int(np.frombuffer(stops, np.int64)[min(PIECE, len(rows) - first)])
         if size:
             yield memoryview(data)[:size]
@@ -62,7 +63,7 @@ def in_order(tables: Sequence[tuple[Sequence[TextPieces], Ints]], order: Ints | 
 def _together(
     tables: Sequence[tuple[Sequence[TextPieces], Ints]],
 ) -> tuple[list[TextPieces], list[Ints]]:
-    """The parts of all, and the texts of each table among these."""
+    """Return the parts of all, and the numbers of each table's texts in them."""
     parts: list[TextPieces] = []
     orders, base = [], 0
     for each, order in tables:

@@ -1,4 +1,4 @@
-"""Derived events to files: JSON Lines, CSV, Parquet; whole lines only, whatever stops the run."""
+"""Write derived events to files: JSON Lines, CSV, Parquet. A run that is stopped leaves whole lines only."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from cep.core.time import BEGINNING, END_OF_TIME
 WRITTEN = tuple(name for name, format in FORMATS.items() if format.written)
 """The formats of derived events."""
 OUTPUT_FORMATS = (*WRITTEN, "nquads", "ntriples", "turtle", "trig", "jsonld", "rtec")
-"""These, and those that others write: RDF, and RTEC's clauses."""
+"""These formats, and those of other writers: RDF, and clauses of RTEC."""
 
 _ARROW: Mapping[str, Any] = {
     "int": pa.int64(),
@@ -45,20 +45,23 @@ _ARROW: Mapping[str, Any] = {
 }
 _ARROW_TIME = pl.Datetime("us", "UTC")
 _OPEN = {"end": END_OF_TIME, "time": BEGINNING}
-"""The time at which rows without this time sort: ongoing ones last, those from before all time first."""
+"""The times by which rows without this time are sorted: ongoing ones last, those from before all time first."""
 
 
 class Writer:
     """Writes tables of derived events to `path`, `-` for standard output, or as messages to a broker's topic.
 
-    JSON Lines take all types in one file, by (end, start, type) within a call. A CSV or Parquet file holds one type:
-    where the program derives several, `out.csv` becomes `out.<type>.csv` for each; in a directory (there is one, or the
-    path ends in `/`) every type has a file of its own, `<type>.<suffix>`. All files are made, also those of types that
-    do not occur. `times` is the form of times (`cep.connectors.records.times`); it may be set until the first write (in
-    Parquet they are timestamps, and the `id`s of messages do not depend on it). A missing value is null, in CSV empty.
-    Durations are seconds. In CSV and Parquet, values of type `any` are text; durations in Parquet are exact below 2**33
-    seconds. `inputs`: the events read, where tables hold the lineage of their rows, which is written then. `opening` is
-    passed each file before it is opened, and may refuse it.
+    JSON Lines have all types in one file, by (end, start, type) within a call. A CSV or Parquet file holds one type: if
+    the program derives several, `out.csv` becomes `out.<type>.csv` for each; in a directory (an existing one, or a path
+    that ends in `/`) every type has its own file, `<type>.<suffix>`. Files of types that do not occur are created, too.
+
+    A missing value is null, in CSV empty. Durations are seconds. In CSV and Parquet, values of type `any` are text;
+    durations in Parquet are exact below 2**33 seconds.
+
+    `times`: the form of times (`cep.connectors.records.times`), which can be set until the first write. In Parquet they
+    are timestamps; `id`s of messages do not depend on it.
+    `inputs`: the events read, if the tables hold the lineage of their rows, which is written then.
+    `opening`: called with each file before it is opened; may refuse it.
     """
 
     def __init__(
@@ -99,7 +102,7 @@ class Writer:
                 self._sinks[place].write(self._delimited(type, None))
 
     def write(self, tables: Mapping[str, pl.DataFrame]) -> int:
-        """Write what there is; how many events that was. Columns are start, end, the attributes, perhaps `because`."""
+        """Write tables, and return the number of events. Columns are start, end, the attributes, perhaps `because`."""
         tables = {type: tables[type] for type in self._schemas if type in tables and tables[type].height}
         for type, table in tables.items():
             self.counts[type] += table.height
@@ -133,7 +136,8 @@ class Writer:
         return self.format if plain and not any(isinstance(each, Sending) for each in self._sinks.values()) else None
 
     def write_beside(self) -> None:
-        """Write row groups of Parquet in threads from now on, each file's in order, while others are made."""
+        """Write row groups of Parquet in threads from now on, those of each file in order, while the next ones are
+        made."""
         for group in self._groups.values() if self.format == "parquet" else ():
             group.write_beside()
 
@@ -145,7 +149,7 @@ class Writer:
                 group.close()
 
     def discard(self) -> None:
-        """End without the whole: what is put at an address when it is whole is not put at all."""
+        """Close without the rest. An object that is uploaded when it is whole is not uploaded."""
         for each in (*self._sinks.values(), *(self._groups.values() if self.format == "parquet" else ())):
             each.discard()
 
@@ -158,7 +162,7 @@ class Writer:
         self.close() if kind is None else self.discard()
 
     def _places(self, path: str, directory: bool) -> dict[str, str]:
-        """The file of each type."""
+        """Return the file of each type."""
         if self._single:
             return dict.fromkeys(self._schemas, path) or {"": path}
         if path == "-":
@@ -184,7 +188,8 @@ class Writer:
         return json_lines(timed, self._schemas, times or self.times, self._inputs is not None)
 
     def _merged(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[memoryview]:
-        """The lines of tables without lineage some of whose rows are written, in their order, piece by piece."""
+        """Yield the lines of tables without lineage, some of whose rows are written already, in order, piece by
+        piece."""
         each: list[tuple[Sequence[TextPieces], NDArray[np.int64]]] = []
         for type, table in tables.items():
             if isinstance(table, WrittenRows):
@@ -195,7 +200,7 @@ class Writer:
         return texts_in_order(each, _line_order(tables, self._schemas) if self.format == "jsonl" else None)
 
     def _timed(self, table: pl.DataFrame, times: str | None = None) -> pl.DataFrame:
-        """The table, with what its rows come from as text."""
+        """Return the table with its lineage as text."""
         if self._inputs is None:
             return table
         return table.with_columns(because(table[BECAUSE], self._inputs, times or self.times))
@@ -221,7 +226,7 @@ class Writer:
 
 
 def written_rows(type: str, table: pl.DataFrame, schema: Schema, format: str, times: str) -> TextPieces:
-    """Rows of an event without lineage as a writer writes them, each with its end of a line (`WrittenRows`);
+    """Return rows of an event without lineage as a writer writes them, each with its line end (`WrittenRows`).
     `format`: `jsonl`, `csv` or `tsv`."""
     if format == "jsonl":
         return _json_rows(type, table, schema, times, False)
@@ -259,14 +264,14 @@ def _json_rows(type: str, table: pl.DataFrame, schema: Schema, times: str, linea
 
 
 def json_lines(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], times: str, lineage: bool) -> bytes:
-    """Tables of derived events (not none) as lines of JSON, by (end, start, type); what is withdrawn comes first.
-    `times`: their form; `lineage`: they have it."""
+    """Return tables of derived events (at least one) as lines of JSON, by (end, start, type), withdrawn rows first.
+    `times`: their form; `lineage`: the tables have it."""
     parts = [_json_rows(type, table, schemas[type], times, lineage) for type, table in tables.items()]
     return merged(parts, _line_order(tables, schemas))
 
 
 def _line_order(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema]) -> NDArray[np.int64]:
-    """The rows of tables, those of the first before those of the second, in the order of their lines."""
+    """Return the rows of tables, numbered from the first table on, in the order of their lines."""
     times = [[key for key in time_columns(schemas[type]) if key != EDGE] for type in tables]
     each = list(zip(tables.values(), times))
     start = np.concatenate([table[keys[0]].fill_null(BEGINNING).to_numpy() for table, keys in each])
@@ -278,7 +283,7 @@ def _line_order(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema
 
 
 def _by_time(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
-    """`np.lexsort((start, end))`, which is soon found where each table is in order."""
+    """Return `np.lexsort((start, end))`, fast if each table is sorted already."""
     order = np.argsort(end, kind="stable")
     starts, ends = start[order], end[order]
     if ((ends[1:] == ends[:-1]) & (starts[1:] < starts[:-1])).any():
@@ -287,24 +292,24 @@ def _by_time(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int
 
 
 def arrow(schema: Schema) -> pa.Schema:
-    """The columns of an event in Parquet."""
+    """Return the columns of an event in Parquet."""
     fields = [(key, _ARROW.get("string" if key == EDGE else "time", pa.large_string())) for key in time_columns(schema)]
     fields += [(one.name, _ARROW.get(one.type, pa.large_string())) for one in schema.attributes]
     return pa.schema(fields + [(key, pa.large_string()) for key in _more(schema)])
 
 
 def time_columns(schema: Schema) -> list[str]:
-    """The columns before the attributes, which say when it was."""
+    """Return the columns of times, which precede the attributes."""
     return [EDGE, "time"] if schema.fluent is not None and schema.fluent.part == CHANGES else ["start", "end"]
 
 
 def _more(schema: Schema) -> list[str]:
-    """The columns besides attributes: which of its ends belong to an interval in which a fluent holds."""
+    """Return the columns beside attributes: which ends belong to an interval of a fluent."""
     return [] if schema.fluent is None else ["bounds"]
 
 
 def typed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
-    """A table of derived events as Parquet has it."""
+    """Return a table of derived events with the types of Parquet."""
     columns = [table[key] if key == EDGE else table[key].cast(_ARROW_TIME) for key in time_columns(schema)]
     for attribute in schema.attributes:
         column = table[attribute.name]
@@ -320,7 +325,7 @@ def typed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
 
 
 def _format(path: str) -> str:
-    """The format that the suffix says; without one JSON Lines."""
+    """Return the format of the suffix; without a suffix JSON Lines."""
     suffix = os.path.splitext(os.path.basename(path).removesuffix(".gz"))[1]
     format = known_format(path) or ("jsonl" if not suffix else None)
     if format not in WRITTEN:
@@ -339,7 +344,7 @@ def _first_field(column: pl.Series, times: str) -> pl.Series:
 
 
 def _field(column: pl.Series, attribute: Attribute, times: str) -> pl.Series:
-    """The column as it stands in a text field."""
+    """Return the column as a text field shows it."""
     if attribute.type in ("time", "duration"):
         return ticks_text(column, times if attribute.type == "time" else SECONDS).alias(attribute.name)
     if column.dtype == pl.Object:
