@@ -1,4 +1,4 @@
-"""Records that are Python objects, as lines of JSON: what is written of them is read as any other input."""
+"""Python objects as lines of JSON, which are read as any other input."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from cep.core.errors import CepError
 
 
 def as_lines(label: str, records: Iterable[Any]) -> bytes:
-    """A line of JSON for each record. Times are ISO 8601, durations `PT..S`; NaN and NaT are missing. CepError: one is
-    no record, or holds what JSON has no word for."""
+    """Return a line of JSON for each record. Times are ISO 8601, durations `PT..S`; NaN and NaT are missing. CepError:
+    an object is not a record, or JSON cannot represent it."""
     return "".join(f"{_line(label, number, record)}\n" for number, record in enumerate(records)).encode("utf-8")
 
 
@@ -31,7 +31,7 @@ def _line(label: str, number: int, record: Any) -> str:
 
 
 def _there(value: Any) -> Any:
-    """The value, None for NaN and NaT, which are unequal to themselves."""
+    """Return the value; None for NaN and NaT, which are unequal to themselves."""
     return None if isinstance(value, float | datetime) and value != value else value
 
 
@@ -44,13 +44,13 @@ def _plain(value: Any) -> Any:
         return _there(value.item())
     if isinstance(value, np.ndarray):
         return value.tolist()
-    if isinstance(value, date):  # and datetime
+    if isinstance(value, date):  # includes datetime
         return value.isoformat()
     if isinstance(value, timedelta):
         return _period(value)
     if isinstance(value, Decimal):
         return None if not value.is_finite() else int(value) if value == int(value) else float(value)
-    if type(value).__name__ == "NAType":  # of pandas
+    if type(value).__name__ == "NAType":  # that of pandas
         return None
     raise TypeError(f"a `{type(value).__name__}` is not a value of a record")
 

@@ -1,7 +1,8 @@
-"""Data of a Python session to batches: polars, pandas, Arrow, arrays, records; columns as the declarations name them.
+"""Data of a Python session to batches: polars, pandas, Arrow, arrays, records; columns are named as in the
+declarations.
 
-All of them become Arrow batches that share the memory of the data where its layout is Arrow's, and are read as Parquet
-is (`cep.connectors.formats.parquet`); only the columns that a program reads are looked at.
+All of them become Arrow batches, which share memory with data in Arrow's layout, and are read like Parquet
+(`cep.connectors.formats.parquet`). Columns that the program does not read are not touched.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ROWS = 1 << 17
-"""Rows of a batch."""
+"""The number of rows of a batch."""
 
 TAKEN = (
     "data are a data frame of polars or pandas, an Arrow table or stream, `{column: array}`, a list of records (dicts) "
@@ -42,8 +43,8 @@ TAKEN = (
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """Something with columns: their names, the types that a declaration would give them, the rows of some of them; and
-    what may be meant where one is missing. `unnamed`: times stand in an index without a name."""
+    """Data with columns: their names, the types that a declaration would give them, the rows of some of them, and what
+    the user may have meant by a missing one. `unnamed`: times are in an index without a name."""
 
     names: Sequence[str]
     types: Mapping[str, str]
@@ -61,12 +62,13 @@ def read_data(
     folded: FoldedTables | None = None,
     together: bool = False,
 ) -> Iterator[Batch]:
-    """Batches of whatever has columns or is records, or of `{event: data}`; the first row has the number `first`.
+    """Yield batches of anything with columns or records, or of `{event: data}`; the first row has the number `first`.
 
-    `only`: the event of rows that do not say theirs, None: they have to. The `file` of a block is how its data are
-    called: `data`, or `data["reading"]`. `folded`: of the data before these, None: there are none. `together`: the rows
-    of `{event: data}` with several events, which have no order among each other, are one batch. CepError: what is there
-    does not fit the declarations, or is nothing that can be read.
+    `only`: the event of rows that do not name theirs; None: they have to. The `file` of a block is the name of its
+    data: `data`, or `data["reading"]`. `folded`: that of the data before these; None: there are none. `together`: the
+    rows of `{event: data}` with several events have no order, and are one batch.
+
+    CepError: the data do not fit the declarations, or cannot be read at all.
     """
     if not schemas:
         raise CepError("the program reads no events", hint="no event of a pattern comes from the input", code="input")
@@ -95,7 +97,7 @@ def read_data(
 
 
 def needed_columns(label: str, columns: pa.Schema, schema: Schema) -> list[str]:
-    """Return the columns from which an event is read. CepError: one is missing, or holds something else."""
+    """Return the columns from which an event is read. CepError: one is missing, or has a wrong type."""
     empty = pa.RecordBatch.from_arrays([pa.array([], each.type) for each in columns], schema=columns)
     bound, nested = _bound(label, _Table(columns.names, _arrow_types(columns), lambda names: [empty]), schema)
     needed = columns_of(bound, nested)
@@ -105,7 +107,7 @@ def needed_columns(label: str, columns: pa.Schema, schema: Schema) -> list[str]:
 
 
 def whole_table(data: Any, label: str) -> pl.DataFrame:
-    """All columns of something that has some. CepError: it has none."""
+    """Return all columns of data. CepError: they have none."""
     if isinstance(data, pl.DataFrame):
         return data
     found = _opened(label, data)
@@ -173,7 +175,7 @@ def _read(
 
 
 def _further(batch: Batch, rows: Mapping[str, int]) -> Batch:
-    """The same behind so many rows of earlier pieces, by what their data are called."""
+    """Return the same after so many rows of earlier pieces, by the name of their data."""
     dead = [replace(letter, line=letter.line + rows.get(letter.file or "", 0)) for letter in batch.dead]
     return replace(
         batch, dead=dead, blocks=[replace(one, line=one.line + rows.get(one.file, 0)) for one in batch.blocks]
@@ -191,7 +193,7 @@ def _is_column(value: Any) -> bool:
 
 
 def _events(label: str, schemas: Mapping[str, Schema], event: str | None) -> list[Schema]:
-    """The events that a row may be: the one that it is said to be, or those with WHEN."""
+    """Return the events that a row may be: the one that it names, or those with WHEN."""
     if event is not None:
         return [schemas[event]]
     tested = [schema for schema in schemas.values() if schema.when is not None]
@@ -231,7 +233,7 @@ def _rows(
 
 
 def _bound(label: str, found: _Table, schema: Schema) -> tuple[Schema, dict[str, Path]]:
-    """An event whose time columns are said, and which of its values are in columns. CepError: a column is missing."""
+    """Return an event with its time columns, and which of its values are in columns. CepError: a column is missing."""
     keys = [key for key in (schema.time, *schema.further, schema.start, schema.end) if key is not None]
     paths = {each: path(each) for each in sources(schema, keys) if each not in found.names}
     nested = {each: steps for each, steps in paths.items() if len(steps) > 1 and steps[0] in found.names}
@@ -294,7 +296,7 @@ def _records(
     first: int,
     folded: FoldedTables,
 ) -> Iterator[Batch]:
-    """Records are read as lines of JSON are: by the same words, with the same reasons."""
+    """Read records like lines of JSON, with the same keys and the same reasons for dead letters."""
     from cep.connectors.formats.jsonl import LineReader  # with its scanner, which tables do not need
     from cep.connectors.frames.objects import as_lines
 
@@ -308,7 +310,7 @@ def _records(
 
 
 def _opened(label: str, data: Any) -> _Table | None:
-    """The columns of something that has some, None: it has none."""
+    """Return the columns of data; None: they have none."""
     if isinstance(data, pl.LazyFrame):
         schema = data.collect_schema()
         return _Table(

@@ -1,4 +1,4 @@
-"""The type that a column of values seems to have, what stands for a missing value, and how its times are written."""
+"""Find the type that a column of values seems to have, the values that mean "missing", and the format of its times."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from cep.core.schema import TimeFormat
 from cep.core.time_pattern import of_pattern
 
 NOTHING = frozenset(("", "-", "--", "?", "na", "n/a", "nan", "null", "none", "nil", "#n/a"))
-"""Texts, in lower case, that stand for a missing value anywhere."""
+"""Texts, in lower case, that mean "missing" in any column."""
 ABSENT = NOTHING | {"missing", "unknown", "unavailable", "m", "mm"}
-"""Texts, in lower case, that stand for a missing value among numbers and times."""
+"""Texts, in lower case, that mean "missing" among numbers and times."""
 SHARE = 0.5
-"""So much of a column has a type at least, if what else it holds is to stand for missing values."""
+"""The least share of a column that has the column's type, if the other values mean "missing"."""
 MOSTLY = 0.8
-"""So much of a column of texts are numbers, if that is worth saying."""
+"""The share of numbers in a column of texts from which on it is reported."""
 _TRIED = 500
-"""Texts by which the patterns are found that may fit all."""
+"""The number of texts from which possible patterns are found."""
 FEW = 8
-"""So many texts may stand for a missing value."""
+"""The greatest number of distinct texts that mean "missing"."""
 BIG = "some have more than 64 bits"
 _BIG_FLOAT = f"{BIG}: read as floats, which have 15 digits"
 _BIG_TEXT = f"{BIG}: read as texts"
@@ -48,7 +48,7 @@ _WHOLE = (
     "%Y-%m-%d %H:%M:%S,%f", "%Y-%m-%d %H:%M:%S UTC", "%Y-%m-%d %H:%M:%S GMT",
 )  # fmt: skip
 _BESIDE = ("%d%m%Y", "%m%d%Y")
-"""Dates that are only digits, besides those."""
+"""Further dates of digits only."""
 _UNITS = (("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9))
 _SINCE, _UNTIL = 631_152_000, 4_102_444_800  # 1990 and 2100, in seconds
 _DAY = 86_400 * 10**6
@@ -59,10 +59,13 @@ _ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """The type of a column (none fits where it is empty, `note` says why), its `format` if it is a time, texts and
-    numbers that stand for a missing value, whether one is missing, and what is worth knowing of it. `day`: the times
-    have no time of day; `local`: nor an offset; `clock`: they are times of day, without a day. `quoted`: numbers stand
-    in quotes; `bad`: so many values are none of the type, and their records dead letters."""
+    """The type of a column. An empty column has none, and `note` says why.
+
+    Further: its `format` if it is a time, texts and numbers that mean "missing", whether a value is missing, and
+    remarks. `day`: the times have no time of day; `local`: they have no offset; `clock`: they are times of day, without
+    a day. `quoted`: numbers are in quotes; `bad`: so many values have another type, and their records become dead
+    letters.
+    """
 
     type: str
     values: tuple[Any, ...]
@@ -122,7 +125,8 @@ def guess(
 
 
 def _majority(kinds: Counter[str]) -> frozenset[str] | None:
-    """The kinds that almost all values have, where a few have others; None: those have meaning, or there are none."""
+    """Return the kinds that almost all values have, if a few have others; None: the others are meaningful, or there are
+    none."""
     numbers = frozenset(("int", "float"))
     count = kinds.total()
     for most in (numbers, *(frozenset((kind,)) for kind in kinds if kind not in numbers)):
@@ -137,7 +141,7 @@ def _of_kinds(value: Any, kinds: frozenset[str]) -> bool:
 
 
 def _without_bad(found: Guess, bad: int, count: int, examples: Sequence[str] = ()) -> Guess:
-    """A guess by all values but a few bad ones."""
+    """Return the guess for all values except a few bad ones."""
     if not found.type:
         return found
     what = {"int": "numbers", "float": "numbers", "time": "times", "bool": "booleans"}.get(found.type, "texts")
@@ -160,7 +164,7 @@ def _plain(values: Sequence[Any]) -> list[int | float]:
 
 
 def _bools(there: Sequence[Any], kinds: Counter[str], optional: bool) -> Guess:
-    """Booleans, and what else is read as one."""
+    """Guess a column of booleans, and of other values that are read as booleans."""
     words = {str(each).lower() for each in there if not isinstance(each, bool)}
     if words <= {*TRUE_WORDS, *FALSE_WORDS}:
         return Guess("bool", tuple(there), optional=optional)
@@ -176,8 +180,8 @@ def _unlike(kinds: Counter[str]) -> Guess:
 
 
 def _mixed(name: str, there: Sequence[Any], kinds: Counter[str], optional: bool) -> Guess:
-    """Numbers among which a few texts stand for missing ones, or texts among which a number does; of others there is no
-    type."""
+    """Guess the type of numbers among which a few texts mean "missing", or of texts among which a number does. Other
+    mixed columns have no type."""
     numbers = [each for each in there if _kind(each) != "string"]
     texts = [each for each in there if _kind(each) == "string"]
     quoted = [each for each in texts if is_number(each.strip(" \t"))]
@@ -211,7 +215,8 @@ def _in_quotes(texts: Sequence[str]) -> str:
 
 
 def _quoted(name: str, numbers: Sequence[Any], texts: Sequence[str], quoted: Sequence[str], optional: bool) -> Guess:
-    """Numbers, some of them in quotes; of the other texts there are few, or the column has no type."""
+    """Guess the type of numbers, some of them in quotes. If there are more than a few other texts, the column has no
+    type."""
     absent = {each for each in texts if each.strip(" \t").lower() in ABSENT}
     odd = sorted({each for each in texts if each not in quoted and each not in absent})
     bad = sum(each in odd for each in texts)
@@ -268,7 +273,7 @@ def _fields(name: str, raw: Sequence[str], decimal: str, thousands: str | None, 
 
 
 def _untimely(name: str, texts: Sequence[str]) -> Counter[str]:
-    """The few texts that are no times among such; nothing where there are none, or more."""
+    """Return the few texts that are not times, in a column of times; empty if there are none, or more."""
     counts = Counter(texts)
     if len(texts) < 20:
         return Counter()
@@ -285,7 +290,7 @@ def _untimely(name: str, texts: Sequence[str]) -> Counter[str]:
 
 
 def most_times(texts: Sequence[str]) -> tuple[str | None, int]:
-    """The way of writing times that most of some texts fit, None: ISO 8601; and how many do."""
+    """Return the format that most of some texts fit (None: ISO 8601), and how many do."""
     counts = Counter(texts)
     tried = list(counts)[:: max(1, len(counts) // 20)]
     ways: list[tuple[str | None, Callable[[str], bool]]] = [(None, _is_iso)]
@@ -317,7 +322,7 @@ def _nearly(texts: Sequence[str], decimal: str, thousands: str | None) -> str:
 
 
 def _pointed(texts: Sequence[str], decimal: str, thousands: str | None) -> list[str] | None:
-    """Numbers with points and without marks between thousands; None: not all are numbers."""
+    """Return numbers with points and without marks between thousands; None: some are not numbers."""
     found = []
     for text in texts:
         try:
@@ -345,7 +350,7 @@ def _texts(name: str, there: Sequence[str], optional: bool) -> Guess:
 
 
 def _named(texts: Sequence[str], optional: bool) -> Guess:
-    """Strings or IRIs."""
+    """Guess strings or IRIs."""
     words = tuple(dict.fromkeys(each for each in texts if each.strip(" \t").lower() in ABSENT))
     some = [each for each in texts if each not in words]
     if some and all(_IRI.match(each) and not NOT_IRI.search(each) for each in some) and len(words) <= FEW:
@@ -358,8 +363,8 @@ def _with(found: Guess, words: tuple[str, ...], optional: bool) -> Guess:
 
 
 def _numbers(name: str, numbers: Sequence[int | float], optional: bool) -> Guess:
-    """Numbers, of which some far from all others stand for a missing value; counts since 1970 where the name says
-    time."""
+    """Guess numbers, some of which mean "missing" if they are far from all others; they count from 1970 if the name
+    says time."""
     if TIMELY.search(name) and (unit := unit_of(numbers)) is not None:
         format = None if unit == "s" else TimeFormat(unit=unit)
         return Guess("time", tuple(numbers), format, optional=optional)
@@ -378,7 +383,7 @@ def _numbers(name: str, numbers: Sequence[int | float], optional: bool) -> Guess
 
 
 def _dates(name: str, numbers: Sequence[int | float]) -> Guess | None:
-    """Whole numbers that are dates by their digits, `20240501`, where the name says time; None: they are not."""
+    """Guess whole numbers whose digits are dates, `20240501`, if the name says time; None: they are not dates."""
     if not TIMELY.search(name) or not all(each >= 0 and each == int(each) for each in numbers):
         return None
     found = None if unit_of(numbers) else _times(name, [str(int(each)) for each in numbers])
@@ -386,12 +391,12 @@ def _dates(name: str, numbers: Sequence[int | float]) -> Guess | None:
 
 
 def unit_of_all(values: Sequence[Any]) -> str | None:
-    """The unit of values that are all numbers, counts since 1970; None: they are not."""
+    """Return the unit of values that are all numbers and count from 1970; None: they do not."""
     return unit_of(_plain(values)) if all(_kind(each) in ("int", "float") for each in values) else None
 
 
 def unit_of(numbers: Sequence[int | float]) -> str | None:
-    """The unit of which all numbers are counts since 1970 that give our days, None: there is none."""
+    """Return the unit in which all numbers count from 1970 to a time of today; None: there is none."""
     for unit, size in _UNITS:
         if all(_SINCE * size <= each <= _UNTIL * size for each in numbers):
             return unit
@@ -399,8 +404,8 @@ def unit_of(numbers: Sequence[int | float]) -> str | None:
 
 
 def _times(name: str, texts: Sequence[str], quoted: bool = False) -> Guess | None:
-    """How texts are written if all are times; of several ways that in which they go on in order. `quoted`: they are
-    texts of JSON, where counts since 1970 need a FORMAT, and blanks around ISO 8601 count."""
+    """Return the format of texts that are all times; among several, the one in which they are in order. `quoted`: they
+    are texts of JSON, where counts since 1970 need a FORMAT, and blanks around ISO 8601 count."""
     some = list(dict.fromkeys(texts))
     if quoted and all(is_number(each.strip(" \t")) for each in some):
         unit = unit_of([float(each) for each in some]) if TIMELY.search(name) else None
@@ -446,7 +451,7 @@ def _times(name: str, texts: Sequence[str], quoted: bool = False) -> Guess | Non
 
 
 def _eight(text: str) -> str:
-    """A date of digits with the zero that it may have lost, `1052024`."""
+    """Return a date of digits with the leading zero that it may have lost, `1052024`."""
     return text.zfill(8)
 
 
@@ -497,7 +502,7 @@ _ARROW: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 
 
 def _typed(typed: pa.DataType, there: Sequence[Any], optional: bool, name: str) -> Guess:
-    """By the type of a column of Parquet; texts and counts in it may be times."""
+    """Guess by the type of a column of Parquet. Texts and counts in it may be times."""
     if pa.types.is_null(typed):
         return Guess("string", (), optional=True, note="always missing, so its type is not known")
     if pa.types.is_time(typed):

@@ -1,7 +1,7 @@
 """Delta tables, through the library of delta-rs.
 
-A commit carries an application transaction, `semcep:NAME` and a number: in the same entry of the table's log as the
-files, so it is known after any crash whether they were added.
+A commit carries an application transaction, `semcep:NAME` with a number, in the same entry of the table's log as the
+files. After any crash it shows whether the rows were added.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
 
 _PATIENCE = {"timeout": "25s", "retry_timeout": "20s"}
-"""How long a request to an object store may take, and for how long a failed one is tried again: else for 3 minutes."""
+"""How long a request to an object store may take, and how long a failed one is repeated; the default is 3 minutes."""
 
 
 def table(name: TableName) -> DeltaTable | None:
-    """The table as it is now; None: there is none. CepError: it cannot be read, or the library is not installed."""
+    """Return the table as it is now; None: it does not exist. CepError: it cannot be read, or the library is not
+    installed."""
     with _explaining(name):
         from deltalake import DeltaTable
 
@@ -39,15 +40,15 @@ def table(name: TableName) -> DeltaTable | None:
 
 
 def check(name: TableName, schema: pa.Schema | None = None) -> None:
-    """CepError: rows, of this schema where it is known, cannot be written there: the place is something else, or has
-    columns of other types."""
+    """CepError: rows, of this schema if it is known, cannot be written there: the place holds something else, or a
+    table with columns of other types."""
     there = table_at(name)
     if there is not None and name.append is not None and schema is not None:
         _fitting(name, there, schema)
 
 
 def table_at(name: TableName) -> DeltaTable | None:
-    """The table, where one is or may come to be. CepError: the place is something else, or it cannot be read."""
+    """Return the table at an existing or future place. CepError: the place holds something else, or cannot be read."""
     if not is_url(name.place) and os.path.exists(name.place):
         if not os.path.isdir(name.place):
             raise name.refused("this is a file", "a Delta table is a folder: `delta:folder`")
@@ -59,8 +60,8 @@ def table_at(name: TableName) -> DeltaTable | None:
 
 
 def _fitting(name: TableName, there: DeltaTable, schema: pa.Schema) -> None:
-    """CepError: what is to be added has columns of other types than the table: the library would make what it can of
-    their values, 1.0 of true."""
+    """CepError: the new rows have columns of other types than the table. The library would convert their values, such
+    as true to 1.0."""
     known = {field.name: field.type for field in pa.schema(there.schema().to_arrow())}
     for field in schema:
         old = known.get(field.name, field.type)
@@ -95,8 +96,8 @@ def added(name: TableName, there: DeltaTable | None, number: int = 1) -> bool:
 
 
 def write(name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int = 1) -> None:
-    """Replace the rows of a table, or add some under the name, in one commit. CepError: they cannot be,
-    or another run has added some of that name."""
+    """Replace the rows of a table, or add some under the name, in one commit. CepError: they cannot be written, or
+    another run has added rows under that name."""
     from deltalake import CommitProperties, Transaction, write_deltalake
 
     mine = [] if name.append is None else [Transaction(_application(name), number)]
@@ -120,7 +121,7 @@ def write(name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int
 
 
 def compact(name: TableName) -> None:
-    """Put small files together, if there are as many as the name says."""
+    """Merge small files, if there are as many as the name says."""
     there = None if name.compact is None else table(name)
     if there is not None and name.compact is not None and len(there.file_uris()) >= name.compact:
         with _explaining(name):
@@ -137,7 +138,7 @@ def _options(place: str) -> dict[str, str] | None:
     found = dict(_PATIENCE)
     kind = url(place).kind
     if kind == "s3":
-        found["conditional_put"] = "etag"  # of two commits at once one fails
+        found["conditional_put"] = "etag"  # of two concurrent commits one fails
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
     elif kind == "gs":
         found |= stores.of_emulator()
@@ -150,7 +151,7 @@ def _options(place: str) -> dict[str, str] | None:
 @contextmanager
 def _explaining(name: TableName) -> Iterator[None]:
     """Turn the library's errors in the block into CepErrors."""
-    os.environ.setdefault("RUST_LOG", "error")  # else it says on standard error where it looks for credentials
+    os.environ.setdefault("RUST_LOG", "error")  # else it prints where it searches for credentials
     try:
         from deltalake.exceptions import DeltaError
     except ModuleNotFoundError as error:
