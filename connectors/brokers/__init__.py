@@ -1,1 +1,1 @@
-"""Brokers and connections: Kafka, MQTT, TCP; messages that come in, and those that go out."""
+"""Brokers and connections, Kafka, MQTT and TCP: incoming and outgoing messages."""

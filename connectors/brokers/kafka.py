@@ -1,4 +1,4 @@
-"""Kafka as an input: ranges of the offsets of a topic's partitions, each message of them once."""
+"""Kafka as an input: read ranges of the offsets of a topic's partitions, each message once."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition
 
 WAIT = 10.0
-"""Seconds in which a broker has to answer; a message that is there has to come in six times as many."""
+"""Seconds in which a broker has to answer. An existing message has to arrive within six times as many."""
 
 Offsets = Mapping[int, int]
 """The offset of the next message, by partition."""
 
 _AT_ONCE = 10_000
 _BYTES = 1 << 26
-_LOOK = 0.1  # seconds between two looks for more
-_NO_GROUP = "semcep"  # librdkafka wants one, even where none is used
+_LOOK = 0.1  # seconds between two polls
+_NO_GROUP = "semcep"  # librdkafka requires a group, even if it is not used
 
 
 class Topic:
-    """A topic, read by offsets; which were read is for the caller to know."""
+    """A topic, read by offsets. The caller keeps track of the offsets that were read."""
 
     def __init__(self, address: Address) -> None:
-        """CepError: confluent-kafka is not installed, no topic, or an option is wrong."""
+        """CepError: confluent-kafka is not installed, there is no topic, or an option is wrong."""
         if not address.path or "/" in address.path:
             raise address.refused("it names no topic", f"e.g. `kafka://{address.servers}/readings`")
         if address.choice("through", ("python", "spark")) == "spark":
@@ -52,7 +52,7 @@ class Topic:
             raise address.refused(f"a setting is wrong: {reason_of(error)}") from None
 
     def partitions(self) -> list[int]:
-        """CepError: there is no broker, or no such topic."""
+        """Return the partitions. CepError: there is no broker, or no such topic."""
         found = self._ask(lambda: self._consumer.list_topics(self.name, timeout=WAIT)).topics[self.name]
         if found.error is not None or not found.partitions:
             every = self._ask(lambda: self._consumer.list_topics(timeout=WAIT)).topics
@@ -62,18 +62,21 @@ class Topic:
         return sorted(found.partitions)
 
     def bounds(self) -> dict[int, tuple[int, int]]:
-        """Return for each partition the first available offset and that of the next message. CepError."""
+        """Return for each partition the first available offset and that of the next message. CepError: the broker does
+        not answer."""
         return {number: self._bounds(number) for number in self.partitions()}
 
     def begin(self) -> dict[int, int]:
-        """Return the offsets to begin with: the earliest messages or, with `from=latest`, the next ones. CepError."""
+        """Return the offsets to begin with: the earliest messages or, with `from=latest`, the next ones. CepError: the
+        broker does not answer."""
         last = self.address.choice("from", ("earliest", "latest")) == "latest"
         return {number: bounds[last] for number, bounds in self.bounds().items()}
 
     def following(self, start: Offsets, most: int | None) -> dict[int, int]:
-        """Up to where the messages from `start` on are to be read, about `most` of all. CepError: some are gone.
+        """Return the offsets up to which to read the messages from `start` on, about `most` in total. CepError: some
+        are gone.
 
-        Partitions advance by the same part of what they hold, so that their messages stay side by side.
+        Partitions advance in proportion to what they hold, so that their messages stay side by side.
         """
         ends = dict(start)
         gone = self.address.choice("gone", ("refuse", "skip")) == "refuse"
@@ -96,19 +99,19 @@ class Topic:
         return shares
 
     def read(self, start: Offsets, end: Offsets) -> Iterator[tuple[Messages, list[int]]]:
-        """The messages from `start` up to, not including, `end`, some of a partition at a time, with their timestamps
-        (milliseconds). CepError: they do not come."""
+        """Yield the messages from `start` up to, not including, `end`, some of a partition at a time, with their
+        timestamps (milliseconds). CepError: they do not arrive."""
         for number in sorted(end):
             if end[number] > start.get(number, 0):
                 yield from self._range(number, start.get(number, 0), end[number])
 
     def commit(self, offsets: Offsets) -> None:
-        """Commit offsets of the group. CepError: the broker does not take them."""
+        """Commit offsets of the group. CepError: the broker refuses them."""
         places = [self._place(number, offset) for number, offset in offsets.items()]
         self._ask(lambda: self._consumer.commit(offsets=places, asynchronous=False))
 
     def committed(self) -> dict[int, int]:
-        """The offsets that the group has committed, where it has."""
+        """Return the offsets that the group has committed, if any."""
         places = [self._place(number) for number in self.partitions()]
         found = self._ask(lambda: self._consumer.committed(places, timeout=WAIT))
         return {place.partition: place.offset for place in found if place.offset >= 0}
@@ -117,7 +120,7 @@ class Topic:
         self._consumer.close()
 
     def source(self, number: int) -> str:
-        """The name of a partition, as the file of its messages."""
+        """Return the name of a partition, which is the file of its messages."""
         return f"{self.address.text}/{number}"
 
     def _range(self, number: int, start: int, end: int) -> Iterator[tuple[Messages, list[int]]]:
@@ -173,9 +176,11 @@ class Topic:
 
 
 class TopicSource:
-    """The messages of a topic as they come, from a `place` on. With `group=` the broker knows how far they were worked
-    off, and the next run goes on from there; a `place`, where it is known otherwise, goes before it. `until=now`:
-    those that are there when it begins."""
+    """The messages of a topic as they arrive, from a `place` on.
+
+    With `group=` the broker records how far they were processed, and the next run continues there; a `place` from
+    elsewhere has precedence. `until=now`: only the messages that exist at the start.
+    """
 
     lost = None
 
@@ -185,7 +190,7 @@ class TopicSource:
         self._grouped = "group" in address.options
         self._start = topic.begin() | (topic.committed() if self._grouped else {}) | dict(place)
         self._end = self._acknowledged = self._start
-        self._most = 1 << 62  # messages of a poll, by how large they were
+        self._most = 1 << 62  # the number of messages in a poll, which follows from their size
         bounded = address.choice("until", ("ever", "now")) == "now"
         self._target = topic.following(self._start, None) if bounded else None
 
@@ -196,11 +201,11 @@ class TopicSource:
 
     @property
     def place(self) -> Offsets:
-        """The offsets behind what was processed."""
+        """The offsets after the processed messages."""
         return self._start
 
     def poll(self, most: int, seconds: float) -> Messages | None:
-        """Some 64 MiB at most: where messages are so large that they are more, fewer are read."""
+        """Return messages, at most about 64 MiB; fewer than `most` if they are larger than that."""
         while True:
             self._end = self._topic.following(self._start, min(most, self._most))
             if self._target is not None:
@@ -235,7 +240,7 @@ class TopicSource:
 
 
 def merged(parts: Sequence[tuple[Messages, list[int]]]) -> Messages:
-    """The messages of partitions in the order in which they came to be, each partition's in its own order."""
+    """Merge the messages of partitions by their timestamps. Those of each partition stay in order."""
     sources = [source for part, _ in parts for source in part.sources]
     numbers = [number for part, _ in parts for number in part.numbers]
     payloads = [payload for part, _ in parts for payload in part.payloads]
@@ -261,7 +266,7 @@ def _reading(address: Address) -> dict[str, Any]:
 
 
 def settings(address: Address) -> dict[str, Any]:
-    """The settings of librdkafka that an address says: where, and who is asking."""
+    """Return the settings of librdkafka that an address contains: the broker and the login."""
     options = address.options
     found: dict[str, Any] = {"bootstrap.servers": address.servers, "log_level": 0}
     if address.user is not None:

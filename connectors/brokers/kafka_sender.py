@@ -1,4 +1,4 @@
-"""Kafka as an output: messages with a key and the header `id`, in order and all of them acknowledged."""
+"""Kafka as an output: messages with a key and the header `id`, in order, and all of them acknowledged."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from cep.core.extras import install_command
 if TYPE_CHECKING:
     from confluent_kafka import Producer
 
-_MAKING = 2.0  # seconds that a broker has for making a topic
-_SLICE = 0.2  # seconds that are waited, and Ctrl-C with them
+_MAKING = 2.0  # seconds in which a broker has to make a topic
+_SLICE = 0.2  # seconds to wait, and to hold up Ctrl-C
 
 
 class KafkaSender:
-    """A producer that is idempotent: what it repeats by itself is there once."""
+    """An idempotent producer: messages that it repeats appear once."""
 
     def __init__(self, address: Address, topics: Sequence[str]) -> None:
         """CepError: confluent-kafka is not installed, a setting is wrong, there is no broker, or no such topic."""
@@ -42,7 +42,7 @@ class KafkaSender:
             self._look(topic)
 
     def _look(self, topic: str) -> None:
-        """See that a topic is there; a broker that makes topics makes it when it is asked, and needs a moment."""
+        """Check that a topic exists. A broker that creates topics does so when it is asked, and needs a moment."""
         from confluent_kafka import KafkaException
 
         until = time.monotonic() + _MAKING
@@ -67,7 +67,7 @@ class KafkaSender:
                         one.topic, one.payload, one.key, headers={"id": one.id}, on_delivery=self._delivered
                     )
                     break
-                except BufferError:  # it is full
+                except BufferError:  # the queue is full
                     self._producer.poll(_SLICE)
             self._producer.poll(0)
         since = time.monotonic()

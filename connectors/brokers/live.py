@@ -1,4 +1,4 @@
-"""Live inputs to batches: messages as they come, those of several inputs side by side."""
+"""Live inputs to batches: messages as they arrive, those of several inputs side by side."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from cep.connectors.brokers.kafka import TopicSource
     from cep.connectors.brokers.sensorthings import Observations
 
-_POLL = 0.2  # seconds that are waited for messages, and Ctrl-C with them
-_TURN = 0.02  # of each of several
+_POLL = 0.2  # seconds to wait for messages, and to hold up Ctrl-C
+_TURN = 0.02  # the same for each of several inputs
 
 
 class RunState(Protocol):
-    """The state of a run between two polls, when all that it was given is processed."""
+    """The state of a run between two polls, when it has processed everything that it was given."""
 
     @property
     def over(self) -> bool:
-        """True if no more is wanted."""
+        """True if no more input is wanted."""
 
     @property
     def kept(self) -> bool:
@@ -119,8 +119,8 @@ def lasting_connection(address: Address, lasting: bool) -> bool:
 
 
 def reach(input: Input) -> None:
-    """See whether a live input is there. CepError: there is nothing, or what it needs is not installed. A connection is
-    not tried: who listens for one would take the trial for it."""
+    """Check that a live input exists. CepError: it does not, or a library is not installed. TCP connections are not
+    tried, because a server would take the trial for the input."""
     assert input.address is not None, "live inputs have addresses"
     if input.address.kind == "tcp":
         return
@@ -136,11 +136,15 @@ def listen(
     rest: RunState | None = None,
     sources: Sources | None = None,
 ) -> Iterator[Batch]:
-    """Batches of up to `most` messages, their records numbered from `first`. Records whose time is ahead of the clock
-    are dead letters (`cep.connectors.clock_skew`). When nothing has come for `idle` seconds there is a batch of
-    silence, and again until something comes (`cep.connectors.idle`); not while one of them is lost, which `sources`
-    notes: then nobody knows what did not come. What was polled is done when the next batch is asked for; with a `rest`,
-    which knows whether it is, also when they are closed."""
+    """Yield batches of up to `most` messages, their records numbered from `first`.
+
+    Records whose time is ahead of the clock become dead letters (`cep.connectors.clock_skew`). After `idle` seconds
+    without messages there is a batch of silence, and again until one arrives (`cep.connectors.idle`), but not while a
+    source is lost, which `sources` records: nobody knows then what did not arrive.
+
+    Polled messages are processed when the next batch is requested. With a `rest`, which knows whether they are, also
+    when the sources are closed.
+    """
     sources = sources or Sources()
     with ExitStack() as stack:
         opened = []

@@ -1,4 +1,4 @@
-"""A broker as an output: the messages it is sent, and what a client of it does."""
+"""A broker as an output: the messages that it is sent, and the interface of its client."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 WAIT = 60.0
-"""Seconds in which a broker has to take what it is sent."""
+"""Seconds in which a broker has to accept messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """`id`: the same of equal events, whichever run has derived them, and of no others."""
+    """A message. `id`: the same for equal events in any run, and different for others."""
 
     topic: str
     key: bytes | None
@@ -24,6 +24,6 @@ class MessageSender(Protocol):
     """A broker that messages go to."""
 
     def send(self, messages: Sequence[Message]) -> None:
-        """Send messages in this order; the broker has them when this returns. CepError: it has not taken all."""
+        """Send messages in this order; the broker has them when this returns. CepError: it has not accepted all."""
 
     def close(self) -> None: ...

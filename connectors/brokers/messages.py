@@ -1,4 +1,5 @@
-"""Messages to batches: each is a record, read like a line of a file; it stands for itself, with topic and number."""
+"""Messages to batches. Each message is a record, which is read like a line of a file; its place is its topic and
+number."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ from cep.core.schema import Schema
 class Messages:
     """Messages in order: for each its source (`mqtt://host/topic`), its number there, its bytes.
 
-    `topics` and `keys`: for each its topic and key, if the source has them; else empty. `place`: the numbers needed to
-    continue after them, the source's own; later ones replace earlier ones.
+    `topics` and `keys`: for each its topic and key, if the source has them; else empty. `place`: the numbers, in the
+    source's own terms, that are needed to continue after them; later ones replace earlier ones.
     """
 
     sources: Sequence[str]
@@ -53,7 +54,7 @@ class Messages:
 
 @dataclass(frozen=True, slots=True)
 class Received(Block):
-    """Records of messages; `rows`: which message each is of."""
+    """Records of messages. `rows`: the message of each record."""
 
     messages: Messages = Messages((), (), ())
 
@@ -62,7 +63,7 @@ class Received(Block):
         return self.messages.sources[row], self.messages.numbers[row]
 
     def without_text(self) -> Block:
-        """A plain block where all messages are of one source."""
+        """Return a plain block if all messages have the same source."""
         (source, *others) = dict.fromkeys(self.messages.sources)
         if not others:
             return Block(source, self.first, self.count, 0, self.lines, times=self.times).in_rows()
@@ -77,7 +78,7 @@ class Received(Block):
 
 
 def _text(key: bytes | None) -> str | None:
-    """A key as text, None: it is none."""
+    """Return a key as text; None if it is not UTF-8."""
     try:
         return None if key is None else key.decode("utf-8")
     except UnicodeDecodeError:
@@ -85,7 +86,8 @@ def _text(key: bytes | None) -> str | None:
 
 
 def _records(payloads: Sequence[bytes]) -> tuple[bytes, NDArray[np.int64]]:
-    """The records of messages, a line each: a message is one, or a list of some. Returns the message of each line."""
+    """Return the records of messages, a line each, and the message of each line. A message holds one record or a list
+    of records."""
     lines: list[bytes] = []
     counts = np.ones(len(payloads), np.int64)
     for number, payload in enumerate(payloads):
@@ -97,7 +99,7 @@ def _records(payloads: Sequence[bytes]) -> tuple[bytes, NDArray[np.int64]]:
                 counts[number] = len(beyond)
                 lines += [some[begin:end].tobytes() for begin, end in zip(first, beyond)]
                 continue
-        # A line break may stand between the values of a message, as may a carriage return, which ends no line.
+        # A line break or a carriage return may be between the values of a message, where it does not end a line.
         lines.append(payload.replace(b"\n", b"\r"))
     return b"\n".join([*lines, b""]), np.repeat(np.arange(len(payloads)), counts)
 
@@ -113,8 +115,8 @@ class Inbox:
         self._beside = [source for source in dict.fromkeys(wanted) if from_message(source)]
 
     def batch(self, messages: Messages, first: int) -> Batch:
-        """The events of messages, their records numbered from `first`. A message without bytes is none: so a retained
-        message is deleted in MQTT, and a key in Kafka."""
+        """Return the events of messages, their records numbered from `first`. A message without bytes is not a record:
+        it deletes a retained message in MQTT, and a key in Kafka."""
         tables, dead, block = self._tables(messages, first)
         tables = {type: table for type, table in tables.items() if table.height}
         sources, numbers = messages.sources, messages.numbers
@@ -129,7 +131,7 @@ class Inbox:
             times = "iso"
         elif isinstance(self._read, PackReader):
             tables, dead, rows, times, unmatched = self._packs(self._read, messages, first)
-        elif isinstance(self._read, PointReader | ClauseReader):  # a message may hold many lines
+        elif isinstance(self._read, PointReader | ClauseReader):  # a message may have many lines
             of = np.repeat(np.arange(len(messages)), [payload.count(b"\n") + 1 for payload in messages.payloads])
             data = b"\n".join([*messages.payloads, b""])
             tables, dead, block = self._read.read(self.path, data, 0, 0, first, self._beside_rows(messages, of))
@@ -161,8 +163,8 @@ class Inbox:
     def _packs(
         self, packs: PackReader, messages: Messages, first: int
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], NDArray[np.int64], str, int]:
-        """The events of messages that hold several records each; dead records, with the place of their message as their
-        line; of each record its message; how times are written; how many records are no event."""
+        """Return the events of messages that hold several records each; dead letters, whose line is the place of their
+        message; the message of each record; how times are written; and how many records are not an event."""
         found = DocumentLines()
         for number, payload in enumerate(messages.payloads):
             if payload:

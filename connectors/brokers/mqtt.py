@@ -1,4 +1,4 @@
-"""MQTT as an input: a subscription whose messages are acknowledged when they are processed, not before."""
+"""MQTT as an input: a subscription whose messages are acknowledged after they are processed."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 WAIT = 10.0
 """Seconds in which a broker has to answer."""
 
-_EVER = 0xFFFFFFFF  # seconds that a session is kept: without an end
-_MANY = 65_535  # messages that may be on their way at once
+_EVER = 0xFFFFFFFF  # seconds for which a session is kept: for ever
+_MANY = 65_535  # messages that may be in transit at a time
 _TAKEN_OVER = 0x8E
-_BYTES = 1 << 24  # that are taken at once
-_NOTHING = "semcep/nothing"  # a filter that nobody subscribes to
+_BYTES = 1 << 24  # messages that are taken at a time
+_NOTHING = "semcep/nothing"  # a filter to which nobody subscribes
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A message as it came: `mid` is the broker's number for it until it is acknowledged. A line of a connection is
-    one without a topic."""
+    """A message as it arrived. `mid`: the broker's number for it until it is acknowledged. A line of a TCP connection
+    is a message without a topic."""
 
     topic: str
     payload: bytes
@@ -46,12 +46,12 @@ class Arrival:
 class Subscription:
     """A subscription to a topic.
 
-    With the name of a `client`, the broker keeps a session: it delivers again what came while nobody listened and what
-    was not acknowledged. Messages that are already here (`known`: digests by `mid`) are dropped.
+    With the name of a `client`, the broker keeps a session. It delivers again what was not acknowledged, and what
+    arrived while nobody listened. Messages that were received before (`known`: digests by `mid`) are dropped.
     """
 
     def __init__(self, address: Address, client: str | None, known: dict[int, int] | None = None) -> None:
-        """CepError: paho-mqtt is not installed, no such topic, or an option is wrong."""
+        """CepError: paho-mqtt is not installed, there is no topic, or an option is wrong."""
         self.address = address
         self._persistent = client is not None
         self._new = address.choice("version", ("5", "3")) == "5"
@@ -60,7 +60,7 @@ class Subscription:
         self._numbered = 0
         self._known = {} if known is None else known
         self._came: deque[Arrival] = deque()
-        self._open: list[Arrival] = []  # polled, not done
+        self._open: list[Arrival] = []  # polled, not yet processed
         self._there = threading.Condition()
         self._subscribed = self._answered = False
         self._gone = "the broker has gone"
@@ -69,7 +69,7 @@ class Subscription:
 
     @classmethod
     def open(cls, address: Address, client: str | None, known: dict[int, int] | None = None) -> Subscription:
-        """A subscription that stands. CepError: there is no broker, or it refuses."""
+        """Return a connected subscription. CepError: there is no broker, or it refuses."""
         made = cls(address, client, known)
         made.start()
         return made
@@ -99,7 +99,8 @@ class Subscription:
             raise self._error or SourceLost(silent, code="input")
 
     def take(self, most: int, seconds: float) -> list[Arrival]:
-        """Up to so many messages and about 16 MiB, after so long at most. CepError: the broker has ended it."""
+        """Return up to `most` messages, about 16 MiB, within so many seconds. CepError: the broker has ended the
+        connection."""
         with self._there:
             self._there.wait_for(lambda: self._came or self._error is not None, seconds)
             if self._error is not None:
@@ -114,7 +115,7 @@ class Subscription:
 
     @property
     def lost(self) -> str | None:
-        """Return the reason why the broker sends nothing at present, None: it may send. Connecting is retried."""
+        """The reason why the broker sends nothing at present; None: it may send. Connecting is retried."""
         return None if self._client.is_connected() else self._gone
 
     def poll(self, most: int, seconds: float) -> Messages:
@@ -125,7 +126,8 @@ class Subscription:
         return replace(found, place={one.mid: one.digest for one in taken if one.qos}) if self._persistent else found
 
     def done(self) -> None:
-        """Acknowledge what was taken. Where the connection is gone, it comes again and is known."""
+        """Acknowledge the messages that were taken. If the connection is lost, they arrive again, and are
+        recognised."""
         with self._there:
             done, self._open = self._open, []
         for one in done:
@@ -135,16 +137,15 @@ class Subscription:
         """Do nothing: a message is acknowledged as soon as it is done."""
 
     def close(self) -> None:
-        """End the connection; what was acknowledged is then known to the broker, if it answers."""
+        """End the connection. The broker then has all acknowledgements, if it answers."""
         if self._subscribed and self._persistent:
             self._settle()
         self._client.disconnect()
         self._client.loop_stop()
 
     def _settle(self) -> None:
-        """Wait until the broker has worked off all that it was sent: it answers in order, here a question that changes
-        nothing. Without that, what is still on its way to us would reset the connection, and the last
-        acknowledgements would be lost."""
+        """Wait until the broker has processed everything. It answers in order, here a request that changes nothing.
+        Without this, messages in transit would reset the connection, and the last acknowledgements would be lost."""
         self._client.unsubscribe(_NOTHING)
         with self._there:
             self._there.wait_for(lambda: self._answered or not self._client.is_connected(), WAIT)
@@ -173,14 +174,14 @@ class Subscription:
     # --- called in the thread of the client ---
 
     def _connected(self, client: Client, data: object, flags: Any, reason: Any, properties: object) -> None:
-        if reason.is_failure and self._subscribed:  # it has been there, and may have begun anew
+        if reason.is_failure and self._subscribed:  # a broker that was there may have restarted
             self._gone = f"the broker refuses: {str(reason).lower()}"
         elif reason.is_failure:
             self._fail(*refusal(self.address, str(reason)))
         elif self._new:
             from paho.mqtt.subscribeoptions import SubscribeOptions
 
-            # What is retained comes to a new subscription only, not again to one that was kept.
+            # Retained messages come only to a new subscription, not to one that was kept.
             handling = 1 if self._retained else 2
             client.subscribe(self.address.path, options=SubscribeOptions(qos=self._qos, retainHandling=handling))
         elif flags.session_present:
@@ -206,7 +207,7 @@ class Subscription:
             self._fail("another client has come with the name of this one", "each run has its own `?client=NAME`")
 
     def _message(self, client: Client, data: object, message: MQTTMessage) -> None:
-        if message.retain and not self._retained:  # brokers of version 3 send it all the same
+        if message.retain and not self._retained:  # brokers of version 3 send it nevertheless
             client.ack(message.mid, message.qos)
             return
         one = Arrival(message.topic, bytes(message.payload), message.mid, message.qos)
@@ -248,7 +249,7 @@ def secured(client: Client, address: Address) -> None:
 
 
 def unreachable(address: Address, error: Exception) -> SourceLost:
-    """The error for a connection that cannot be made."""
+    """Return the error for a connection that cannot be made."""
     reason = reason_of(error)
     hint = "is the broker running, are host and port right, and is TLS (mqtts://) as it is there?"
     return SourceLost(f"{address.text}: no broker: {reason}", hint=hint, code="input")
@@ -264,7 +265,7 @@ def refusal(address: Address, reason: str) -> tuple[str, str]:
 
 
 def messages(address: Address, arrived: Sequence[Arrival], numbers: Sequence[int]) -> Messages:
-    """Arrivals as messages: each from `mqtt://host:port/topic`, or from `tcp://host:port`."""
+    """Return arrivals as messages: each from `mqtt://host:port/topic`, or from `tcp://host:port`."""
     place = address.text.removesuffix(address.path)
     sources, topics = [place + one.topic for one in arrived], [one.topic for one in arrived]
     return Messages(sources, numbers, [one.payload for one in arrived], topics=topics if address.kind == "mqtt" else ())

@@ -17,12 +17,12 @@ from cep.core.extras import install_command
 if TYPE_CHECKING:
     from paho.mqtt.client import Client
 
-_AT_ONCE = 10_000  # messages on their way: MQTT has numbers for 65,535
-_SLICE = 0.2  # seconds that are waited, and Ctrl-C with them
+_AT_ONCE = 10_000  # messages in transit: MQTT has numbers for 65,535
+_SLICE = 0.2  # seconds to wait, and to hold up Ctrl-C
 
 
 class MqttSender:
-    """A client that connects again by itself, and then repeats what was not acknowledged."""
+    """A client that reconnects by itself, and then repeats what was not acknowledged."""
 
     def __init__(self, address: Address) -> None:
         """CepError: paho-mqtt is not installed, an option is wrong, there is no broker, or it refuses."""
@@ -33,7 +33,7 @@ class MqttSender:
         self._there = threading.Condition()
         self._connected = False
         self._waiting: set[int] = set()
-        self._early: set[int] = set()  # acknowledged before `publish` has returned their number
+        self._early: set[int] = set()  # those acknowledged before `publish` has returned their number
         self._refused: CepError | None = None
         self._client = self._made()
         host, port = address.hosts[0]

@@ -11,12 +11,12 @@ from cep.connectors.records.times import SECOND, iso, of_iso
 
 
 class Rate:
-    """Record n is of the instant `start` + n / rate, and is there from then on. `start`: microseconds."""
+    """Record n has the time `start` + n / rate, and exists from then on. `start`: microseconds."""
 
     lost = None
 
     def __init__(self, address: Address, start: int) -> None:
-        """CepError: no number of records a second, or an option is wrong."""
+        """CepError: there is no number of records per second, or an option is wrong."""
         try:
             self._each = int(address.hosts[0][0])
         except ValueError:
@@ -40,7 +40,7 @@ class Rate:
         return there if self._last is None else min(there, self._last)
 
     def read(self, start: int, end: int) -> Messages:
-        """The records of these numbers."""
+        """Return the records with these numbers."""
         lines = [
             f'{{"timestamp": "{iso(self.start + n * SECOND // self._each)}", "value": {n}, "key": {n % self._keys}}}'
             for n in range(start, end)
@@ -60,7 +60,7 @@ class Rate:
         self._done = self._taken
 
     def kept(self) -> None:
-        """There is nobody to acknowledge to."""
+        """Do nothing: there is nobody to acknowledge to."""
 
     def close(self) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Derived events as messages to a broker, each with an `id` by which one that comes twice is known."""
+"""Derived events as messages to a broker. Each has an `id`, by which duplicates are recognised."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ _TYPE = "{type}"
 
 
 class Sending:
-    """Takes lines of JSON, as a file does, and sends each to its topic. What was sent when `write` fails or the process
-    ends may be sent again by the next one: with the same `id`."""
+    """Takes lines of JSON, as a file does, and sends each to its topic. After a failed `write`, or when the process
+    ends, messages may be sent a second time, with the same `id`."""
 
     def __init__(self, text: str, schemas: Mapping[str, Schema]) -> None:
-        """`schemas`: of the events that are written. CepError: the address is wrong, or there is no broker."""
+        """Connect to the broker. `schemas`: those of the events that are written. CepError: the address is wrong, or
+        there is no broker."""
         found = output_address(text, schemas)
         self._topic, self._by = found.path, found.options.get("by")
         self._revised = any(each.name == CHANGE for schema in schemas.values() for each in schema.attributes)
@@ -31,8 +32,8 @@ class Sending:
         self._sender = _sender(found, sorted({self._topic.replace(_TYPE, type) for type in schemas}))
 
     def write(self, piece: bytes | memoryview) -> None:
-        """Whole lines, each perhaps `named`. CepError: the broker does not take them; with the code `UNREACHABLE`, not
-        now."""
+        """Send whole lines, each perhaps `named`. CepError: the broker does not accept them; with the code
+        `UNREACHABLE`, it may accept them later."""
         lines = bytes(piece).splitlines()
         ids, self._seen = _ids(lines, self._seen)
         self._sender.send([self._message(line, id) for line, id in zip(lines, ids, strict=True)])
@@ -51,7 +52,7 @@ class Sending:
         topic, key = self._topic, id.encode()
         if self._by is not None or self._revised or _TYPE in topic:
             record = json.loads(line)
-            key = record[ID].encode() if self._revised else key  # what withdraws a row follows it
+            key = record[ID].encode() if self._revised else key  # the withdrawal of a row comes after it
             topic = topic.replace(_TYPE, record["type"])
             if self._by is not None and self._by in record:
                 value = record[self._by]
@@ -60,15 +61,15 @@ class Sending:
 
 
 def with_ids(written: bytes, canonical: bytes) -> bytes:
-    """Lines of JSON, each with the `id` before it that it has in the canonical form, with times in ISO 8601."""
+    """Return lines of JSON, each after its `id`, which is made from its canonical form, with times in ISO 8601."""
     ids, _ = _ids(canonical.splitlines(), Counter())
     pairs = zip(written.splitlines(), ids, strict=True)
     return b"".join(b"%b %b\n" % (id.encode(), line) for line, id in pairs)
 
 
 def _ids(lines: Sequence[bytes], before: Counter[bytes]) -> tuple[list[str], Counter[bytes]]:
-    """An id for each line: the second of equal ones has another than the first. `before`: how many of a line came
-    before these. Gives how many of each of these have come by now."""
+    """Return an id for each line, and how often each line has come by now. Equal lines have different ids. `before`:
+    how often each line came before."""
     found: list[str] = []
     seen: Counter[bytes] = Counter()
     for line in lines:
@@ -84,7 +85,7 @@ def is_topic(text: str) -> bool:
 
 
 def output_address(text: str, schemas: Mapping[str, Schema]) -> Address:
-    """The address of an output for these events. CepError: it is wrong."""
+    """Return the address of an output for these events. CepError: it is wrong."""
     found = address(text, OUTPUTS)
     if not found.path:
         raise _wrong(found, "it names no topic", f"e.g. `{found.text.rstrip('/')}/derived`")

@@ -1,9 +1,9 @@
-"""A SensorThings service as an input: its observations are asked for page by page, and again at intervals.
+"""A SensorThings service as an input: its observations are requested page by page, and again at intervals.
 
-The position is the order in which they are asked for. By `id`, which a database counts up as observations are entered,
-none is missed that comes with an old time. Transactions that run side by side may end in another order than they took
-their ids, so the last ids are asked for again, and those that are known are dropped. By time, those of the last time
-are asked for again.
+The position follows the order of requests. In the order of `id`, which a database counts up as observations are
+inserted, no observation with an old time is missed. Concurrent transactions may end in another order than they took
+their ids, so the last ids are requested again, and known ones are dropped. In the order of time, the observations of
+the last time are requested again.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from cep.core.http_reader import HttpFailure, JsonReader, Server
 
 ORDERS = ("id", "resultTime", "phenomenonTime")
 LOGIN = "SEMCEP_SENSORTHINGS"
-"""The names of environment variables for a login begin with this."""
+"""The prefix of the names of environment variables for a login."""
 
 AGAIN = 256
-"""How many ids are asked for again: so many may be taken by transactions that end in another order."""
+"""The number of ids that are requested again. So many may belong to transactions that end in another order."""
 
-_LAST, _COUNT, _FLOOR, _ORDER = 0, -1, -2, -3  # of a place; from 1 on: which of the last are known
+_LAST, _COUNT, _FLOOR, _ORDER = 0, -1, -2, -3  # in a place; from 1 on: which of the last are known
 _SETS = "Things", "Datastreams", "Observations"
-_PAGES = 2  # that wait to be polled
+_PAGES = 2  # observations that wait to be polled
 _ID = "@iot.id"
 _NEXT = re.compile(r'"@iot\.nextLink"\s*:\s*("(?:[^"\\]|\\.)*")')
 _VALUE = "(),'/:$"
 _SAFE = "%$&=()',/:;+!*@?~"
 
 Item = tuple[bytes, int, dict[int, int]]
-"""An observation: its text, its number, and what it changes of the place."""
+"""An observation: its text, its number, and its change of the place."""
 
 
 class ById:
-    """A position by ids that are numbers, the last few of which are asked for again."""
+    """A position by ids that are numbers, the last few of which are requested again."""
 
     def __init__(self, place: Mapping[int, int]) -> None:
         self.place = dict(place)
@@ -60,14 +60,14 @@ class ById:
         return None if self._low is None else f"id gt {self._low}"
 
     def begin_cycle(self) -> None:
-        """Ask for the last ones again."""
+        """Request the last ones again."""
         last = self.place.get(_LAST)
         self._low = None if last is None else max(last - AGAIN, self.place.get(_FLOOR, last - AGAIN))
         self._before = self._low
 
     def take(self, row: dict[str, Any]) -> dict[int, int] | None:
-        """Take an observation, and return what that changes of the place; None: it is known. ValueError: the service
-        does not do what it was asked for, or this order does not suit it."""
+        """Take an observation, and return its change of the place; None: it is known. ValueError: the service does not
+        answer the request, or the order does not suit it."""
         number = _number(row)
         if self._low is not None and number <= self._low:
             raise ValueError(f"the service does not follow `$filter={self.filter}`: it sends {number}")
@@ -83,11 +83,11 @@ class ById:
         return changed
 
     def go_on(self) -> None:
-        """Ask for what follows the last one."""
+        """Continue after the last one."""
         self._low = self._before
 
     def skip(self, rows: list[dict[str, Any]]) -> None:
-        """Pass over all that are there; `rows`: the last ones, the very last first."""
+        """Pass over all existing observations. `rows`: the last ones, the very last first."""
         if rows:
             number = _number(rows[0])
             self.place |= {_LAST: number, _FLOOR: number}
@@ -95,7 +95,7 @@ class ById:
 
 
 class ByTime:
-    """A position by a time, whose observations are asked for again; methods are those of `ById`."""
+    """A position by a time, whose observations are requested again. The methods are those of `ById`."""
 
     def __init__(self, place: Mapping[int, int], key: str) -> None:
         self.place, self._key = dict(place), key
@@ -107,7 +107,7 @@ class ByTime:
         return None if last is None else f"{self._key} ge {iso(last)}"
 
     def begin_cycle(self) -> None:
-        """The last time is known."""
+        """Begin with the last time, which is known."""
 
     def take(self, row: dict[str, Any]) -> dict[int, int] | None:
         time, mark = self._time(row), _mark(row)
@@ -140,7 +140,7 @@ class ByTime:
 
 
 class Observations:
-    """The observations of a service, from a place on. `until=now`: those that are there when it begins."""
+    """The observations of a service, from a place on. `until=now`: those that exist at the start."""
 
     lost = None
 
@@ -183,7 +183,7 @@ class Observations:
 
     @property
     def place(self) -> Mapping[int, int]:
-        """The place of a source that was just opened."""
+        """Return the place of a source that was just opened."""
         return self._opened
 
     def poll(self, most: int, seconds: float) -> Messages | None:
@@ -202,10 +202,10 @@ class Observations:
         return Messages([self._address.text] * len(items), numbers, payloads, place | self._fixed if items else place)
 
     def done(self) -> None:
-        """There is nothing to acknowledge."""
+        """Do nothing: there is nothing to acknowledge."""
 
     def kept(self) -> None:
-        """There is nothing to acknowledge."""
+        """Do nothing: there is nothing to acknowledge."""
 
     def close(self) -> None:
         with self._there:
@@ -213,7 +213,7 @@ class Observations:
             self._there.notify_all()
 
     def _start(self) -> None:
-        """Ask the first question, and go on in a thread. CepError: see `open`."""
+        """Send the first request, and continue in a thread. CepError: see `open`."""
         try:
             if "expand" not in self._address.options:
                 self._belongs = self._collections()
@@ -229,7 +229,7 @@ class Observations:
         threading.Thread(target=self._run, args=(first,), name="sensorthings", daemon=True).start()
 
     def _run(self, query: str | None) -> None:
-        """Ask page after page, and again after a while, until this is closed."""
+        """Request page after page, and again after a while, until this is closed."""
         try:
             while True:
                 while query is not None:
@@ -269,7 +269,7 @@ class Observations:
             self._there.notify_all()
         if link is None or not rows:
             return None
-        if isinstance(self._position, ById):  # whatever is entered or deleted meanwhile, the next page begins there
+        if isinstance(self._position, ById):  # the next page begins there, whatever is inserted or deleted meanwhile
             self._position.go_on()
             return self._query(self._position.filter, f"{self._by} asc")
         following = quote(urlsplit(link).query, safe=_SAFE)
@@ -278,7 +278,8 @@ class Observations:
         return following
 
     def _page(self, query: str) -> tuple[list[dict[str, Any]], list[str], str | None]:
-        """The observations of a page, the text of each, and the address of the next page. HttpFailure."""
+        """Return the observations of a page, the text of each, and the address of the next page. HttpFailure: the
+        request failed."""
         text = self._reader.get(f"{quote('/' + self._address.path, safe=_SAFE)}?{query}")
         at = len(text) - len(text.lstrip())
         hint = "is this the path of a service of SensorThings, as `/FROST-Server/v1.1`?"
@@ -327,7 +328,7 @@ class Observations:
             raise self._address.refused(str(error), hint) from None
 
     def _failed(self, failure: HttpFailure, first: bool) -> CepError:
-        """An error: what has answered before may do so again."""
+        """Return the error for a failed request. A service that answered before may answer again."""
         if failure.passing or not first:
             return SourceLost(f"{self._address.text}: {failure.reason}", hint=failure.hint, code="input")
         hint = failure.hint
@@ -356,7 +357,7 @@ def entity_sets(reader: JsonReader, path: str) -> frozenset[str]:
 
 
 def server(address: Address) -> Server:
-    """The server of an address."""
+    """Return the server of an address."""
     host, port = address.hosts[0]
     options = address.options
     return Server(
@@ -375,7 +376,7 @@ def server(address: Address) -> Server:
 
 
 def _secret(address: Address, name: str) -> str | None:
-    """Return the secret in the file that an environment variable names, None: it names none. CepError: the file cannot
+    """Return the secret in the file that an environment variable names; None: it names none. CepError: the file cannot
     be read."""
     file = os.environ.get(name)
     if not file:
@@ -395,7 +396,7 @@ def _number(row: dict[str, Any]) -> int:
 
 
 def _mark(row: dict[str, Any]) -> int:
-    """A number for an observation."""
+    """Return a number for an observation."""
     if (name := row.get(_ID)) is None:
         raise ValueError(f"an observation has no `{_ID}`")
     return int.from_bytes(blake2b(str(name).encode(), digest_size=8).digest()) >> 1

@@ -1,4 +1,4 @@
-"""Live inputs that are lost and come back: which are lost and why, who is notified, and how they are reopened."""
+"""Live inputs that are lost and come back: why they are lost, who is notified, and how they are reopened."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from cep.connectors.brokers.messages import Messages
 from cep.core.errors import CepError
 
 FIRST, LONGEST = 1.0, 30.0
-"""Seconds from the loss of a source to the first try to reopen it, and between two tries at most: each wait is twice
-as long as the one before."""
+"""Seconds from the loss of a source to the first attempt to reopen it, and the greatest number between two attempts:
+each wait is twice as long as the one before."""
 
 
 class SourceLost(CepError):
-    """A source was lost, and may come back."""
+    """A source is lost, and may come back."""
 
 
 class SourceListener(Protocol):
@@ -30,10 +30,12 @@ def _in_silence(source: str, text: str, /, *, lost: bool) -> None:
 
 
 class Sources:
-    """The live inputs of a run, for any thread. `lost`: by the name of each that is, why. `awaited`: those that have
-    not been there once since the start. `lasting`: a connection that
-    the other side closes is lost, and not the end of its input, unless its address says otherwise; a pipe is then
-    live, too. `ahead`: how far records may be ahead of the clock."""
+    """The live inputs of a run, for any thread.
+
+    `lost`: why each lost input is lost, by its name. `awaited`: inputs that have not been available since the start.
+    `lasting`: a connection that the other side closes is lost, which is not the end of its input, unless its address
+    says otherwise; a pipe is then live, too. `ahead`: how far records may be ahead of the clock.
+    """
 
     def __init__(self, tell: SourceListener = _in_silence, lasting: bool = False, ahead: AheadLimits = LIVE) -> None:
         self.lasting = lasting
@@ -45,7 +47,7 @@ class Sources:
         self._listeners: list[Callable[[], None]] = []
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Call it when a source is lost, or back, in the thread that reads."""
+        """Register a function that is called when a source is lost or back, in the thread that reads."""
         self._listeners.append(listener)
 
     def expect(self, names: Iterable[str]) -> None:
@@ -53,11 +55,11 @@ class Sources:
         self.awaited |= frozenset(names)
 
     def begin(self, name: str) -> None:
-        """A source that is opened."""
+        """Note that a source is opened."""
         self.losses = {**self.losses, name: 0}
 
     def is_now(self, name: str, reason: str | None) -> None:
-        """Note why a source is lost, None: it is there; listeners are notified of a change."""
+        """Note why a source is lost; None: it is available. Listeners are notified of a change."""
         if reason is None and name in self.awaited:
             self.awaited -= {name}
         before = self.lost.get(name)
@@ -83,11 +85,11 @@ class LiveSource(Protocol):
         """Return the reason why no input can arrive at present; None: it can."""
 
     def poll(self, most: int, seconds: float) -> Messages | None:
-        """Up to about so many messages, after so long at most; None: there will be no more. Away: it has gone.
+        """Return about `most` messages, within so many seconds; None: there will be no more. SourceLost: it is lost.
         CepError: it failed."""
 
     def done(self) -> None:
-        """All that was polled is processed."""
+        """Note that everything polled so far is processed."""
 
     def kept(self) -> None:
         """Note that processed messages are on disk, so they need not come again."""
@@ -96,9 +98,11 @@ class LiveSource(Protocol):
 
 
 class Reconnecting:
-    """A source that is reopened when it was lost: in a thread of its own, since that may take long, and others are
-    read meanwhile. `source`: as it stands now, at a place (`Messages.place`), or why it does not; `opened` opens it
-    behind one, CepError: it cannot."""
+    """A source that is reopened whenever it is lost, in a thread of its own, so that others are read meanwhile.
+
+    `source`: the open source, which is at a place (`Messages.place`), or why it could not be opened. `opened`: opens it
+    after a place; CepError: it cannot.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A TCP connection as an input: lines, as they come."""
+"""A TCP connection as an input: lines, as they arrive."""
 
 from __future__ import annotations
 
@@ -20,16 +20,20 @@ WAIT = 10.0
 
 _CHUNK = 1 << 20
 _HEAD = 1000  # bytes that are kept of a line that is too long
-_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}  # else the end of a machine is never known
-_SLOWEST = 30.0  # seconds between two tries to connect again
+_ALIVE = {
+    "TCP_KEEPIDLE": 30,
+    "TCP_KEEPINTVL": 10,
+    "TCP_KEEPCNT": 3,
+}  # otherwise the crash of a machine is never noticed
+_SLOWEST = 30.0  # seconds between two attempts to reconnect
 
 
 def connected(address: Address) -> BinaryIO:
-    """The bytes that come. CepError: nobody listens there."""
+    """Connect. CepError: nobody listens there."""
     made = _connection(address)
     made.settimeout(None)
     file = cast(BinaryIO, made.makefile("rb", buffering=0))
-    made.close()  # the file holds it
+    made.close()  # the file keeps it open
     return file
 
 
@@ -61,19 +65,21 @@ class ConnectionSource:
         return Messages([self._address.text] * len(lines), list(islice(self._numbers, len(lines))), lines)
 
     def done(self) -> None:
-        """There is nothing to acknowledge."""
+        """Do nothing: there is nothing to acknowledge."""
 
     def kept(self) -> None:
-        """There is nothing to acknowledge."""
+        """Do nothing: there is nothing to acknowledge."""
 
     def close(self) -> None:
         self._connection.close()
 
 
 class Connection:
-    """The lines of a connection, for a reader that logs them before they are processed. One that is `lasting` is made
-    again when it ends, after 1 s, 2 s and so on up to 30 s; what was sent meanwhile is lost. `broken`: why it ended
-    without having been closed."""
+    """The lines of a connection, for a reader that logs them before they are processed.
+
+    A `lasting` connection is made again when it ends, after 1 s, 2 s and so on up to 30 s; what was sent meanwhile is
+    lost. `broken`: why it ended without having been closed.
+    """
 
     def __init__(self, address: Address, lasting: bool) -> None:
         """CepError: nobody listens there."""
@@ -85,12 +91,12 @@ class Connection:
         self._pause, self._again = 1.0, 0.0
 
     def take(self, most: int, seconds: float) -> list[Arrival] | None:
-        """`lines`, each as an arrival. They may be more than `most`: those of a megabyte."""
+        """Return `lines`, each as an arrival. There may be more than `most`: those of a megabyte."""
         lines = self.lines(seconds)
         return None if lines is None else [Arrival("", line, 0, 0) for line in lines]
 
     def lines(self, seconds: float) -> list[bytes] | None:
-        """The lines that have come, after so long at most; None: there will be no more."""
+        """Return the lines that arrive within so many seconds; None: there will be no more."""
         if self._socket is None:
             return self._anew(seconds)
         self._socket.settimeout(seconds)
@@ -100,7 +106,7 @@ class Connection:
             return []
         except OSError as error:
             self.broken = f"the connection broke: {reason_of(error)}"
-            data, self._rest = b"", b""  # broken, not closed: a line without its end is half of one
+            data, self._rest = b"", b""  # broken, not closed: a line without an end is incomplete
         if data:
             self._pause = 1.0
             return self._lines(data)
@@ -110,7 +116,7 @@ class Connection:
         return [last] if last and not self._skipping else []
 
     def done(self) -> None:
-        """There is nothing to acknowledge."""
+        """Do nothing: there is nothing to acknowledge."""
 
     def close(self) -> None:
         if self._socket is not None:
@@ -130,7 +136,7 @@ class Connection:
         return []
 
     def _lines(self, data: bytes) -> list[bytes]:
-        """The lines that are whole now. Of one that is too long to be a record only its beginning is."""
+        """Return the complete lines; of a line that is too long for a record, only its beginning."""
         *whole, self._rest = (self._rest + data).split(b"\n")
         whole = [line[:_HEAD] if len(line) > LONGEST else line for line in whole]
         if whole and self._skipping:

@@ -1,4 +1,4 @@
-"""The entities of a SensorThings service besides observations: its Things and Datastreams, page by page."""
+"""The entities of a SensorThings service other than observations: its Things and Datastreams, page by page."""
 
 from __future__ import annotations
 
