@@ -1,4 +1,4 @@
-"""Triples as JSON-LD that people read: a context in it, one object a subject, lists and blank nodes in their places."""
+"""Triples as readable JSON-LD: with a context, an object for each subject, and lists and blank nodes in place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FIRST, _REST, _NIL, _TYPE = (ox.NamedNode(RDF + name) for name in ("first", "re
 
 
 def to_json_ld(triples: Iterable[ox.Triple], prefixes: Mapping[str, str]) -> bytes:
-    """JSON-LD 1.1, in the order of the triples. The context has those of the prefixes that are used."""
+    """Return JSON-LD 1.1 in the order of the triples. The context has the prefixes that are used."""
     return json.dumps(_Document(triples, prefixes).document(), ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -34,8 +34,8 @@ class _Document:
             for term in (triple.subject, triple.predicate, kind):
                 if isinstance(term, ox.NamedNode):
                     schemes.add(term.value.partition(":")[0])
-        # a name that is a scheme as well would make other IRIs of those of that scheme; JSON-LD has no prefix that
-        # ends in a letter
+        # A prefix that is also a scheme would change IRIs of that scheme, and JSON-LD has no prefixes
+        # that end in a letter.
         longest = sorted(prefixes.items(), key=lambda each: -len(each[1]))
         self.prefixes = {name: iri for name, iri in longest if name not in schemes and iri[-1:] in ":/?#[]@"}
         self.used: set[str] = set()

@@ -1,4 +1,4 @@
-"""Which rule made an event and what it was made of, as PROV: an activity for each rule, and the constituents."""
+"""The provenance of events in PROV: the rules that derived them, an activity each, and their constituents."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class Derivations:
     _activities: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def events(self, tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema]) -> str:
-        """Derived occurrences, with `@id`; with `constituents` (`cep.runtime.history`) what each was derived from."""
+        """Return derived occurrences with `@id`; with `constituents` (`cep.runtime.history`), also what each was
+        derived from."""
         led = [name for name, table in tables.items() if CONSTITUENTS in table.columns]
         derived = [
             triples.Derived(table, schemas[name], None if name in led else self._activity_of(name))
@@ -43,7 +44,7 @@ class Derivations:
         return triples.event_triples(derived, self.vocabulary) + "".join(self._led(tables[name], name) for name in led)
 
     def rules(self) -> str:
-        """All rules with their activities, and for events that several rules make that of one that is not known."""
+        """Return all rules with their activities, and for events with several rules the activity of an unknown one."""
         made: dict[str, None] = {}
         for event in (name for name in self.plan.derived if name in self.meanings):
             rules = self.rules_of(event)
@@ -52,13 +53,14 @@ class Derivations:
         return "".join(made)
 
     def rules_of(self, event: str) -> list[int]:
-        """The rules that make an event; of a fluent those that begin and end it, or its formulas."""
+        """Return the rules that derive an event; for a fluent, those that begin and end it, or its formulas."""
         table = self._statements.get(event)
         own = [number for number, rule in enumerate(self.plan.rules.rules) if rule.event == table]
         return own or [number for number, rule in enumerate(self.plan.rules.rules) if rule.event == event]
 
     def _activity_of(self, event: str) -> str:
-        """The activity of an occurrence of which the rule is not known: that of its only rule, else of all of them."""
+        """Return the activity of an occurrence whose rule is unknown: that of its only rule, else that of all
+        of them."""
         if event not in self._activities:
             rules = self.rules_of(event)
             self._activities[event] = self.activity(event, rules if len(rules) == 1 else [])
@@ -66,7 +68,7 @@ class Derivations:
 
     @property
     def _statements(self) -> dict[str, str]:
-        """The tables of what statements say of fluents, by these."""
+        """Return the tables of what statements say of fluents, by fluent."""
         schemas = self.plan.schemas.values()
         return {
             each.fluent.name: each.name
@@ -108,7 +110,7 @@ class Derivations:
         every = self.rules_of(event)
         for id, text in zip(table[ID].to_list(), table[CONSTITUENTS].to_list()):
             rules, parts = json.loads(text)
-            if schemas[event].fluent is not None:  # which statements begin and end it `cep explain` says
+            if schemas[event].fluent is not None:  # `cep explain` shows which statements begin and end it
                 rules = every if len(every) == 1 else []
             one = f"<{vocabulary.event(id)}> <{PROV}"
             if rules or event in self._statements:
@@ -119,7 +121,7 @@ class Derivations:
                 lines[f"{one}wasGeneratedBy> <{activities[key]}> .\n"] = None
             for record, name, values, number in parts:
                 if not record and schemas[name].fluent is not None:
-                    del values[1]  # its end
+                    del values[1]  # the fluent's end
                 text = f"{json.dumps(name)} {json.dumps(values)}"
                 part = identity(text, "", 0) if record else identity(text, self.meanings[name], number)
                 iri = vocabulary.reading(part) if record else vocabulary.event(part)

@@ -1,8 +1,9 @@
-"""Filters by distance: places whose latitudes are too far apart are ruled out without being measured.
+"""Filters by distance: exclude places whose latitudes are too far apart, without measuring their distance.
 
-A measurement is a call of Python, a comparison of numbers is not. No line on the ellipsoid between two latitudes is
-shorter than the same angle where the meridian is bent most; so what `FILTER(distance(..) < 20000)` holds of is within
-some degrees, which are asked for before it, and no row is lost. Text that is not surely understood stays as it is.
+A measurement calls Python, a comparison of numbers does not. No line on the ellipsoid between two latitudes is shorter
+than the same angle at the most curved place of a meridian. So all solutions of `FILTER(distance(..) < 20000)` differ by
+at most some degrees of latitude, which are compared first, and no row is lost. Text that is not clearly understood
+stays as it is.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from cep.knowledge.query.sparql import SparqlToken, tokens
 from cep.rules.expressions.geodesy import TIGHTEST_RADIUS
 
 _DEGREE = TIGHTEST_RADIUS * math.pi / 180  # metres, at least
-_SLACK, _PART = 1e-3, 1e-6  # degrees, and parts: more than floats of 32 bits are wrong by
-_PLAIN = re.compile(r"<[A-Za-z][A-Za-z0-9+.-]*:[^()?$&!,;=]*>")  # what can be no two comparisons
+_SLACK, _PART = 1e-3, 1e-6  # degrees, and a share: more than the error of 32-bit floats
+_PLAIN = re.compile(r"<[A-Za-z][A-Za-z0-9+.-]*:[^()?$&!,;=]*>")  # nothing in it can be two comparisons
 _OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
 
 
 @dataclass(frozen=True, slots=True)
 class DistanceLimit:
-    """Two places, each a latitude and a longitude, variables or numbers, that are at most so many metres apart."""
+    """Two places, each a latitude and a longitude (variables or numbers), that are at most so many metres apart."""
 
     places: tuple[tuple[str, str], tuple[str, str]]
     metres: float
@@ -41,7 +42,7 @@ def degrees(metres: float) -> float:
 
 
 def near(text: str, prefixes: Mapping[str, str]) -> str:
-    """The query with the latitudes of its distances compared first; the rows are the same."""
+    """Return the query with a comparison of latitudes before each distance. It has the same rows."""
     if "distance" not in text.lower() or "\\" in text:
         return text
     found = tokens(text)

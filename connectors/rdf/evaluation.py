@@ -19,11 +19,12 @@ from cep.rules.expressions.geodesy import geod
 
 
 def evaluate(store: ox.Store, question: Question, recent: TimeIndex | None = None) -> Answer:
-    """`recent`: the index of time, None: the query is evaluated as it stands. Raises Refused."""
+    """Return the answer to a query. `recent`: the index of time; None: the query is evaluated as it is. Raises
+    Refused."""
     until = time.monotonic() + question.seconds
     try:
         whole = question.default is None and question.named is None
-        with suppress(SyntaxError):  # of the query itself it is said where it is
+        with suppress(SyntaxError):  # an error in the query itself has its position
             for each in recent.rewritten(question) if recent is not None and whole else ():
                 if each.enough is None or _filled(store, question, each):
                     return _answer(store, question, each.text, until)
@@ -59,13 +60,13 @@ def _found(store: ox.Store, question: Question, text: str) -> Any:
         graphs["default_graph"] = [ox.NamedNode(iri) for iri in question.default or ()]
         graphs["named_graphs"] = [ox.NamedNode(iri) for iri in question.named or ()]
     names = dict(question.prefixes)
-    with suppress(SyntaxError):  # of the query itself it is said where it is
+    with suppress(SyntaxError):  # an error in the query itself has its position
         return store.query(near(text, names), prefixes=names, custom_functions=_FUNCTIONS, **graphs)
     return store.query(text, prefixes=names, custom_functions=_FUNCTIONS, **graphs)
 
 
 class _Bounded(io.RawIOBase):
-    """Takes what is written, up to a size and a time."""
+    """Collects what is written, up to a size and a time."""
 
     def __init__(self, most: int, until: float) -> None:
         super().__init__()
@@ -84,7 +85,8 @@ class _Bounded(io.RawIOBase):
 
 
 def _distance(*terms: Any) -> ox.Literal | None:
-    """Metres on the earth's ellipsoid, as rules measure; nothing where the four are no numbers or no place."""
+    """Return the metres on the earth's ellipsoid, measured as in rules; nothing unless the four numbers are two
+    places."""
     try:
         lat, long, other_lat, other_long = (float(term.value) for term in terms)
         metres = float(geod().inv(long, lat, other_long, other_lat)[2])

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, deque
 
 PLACES, SHARE = 4, 2
-"""Questions that are answered side by side, and those of one client."""
+"""The number of questions that are answered in parallel, and of those of one client."""
 
-_WAITING, _OF_ONE = 256, 64  # questions that may wait, and of one client
+_WAITING, _OF_ONE = 256, 64  # questions that may wait, in total and of one client
 
 
 class FairQueue:
-    """Questions by their numbers; not for several threads at once."""
+    """A queue of questions by their numbers, for one thread."""
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[str, deque[int]] = OrderedDict()  # whose turn it is first
+        self._waiting: OrderedDict[str, deque[int]] = OrderedDict()  # clients, in the order of their turns
         self._running: Counter[str] = Counter()
 
     def add(self, client: str, number: int) -> bool:
-        """A question that waits for its place; False: too many do."""
+        """Add a question that waits for its place. Return False if too many wait."""
         mine = self._waiting.setdefault(client, deque())
         if len(mine) >= _OF_ONE or sum(map(len, self._waiting.values())) >= _WAITING:
             return False
@@ -26,7 +26,7 @@ class FairQueue:
         return True
 
     def next(self) -> int | None:
-        """One that has a place from now on; its client's next turn comes after those of all others."""
+        """Take a question that has a place from now on. Its client's next turn comes after those of all others."""
         if self._running.total() >= PLACES:
             return None
         for client, mine in self._waiting.items():

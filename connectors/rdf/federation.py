@@ -11,7 +11,8 @@ REFUSED = "`SERVICE` is refused: this endpoint asks no other one"
 
 
 def refuse_federation(text: str, prefixes: Mapping[str, str]) -> None:
-    """Raises QueryRefused: `service` where another endpoint would be asked, `syntax` for some that are no SPARQL."""
+    """Raise QueryRefused: `service` if another endpoint would be queried, `syntax` for some texts that are not
+    SPARQL."""
     try:
         check_federation(text, prefixes)
     except FederatedQuery:

@@ -24,15 +24,16 @@ from cep.runtime.history import BECAUSE, CONSTITUENTS
 _MINUTE = 60_000_000
 
 StoreObserver = Callable[[Sequence[str] | None], None]
-"""Gets the events of which something new can be asked for, None: the knowledge has changed."""
+"""Called with the events that have something new to query; None: the knowledge has changed."""
 
 
 class StoreListener:
     """Fills a store with what a service derives.
 
-    `keep`: microseconds for which an event is kept after its end, by the watermark, and until its minute is over;
-    None: for ever. `readings`: input records go in as well. `again`: whatever was derived before this start will be
-    derived again. `keep_history`: what is withdrawn stays, each revision of it in a graph of its own.
+    `keep`: microseconds for which an event is kept after its end, by the watermark, and until its minute is over; None:
+    for ever.
+    `readings`: input records are stored, too. `again`: whatever was derived before this start will be derived again.
+    `keep_history`: withdrawn events stay, each of their revisions in a graph of its own.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class StoreListener:
         self.store, self.vocabulary, self.readings = store, vocabulary, readings
         self._service, self._keep, self._again = service, keep, again
         engine = service.engine
-        if readings or engine.explain:  # of what events come from the class is said
+        if readings or engine.explain:  # the events whose origin is described
             service.observe()
         self._derivations = Derivations(engine.plan, service.meanings, vocabulary, frozenset(service.outputs))
         engine.set_lineage_columns(BECAUSE, CONSTITUENTS)
@@ -67,10 +68,12 @@ class StoreListener:
         service.written.append(store.written)
 
     def begin(self, knowledge: Knowledge | None, before: StoreListener | None = None) -> None:
-        """Knowledge and rules go in, in place of those of before; events stay. Where all is derived again, those go
-        that do not come again: the rules that made them, or the knowledge that these ask, have changed. From then on
-        the knowledge goes with that of the engine. `before`: that of the program before, which had the same
-        knowledge."""
+        """Load knowledge and rules in place of the earlier ones; events stay.
+
+        If everything is derived again, events are removed that will not come again, because the rules that derived them
+        have changed, or the knowledge that these query. From then on the knowledge follows that of the engine.
+        `before`: the knowledge of the program before, which was the same.
+        """
         if before is None:
             filled, name = (ox.Store, "") if knowledge is None else (knowledge.store, knowledge.fingerprint)
             self._loading = self.store.know(name, filled)
@@ -89,7 +92,7 @@ class StoreListener:
 
     @property
     def trouble(self) -> str | None:
-        """Return the reason why the history cannot be queried, None: it can."""
+        """The reason why the history cannot be queried; None: it can."""
         if self._loading is not None and not self._loading.done():
             return "the knowledge is being loaded"
         return self._trouble
@@ -100,7 +103,7 @@ class StoreListener:
         return self._reached
 
     def listen(self, listener: StoreObserver) -> None:
-        """Call an observer when events can be queried; from another thread."""
+        """Call an observer when events can be queried, from another thread."""
         self._listeners.append(listener)
 
     def _take(self, one: Round) -> None:
@@ -125,7 +128,7 @@ class StoreListener:
             self._last.add_done_callback(lambda future: self._notify(future, "events were", new))
         if self._last is None:
             self._reach(one.stable)
-        else:  # where there is nothing new either: what came before may still be written
+        else:  # also if there is nothing new: earlier events may still be written
             self._last.add_done_callback(lambda future: self._reach(one.stable))
         if oldest is not None and (self._swept is None or oldest // _MINUTE > self._swept):
             self.store.forget(triples.stamp(oldest))
@@ -159,7 +162,7 @@ class StoreListener:
 
     def _reach(self, watermark: int) -> None:
         with self._reaching:
-            if self._trouble is None:  # else there are events that will be missing
+            if self._trouble is None:  # events will be missing
                 self._reached = max(self._reached, watermark)
 
     def _learn(self) -> None:
@@ -185,7 +188,7 @@ class StoreListener:
 
 
 def _recent(tables: Mapping[str, pl.DataFrame], oldest: int | None) -> dict[str, pl.DataFrame]:
-    """The rows that end at a time or later, None: all; of tables that have some."""
+    """Return the rows of tables, which have some, that end at a time or later; None: all."""
     found = {}
     for name, table in tables.items():
         least = table["end"].min()

@@ -1,4 +1,4 @@
-"""The files beside a store: the knowledge that was loaded, with its hash, and the changes of it since."""
+"""The files beside a store: the loaded knowledge, with its hash, and its later changes."""
 
 from __future__ import annotations
 
@@ -11,39 +11,38 @@ from cep.core.append_log import RecordBytes, RecordLog
 from cep.core.checksum import Broken
 
 HASH = "hash:"
-"""Prefix of the store's own note of the hash of a file."""
+"""The prefix of the store's own note of a file's hash."""
 
 
 class Damaged(Exception):
-    """A file is not what was written."""
+    """A file has other contents than were written."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path} is damaged: bring the folder back from a copy, or begin anew with another one")
 
 
 def hash_path(path: str) -> str:
-    """The note of a file's hash."""
+    """Return the note of a file's hash."""
     with open(path, "rb") as file:
         return HASH + hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=checksum.SIZE)).hexdigest()
 
 
 def is_intact(path: str, notes: set[str]) -> bool:
-    """Return True if a file is what was noted."""
+    """Return True if a file has the noted hash."""
     return hash_path(path) in notes
 
 
 class StoreChangeLog:
     """The log of changes to the knowledge since it was loaded, at `path`: the lines that each change removed and added.
-    A torn entry does not count.
-    """
+    An incomplete entry does not count."""
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
         self._log: RecordLog | None = None
 
     def append(self, gone: bytes, come: bytes) -> None:
-        """Note a change; it is on disk when this returns. Damaged: what is there is not what was written, and nothing
-        is added. OSError: it cannot be written."""
+        """Note a change; it is on disk when this returns. Damaged: the log has other contents than were written, and
+        nothing is added. OSError: it cannot be written."""
         if self._log is None:
             log = RecordLog(self.path)
             for _ in self._unread(log):
@@ -52,11 +51,11 @@ class StoreChangeLog:
         self._log.append([(gone, come)])
 
     def changes(self) -> Iterator[RecordBytes]:
-        """All that were noted. Damaged: see `append`."""
+        """Return all changes that were noted. Damaged: see `append`."""
         yield from self._unread(RecordLog(self.path))
 
     def remove(self) -> None:
-        """Begin anew."""
+        """Remove the log, to begin anew."""
         if self._log is not None:
             self._log.close()
             self._log = None

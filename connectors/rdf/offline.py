@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class _Machine(NamedTuple):
-    """Numbers of the kernel for a kind of machine: its audit architecture, and of system calls."""
+    """Numbers of the kernel for a kind of machine: its audit architecture, and its system calls."""
 
     architecture: int
     seccomp: int
@@ -27,7 +27,7 @@ _NO_NEW_PRIVILEGES = 38  # prctl
 _FILTER, _ALL_THREADS = 1, 1  # seccomp
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EACCES
 _LOAD, _EQUAL, _LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06  # BPF: ld [k], jeq, jge, ret
-_OTHER_NUMBERS = 0x40000000  # calls of x86-64 by their x32 numbers
+_OTHER_NUMBERS = 0x40000000  # the x32 numbers of x86-64 calls
 
 
 class _Program(ctypes.Structure):
@@ -35,9 +35,8 @@ class _Program(ctypes.Structure):
 
 
 def shut() -> bool:
-    """Forbid this process and its children to open or connect sockets (EACCES); open ones keep working. Returns True on
-    success. This needs Linux on x86-64 or ARM64, and no special rights.
-    """
+    """Forbid this process and its children to open or connect sockets (EACCES); open ones keep working. Return True on
+    success. This needs Linux on x86-64 or ARM64, and no special rights."""
     machine = _MACHINES.get(platform.machine())
     if sys.platform != "linux" or machine is None or sys.maxsize < 2**32:
         return False
@@ -52,7 +51,7 @@ def shut() -> bool:
 
 
 def _steps(machine: _Machine) -> bytes:
-    """The filter: what stands at offset 0 is the call's number, at 4 its architecture."""
+    """Return the filter. At offset 0 it finds the number of the call, at 4 its architecture."""
     last = len(machine.refused) + 1  # steps from the first test of a number to the one that refuses
     steps = [
         (_LOAD, 0, 0, 4),

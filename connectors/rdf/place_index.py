@@ -1,8 +1,8 @@
-"""An index of places by latitude: a query for what is near begins with the things that are near.
+"""An index of places by latitude: a query for nearby things begins with the things that are near.
 
-Oxigraph finds no numbers between two others, so that what is within 20 km of three stations would be looked for among
-all that has a place. Here the places are in order of latitude; what may be near is said to the query as `VALUES`. There
-may be more of these than there is, never fewer.
+Oxigraph cannot search for numbers between two others, so it would look for what is within 20 km of three stations among
+everything that has a place. Here the places are sorted by latitude, and the candidates are given to the query as
+`VALUES`. They may be more than the solutions, never fewer.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from cep.rules.expressions.geodesy import LatLong, compare
 
 _WGS84, _SCHEMA = "http://www.w3.org/2003/01/geo/wgs84_pos#", "http://schema.org/"
 _WAYS = [(f"{_WGS84}lat", f"{_WGS84}long"), (f"{_SCHEMA}latitude", f"{_SCHEMA}longitude")]
-_PLACES = 300_000  # triples that are held in order, of each way to say where something is
+_PLACES = 300_000  # triples that are kept sorted, for each pair of properties for a place
 _MOST_LONGITUDE = 720.0  # degrees of longitude, beyond which rounding would matter
-_READS = 20  # times that places are read, and read again since they have changed
-_POINTS, _NEAR = 5_000, 5_000  # places around which is looked, and what is found there at most
-_PRODUCT, _PAIRS = 10_000, 200_000  # points times what is near any, from which on pairs are listed, and pairs at most
+_READS = 20  # how often places are read, and read again after changes
+_POINTS, _NEAR = 5_000, 5_000  # places around which is searched, and the most candidates that are found there
+_PRODUCT, _PAIRS = 10_000, 200_000  # points times candidates from which on pairs are listed, and the most pairs
 
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Places in order of latitude."""
+    """Places, sorted by latitude."""
 
     points: np.ndarray[Any, np.dtype[np.float64]]
     latitudes: list[float]
@@ -44,15 +44,15 @@ class _Places:
 
 @dataclass(frozen=True, slots=True)
 class _Origins:
-    """Points around which is looked, each with the terms that these variables of the query have there; without
-    variables: what is there has no name."""
+    """Points around which is searched, each with the terms that these variables of the query have there; without
+    variables, the points have no names."""
 
     variables: tuple[str, ...]
     points: Sequence[tuple[tuple[str, ...], LatLong]]
 
 
 class PlaceIndex:
-    """The places of a store. It is read while others write: `changed` says that what was read is of before."""
+    """The places of a store. It is read while others write: `changed` marks what was read as outdated."""
 
     def __init__(self, store: ox.Store) -> None:
         self._store = store
@@ -60,14 +60,14 @@ class PlaceIndex:
         self._changes = self._reads = 0
 
     def changed(self, text: bytes | None = None) -> None:
-        """After triples have come, None: any. Where places come again and again, they are no longer held."""
+        """Note that triples were added; None: any. If places keep changing, they are no longer kept."""
         if text is None or any(f"<{name}>".encode() in text for way in _WAYS for name in way):
             self._changes += 1
             many = [way for way, places in self._places.items() if places is None and text is not None]
             self._places = dict.fromkeys(_WAYS if self._reads > _READS else many)
 
     def read(self) -> None:
-        """So that not every fork has to."""
+        """Read the places, so that not every fork has to."""
         for way in _WAYS:
             if way not in self._places:
                 self._reads += 1
@@ -76,8 +76,8 @@ class PlaceIndex:
                     self._places[way] = places
 
     def among(self, query: QueryParts, few: Few, ask: Callable[[str], Iterable[Any]]) -> str | None:
-        """The query begun with what is near, or with what is near what; None: that is not known, or much. `ask` answers
-        a query."""
+        """Return the query restricted to the things that are near, or near which things are; None: they are unknown or
+        too many. `ask` answers a query."""
         for short in shorts(query.filters, query.prefixes):
             sides = [(here, there) for here, there in (short.places, short.places[::-1]) if _linked(query, there)]
             for here, there in sorted(sides, key=lambda side: not _timed(query, side[0])):
@@ -97,7 +97,7 @@ class PlaceIndex:
     def _pairs(
         self, way: tuple[str, str], origins: _Origins, short: DistanceLimit
     ) -> Sequence[tuple[tuple[str, ...], str]] | None:
-        """Which things may be near which points; None: they are too many, or one cannot be named."""
+        """Return which things may be near which points; None: they are too many, or one has no name."""
         self.read()
         places = self._places.get(way)
         if places is None or any(abs(long) > _MOST_LONGITUDE for _, (_, long) in origins.points):
@@ -146,7 +146,7 @@ class PlaceIndex:
 
 
 def _read(store: ox.Store, lat: str, long: str) -> _Places | None:
-    """None: there are too many, or some have longitudes out of range."""
+    """Read places from a store. None: there are too many, or some have longitudes out of range."""
     found: list[tuple[float, float, str]] = []
     longs: dict[str, list[str]] = {}
     if max(count_matches(store, f"?thing <{property}> ?value", _PLACES + 1) for property in (lat, long)) > _PLACES:
@@ -154,7 +154,7 @@ def _read(store: ox.Store, lat: str, long: str) -> _Places | None:
     for name, value in _values_of(store, long):
         longs.setdefault(name, []).append(value)
     for name, value in _values_of(store, lat):
-        written = "" if name.startswith("_:") else f"<{name}>"  # what is blank cannot be written
+        written = "" if name.startswith("_:") else f"<{name}>"  # a query cannot name blank nodes
         found.extend((*point, written) for other in longs.get(name, ()) for point in _point(value, other))
     if any(abs(long) > _MOST_LONGITUDE for _, long, _ in found):
         return None
@@ -172,7 +172,7 @@ def _values_of(store: ox.Store, property: str) -> Iterator[tuple[str, str]]:
 
 
 def _point(lat: str, long: str) -> Iterator[LatLong]:
-    """Nothing where the two are no numbers, of which there is no distance."""
+    """Return a point; nothing unless the two are numbers that are a place."""
     try:
         point = float(lat), float(long)
     except ValueError:
@@ -186,7 +186,7 @@ def _value(term: Any) -> str:
 
 
 def _linked(query: QueryParts, place: tuple[str, str]) -> list[tuple[str, tuple[str, str]]]:
-    """The variable that has a place, and the two properties that give it."""
+    """Return the variable that has a place, and the two properties of its place."""
     return [
         (one.subject, (one.property.value, two.property.value))
         for one in query.links
@@ -205,7 +205,8 @@ def _timed(query: QueryParts, place: tuple[str, str]) -> bool:
 
 
 def _patterns_of(query: QueryParts, name: str) -> tuple[str, set[str]]:
-    """All that the links say of a variable, and of what they lead to, with its times; and the variables of that."""
+    """Return all patterns of the links for a variable and for what they lead to, with its times; and their
+    variables."""
     variables, before = {name}, 0
     while len(variables) > before:
         before = len(variables)

@@ -1,4 +1,4 @@
-"""All changes of a store go through one place, which counts them, and logs them while the store is being rebuilt."""
+"""Write to a store: count all changes, and log them while the store is being rebuilt."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from cep.connectors.rdf.store_files import StoreFiles
 from cep.connectors.rdf.time_tree import HERE
 
 MANY = 6_000
-"""Quads that are loaded or removed together."""
+"""The number of quads that are loaded or removed together."""
 
 _SLICE = 50_000  # quads that are sorted in memory, about 100 MB, and loaded together
-_IN_MEMORY = 50_000  # quads added or removed, about 25 MB, after which those in memory go to files
+_IN_MEMORY = 50_000  # quads added or removed, about 25 MB, after which RocksDB writes its memory to files
 
 
 class QuadWriter:
@@ -31,7 +31,7 @@ class QuadWriter:
         self._in_memory = 0
 
     def load(self, text: bytes) -> None:
-        """Add lines of N-Triples, also such as exist already."""
+        """Add lines of N-Triples, even if they exist already."""
         count = text.count(b"\n")
         load = self.store.bulk_load if count >= MANY else self.store.load
         load(text, ox.RdfFormat.N_TRIPLES, lenient=True)
@@ -40,7 +40,7 @@ class QuadWriter:
         self._count(count)
 
     def add(self, quads: Iterable[ox.Quad]) -> None:
-        """Add quads, also such as exist already."""
+        """Add quads, even if they exist already."""
         rest = iter(quads)
         while some := list(islice(rest, _SLICE)):
             extend = self.store.bulk_extend if len(some) >= MANY else self.store.extend
@@ -89,7 +89,7 @@ class QuadWriter:
         assert self.log is not None, "there is a rebuild"
         try:
             self.log.write(lines)
-        except OSError:  # there is no room for that; the store goes on
+        except OSError:  # there is no room for it; the store goes on
             self.log = None
 
     def _count(self, changes: int) -> None:

@@ -16,7 +16,8 @@ WAYS = (TIME + "hasEnd", TIME + "hasBeginning")
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Minutes (`2013-02-08T21:05`) between which a variable lies, both of them in it; None: there is no such bound."""
+    """The minutes (`2013-02-08T21:05`) in which a variable lies, first and last included; None: there is no
+    such bound."""
 
     since: str | None = None
     until: str | None = None
@@ -37,8 +38,8 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A triple whose property is named. `subject` and `object`: `?name`, or a name for what has brackets or is blank,
-    '': it is none of these; `value`: what it names as its object."""
+    """A triple with a named property. `subject` and `object`: `?name`, a made-up name for brackets or a blank node, or
+    '' for anything else; `value`: the object if it is named."""
 
     property: ox.NamedNode
     subject: str
@@ -48,7 +49,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The variable by which rows are ordered first, whether downwards, and how many are wanted behind how many."""
+    """The first variable of ORDER BY, whether it is descending, and LIMIT and OFFSET."""
 
     variable: str
     down: bool
@@ -58,10 +59,12 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class QueryParts:
-    """A query that asks for times. `stamps` and `ranges` by variable; `order`: where it wants a few of all rows;
-    `links`: triples that hold of every row, before which nothing stands that looks at what is bound already; `filters`:
-    what stands in the brackets of each. `open`: the offset behind the brace of its group; `star`: that of the `*` that
-    gives out all variables."""
+    """A query that asks for times.
+
+    `stamps` and `ranges`: by variable. `order`: set if it wants some of all rows. `links`: triples that hold for every
+    row, and that come before anything that reads bound variables. `filters`: the contents of each filter's brackets.
+    `open`: the offset after the brace of its group; `star`: that of the `*` that selects all variables.
+    """
 
     text: str
     stamps: Mapping[str, Stamp]
@@ -99,7 +102,7 @@ class QueryParts:
         return {subject, *ways} - {""}
 
     def among(self, variable: str, values: Iterable[str]) -> str:
-        """Return the query restricted to the values that a variable of its `links` may have."""
+        """Return the query restricted to some values of a variable of its `links`."""
         return f"{self.text[: self.open]} VALUES {variable} {{ {' '.join(values)} }} {self.text[self.open :]}"
 
 

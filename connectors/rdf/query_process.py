@@ -1,8 +1,9 @@
-"""A query in a process of its own: a fork sees the store as it is at that moment, and can be killed at any time.
+"""Evaluate a query in a process of its own: a fork sees the store as it is at that moment, and can be killed at any
+time.
 
-Whatever a query does, it does it there: it takes its time, overflows its stack, wants more memory than there is. A fork
-has one thread. Where another one of Oxigraph held a lock at that moment, it waits for it for ever; that is seen (it
-sleeps, and nothing else lets it), and another fork takes its place.
+A query may run for long, overflow its stack, or use up memory; all of that happens in the fork. A fork has one thread.
+If another thread of Oxigraph held a lock at that moment, the fork waits for it for ever. That is detected (it sleeps,
+although nothing else makes it), and another fork replaces it.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from typing import Any
 
 from cep.connectors.rdf.question import QueryRefused
 
-_LOOK = 50  # milliseconds between two looks at a process that says nothing
-_LONG = 1.0  # seconds from which on a question gives way to all else
-_TRIES = 10  # forks that wait for a lock, one after the other
+_LOOK = 50  # milliseconds between two looks at a silent process
+_LONG = 1.0  # seconds after which a query yields to everything else
+_TRIES = 10  # forks in a row that wait for a lock
 _NICENESS = 10
 _PARENT_ENDS = 1  # prctl
 _PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
@@ -34,14 +35,15 @@ BROKE = "the query needs more memory than it may have, or is nested so deep that
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """When forks may be made: while `ready` holds, with the lock of `shut`, which is notified when `ready` changes."""
+    """Controls when forks may be made: while `ready` holds, with the lock of `shut`, which is notified when `ready`
+    changes."""
 
     ready: Callable[[], bool] = lambda: True
     shut: threading.Condition = field(default_factory=threading.Condition)
 
 
 class QueryProcess:
-    """One question; it may be ended by another thread, also before it begins."""
+    """One query. Another thread may end it, even before it begins."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -70,7 +72,7 @@ class QueryProcess:
                 raise QueryRefused("failed", BROKE)
             try:
                 kind, value = pickle.loads(message)
-            except (pickle.UnpicklingError, EOFError):  # it ended before it had said all
+            except (pickle.UnpicklingError, EOFError):  # it ended before its answer was complete
                 raise QueryRefused("failed", BROKE) from None
             if kind == "refused":
                 raise QueryRefused(*value)
@@ -78,7 +80,7 @@ class QueryProcess:
         raise QueryRefused("failed", "the store is too busy for a query")
 
     def _begin(self, work: Callable[[], Any], until: float, memory: int, shut: Sequence[int]) -> int:
-        """Makes the fork; gives the end from which its answer is read."""
+        """Make the fork, and return the end from which its answer is read."""
         with self._lock:
             if self._ended:
                 raise QueryRefused("slow", "nobody waits for the answer")
@@ -99,13 +101,14 @@ class QueryProcess:
         return reading
 
     def end(self) -> None:
-        """Nobody waits for it."""
+        """End the query, for which nobody waits."""
         with self._lock:
             self._ended = True
         self._kill()
 
     def _read(self, reading: int, until: float) -> bytes | None:
-        """All that the fork writes; None: it waits for a lock that no thread of it will ever free."""
+        """Return everything that the fork writes; None: it waits for a lock that none of its threads will ever
+        release."""
         parts: list[bytes] = []
         began, before, slow = time.monotonic(), -1, False
         ready = select.poll()
@@ -139,7 +142,7 @@ class QueryProcess:
 
 
 def _sleeping_since(process: int) -> int | None:
-    """Ticks of CPU that a process has had if it waits for something that is no disk, else None."""
+    """Return the ticks of CPU that a process has used if it waits for anything but a disk, else None."""
     try:
         with open(f"/proc/{process}/stat") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -171,17 +174,18 @@ def _run_child(
 
 
 def end_with(parent: int) -> None:
-    """End this process when the one that began it ends; where Linux has to end one for want of memory, it is this."""
+    """End this process when its parent ends. If Linux has to end a process because memory is used up, it is
+    this one."""
     if _PRCTL is not None:
         _PRCTL(_PARENT_ENDS, ctypes.c_ulong(signal.SIGKILL))
-    if os.getppid() != parent:  # it has ended before that
+    if os.getppid() != parent:  # it ended before that
         os._exit(0)
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")
 
 
 def _limit(until: float, memory: int) -> None:
-    """Its time and its memory; where the system cannot end it with the one that began it, it ends soon after."""
+    """Limit time and memory. If the system cannot end this process with its parent, it ends soon after."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 

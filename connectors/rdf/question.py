@@ -23,8 +23,8 @@ GRAPHS = {
 @dataclass(frozen=True, slots=True)
 class Question:
     """A query. `table` and `graph`: the formats of a table (or yes and no) and of triples. `default` and `named`: the
-    graphs it is asked over, None: all there are. `seconds` and `bytes`: what it may take, from when it comes, and what
-    its answer may. `client`: who asks; clients take turns."""
+    graphs that it reads; None: all. `seconds` and `bytes`: its greatest time, counted from its arrival, and the
+    greatest size of its answer. `client`: who asks; clients take turns."""
 
     text: str
     table: str = "json"
@@ -39,7 +39,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`format` is that of `body`: a key of RESULTS or GRAPHS."""
+    """An answer. `format`: that of `body`, a key of RESULTS or GRAPHS."""
 
     format: str
     body: bytes
@@ -61,7 +61,7 @@ class Page:
 
 
 class QueryRefused(Exception):
-    """A question that has no answer. `code`: `syntax`, `service`, `large`, `slow`, `busy`, `gone`, `failed`."""
+    """A query without an answer. `code`: `syntax`, `service`, `large`, `slow`, `busy`, `gone`, `failed`."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)

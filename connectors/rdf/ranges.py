@@ -1,8 +1,8 @@
-"""Parse where a query asks for times and between which bounds; texts that are not surely understood are left alone.
+"""Find where a query asks for times, and between which bounds. Texts that are not clearly understood are left alone.
 
-Oxigraph gives no algebra, so the text is read by tokens, and only as far as it is plain: one SELECT, ASK or CONSTRUCT
-over the default graph, and of its outermost group the triples and filters that stand in it directly. Whatever is
-unknown, or could be read in two ways, makes that nothing is said at all.
+Oxigraph does not expose the algebra of a query, so its text is read by tokens, as far as it is plain: one SELECT, ASK
+or CONSTRUCT over the default graph, and the triples and filters directly in its outermost group. Anything unknown or
+ambiguous has the result that the query is evaluated as it is.
 """
 
 from __future__ import annotations
@@ -20,13 +20,11 @@ from cep.connectors.rdf.vocabulary import RDF, XSD
 from cep.knowledge.query.sparql import SparqlToken, tokens
 
 _NOT = {"graph", "service", "from", "base", "insert", "delete", "load", "clear", "with", "using", "describe", "reduced"}
-_PLAIN = re.compile(
-    r"<[A-Za-z][A-Za-z0-9+.-]*:[^<>\"{}|^`\\\x00-\x20()?$&!,;=]*>"
-)  # of which nothing can be an operator
+_PLAIN = re.compile(r"<[A-Za-z][A-Za-z0-9+.-]*:[^<>\"{}|^`\\\x00-\x20()?$&!,;=]*>")  # none of these can be an operator
 _OPENING, _CLOSING = {"(": ")", "[": "]", "{": "}"}, (")", "]", "}")
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 _CONSTANT = ("(", ")", "+", "-", "^^")
-_LATER = timedelta(minutes=10)  # in which a question is begun
+_LATER = timedelta(minutes=10)  # within which a query is evaluated
 _EMPTY = ox.Store()
 
 
@@ -46,7 +44,7 @@ def timed(text: str, prefixes: Mapping[str, str]) -> QueryParts | None:
         KeyError,
         ValueError,
         RecursionError,
-    ):  # it is no query, or another one than is understood here
+    ):  # it is not a query, or not of a kind that is understood here
         return None
 
 
@@ -58,7 +56,7 @@ class _RangeReader:
         self.ranges: dict[str, Range] = {}
         self.links: list[Link] = []
         self.filters: list[str] = []
-        self.first = True  # nothing yet that looks at what is bound already
+        self.first = True  # nothing so far reads bound variables
         for each in self.tokens:
             if each.kind == "iri" and not _PLAIN.fullmatch(each.text):
                 raise _Unclear
@@ -110,7 +108,7 @@ class _RangeReader:
             raise _Unclear
         first, last = at + 1, self.pairs[at]
         if any(self.word(n) == "*" and self.word(n - 1) in ("select", "distinct") for n in range(first, last)):
-            raise _Unclear  # a variable more would be given out
+            raise _Unclear  # one more variable would be selected
         self._group(first, last)
         order = self._order(last + 1) if kind == "select" and plain else None
         parts = (self.stamps, self.ranges, order, self.links, self.filters)
@@ -144,7 +142,7 @@ class _RangeReader:
                 raise _Unclear
 
     def _triples(self, at: int, last: int) -> int:
-        """A subject with its properties and values; gives what comes behind them."""
+        """Read a subject with its properties and values, and return the position after them."""
         subject = self._named(at)
         at = self.pairs[at] + 1 if self.word(at) == "[" else at + 1
         while at < last and self.word(at) != ".":
@@ -177,7 +175,7 @@ class _RangeReader:
             self.links.append(Link(ox.NamedNode(name), subject, self._named(value), term))
 
     def _named(self, at: int) -> str:
-        """A variable, a blank node or what stands in brackets."""
+        """Return the name of a variable, a blank node or the contents of brackets."""
         one = self.tokens[at]
         if one.kind in ("variable", "blank"):
             return f"?{one.text[1:]}" if one.kind == "variable" else one.text
@@ -258,8 +256,8 @@ class _RangeReader:
             yield name, Range(None if sign[0] == "<" else stamps[0], None if sign[0] == ">" else stamps[1])
 
     def _stamps(self, start: int, end: int) -> tuple[str, str] | None:
-        """Minutes between which the value of an expression lies that has no variables; None: it is no time. The query
-        itself is asked a little later, so that `NOW()` is then more."""
+        """Return the first and last minute in which the value of an expression without variables lies; None: it is not
+        a time. The query itself is evaluated a little later, when `NOW()` is greater."""
         for n in range(start, end):
             plain = self.tokens[n].kind in ("string", "iri", "name") or self.word(n) == "now"
             if not plain and self.tokens[n].text not in _CONSTANT:
@@ -274,7 +272,7 @@ class _RangeReader:
             return None
 
     def _order(self, at: int) -> Order | None:
-        """By what rows are ordered first, and how many of them are wanted."""
+        """Return the first variable of ORDER BY, and how many rows are wanted."""
         if self.word(at) != "order" or self.word(at + 1) != "by":
             return None
         at += 2
@@ -300,7 +298,7 @@ def _of(choose: Callable[[list[str]], str], bounds: Iterable[str | None]) -> str
 
 
 def _time(term: Any) -> datetime | None:
-    """A time that has a zone, to the second."""
+    """Return a time with a zone, to the second."""
     if not isinstance(term, ox.Literal) or term.datatype.value != XSD + "dateTime":
         return None
     time = datetime.fromisoformat(re.sub(r"\.\d+", "", term.value))
@@ -308,5 +306,5 @@ def _time(term: Any) -> datetime | None:
 
 
 def _minute(time: datetime) -> str:
-    """As the names of spans have it."""
+    """Return the name of the minute, as spans are named."""
     return time.isoformat()[:16]

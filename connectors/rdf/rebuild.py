@@ -1,12 +1,14 @@
-"""Load what is left of a store into a new one, which takes its place.
+"""Load what is left of a store into a new one, which replaces it.
 
 Oxigraph never deletes a text, such as the IRI of an event, from its files, and RocksDB keeps an index of them in
-memory. So when most of what was written is gone, a fork of the store's process dumps the quads, and another process
-loads them, at a low priority; the store is written and asked meanwhile. What changes is logged, and applied to the
-new store when that is loaded. A change that the dump has already may be applied again: the last one of a quad counts.
+memory. So when most of the quads have been removed, a fork of the store's process dumps the rest, and another process
+loads the dump, at a low priority. Meanwhile the store is used as before. Its changes are logged, and applied to the new
+store after loading. A change that the dump contains may be applied twice, because only the last change of a quad
+counts.
 
-Until the new store has taken its place there are, beside the folder `events`: `events.new` with `events.new.hashes`;
-the dump, `events.new.quads`; the log, `events.new.changes`; and `events.old` from when the new one is whole.
+Until the new store has replaced the old one, there are beside the folder `events`: `events.new` with
+`events.new.hashes`; the dump, `events.new.quads`; the log, `events.new.changes`; and, as soon as the new store is
+complete, `events.old`.
 """
 
 from __future__ import annotations
@@ -27,17 +29,17 @@ from cep.connectors.rdf.query_process import end_with
 from cep.connectors.rdf.store_files import StoreFiles
 from cep.core.durable_files import sync_names
 
-_REMOVED = 250_000  # quads removed from which on a rebuild pays; of large stores three times what is left
-_NICENESS = 10  # less would never end on a machine that is always busy
-_FEW = 1 << 18  # bytes of changes that may be left to be applied while nothing is written
-_MANY = 1 << 26  # bytes of changes, or as many as the dump has, from which on writing waits until all is loaded
+_REMOVED = 250_000  # removed quads from which on a rebuild pays; in a large store, three times what is left
+_NICENESS = 10  # with a lower priority it would never finish on a busy machine
+_FEW = 1 << 18  # bytes of changes that may remain to be applied while nothing is written
+_MANY = 1 << 26  # bytes of changes, at least as many as the dump has, from which on writers wait until loading is done
 _LINES = 10_000  # lines of changes that are applied together
-_LEFT = 1 << 28  # bytes that stay free on the disk
+_LEFT = 1 << 28  # bytes that remain free on the disk
 
 
 class Rebuild:
-    """A new store for the place of that at `path`. All changes of that one from now on are to be written to `log`.
-    OSError: there is no room for it."""
+    """A new store that will replace the one at `path`. All changes of that one from now on are to be written to `log`.
+    OSError: there is not enough room."""
 
     def __init__(self, path: str) -> None:
         self._path, self._new, self.dump = Path(path), Path(f"{path}.new"), Path(f"{path}.new.quads")
@@ -53,14 +55,14 @@ class Rebuild:
         self._over = threading.Event()
 
     def load(self) -> None:
-        """Load the dump, and the changes until now; others write changes meanwhile. CalledProcessError: it failed."""
+        """Load the dump, and the changes so far, while others write changes. CalledProcessError: it failed."""
         self._dumped = self.dump.stat().st_size
         command = [sys.executable, "-P", "-m", "cep.connectors.rdf.rebuild", str(self._path), str(os.getpid())]
         process = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True)
         self._applied = int(process.stdout)
 
     def end(self) -> None:
-        """All is loaded, or that has failed: writing need not wait."""
+        """Note that loading has ended or failed, so that writers need not wait."""
         self._over.set()
 
     def keep_pace(self) -> None:
@@ -69,32 +71,32 @@ class Rebuild:
             self._over.wait()
 
     def complete(self) -> None:
-        """Apply the rest of the changes, of which there are no more. The new store is on disk when this returns.
-        OSError: the log could not be written."""
+        """Apply the remaining changes. The new store is on disk when this returns. OSError: the log could not be
+        written."""
         self.log.close()
         files = StoreFiles(str(self._new))
         writer = QuadWriter(ox.Store(self._new), files)
         _apply(writer, _changes(self._path), self._applied)
         writer.flush()
         del writer  # closes it
-        files.note()  # what was merged meanwhile
+        files.note()  # files that were merged meanwhile
         _sync(self._new)
 
 
 def worthwhile(left: int = 0) -> int:
-    """Return how many quads have to be removed before a rebuild pays in which so many are left."""
+    """Return how many quads have to be removed before a rebuild pays. `left`: how many remain."""
     return max(_REMOVED, 3 * left - 2 * _REMOVED)
 
 
 def swap(path: str) -> None:
-    """Give the new store, which is complete, the place of the old one; neither is open."""
+    """Replace the old store by the new one, which is complete; neither is open."""
     sync_names(Path(path).parent)
     os.rename(path, f"{path}.old")
     _put_in_place(path)
 
 
 def recover(path: str) -> None:
-    """Finish or undo what a process that has ended did half."""
+    """Finish or undo what a process left half done when it ended."""
     if os.path.exists(f"{path}.old") and os.path.exists(f"{path}.new") and not os.path.exists(path):
         _put_in_place(path)
     discard(path)
@@ -112,7 +114,7 @@ def _put_in_place(path: str) -> None:
     """Rename the hashes, and last the folder, so that it has its name only when all is done."""
     folder = Path(path).parent
     sync_names(folder)
-    if os.path.exists(f"{path}.new.hashes"):  # else they were renamed before the process ended
+    if os.path.exists(f"{path}.new.hashes"):  # otherwise they were renamed before the process ended
         os.replace(f"{path}.new.hashes", f"{path}.hashes")
         sync_names(folder)
     os.rename(f"{path}.new", path)
@@ -135,7 +137,7 @@ def _sync(folder: Path) -> None:
 
 
 def _apply(writer: QuadWriter, changes: Path, place: int) -> int:
-    """Apply the changes from a byte on, and return the byte behind the last whole one."""
+    """Apply the changes from a byte on, and return the byte after the last complete one."""
     with changes.open("rb") as file:
         file.seek(place)
         whole = takewhile(lambda line: line.endswith(b"\n"), file)
@@ -148,14 +150,14 @@ def _apply(writer: QuadWriter, changes: Path, place: int) -> int:
 
 
 def main(path: str, parent: str) -> None:
-    """Load the new store for the place of the one at `path`; print how many bytes of the changes it has."""
+    """Load a new store for the one at `path`, and print how many bytes of the changes it includes."""
     end_with(int(parent))
     os.nice(_NICENESS)
     print(_load(path))
 
 
 def _load(path: str) -> int:
-    """Load the dump and the changes into the new store; return how many bytes of the changes it has."""
+    """Load the dump and the changes into the new store, and return how many bytes of the changes it includes."""
     new, dump = Path(f"{path}.new"), Path(f"{path}.new.quads")
     files = StoreFiles(str(new))
     writer = QuadWriter(ox.Store(new), files)
@@ -164,7 +166,7 @@ def _load(path: str) -> int:
     before, place = 0, _apply(writer, _changes(path), 0)
     while place - before > _FEW:
         before, place = place, _apply(writer, _changes(path), place)
-    files.removed = 0  # what the changes removed is in no file
+    files.removed = 0  # removed quads are in no file
     writer.flush()
     del writer  # closes it: an open store merges files, and removes them
     _sync(new)

@@ -1,4 +1,4 @@
-"""Retention: events that are too old are removed in small steps, and additions are written between two of them."""
+"""Retention: remove old events in small steps, between which additions are written."""
 
 from __future__ import annotations
 
@@ -12,23 +12,26 @@ from cep.connectors.rdf.quad_writer import QuadWriter
 from cep.connectors.rdf.time_tree import BEGINNING, CONTAINS, END, HERE, INSIDE, TimeTree
 from cep.connectors.rdf.vocabulary import PROV
 
-_STEP = 50  # ends of events in a step: some 5 ms of CPU
+_STEP = 50  # ends of events in a step: about 5 ms of CPU
 _DERIVED = ox.NamedNode(PROV + "wasDerivedFrom")
 
 
 class Retention:
-    """Drops events by the minutes in which they end. What ends in a minute that was gone through once is gone: no event
-    comes that is older than what is kept."""
+    """Removes events by the minutes in which they end. A minute is done once it was processed, because no older event
+    than those that are kept is added."""
 
     def __init__(self, writer: QuadWriter, spans: TimeTree) -> None:
         self._writer, self._store, self._spans = writer, writer.store, spans
         self._swept = ""
-        self.forgotten: Callable[[Iterable[Any]], None] = lambda instants: None  # what else goes with instants
+        self.forgotten: Callable[[Iterable[Any]], None] = lambda instants: (
+            None
+        )  # what is removed together with instants
 
     def steps(self, until: str) -> Iterator[int]:
-        """Drop the events that end in minutes that are over before `until`, an instant; how many, after each step."""
+        """Remove the events that end in minutes which are over before `until`, an instant. Yield their number after
+        each step."""
         for hour in self._spans.hours(self._swept, until):
-            for span in (hour, *self._spans.within(hour)):  # hours held instants themselves once
+            for span in (hour, *self._spans.within(hour)):  # in old stores, hours contain instants
                 name = self._spans.name(span)
                 if self._swept[: len(name)] <= name < until[: len(name)]:
                     ends = self._ends(span)
@@ -42,15 +45,15 @@ class Retention:
         self._swept = max(self._swept, until[:16])
 
     def _ends(self, span: ox.NamedNode) -> Iterator[tuple[Any, Any]]:
-        """Each instant in a span, alone and with each event that ends at it."""
+        """Yield each instant in a span, alone and with each event that ends at it."""
         for inside in self._store.quads_for_pattern(span, INSIDE, None, HERE):
             yield inside.object, None
             for ended in self._store.quads_for_pattern(None, END, _named(inside.object), HERE):
                 yield inside.object, ended.subject
 
     def drop(self, events: Sequence[Any], instants: Iterable[Any] = (), times: bool = True) -> None:
-        """Remove all triples of events, and of those records and, with `times`, instants that nothing else refers
-        to."""
+        """Remove all triples of events, and of those records and, with `times`, instants that nothing else
+        refers to."""
         going = set(events)
         quads = [q for event in going for q in self._store.quads_for_pattern(event, None, None, HERE)]
         constituents = dict.fromkeys(quad.object for quad in quads if quad.predicate == _DERIVED)
@@ -64,7 +67,7 @@ class Retention:
             self._tidy(span)
 
     def _only_named(self, constituent: Any, going: Collection[Any]) -> list[ox.Quad]:
-        """The triples of a record that was stored only as a constituent, when no other event comes from it."""
+        """Return the triples of a record that was stored only as a constituent, if no other event comes from it."""
         quads = list(self._store.quads_for_pattern(constituent, None, None, HERE))
         if any(quad.predicate == END for quad in quads) or self._needed(constituent, (_DERIVED,), going):
             return []
@@ -76,7 +79,7 @@ class Retention:
         return any(user not in going for user in users)
 
     def _tidy(self, span: Any) -> None:
-        """A minute in which there is nothing any more goes, and its hour, and its day."""
+        """Remove a minute that is empty, and then its hour and its day if they are."""
         for property in (INSIDE, CONTAINS):
             if next(self._store.quads_for_pattern(span, property, None, HERE), None) is not None:
                 return

@@ -1,8 +1,8 @@
-"""Selectivity: a query begins with the variables that have few values, and finds its events by these.
+"""Selectivity: begin a query with the variables that have few values, and find its events through these.
 
-Of a million events of five thousand stations a query wants those of the ten of which it is known where they are.
-Oxigraph does not know how often a property is there, and may begin with the events; given the values that a variable
-can have at all, it begins with these.
+A query may want, of a million events of five thousand stations, those of the ten stations whose place is known.
+Oxigraph does not know how frequent a property is, and may begin with the events; given the possible values of a
+variable, it begins with these.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import pyoxigraph as ox
 from cep.connectors.rdf.query_parts import Link, QueryParts
 from cep.connectors.rdf.time_tree import HERE, count_matches
 
-_RARE, _NAMED = 500, 2_000  # triples that are few; with a value that the query names
+_RARE, _NAMED = 500, 2_000  # how many triples are few; the same with a value that the query names
 
 
 Few = Mapping[str, Sequence[Any]]
-"""All values that variables can have (and what is blank, as a Link names it) of which there are few."""
+"""All values of variables (and blank nodes, named as in a Link) that have few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +33,15 @@ class Selective:
     events: int
 
     def written(self, query: QueryParts) -> str:
-        """The query that begins so; as it is where a value has no name, or what has it is no variable."""
+        """Return the query with this start; unchanged if a value has no name, or if the values are not those of a
+        variable."""
         named = self.start.startswith("?") and not any(isinstance(value, ox.BlankNode) for value in self.values)
         return query.among(self.start, map(str, self.values)) if named else query.text
 
 
 def rare(store: ox.Store, query: QueryParts, time: str, few: Few, most: int) -> Selective | None:
-    """By what the fewest events are found; None: by all there is they are more than `most`. `time`: a variable."""
+    """Return the start that leads to the fewest events; None: they are more than `most` for all of them. `time`: a
+    variable."""
     events = query.events(time)
     found = [Selective(event, few[event], len(few[event])) for event in events if event in few]
     for link in query.links:
@@ -51,7 +53,7 @@ def rare(store: ox.Store, query: QueryParts, time: str, few: Few, most: int) -> 
 
 
 def scarce(store: ox.Store, links: Sequence[Link]) -> Few:
-    """The variables that have few values, and these: from rare properties, and from triples of what is rare."""
+    """Return the variables that have few values, with these: from rare properties, and from triples of rare things."""
     few: dict[str, Sequence[Any]] = {}
     for link in links:
         most = _RARE if link.value is None else _NAMED

@@ -29,14 +29,14 @@ _MARK = ox.NamedNode(RDFS + "comment")
 _TYPE, _ACTIVITY = ox.NamedNode(RDF + "type"), ox.NamedNode(PROV + "Activity")
 _BY, _PLAN = ox.NamedNode(PROV + "wasGeneratedBy"), ox.NamedNode(PROV + "hadPlan")
 _ASSOCIATION = ox.NamedNode(PROV + "qualifiedAssociation")
-_GONE = 20_000  # events from which on a store is filled anew rather than rid of them
-_LOOKED = 4_000  # instants and what ends at them that are looked at for a page; where there are more, in smaller spans
-_LOOSE = 1_000_000  # lines from which on files are merged, and half of all that was written
+_GONE = 20_000  # events from which on refilling a store is faster than removing them
+_LOOKED = 4_000  # instants, and events that end at them, that are read for a page; above that, in smaller spans
+_LOOSE = 1_000_000  # lines from which on files are merged, if they are half of all that was written
 _STAMPED = f"{STAMP} ".encode()
 
 
 class EventStore:
-    """Quads at `path`, a folder."""
+    """The quads in the folder `path`."""
 
     def __init__(self, path: str, vocabulary: EventVocabulary) -> None:
         self.vocabulary = vocabulary
@@ -53,7 +53,7 @@ class EventStore:
         self._withdrawals = Withdrawals(self.writer, vocabulary)
         self._forgetting.forgotten = self._withdrawals.forget
         self._loose = self._lines = 0
-        self._elsewhere = f"{path}.stamps"  # there are instants of other ways to write them
+        self._elsewhere = f"{path}.stamps"  # some instants are written in other ways
         self._indexed = self._recent.whole() and not os.path.exists(self._elsewhere) and not self._has_times()
 
     def knows(self, name: str) -> bool:
@@ -61,11 +61,11 @@ class EventStore:
         return ox.Quad(self._mark, _MARK, ox.Literal(name)) in self.store
 
     def know(self, name: str, path: str, before: str) -> None:
-        """Knowledge by that name, a file of N-Quads, in place of that of before, which is in another: the file takes
-        its place. Where there is none, in place of all that is there. What is broken off is done again the next time.
-        """
+        """Load knowledge with this name, a file of N-Quads, in place of the earlier knowledge, which is in the file
+        `before`; the new file replaces that one. Without earlier knowledge, replace all that the store holds. If this
+        is interrupted, it is completed the next time."""
         marks = list(self.store.quads_for_pattern(self._mark, _MARK, None, HERE))
-        if os.path.exists(path):  # else it has taken its place already
+        if os.path.exists(path):  # otherwise it has replaced the earlier file already
             if marks and os.path.exists(before):
                 if not knowledge_files.is_intact(before, set(map(_value, marks))):
                     raise knowledge_files.Damaged(before)
@@ -84,15 +84,15 @@ class EventStore:
         self.store.flush()
 
     def learn(self, gone: bytes, come: bytes) -> None:
-        """A change of the knowledge: quads that go and come. It is noted beside the store, so that what was loaded can
-        be had again (`unlearn`)."""
+        """Remove and add quads of the knowledge. The change is logged beside the store, so that the loaded knowledge
+        can be restored (`unlearn`)."""
         self._learned.append(gone, come)
         self._indexed = self._indexed and not self._times(come)
         self._change(gone.splitlines(keepends=True), come.splitlines(keepends=True))
 
     def unlearn(self) -> None:
-        """Back to the knowledge that was loaded. Of a quad the first change that is noted says whether it was there;
-        what is done twice, since a process ended in between, does not matter."""
+        """Restore the loaded knowledge. The first logged change of a quad shows whether it was loaded. Repeating this,
+        after a process ended in between, does no harm."""
         if not self._learned.path.exists():
             return
         first: dict[bytes, bytes] = {}
@@ -123,7 +123,9 @@ class EventStore:
             known = list(self.store.quads_for_pattern(self._mark, _MARK, None, HERE))
             if not knowledge_files.is_intact(self._known, set(map(_value, known))):
                 raise knowledge_files.Damaged(self._known)
-            self.writer.replace(self._known)  # the others come again too, sooner than so many are taken out
+            self.writer.replace(
+                self._known
+            )  # the other events are derived again, which is faster than removing so many
             self.writer.add(known)
             stale, marks = [], []
         for activity in stale:
@@ -140,9 +142,9 @@ class EventStore:
         self.writer.add(ox.Quad(ox.NamedNode(one), self._meaning, ox.Literal(name)) for one, name in meanings.items())
 
     def add(self, text: bytes) -> None:
-        """Triples (connectors/rdf/triples.py), also such as are there already."""
+        """Add triples (connectors/rdf/triples.py), even if they exist already."""
         lines = text.count(b"\n")
-        if self._indexed and text.count(_STAMPED) > text.count(b"Z> " + _STAMPED):  # an attribute is called so
+        if self._indexed and text.count(_STAMPED) > text.count(b"Z> " + _STAMPED):  # the name of an attribute
             open(self._elsewhere, "wb").close()
             self._indexed = False
         self.writer.load(text)
@@ -150,14 +152,14 @@ class EventStore:
         self._loose, self._lines = self._loose + lines, self._lines + lines
 
     def revise(self, one: StoreRevision) -> None:
-        """Take events out, and add triples, of which it is known when they came."""
+        """Remove events, and add triples, whose arrival is known."""
         self._forgetting.drop(self._withdrawals.withdraw(one), times=False)
         if one.text:
             self.add(one.text)
         self._withdrawals.came(one)
 
     def revised(self) -> tuple[str, int] | None:
-        """The place of the last revision that was written (`StoreRevision.place`); None: there was none."""
+        """Return the place of the last revision that was written (`StoreRevision.place`); None: there was none."""
         return self._withdrawals.reached
 
     @property
@@ -166,7 +168,8 @@ class EventStore:
         return self._loose >= max(_LOOSE, self._lines // 2)
 
     def settle(self) -> None:
-        """Merge the files that were written: queries are several times faster then. Others may write and ask."""
+        """Merge the files that were written, which makes queries several times faster. Others may write and query
+        meanwhile."""
         if self._loose:
             self._loose = 0
             self.store.optimize()
@@ -184,18 +187,21 @@ class EventStore:
         return any(text.find(each) >= 0 for each in (_STAMPED, f"<{self.vocabulary.hour()}".encode()))
 
     def forget(self, until: str) -> Iterator[int]:
-        """Drop the events that end in minutes that are over before `until`, an instant
-        (`2013-02-08T21:00:00.000000Z`), in small steps; how many, after each."""
+        """Remove the events that end in minutes which are over before `until`, an instant
+        (`2013-02-08T21:00:00.000000Z`), in small steps. Yield their number after each."""
         return self._forgetting.steps(until)
 
     def hours(self, since: str = "", until: str = "~") -> Iterator[ox.NamedNode]:
-        """The hours in which events begin or end, in order, from one to before another (texts of instants)."""
+        """Return the hours in which events begin or end, in order, from `since` to before `until` (texts of
+        instants)."""
         return self.spans.hours(since, until)
 
     def page(self, span: str, number: int, most: int, seconds: float) -> Page | None:
-        """At most so many of the events that end in an hour, a minute or a second (`2013-02-08T21:05:30`); None: there
-        is no such page. Only seconds have more than one (`number` counts from 1). What is looked at grows with what
-        ends in the span, up to a bound; in a second, with what its minute holds. Raises Refused after these seconds.
+        """Return at most `most` of the events that end in an hour, a minute or a second (`2013-02-08T21:05:30`); None:
+        there is no such page. Only seconds have more than one page (`number` counts from 1).
+
+        The work grows with the events that end in the span, up to a bound; for a second, with those of its minute.
+        Raises Refused after these seconds.
         """
         until = time.monotonic() + seconds
         within, whole = self.vocabulary.event(), len(span) < len("2013-02-08T21:05:30")
@@ -223,11 +229,11 @@ class EventStore:
         return Page(members, body, ordered[number * most][0] if len(ordered) > number * most else None)
 
     def _instants(self, span: str, until: float) -> Iterator[str]:
-        """The instants in an hour, a minute or a second, in no order."""
+        """Return the instants in an hour, a minute or a second, unordered."""
         hour = ox.NamedNode(self.vocabulary.hour(span[:13]))
         minutes = self.spans.within(hour) if len(span) == 13 else [ox.NamedNode(self.vocabulary.hour(span[:16]))]
         start = self.vocabulary.instant()
-        for each in (hour, *minutes):  # hours held instants themselves once
+        for each in (hour, *minutes):  # in old stores, hours contain instants
             for quad in self.store.quads_for_pattern(each, INSIDE, None, HERE):
                 _in_time(until)
                 stamp = _iri(quad.object).removeprefix(start)
@@ -235,7 +241,7 @@ class EventStore:
                     yield stamp
 
     def _parts(self, span: str, until: float) -> list[str]:
-        """The minutes of an hour, the seconds of a minute, in which there are instants."""
+        """Return the minutes of an hour, or the seconds of a minute, that have instants."""
         if len(span) > 13:
             return sorted({stamp[:19] for stamp in self._instants(span, until)})
         hour, start = ox.NamedNode(self.vocabulary.hour(span)), self.vocabulary.hour()
@@ -244,7 +250,7 @@ class EventStore:
         return sorted(minutes | {instant.removeprefix(self.vocabulary.instant())[:16] for instant in once})
 
     def described(self, subjects: Iterable[str]) -> Iterator[ox.Quad]:
-        """All triples of some subjects, and the times of their instants."""
+        """Return all triples of some subjects, and the times of their instants."""
         instants: dict[ox.NamedNode, None] = {}
         for subject in subjects:
             own = list(self.store.quads_for_pattern(ox.NamedNode(subject), None, None, HERE))
@@ -256,11 +262,11 @@ class EventStore:
             yield from self.store.quads_for_pattern(instant, None, None, HERE)
 
     def places(self) -> None:
-        """Read where things are, before a fork asks for what is near."""
+        """Read the places of things, before a fork queries what is near."""
         self._recent.grid.read()
 
     def ask(self, question: Question) -> Answer:
-        """Raises Refused."""
+        """Return the answer to a query. Raises Refused."""
         return evaluate(self.store, question, self._recent if self._indexed else None)
 
     def _objects(self, subject: ox.NamedNode, property: ox.NamedNode) -> list[Any]:
@@ -274,7 +280,7 @@ def _in_time(until: float) -> None:
 
 
 def _different(before: str, now: str) -> tuple[set[bytes], set[bytes]]:
-    """The lines that only the one, and only the other of two files has."""
+    """Return the lines that are only in the first, and those that are only in the second of two files."""
     new = set()
     with open(before, "rb") as file:
         gone = set(file)

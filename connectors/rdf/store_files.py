@@ -1,9 +1,8 @@
-"""Hashes of the files that RocksDB writes for a store: it looks at a block only when that is read, and takes what is
-damaged in a log as its end.
+"""Hashes of the files that RocksDB writes for a store. RocksDB checks a block only when it reads it, and takes damage
+in a log for its end.
 
-They stand in a file beside the folder. A file that is complete never changes (`.sst`), or is only ever added to (logs
-and manifests), so that its beginning has a hash. Files without a hash are new: the process may have ended before it
-was noted.
+The hashes are in a file beside the folder. A complete file never changes (`.sst`), or only grows (logs and manifests),
+so that its beginning has a hash. Files without a hash are new: the process may have ended before it was noted.
 """
 
 from __future__ import annotations
@@ -23,26 +22,27 @@ from cep.core.append_log import RecordBytes, RecordLog
 from cep.core.checksum import Broken
 from cep.core.private_files import private_folder
 
-_COMPLETE = struct.pack("<Q", 0x88E241B785F4CFF7)  # what RocksDB ends a table with
-_BLOCK, _HEADER = 1 << 15, struct.Struct("<IHBI")  # of a log: check sum, size, kind, number of the log
-_KINDS = range(5, 9)  # of the parts of records in a log that may be used again
+_COMPLETE = struct.pack("<Q", 0x88E241B785F4CFF7)  # the end of a table of RocksDB
+_BLOCK, _HEADER = 1 << 15, struct.Struct("<IHBI")  # in a log: check sum, size, kind, number of the log
+_KINDS = range(5, 9)  # the kinds of parts of records in a log that may be reused
 _READ = 1 << 20
-_NOTES = 5_000  # notes after which those that count are written anew
-_REMOVED = b""  # the head of a note of how much was removed
+_NOTES = 5_000  # after so many notes, the valid ones are written anew
+_REMOVED = b""  # the beginning of a note of how much was removed
 
 Note: TypeAlias = tuple[int, str, str]
-"""Bytes from the beginning of a file, their hash, and the start of the machine for which it is certain ("" for any)."""
+"""The number of bytes from the beginning of a file, their hash, and the start of the machine for which they are certain
+("" for any)."""
 
 
 class Corruption(Exception):
-    """A file of the store is not what was written."""
+    """A file of the store has other contents than were written."""
 
 
 class StoreFiles:
-    """The files in a folder. Raises Corruption where a log or a manifest is damaged: it has to be made before the store
-    is opened, which changes them.
+    """The files in a folder. Corruption: a log or a manifest is damaged. Create it before the store is opened, which
+    changes them.
 
-    `removed`: how many quads were, of the store that these files are. It is noted with the hashes.
+    `removed`: how many quads were removed from the store. The number is noted with the hashes.
     """
 
     def __init__(self, folder: str) -> None:
@@ -61,14 +61,13 @@ class StoreFiles:
                 self._verify(name, size, hash)
 
     def verify(self) -> None:
-        """Hold the tables that were noted against their hashes; others may write meanwhile. Corruption: one is
-        damaged."""
+        """Compare the noted tables with their hashes, while others may write. Corruption: one is damaged."""
         for name, (size, hash, _) in list(self._notes.items()):
             if name.endswith(".sst"):
                 self._verify(name, size, hash)
 
     def note(self) -> None:
-        """Note what was written since the last time; nothing else is being written to logs. OSError: that cannot be
+        """Note what was written since the last time, while nothing else is written to logs. OSError: it cannot be
         noted."""
         new: dict[str, Note] = {}
         for name in os.listdir(self._folder):
@@ -86,7 +85,7 @@ class StoreFiles:
             self._forget()
 
     def _new(self, name: str) -> Note | None:
-        """The note to make of a file; None: nothing new."""
+        """Return the note to make for a file; None: nothing is new."""
         kind, path = os.path.splitext(name)[1], self._folder / name
         if kind == ".sst":
             if name in self._notes:
@@ -95,7 +94,7 @@ class StoreFiles:
                 if file.seek(0, os.SEEK_END) < len(_COMPLETE):
                     return None
                 file.seek(-len(_COMPLETE), os.SEEK_END)
-                if file.read() != _COMPLETE:  # it is being written
+                if file.read() != _COMPLETE:  # it is still being written
                     return None
                 file.seek(0)
                 size, found = _hashed(file, blake2b(digest_size=checksum.SIZE))
@@ -146,7 +145,7 @@ def _record(name: str, note: Note) -> RecordBytes:
 
 
 def _hashed(file: BinaryIO, hashed: blake2b, most: int | None = None) -> tuple[int, blake2b]:
-    """The bytes read, at most so many, and the hash with them."""
+    """Hash at most so many bytes. Return their number, and the hash with them."""
     count = 0
     while part := file.read(_READ if most is None else min(_READ, most - count)):
         hashed.update(part)
@@ -155,7 +154,7 @@ def _hashed(file: BinaryIO, hashed: blake2b, most: int | None = None) -> tuple[i
 
 
 def _end(file: BinaryIO, start: int, number: int) -> int:
-    """The end of a log's last record; the bytes behind it may be those of another log."""
+    """Return the end of a log's last record. The bytes after it may belong to an earlier log."""
     stop = start
     for place, size in _parts(file, start, number):
         stop = place + size
@@ -163,7 +162,7 @@ def _end(file: BinaryIO, start: int, number: int) -> int:
 
 
 def _parts(file: BinaryIO, place: int, number: int) -> Iterator[tuple[int, int]]:
-    """Places and sizes of the parts of records from a place on."""
+    """Yield places and sizes of the parts of records from a place on."""
     size = file.seek(0, os.SEEK_END)
     while place + _HEADER.size <= size:
         if (left := _BLOCK - place % _BLOCK) < _HEADER.size:
@@ -179,7 +178,8 @@ def _parts(file: BinaryIO, place: int, number: int) -> Iterator[tuple[int, int]]
 
 @cache
 def _boot() -> str:
-    """The start of the machine: what a process has written to a log outlives that, and not the end of the machine."""
+    """Return an identifier of the machine's start. What a process has written to a log survives the process, but not
+    the end of the machine."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return "unknown"

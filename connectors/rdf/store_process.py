@@ -1,8 +1,8 @@
 """The store in a process of its own. Clients take turns with queries; each is evaluated in a fork (`query_process`).
 
-Oxigraph has no way to stop a query, but a process can be ended: that of a question when its time is over or nobody
-waits for it any more. Where that of the store ends, which it should not, another one opens the store again, is given
-what was not yet written, and asked again what was being asked.
+Oxigraph has no way to stop a query, but a process can be ended: that of a query whose time is over, or for which nobody
+waits any more. If the process of the store ends, which it should not, another one opens the store again, and receives
+the pending changes and queries.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ from cep.core.errors import CepError
 from cep.core.private_files import private_file
 
 _WRITING = 1 << 26  # bytes that may wait to be written
-_LOOKING = 10.0  # seconds in which a page of events is read
-_GRACE = 0.5  # seconds in which the process of the store may still say that a question has no answer
-_TRIES = 2  # a question during which so many processes ended by themselves is refused
+_LOOKING = 10.0  # seconds for reading a page of events
+_GRACE = 0.5  # seconds in which the process of the store may still report that a query has no answer
+_TRIES = 2  # a query during which so many processes ended by themselves is refused
 _ALLOCATING = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": "524288", "MALLOC_TRIM_THRESHOLD_": "4194304"}
-"""How the C library gives memory to the process of the store: what RocksDB frees after writing a file goes back to
+"""How the C library gives memory to the process of the store: memory that RocksDB frees after writing a file returns to
 the system at once. By default each thread keeps some."""
 _STOPPING = "the server is stopping"
-_ENDING = 60.0  # seconds in which what was added is written when it closes
+_ENDING = 60.0  # seconds for writing what was added when the store closes
 
 
 def is_damage(text: str) -> bool:
-    """Return True if an error of the store means that its files are not what was written."""
-    return "Corruption" in text  # as RocksDB says
+    """Return True if an error of the store means that its files have other contents than were written."""
+    return "Corruption" in text  # the words of RocksDB
 
 
 def damaged(what: str) -> CepError:
-    """The error for that."""
+    """Return the error for damaged files."""
     hint = "bring the whole folder back from a copy; or remove `events`, to go on without the events until now"
     return CepError(what, hint=hint, code="store")
 
 
 @dataclass(slots=True)
 class _Request:
-    """A request to the process. Of a query: `seconds`, how long it may take; `until`, when that is over;
-    `client`, whose it is; `sent`: it has a slot."""
+    """A request to the process. For a query: `seconds`, how long it may take; `until`, when that is over; `client`,
+    whose it is; `sent`: it has a slot."""
 
     call: tuple[Any, ...]
     future: Future[Any]
@@ -69,9 +69,9 @@ class _Request:
 
 
 class StoreProcess:
-    """A store at `path` for several threads; `memory`: the bytes that its process may have, None: as many as it can.
+    """A store at `path` for several threads. `memory`: the bytes that its process may have; None: no limit.
 
-    `warn` is called with the reason when the store could not be rebuilt. Raises CepError where it cannot be opened.
+    `warn` is called with the reason when the store could not be rebuilt. Raises CepError if it cannot be opened.
     """
 
     def __init__(
@@ -97,9 +97,12 @@ class StoreProcess:
         self._reader.start()
 
     def know(self, name: str, knowledge: Callable[[], ox.Store]) -> Future[None] | None:
-        """Knowledge by a name that says what it is (its fingerprint), loaded in place of that of before unless it is
-        there already (None). Questions wait until it is there. It is kept beside the store, so that of another only
-        what is different is loaded. What it has learned since is gone. CepError: its notes of that are damaged."""
+        """Load knowledge with this name (its fingerprint) in place of the earlier knowledge, unless it is loaded
+        already (None). Queries wait until it is loaded.
+
+        The knowledge is kept beside the store, so that only the differences of the next one are loaded. Changes that
+        the store has learned since are dropped. CepError: the log of these is damaged.
+        """
         try:
             self._command("unlearn").result()
             known = self._command("knows", name).result()
@@ -120,13 +123,13 @@ class StoreProcess:
         self._command("derive", rules.encode(), dict(meanings), again)
 
     def add(self, text: str) -> Future[None]:
-        """Do as EventStore.add for a text; wait only while very much is not yet written. The future is done when it
-        is."""
+        """Do as EventStore.add for a text; wait only while a lot is not yet written. The future is done when the text
+        is written."""
         lines = text.encode()
         return self._written("add", lines, len(lines))
 
     def _written(self, name: str, what: object, size: int) -> Future[None]:
-        """Have so many bytes written."""
+        """Write so many bytes."""
         with self._room:
             self._room.wait_for(lambda: not self._waiting or self._waiting + size <= _WRITING)
             self._waiting += size
@@ -171,8 +174,8 @@ class StoreProcess:
         return self._ask("page", span, number, most, _LOOKING, seconds=_LOOKING, client=client)
 
     def ask(self, question: Question) -> Future[Answer]:
-        """The future may raise Refused. Where many ask, clients take turns; its seconds count from now. Who cancels
-        the future ends the question."""
+        """Ask a query. The future may raise Refused. Clients take turns; the seconds of the query count from now.
+        Cancelling the future ends the query."""
         return self._ask("ask", question, seconds=question.seconds, client=question.client)
 
     def refuse_questions(self) -> None:
@@ -184,17 +187,17 @@ class StoreProcess:
                 self._refuse(number, QueryRefused("busy", _STOPPING))
 
     def flush(self) -> None:
-        """Returns when all that was added can be asked for, and what was to be forgotten is gone."""
+        """Return when everything that was added can be queried, and everything to forget is removed."""
         if self._forgotten is not None:
             self._forgotten.result()
         self._command("flush").result()
 
     def written(self) -> Future[None]:
-        """Done when all that was added until now is written, and its files have hashes."""
+        """Return a future that is done when everything added so far is written, and its files have hashes."""
         return self._command("flush")
 
     def verify(self) -> Future[None]:
-        """Hold the files from before this start against their hashes; QueryRefused, for which `is_damage`: one is
+        """Compare the files from before this start with their hashes. QueryRefused, for which `is_damage`: one is
         damaged."""
         return self._command("verify")
 
@@ -219,7 +222,7 @@ class StoreProcess:
 
     @property
     def process(self) -> int:
-        """Its number for the operating system, until there is another."""
+        """The number of the process in the operating system, until another replaces it."""
         return self._process.pid
 
     def _ask(self, *call: Any, seconds: float, client: str) -> Future[Any]:
@@ -250,14 +253,14 @@ class StoreProcess:
         return self._count
 
     def _next(self) -> None:
-        """Questions for which there is a place are asked."""
+        """Send the queries for which there is a place."""
         while (number := self._places.next()) is not None:
             request = self._requests[number]
             request.sent = True
             self._send(number, request)
 
     def _send(self, number: int, request: _Request) -> None:
-        with contextlib.suppress(OSError):  # the process has ended: all is sent again to the next
+        with contextlib.suppress(OSError):  # the process has ended: the next one receives everything again
             self._connection.send((number, request.call, request.until - time.monotonic()))
 
     def _leave(self, number: int) -> _Request | None:
@@ -286,8 +289,8 @@ class StoreProcess:
             pass_fds=[there.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,  # Rust prints its stack when memory ends
-            process_group=0,  # what is signalled to all of this group is for the server
+            stderr=subprocess.DEVNULL,  # Rust prints its stack when memory is used up
+            process_group=0,  # signals to the whole group are for the server
             env={**_ALLOCATING, **os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         )
         there.close()
@@ -344,14 +347,14 @@ class StoreProcess:
                 self._refuse(number, self._late(request))
 
     def _end(self) -> None:
-        """The process, and those of its questions."""
+        """End the process, and those of its queries."""
         self._process.kill()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def _restart(self) -> bool:
-        """A new process, given what is not yet done; whether that is worth trying."""
+        """Start a new process, and give it what is not yet done. Return whether that is worth trying."""
         with self._sending:
             self._end()
             self._connection.close()

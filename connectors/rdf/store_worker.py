@@ -32,55 +32,55 @@ from cep.rules.expressions.geodesy import geod
 QUESTIONS = ("ask", "page", "hours")
 """Requests that only read, with a time limit."""
 
-_FILLS = ("know", "derive")  # what a store is filled by at the beginning
-_BESIDE = ("settle", "verify")  # what is done while others write
+_FILLS = ("know", "derive")  # requests that fill a store at the beginning
+_BESIDE = ("settle", "verify")  # requests that are handled while others write
 _AT_ONCE = 1 << 24  # bytes, about, that are written together
-_STEP = 500  # lines written for which there is one step of forgetting, at least one after each writing
+_STEP = 500  # lines written for each step of forgetting; there is at least one step after each writing
 _WHILE = 3600.0  # seconds that a dump may take
 _TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)
-_STACK = 1 << 24  # bytes, for what is nested deep
+_STACK = 1 << 24  # bytes, for deep nesting
 
 
 def main(descriptor: str, path: str, base: str, memory: str) -> None:
-    """Serves the requests that come over a socket until that is closed."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # the server handles them; this process ends when it does
+    """Serve the requests that arrive over a socket until it is closed."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # the server handles signals; this process ends when it does
         signal.signal(number, signal.SIG_IGN)
-    os.umask(0o077)  # all that it writes is state
+    os.umask(0o077)  # everything that it writes is state
     if int(memory):
         with contextlib.suppress(ImportError, ValueError, OSError):
             import resource
 
             resource.setrlimit(resource.RLIMIT_DATA, (int(memory), int(memory)))
-    offline.shut()  # where that cannot be done there remains what `federation` finds
+    offline.shut()  # if it fails, there remains what `federation` finds
     connection = Connection(int(descriptor))
     try:
         recover(path)
         store = EventStore(path, EventVocabulary(base))
-    except (OSError, RuntimeError, Corruption) as error:  # of what is damaged Oxigraph says RuntimeError
+    except (OSError, RuntimeError, Corruption) as error:  # Oxigraph raises RuntimeError for damaged files
         connection.send(f"Corruption: {error}" if isinstance(error, Corruption) else str(error))
         return
     connection.send("")
     worker = _Worker(path, store, connection, int(memory))
-    del store  # that is the worker's, which may close it
+    del store  # the worker holds the only reference, so that it can close it
     worker.work()
 
 
 class _Worker:
-    """One thread writes, one merges files, the others each wait for the fork of a query."""
+    """One thread writes, one merges files, and each of the others waits for the fork of a query."""
 
     def __init__(self, path: str, store: EventStore, connection: Connection, memory: int) -> None:
         self.path, self.connection, self.memory = path, connection, memory
         self._serve(store)
         self.texts: deque[tuple[int, bytes | StoreRevision]] = deque()
-        self.expired: deque[tuple[int, str]] = deque()  # until when is to be forgotten
-        self.forgetting: Iterator[int] | None = None  # of the first of these
+        self.expired: deque[tuple[int, str]] = deque()  # the time until which is to be forgotten
+        self.forgetting: Iterator[int] | None = None  # the first of these requests
         self.rebuild: Rebuild | None = None
         self.rebuilding, self.enough = False, worthwhile()
         self.running: dict[int, QueryProcess] = {}
         self.sending = threading.Lock()
-        self.settled, self.filling = threading.Condition(), 0  # nothing is answered from half of the knowledge
+        self.settled, self.filling = threading.Condition(), 0  # queries never see half of the knowledge
         self.gate = Gate(lambda: self.filling == 0, self.settled)
-        self.placing = threading.Lock()  # held where the store is read in this process while others write
+        self.placing = threading.Lock()  # held while the store is read in this process and others write
         threading.stack_size(_STACK)
         self.writer, self.settler = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
         self.readers = ThreadPoolExecutor(2 * PLACES)
@@ -148,7 +148,7 @@ class _Worker:
             self.settled.notify_all()
 
     def _do(self, numbers: Sequence[int], name: str, values: Sequence[Any]) -> None:
-        if name == "learn":  # nor from half of a change
+        if name == "learn":  # nor half of a change
             self._fill(1)
         kind, value = _outcome(self.calls[name], *values)
         if name in (*_FILLS, "learn"):
@@ -157,8 +157,8 @@ class _Worker:
             self._reply(number, kind, value)
 
     def _write(self) -> None:
-        """Write the texts that wait, together, up to a revision, or that; then remove some expired events, more of them
-        the more was written."""
+        """Write the waiting texts together, up to a revision, or write that revision. Then remove some expired events,
+        more after writing more."""
         if self.rebuild is not None:
             self.rebuild.keep_pace()
         taken: list[tuple[int, bytes]] = []
@@ -187,11 +187,13 @@ class _Worker:
         self._look()
 
     def _forget(self) -> None:
-        """One step of removing expired events; what waits to be written comes before the next one."""
+        """Make one step of removing expired events. Waiting texts are written before the next one."""
         self._step()
         self._look()
         if self.expired:
-            with contextlib.suppress(RuntimeError):  # it is being closed: what is left goes after the next start
+            with contextlib.suppress(
+                RuntimeError
+            ):  # the store is being closed: the rest is removed after the next start
                 self.writer.submit(self._forget)
 
     def _step(self) -> None:
@@ -205,7 +207,7 @@ class _Worker:
                 self._reply(number, kind, value)
 
     def _look(self) -> None:
-        """Have the store rebuilt if enough was removed."""
+        """Rebuild the store if enough was removed."""
         if not self.rebuilding and self.store.files.removed >= self.enough:
             self.rebuilding = True
             self.settler.submit(self._rebuild)
@@ -220,7 +222,7 @@ class _Worker:
                 self.writer.submit(self._replace, rebuild, self._loaded(rebuild)).result()
         except (QueryRefused, Corruption, OSError) as error:
             self._reply(0, "rebuild", f"{type(error).__name__}: {error}")
-        except RuntimeError:  # it is being closed
+        except RuntimeError:  # the store is being closed
             pass
         discard(self.path)
         self.rebuilding = False
@@ -232,10 +234,10 @@ class _Worker:
         return self.rebuild
 
     def _loaded(self, rebuild: Rebuild) -> bool:
-        """Dump and load what is left, while the store is written and asked; return whether that succeeded."""
+        """Dump and load what is left, while the store is used. Return whether that succeeded."""
         try:
             self._forked(lambda: self.store.store.dump(rebuild.dump, ox.RdfFormat.N_QUADS))
-            self.store.files.verify()  # else damage would be hidden: the new files have hashes of their own
+            self.store.files.verify()  # without this, damage would be hidden: the new files have hashes of their own
             rebuild.load()
             return True
         except (QueryRefused, Corruption, OSError) as error:
@@ -249,7 +251,7 @@ class _Worker:
             rebuild.end()
 
     def _replace(self, rebuild: Rebuild, loaded: bool) -> None:
-        """Go on with the new store, unless something has failed; questions wait for a moment."""
+        """Continue with the new store, unless something has failed. Queries wait for a moment."""
         logged, self.store.writer.log, self.rebuild = self.store.writer.log is not None, None, None
         if not (loaded and logged):
             return
@@ -266,7 +268,7 @@ class _Worker:
             self._fill(-1)
         self.enough = worthwhile()
         if _TRIM is not None:
-            _TRIM(0)  # the caches of the old one
+            _TRIM(0)  # the caches of the old store
 
     def _forked(self, work: Callable[[], Any]) -> Any:
         until = time.monotonic() + _WHILE

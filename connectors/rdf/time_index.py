@@ -1,8 +1,8 @@
-"""The index of time: a query for a range of times, or for the newest events, looks only at the spans of these.
+"""The index of time: a query for a range of times, or for the newest events, reads only the spans of these.
 
-Each instant is inside one minute, each minute in an hour, each hour in a day; so a query over the instants of all spans
-that a range touches has the rows of the query over all of them, each as often. Where instants are named that are in
-no minute (of the knowledge, or of another way to write them), nothing is said, and the query is evaluated as it is.
+Each instant is inside one minute, each minute in an hour, each hour in a day. So a query over the instants of all spans
+that a range touches has the same rows as the query over all instants, each equally often. If there are instants outside
+of minutes (from the knowledge, or written in another way), the query is evaluated as it is.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from cep.connectors.rdf.ranges import timed
 from cep.connectors.rdf.selectivity import Few, rare, scarce
 from cep.connectors.rdf.time_tree import CONTAINS, INSIDE, TimeTree, count_matches
 
-_MINUTES, _HOURS = 240, 240  # spans of a kind that are asked for; of more, the next larger ones
-_BY = 50_000  # events that something rare may lead to
-_LOOKED = 20_000  # instants of a range that are counted against what a pattern finds
-_LONGEST = 5_000  # minutes that a query is given
-_FIRST, _MORE, _MOST = 50, 16, 200_000  # instants looked at for the newest rows; how many times more; where it ends
+_MINUTES, _HOURS = 240, 240  # spans of a kind that a query gets; above that, the next larger ones
+_BY = 50_000  # events to which something rare may lead
+_LOOKED = 20_000  # instants of a range that are counted, to compare them with the matches of a pattern
+_LONGEST = 5_000  # minutes that a query gets
+_FIRST, _MORE, _MOST = 50, 16, 200_000  # instants read for the newest rows; the factor of the next try; the limit
 _INTO = [f"^{INSIDE}", f"^{INSIDE}/^{CONTAINS}", f"^{INSIDE}/^{CONTAINS}/^{CONTAINS}"]  # minutes, hours, days
 
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A query over a part of the events. `enough`: with so many rows it has those of the whole; None: it has them."""
+    """A query over a part of the events. `enough`: with so many rows it has those of the whole; None: it always has."""
 
     text: str
     enough: int | None = None
@@ -50,7 +50,7 @@ class TimeIndex:
         named = all(
             re.fullmatch(r"\d{4}-\d\d-\d\d", self._spans.name(day)) for day in self._spans.within(self._spans.days)
         )
-        return named and not any(self._inside(hour, 1) for hour in self._spans.hours())  # as they were once
+        return named and not any(self._inside(hour, 1) for hour in self._spans.hours())  # as in old stores
 
     def rewritten(self, question: Question) -> Iterator[Rewritten]:
         """Yield restricted queries to try in turn, until one has enough rows."""
@@ -84,7 +84,7 @@ class TimeIndex:
             yield from self._within(found, bound[0], few)
 
     def _within(self, found: QueryParts, variable: str, few: Few) -> Iterator[Rewritten]:
-        """All that is in a range."""
+        """Return the query over all events in a range."""
         times = found.ranges[variable]
         spans = self._hours(times, False)
         hours = list(islice(spans, _HOURS + 1))
@@ -103,7 +103,7 @@ class TimeIndex:
         yield Rewritten(found.restricted(variable, path, map(str, some)))
 
     def _newest(self, found: QueryParts, order: Order, few: Few) -> Iterator[Rewritten]:
-        """The spans at one end, more and more of them."""
+        """Yield the query over more and more spans at one end."""
         times, name = found.ranges.get(order.variable, Range()), order.variable
         begun = rare(self._store, found, name, few, _BY)
         most = _MOST if begun is None else min(_MOST, begun.events // _MORE)

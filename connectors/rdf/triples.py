@@ -1,6 +1,6 @@
-"""Occurrences as triples, by columns: N-Triples text, which N-Quads, Turtle and TriG read as well.
+"""Occurrences as triples, column by column: N-Triples, which N-Quads, Turtle and TriG include.
 
-Literals are in the form in which the store gives them back: a file and a server agree (decisions/2026-11-22-forms.md).
+Literals are in the form that the store returns, so that a file and a server agree (decisions/2026-11-22-forms.md).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Derived:
 
 
 def event_triples(derived: Sequence[Derived], vocabulary: EventVocabulary) -> str:
-    """Class, activity, beginning, end and arguments of each occurrence, then all their instants."""
+    """Return class, activity, beginning, end and arguments of each occurrence, then all their instants."""
     name, head = vocabulary.event(), PROV + "wasGeneratedBy"
     made = [[] if each.activity is None else [(head, f"<{each.activity}>")] for each in derived]
     return _written(
@@ -46,8 +46,8 @@ def event_triples(derived: Sequence[Derived], vocabulary: EventVocabulary) -> st
 
 
 def reading_triples(table: pl.DataFrame, schema: Schema, vocabulary: EventVocabulary) -> str:
-    """Input records as observations, each of its instant or interval, with its result at the end of that. Records that
-    agree in all things are one."""
+    """Return input records as observations: each at its instant or interval, with its result at the end of that. Equal
+    records are one."""
     ids = pl.Series(ID, reading_ids(table, schema), dtype=pl.String)
     table = table.with_columns(ids).unique(ID, maintain_order=True)
     stamps = table.select(_stamp(pl.col("start")).alias("start"), _stamp(pl.col("end")).alias("end"))
@@ -71,12 +71,12 @@ def reading_triples(table: pl.DataFrame, schema: Schema, vocabulary: EventVocabu
 
 
 def reading_ids(table: pl.DataFrame, schema: Schema) -> list[str]:
-    """The names of input records, which say what is in them."""
+    """Return the names of input records, which are made from their contents."""
     return identity_hashes(occurrence_texts(table, schema), "")
 
 
 def stamp(time: int) -> str:
-    """An instant, microseconds, as IRIs have it, which are sorted as time is: `2013-02-08T21:00:00.000000Z`."""
+    """Return an instant, given in microseconds, as in IRIs, which sort like times: `2013-02-08T21:00:00.000000Z`."""
     return str(pl.select(_stamp(pl.lit(time, dtype=pl.Int64))).item())
 
 
@@ -85,8 +85,8 @@ def stamp(time: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Occurrences:
-    """Occurrences of one event with `@id`, the beginning of their names, and properties besides those of all: a term
-    for all rows, or one for each."""
+    """Occurrences of one event with `@id`, the beginning of their names, and further properties: a term for all rows,
+    or one for each."""
 
     table: pl.DataFrame
     schema: Schema
@@ -122,7 +122,7 @@ def _written(occurrences: Sequence[_Occurrences], vocabulary: EventVocabulary) -
 def _lines(
     name: str, ids: Sequence[str], properties: Sequence[tuple[str, str | Sequence[str | None]]]
 ) -> Iterator[str]:
-    """The triples of each occurrence, whose subject is `name` and its id; none where there is no term."""
+    """Return the triples of each occurrence, whose subject is `name` and its id; none where there is no term."""
     template, columns = "", list[Sequence[str]]()
     for property, terms in properties:
         line = f"<{_literal(name)}%s> <{_literal(property)}> "
@@ -142,12 +142,12 @@ def _lines(
 
 
 def _literal(text: str) -> str:
-    """A text in a template of `%`."""
+    """Return a text for use in a `%` template."""
     return text.replace("%", "%%")
 
 
 def _terms(columns: Sequence[tuple[pl.Series, str]]) -> list[list[str | None]]:
-    """Columns of values of these types as terms, None where there is no value."""
+    """Return columns of values of these types as terms, None if a value is missing."""
     alike: defaultdict[tuple[str, object], list[int]] = defaultdict(list)
     for place, (column, type) in enumerate(columns):
         alike[type, column.dtype if type != "any" else place].append(place)
@@ -162,15 +162,15 @@ def _terms(columns: Sequence[tuple[pl.Series, str]]) -> list[list[str | None]]:
 
 
 def _stamps(columns: Sequence[pl.Series]) -> dict[int, str]:
-    """The times in some columns, in order, as IRIs have them."""
+    """Return the times in some columns, sorted, as in IRIs."""
     times = sorted({time for column in columns for time in column.to_list() if time is not None})
     stamps = pl.Series("t", times, dtype=pl.Int64).to_frame().select(_stamp(pl.col("t"))).to_series().to_list()
     return dict(zip(times, stamps, strict=True))
 
 
 def _instants(stamps: Sequence[str], vocabulary: EventVocabulary) -> Iterator[str]:
-    """Instants with their times, in their minutes, in their hours, in their days."""
-    minutes = dict.fromkeys(stamp[:-11] for stamp in stamps)  # `:00.000000Z` goes
+    """Return instants with their times, in their minutes, in their hours, in their days."""
+    minutes = dict.fromkeys(stamp[:-11] for stamp in stamps)  # without `:00.000000Z`
     hours = dict.fromkeys(minute[:-3] for minute in minutes)
     span, within = vocabulary.hour(), f"<{TIME}intervalContains>"
     for stamp in stamps:
@@ -190,12 +190,12 @@ def _stamp(ticks: pl.Expr) -> pl.Expr:
 
 
 def _moment(ticks: pl.Expr) -> pl.Expr:
-    """A time as a literal has it."""
+    """Return a time as in a literal."""
     return _stamp(ticks).str.replace(r"\.?0+Z$", "Z")
 
 
 def _period(ticks: pl.Expr) -> pl.Expr:
-    """A duration: `-P1DT2H3M4.5S`, `PT0S`."""
+    """Return a duration: `-P1DT2H3M4.5S`, `PT0S`."""
     whole, nothing = ticks.abs() // _SECOND, pl.lit("")
     rest = (
         ("." + (ticks.abs() % _SECOND).cast(pl.String).str.zfill(6)).str.strip_chars_end("0").str.strip_chars_end(".")
@@ -220,14 +220,14 @@ def _numbers(column: pl.Series) -> pl.Series:
 
 
 def _number(value: float) -> str:
-    """A float without an exponent, as the store writes it."""
+    """Return a float without an exponent, as the store writes it."""
     if not math.isfinite(value):
         return str(value).replace("inf", "INF").replace("nan", "NaN")
     return format(Decimal(repr(value)), "f").removesuffix(".0")
 
 
 def _value(column: pl.Series, kind: str) -> pl.Series:
-    """Values of a type as terms, null where there is none."""
+    """Return values of a type as terms, null if a value is missing."""
     name = column.name
     if kind == "any":
         return _mixed(column)
@@ -260,7 +260,7 @@ def _text(of: pl.Expr) -> pl.Expr:
 
 
 def _mixed(column: pl.Series) -> pl.Series:
-    """Values of several types."""
+    """Return values of several types."""
     return pl.Series(column.name, [_term(value) for value in column.to_list()], dtype=pl.String)
 
 
@@ -279,10 +279,10 @@ def _term(value: Any) -> str | None:
 
 
 def triple_line(subject: str, property: str, object: str) -> str:
-    """A triple of three IRIs."""
+    """Return a triple of three IRIs."""
     return f"<{subject}> <{property}> <{object}> .\n"
 
 
 def quoted(text: str) -> str:
-    """A text as a literal."""
+    """Return a text as a literal."""
     return '"' + "".join(_ESCAPES.get(letter, letter) for letter in text) + '"'

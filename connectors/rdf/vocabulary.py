@@ -1,4 +1,4 @@
-"""The vocabulary of derived events as RDF: IRIs declared by AS, those of standards, and our own under a base."""
+"""The vocabulary of derived events in RDF: IRIs declared by AS, those of standards, and our own under a base."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cep.core.schema import Schema
 
 BASE = "urn:semcep:"
 DISTANCE = BASE + "distance"
-"""The function of SPARQL that measures metres between two places: lat, long, lat, long."""
+"""The SPARQL function for the distance of two places in metres: lat, long, lat, long."""
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 RDFS = "http://www.w3.org/2000/01/rdf-schema#"
@@ -33,15 +33,15 @@ class EventVocabulary:
     base: str = BASE
 
     def event(self, id: str = "") -> str:
-        """A derived occurrence; without an id what all begin with."""
+        """Return the IRI of a derived occurrence; without an id, the beginning of all of them."""
         return f"{self.base}event/{id}"
 
     def reading(self, id: str = "") -> str:
-        """An input record."""
+        """Return the IRI of an input record."""
         return f"{self.base}reading/{id}"
 
     def instant(self, time: str = "") -> str:
-        """A point in time, by its ISO 8601 form."""
+        """Return the IRI of a point in time, by its ISO 8601 form."""
         return f"{self.base}instant/{time}"
 
     def interval(self) -> str:
@@ -49,7 +49,7 @@ class EventVocabulary:
         return f"{self.base}interval/"
 
     def hour(self, hour: str = "") -> str:
-        """`2013-02-08T21:05`, the minute that instants lie in; `2013-02-08T21` and `2013-02-08`, its hour and day."""
+        """Return the IRI of a minute, `2013-02-08T21:05`, or of an hour or day, `2013-02-08T21` and `2013-02-08`."""
         return f"{self.base}hour/{hour}"
 
     @property
@@ -58,29 +58,29 @@ class EventVocabulary:
         return f"{self.base}days"
 
     def revision(self, name: str = "") -> str:
-        """The graph of a revision of what was derived."""
+        """Return the graph of a revision of derived events."""
         return f"{self.base}revision/{name}"
 
     @property
     def position(self) -> str:
-        """The property of a change: how many records had come."""
+        """Return the property of a change: the number of records that had arrived."""
         return f"{self.base}position"
 
     def type(self, schema: Schema) -> str:
-        """The class of an event's occurrences."""
+        """Return the class of an event's occurrences."""
         return schema.iri or f"{self.base}type/{quote(schema.name)}"
 
     def property(self, schema: Schema, number: int) -> str:
-        """The property that an attribute is."""
+        """Return the property of an attribute."""
         attribute = schema.attributes[number]
         return attribute.iri or f"{self.base}attribute/{quote(schema.name)}/{quote(attribute.name)}"
 
     def derivation(self, meaning: str = "", event: str = "", rules: Sequence[str] = ()) -> str:
-        """The activity that derives an event, which means this, by these of its rules; without any: it is not known by
-        which. Without an event what all begin with."""
+        """Return the activity that derives an event with this meaning by these of its rules; without rules, by an
+        unknown one; without an event, the beginning of all of them."""
         by = "/" + "+".join(map(quote, rules)) if rules else ""
         return f"{self.base}derivation/" + (f"{meaning}/{quote(event)}{by}" if event else "")
 
     def rule(self, meaning: str, event: str, name: str) -> str:
-        """A rule for an event."""
+        """Return the IRI of a rule for an event."""
         return f"{self.base}rule/{meaning}/{quote(event)}/{quote(name)}"

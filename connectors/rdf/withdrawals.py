@@ -1,4 +1,4 @@
-"""Withdraw events from the store: their triples go, and tombstones remain, which pages of events show.
+"""Withdraw events from the store: remove their triples, and leave tombstones, which pages of events show.
 
 Each revision has its own graph, so the default graph contains what holds. In its graph, every withdrawn event has an
 activity that is an `as:Delete`, and every event that returned an `as:Create`. If the history is kept, the graph also
@@ -29,9 +29,14 @@ _TIME, _NUMBER = ox.NamedNode(XSD + "dateTime"), ox.NamedNode(XSD + "integer")
 class StoreRevision:
     """The changes of a round to the store.
 
-    gone: ids of the events that go; come: ids of the events that come; text: their triples; records: ids of the input
-    records that go; time: the time that events had reached, as IRIs have it; position: the number of records that were
-    taken; keep: what goes is kept as history; ended: the input has ended
+    gone: ids of the withdrawn events
+    come: ids of the new events
+    text: the triples of the new events
+    records: ids of the removed input records
+    time: the time that events had reached, as in IRIs
+    position: the number of records that were processed
+    keep: keep withdrawn events as history
+    ended: the input has ended
     """
 
     time: str
@@ -63,14 +68,13 @@ class Withdrawals:
 
     @property
     def reached(self) -> tuple[str, int] | None:
-        """The place of the last revision that was written."""
+        """Return the place of the last revision that was written."""
         found = (str(getattr(q.object, "value", "")) for q in self._store.quads_for_pattern(self._reached, _NOTE, None))
         places = ((time, int(position)) for time, _, position in (text.partition("/") for text in found))
         return max(places, default=None)
 
     def withdraw(self, one: StoreRevision) -> list[ox.NamedNode]:
-        """Write tombstones of events; gives the events and records, which are to be dropped. What is done twice does
-        not matter."""
+        """Write tombstones of events, and return the events and records to remove. Repeating it does no harm."""
         quads: list[ox.Quad] = []
         going = [ox.NamedNode(self._vocabulary.event(id)) for id in one.gone]
         records = [ox.NamedNode(self._vocabulary.reading(id)) for id in one.records]
@@ -84,7 +88,7 @@ class Withdrawals:
         return going + records
 
     def came(self, one: StoreRevision) -> None:
-        """Record the events that were added again after a withdrawal; done when their triples are there."""
+        """Record the events that were added again after a withdrawal. Call it when their triples are written."""
         if next(self._store.quads_for_pattern(None, _OBJECT, None), None) is not None:
             quads: list[ox.Quad] = []
             for id in one.come:
@@ -92,14 +96,14 @@ class Withdrawals:
                 if (ends := self._ends(event)) and self._withdrawn(event, one):
                     quads += self._change(event, CREATE, "added", ends, one)
             self._writer.add(quads)
-        if one.ended:  # other input that comes after another start is not behind it
+        if one.ended:  # after another start, other input need not be later than this
             return
         note = ox.Quad(self._reached, _NOTE, ox.Literal(one.name))
         self._writer.remove([q for q in self._store.quads_for_pattern(self._reached, _NOTE, None) if q != note])
         self._writer.add([note])
 
     def changes(self, instant: str) -> Iterator[str]:
-        """The tombstones of events that end at an instant, and what says that such an event came again."""
+        """Return the tombstones of events that end at an instant, and the triples of those that came again."""
         for quad in self._store.quads_for_pattern(None, END, ox.NamedNode(instant)):
             if quad.graph_name != HERE and isinstance(quad.subject, ox.NamedNode) and self._is_change(quad):
                 yield quad.subject.value
@@ -109,7 +113,7 @@ class Withdrawals:
         return self._store.quads_for_pattern(ox.NamedNode(change), None, None)
 
     def forget(self, instants: Iterable[Any]) -> None:
-        """Drop what ended at instants that are gone, or began then and had no end, from all graphs of revisions."""
+        """Remove what ended at removed instants, or began then and had no end, from all graphs of revisions."""
         for instant in instants:
             ended = [q for q in self._store.quads_for_pattern(None, END, instant) if q.graph_name != HERE]
             began = [q for q in self._store.quads_for_pattern(None, BEGINNING, instant) if q.graph_name != HERE]

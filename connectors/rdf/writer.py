@@ -1,4 +1,4 @@
-"""Derived events to files as RDF: N-Quads, N-Triples, Turtle, TriG as they come, JSON-LD when all are there."""
+"""Derived events to files of RDF: N-Quads, N-Triples, Turtle and TriG as they arrive, JSON-LD when all are there."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _PRETTY = {"turtle": ox.RdfFormat.TURTLE, "trig": ox.RdfFormat.TRIG}
 
 
 def output_format(path: str, format: str | None) -> str | None:
-    """The format of RDF that an output is asked for in, by its name or its suffix; None: it is not RDF."""
+    """Return the format of RDF of an output, by its name or its suffix; None: it is not RDF."""
     if format is not None:
         return format if format in SUFFIXES.values() else None
     return SUFFIXES.get(os.path.splitext(path.removesuffix(".gz"))[1].lower())
 
 
 class RdfWriter:
-    """Writes tables of derived events to `path`, `-` for standard output, and first the rules that derive them.
+    """Writes tables of derived events to `path`, `-` for standard output, after the rules that derive them.
 
-    `schemas`: the events that are written. `times` is not looked at: times are xsd:dateTime. What is withdrawn
-    (`@change`) is said to be invalidated, at the time that the run had come to; what is added again is a revision of
-    it, under a name with the number of that.
+    `schemas`: the events that are written. `times` is ignored: times are xsd:dateTime. Withdrawn events (`@change`) are
+    marked as invalidated, at the time that the run had reached. An event that is added again is a revision, whose name
+    has the revision's number.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class RdfWriter:
         self._put(self._derivations.rules())
 
     def write(self, tables: Mapping[str, pl.DataFrame]) -> int:
-        """Write what there is; how many events that was."""
+        """Write tables, and return the number of events."""
         total = 0
         for name, schema in self._schemas.items():
             table = tables.get(name)
@@ -105,7 +105,7 @@ class RdfWriter:
         return "".join(lines)
 
     def _withdrawn(self, event: str) -> str:
-        """The triples that mark an event as withdrawn."""
+        """Return the triples that mark an event as withdrawn."""
         time, position = stamp(min(self._engine.watermark, self._engine.latest)), self._engine.position
         activity = f"{event}/withdrawn/{time}/{position}"
         moment = f'"{time.removesuffix("Z").rstrip("0").rstrip(".")}Z"^^<{XSD}dateTime>'
