@@ -30,7 +30,7 @@ from cep.core.errors import CepError
 from cep.rules.alert import Inhibitor
 
 OPEN_FOR = 300 * 1_000_000
-"""Microseconds after which an open alert is said to end: it is asked for again before."""
+"""Microseconds after which an open alert would end. The API is asked again before that."""
 
 NOBODY = "nobody"
 """The receiver of a server that sends nothing."""
@@ -226,7 +226,7 @@ def router(
         """End a silence now."""
         try:
             handling.expire(id, person.name)
-        except Conflict as error:  # clients take no other status for that
+        except Conflict as error:  # clients accept no other status here
             return JSONResponse(str(error), 500)
         except Unknown as error:
             return JSONResponse(str(error.args[0]), 404)
@@ -308,7 +308,7 @@ def _config(receivers: Sequence[str], routes: Routes | None) -> str:
     if routes is None:
         below: list[dict[str, Any]] = [{"receiver": name, "continue": True} for name in receivers if name != NOBODY]
         route = {"receiver": NOBODY, "group_by": ["alertname"], "routes": below}
-    else:  # what no route wants goes to nobody
+    else:  # an alert without a route goes to nobody
         route = {"receiver": NOBODY, "routes": [_route(each) for each in routes.routes]}
     receivers = [*receivers, NOBODY] if NOBODY not in receivers else receivers
     lines = [f"route: {json.dumps(route)}", "receivers:", *(f"- name: {json.dumps(name)}" for name in receivers)]

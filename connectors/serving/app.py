@@ -31,7 +31,7 @@ _UNREADY: Responses = {
 }
 
 
-# FastAPI ignores this warning in a block of its own. Such blocks are not safe where several threads make applications.
+# FastAPI ignores this warning in a block of its own, which is not safe if several threads make applications.
 warnings.filterwarnings("ignore", "The 'alias' attribute with value .* was provided to the `Field", UserWarning)
 
 
@@ -48,16 +48,19 @@ def application(
     origins: Sequence[str] = (),
     root: str = "",
 ) -> FastAPI:
-    """`failed`: why the program has, None: it has not. `trouble`: why nothing can be asked, None: it can. `lost`:
-    sources that are, by name, and why. `ahead`: how many records were refused since their time was ahead.
-    `origins`: of whose pages browsers may ask, `*`: of all.
-    `root`: the path below which a proxy shows it (`cep.connectors.serving.root_path`)."""
+    """Return the application.
+
+    `failed`: why the program has failed, None: it has not. `trouble`: why nothing can be queried, None: it can. `lost`:
+    why sources are lost, by name. `ahead`: how many records were refused because their time was ahead of the clock.
+    `origins`: the pages that may send requests from browsers, `*`: all.
+    `root`: the path below which a proxy shows the application (`cep.connectors.serving.root_path`).
+    """
     made = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url=None)
     own = _own(made, failed, trouble, lost, ahead, registry)
 
     @made.exception_handler(QueryRefused)
     async def refused(request: Request, error: QueryRefused) -> Response:
-        """Answer that the store did not take a request that holds no query of its own."""
+        """Answer a request that has no query of its own, and that the store refused."""
         return PlainTextResponse(f"{error}\n", 503, {"Retry-After": "5"})
 
     paths = RouteMethods(route for router in (own, *routers) for route in router.routes)
@@ -69,7 +72,7 @@ def application(
     made.add_middleware(Codings, most=limits.body)
     made.add_middleware(Methods, paths=paths)
     made.add_middleware(Guard, limits=limits)
-    if origins:  # outside: a browser reads why it was refused
+    if origins:  # outside, so that a browser reads why it was refused
         made.add_middleware(
             CORSMiddleware,
             allow_origins=list(origins),

@@ -1,4 +1,4 @@
-"""gzip both ways (RFC 9110, section 8.4): bodies of requests that come so, and answers for clients that take it."""
+"""gzip in both directions (RFC 9110, section 8.4): compressed requests, and answers for clients that accept it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from cep.connectors.serving.negotiation import takes_coding
 
 LEAST = 1_000
-"""Bytes of an answer from which it pays."""
+"""The bytes of an answer from which on compression pays."""
 
 _LEVEL = 5
-_LARGE = 1 << 16  # bytes that are compressed in another thread
+_LARGE = 1 << 16  # from so many bytes on, another thread compresses
 _NAMES = frozenset(("gzip", "x-gzip"))
 _PLAIN = ("text/", "application/json", "application/xml", "image/svg+xml", "application/n-triples", "application/trig")
 
 
 class Codings:
-    """A layer around an application. A body that is larger than `most` bytes when it is unpacked is refused with 413,
-    another coding than gzip with 415, one that is damaged with 400."""
+    """A layer around an application. A body that is larger than `most` bytes when unpacked is refused with 413, another
+    coding than gzip with 415, damaged data with 400."""
 
     def __init__(self, app: ASGIApp, most: int) -> None:
         self.app, self.most = app, most
@@ -55,7 +55,7 @@ class Codings:
 
 
 class _Packing:
-    """Sends an answer that comes in one piece compressed, if the client takes that and it pays."""
+    """Compresses an answer that is sent in one piece, if the client accepts that and it pays."""
 
     def __init__(self, send: Send, wanted: bool) -> None:
         self.send, self.wanted = send, wanted
@@ -85,7 +85,7 @@ class _Packing:
         body = gzip.compress(body, _LEVEL, mtime=0) if work is None else await work
         headers["Content-Encoding"], headers["Content-Length"] = "gzip", str(len(body))
         if headers.get("etag", "W/").startswith('"'):
-            headers["ETag"] = f"W/{headers['etag']}"  # it is another sequence of bytes
+            headers["ETag"] = f"W/{headers['etag']}"  # the bytes differ, so the tag is weak
         start["headers"] = headers.raw
         return {**message, "body": body}
 
@@ -119,7 +119,7 @@ async def _whole(receive: Receive) -> bytes:
 
 
 def _given(body: bytes, receive: Receive) -> Receive:
-    """The body, once; then what else comes."""
+    """Return a function that delivers the body once, and then whatever follows."""
     left = [body]
 
     async def receive_body() -> Message:

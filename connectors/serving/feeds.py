@@ -1,4 +1,4 @@
-"""The feeds that are read over HTTP, below `/feeds`."""
+"""The feeds over HTTP, below `/feeds`."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ Limit = Annotated[int, Query(ge=1, le=10_000, description="Largest number of ent
 
 
 def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = True) -> APIRouter:
-    """`stream` is to be closed before the server waits for its clients to go. `may_send`: on a
-    server without tokens, those who may ask may have dead letters sent again."""
+    """Return the routes. `stream`: close it before the server waits for its clients to leave. `may_send`: on a server
+    without tokens, every client may send dead letters again."""
     made = APIRouter(prefix="/feeds", tags=["alerts"])
     sends = Depends(acting(Role.RESPONDER, "sending again", may_send))
     feed, none = outbox.id.replace("-", "")[:12], "There is no such alert."
@@ -46,7 +46,8 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
         }
 
     def answered(request: Request, body: bytes, kind: str, control: str) -> Response:
-        """A document, or that the client has it; its tag is that of its bytes, which say of which feed it is."""
+        """Return a document, or the answer that the client has it already. The tag is made from the bytes, which name
+        the feed."""
         headers = {"ETag": f'"{sha256(body).hexdigest()[:24]}"', "Cache-Control": control}
         if matches_etag(request.headers, headers["ETag"]):
             return Response(status_code=304, headers=headers)

@@ -1,8 +1,9 @@
 """Places of things, in degrees on WGS84, from events or from the knowledge.
 
-An event is about its subject: the first of its attributes that is a string or an IRI, else its first int. It says where
-that is when it has two numbers that are wgs84:lat and wgs84:long by AS, or are called so. Else the knowledge says it,
-when the subject is the IRI of a thing with wgs84:lat and wgs84:long, or such a thing's identifier (IDENTIFIERS).
+An event is about its subject: the first of its attributes that is a string or an IRI, else its first int. The event
+itself gives the place of the subject if it has two numbers that are wgs84:lat and wgs84:long by AS, or have these
+names. Otherwise the knowledge does, if the subject is the IRI of a thing with wgs84:lat and wgs84:long, or such a
+thing's identifier (IDENTIFIERS).
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ IDENTIFIERS = (
     "https://schema.org/identifier",
     "http://www.w3.org/2004/02/skos/core#notation",
 )
-"""Properties whose value is a thing's identifier; of two things with one identifier, that of the earlier property, then
-the one that observes (STATIONS)."""
+"""Properties whose value is a thing's identifier. If two things share an identifier, the earlier property counts, then
+the thing that observes (STATIONS)."""
 NAMES = (
     "http://www.w3.org/2000/01/rdf-schema#label",
     "http://www.geonames.org/ontology#name",
@@ -48,7 +49,7 @@ _STATIONS = "SELECT DISTINCT ?thing WHERE {{ VALUES ?class {{ {0} }} ?thing a ?c
 
 @dataclass(frozen=True, slots=True)
 class SubjectColumns:
-    """The attributes of an event that name its subject and the subject's place."""
+    """The attributes of an event for its subject and the subject's place."""
 
     subject: str | None
     latitude: str | None
@@ -65,9 +66,12 @@ class SubjectColumns:
 
 
 def subject_ends(tables: Mapping[str, pl.DataFrame], columns: Mapping[str, SubjectColumns]) -> pl.DataFrame:
-    """The subjects in some tables that have one, in order: `subject`, its latest `end`, the number of the last table
-    where it ends then, its last place: `lat` and `long`, degrees, null where there is none. A fluent that holds ends at
-    its beginning. One frame for all tables: to group a hundred of a row each would take a hundred times as long."""
+    """Return the subjects in tables, in order: `subject`, its latest `end`, the number of the last table in which it
+    ends then, and its last place, `lat` and `long` in degrees, null if unknown. A fluent that holds counts as ending at
+    its beginning.
+
+    All tables become one frame, because grouping a hundred tables of one row each would take a hundred times as long.
+    """
     heights = [table.height for table in tables.values()]
     frame = pl.DataFrame(
         {
@@ -140,14 +144,14 @@ class Gazette:
         return cls(points, names, identified, known, tuple(attributions(knowledge)))
 
     def thing(self, subject: str) -> str | None:
-        """The IRI of the thing that a subject names, if the knowledge has its place."""
+        """Return the IRI of the thing that a subject names, if the knowledge has its place."""
         if subject in self.points:
             return subject
         return self.identified.get(subject)
 
 
 def coordinates(lat: object, long: object) -> LatLong | None:
-    """Degrees as numbers, if they are some."""
+    """Return degrees as numbers, if they are valid."""
     point = _degree(lat), _degree(long)
     if point[0] is None or point[1] is None or not (abs(point[0]) <= 90 and abs(point[1]) <= 360):
         return None
@@ -162,7 +166,7 @@ def _degree(value: object) -> float | None:
 
 
 def texts(column: pl.Series) -> pl.Series:
-    """Subjects as texts, as Python writes values."""
+    """Return subjects as texts, as Python writes values."""
     if column.dtype == pl.String:
         return column
     if column.dtype.is_integer():
@@ -171,7 +175,7 @@ def texts(column: pl.Series) -> pl.Series:
 
 
 def _places(columns: Sequence[tuple[pl.DataFrame, str | None]]) -> pl.Series:
-    """Numbers in columns of tables, null where a value or a column is none."""
+    """Return numbers in columns of tables, null if a value or a column is not one."""
     known = [name for _, name in columns if name is not None]
     nothing = pl.Series([None], dtype=pl.Float64).new_from_index(0, sum(table.height for table, _ in columns))
     if not known:

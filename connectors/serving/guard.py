@@ -25,32 +25,35 @@ _ALWAYS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"
 OPEN = frozenset(("/health", "/ready"))
 """Paths that need no token and do not count for the rate limit."""
 STREAMS = frozenset(("/api/stream", "/feeds/events", "/sparql/subscribe"))
-"""Paths of endless answers, of which a client may have a limited number at a time."""
+"""Paths of endless answers. A client may have a limited number of these at a time."""
 QUERIES = "/sparql"
-"""The path whose answers may take long, also to a POST."""
+"""The path whose answers may take long, also for POST."""
 UNKNOWN = "the token is not known\n"
 MANY = 200
 """Open streams per client of another machine, by default."""
 HEAD = 1 << 18
-"""Bytes of a request's first line and headers."""
+"""The bytes of a request's first line and headers."""
 SECONDS = 30.0
-"""In which the headers of a request have to come, and then its body."""
+"""Seconds in which the headers of a request have to arrive, and then its body."""
 
 USER = "x-forwarded-user"
-"""The header in which a proxy says who asks."""
+"""The header in which a proxy names the user."""
 
-_CLIENTS = 10_000  # of which the rate is remembered
+_CLIENTS = 10_000  # clients whose rate is remembered
 _HERE = "this machine"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`people`: those whose token a request has to bring, None: it needs none. `rate`: requests a second of one client
-    (twice as many at once), 0: any number. `body`: bytes of a request, `head`: of its first line and headers. `hosts`:
-    the names under which it is asked, empty: any. `streams`: how many a client may have open, 0: any number; None:
-    MANY, and any number from this machine itself, which may be a proxy that does not tell for whom it asks. `seconds`:
-    in which the body of a request has to come. `proxies`: addresses of proxies that say in `X-Forwarded-User` who
-    asks; from others it does not count."""
+    """Limits of requests.
+
+    `people`: those whose token a request must have, None: it needs none. `rate`: requests per second of one client
+    (twice as many at once), 0: no limit. `body`: bytes of a request; `head`: bytes of its first line and headers.
+    `hosts`: the allowed names of the server, empty: any.
+    `streams`: how many a client may have open, 0: no limit; None: MANY, and no limit from this machine, which may be a
+    proxy that does not say for whom it asks. `seconds`: in which the body of a request has to arrive. `proxies`:
+    addresses of proxies that name the user in `X-Forwarded-User`; from other addresses it does not count.
+    """
 
     people: People | None = None
     rate: float = 100.0
@@ -65,9 +68,9 @@ class Limits:
 class Guard:
     """Refuses with 400, 401, 408, 413, 421, 429 or 431.
 
-    The token comes as `Authorization: Bearer`. A browser brings a cookie, which the form at the page or
-    `?access_token=` sets: a value made of the token, from which nobody learns it. From the page itself the token then
-    goes out of the address. Routes ask `people.person_of` for the person who has the token.
+    The token is sent as `Authorization: Bearer`. A browser sends a cookie, which the form of the page or
+    `?access_token=` sets: a value made from the token, which does not reveal it. From the page itself, a redirect
+    removes the token from the address. Routes call `people.person_of` for the person who has the token.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
@@ -92,7 +95,7 @@ class Guard:
 
         if limits.people is not None:
             users = _users(headers) if peer_of(scope) in limits.proxies else []
-            if len(users) > 1:  # one may be of the client, whom the proxy did not take it from
+            if len(users) > 1:  # a client may have sent one, which the proxy did not remove
                 await PlainTextResponse("there are several X-Forwarded-User headers\n", 400)(scope, receive, send)
                 return
             user = users[0] if users else ""
@@ -125,7 +128,7 @@ class Guard:
         cookie = None
         if limits.people is not None and token_in_address is not None and limits.people.with_token(token_in_address):
             cookie = login_cookie(token_in_address, scope)
-        if cookie is not None and path == "/":  # the token is not to stay in the address
+        if cookie is not None and path == "/":  # the token must not stay in the address
             await Response(None, 303, {"Location": "./", "Set-Cookie": cookie, **_ALWAYS})(scope, receive, send)
             return
         size, whole, begun = 0, False, False
@@ -135,14 +138,14 @@ class Guard:
         async def measured() -> Message:
             nonlocal size, whole, over
             try:
-                async with asyncio.timeout_at(None if whole else until):  # then it is waited for the client to go
+                async with asyncio.timeout_at(None if whole else until):  # then wait for the client to leave
                     message = await receive()
             except TimeoutError:
                 if not begun:
                     late = "the body of the request did not come in time\n"
                     over = PlainTextResponse(late, 408, {"Connection": "close"})
                     return {"type": "http.disconnect"}
-                message = await receive()  # nobody needs the body of what is answered
+                message = await receive()  # nobody needs the body any more
             size += len(message.get("body", b""))
             whole = not message.get("more_body", False)
             if size > limits.body:
@@ -177,7 +180,7 @@ class Guard:
             async with revocable:
                 await self.app(scope, measured, answered)
         except _Revoked:
-            if begun:  # a client that connects again is refused, or has fewer rights
+            if begun:  # a client that reconnects is refused, or has fewer rights
                 await send({"type": "http.response.body", "body": b""})
             else:
                 await PlainTextResponse(UNKNOWN, 401, CHALLENGE)(scope, receive, send)
@@ -205,7 +208,8 @@ class Guard:
         return self.limits.streams
 
     def _may(self, client: str) -> bool:
-        """A bucket that fills with `rate` a second, up to twice that."""
+        """Take a token from the client's bucket, which fills with `rate` per second, up to twice that. Return True if
+        there was one."""
         now, most = time.monotonic(), 2 * self.limits.rate
         left, last = self._left.pop(client, (most, now))
         left = min(most, left + (now - last) * self.limits.rate)
@@ -216,7 +220,7 @@ class Guard:
 
 
 class _Revoked(Exception):
-    """Whoever waits for an answer may not have it any more."""
+    """The client may not have the answer any more."""
 
 
 @asynccontextmanager
@@ -232,7 +236,7 @@ async def _until(people: People, revoked: Callable[[], bool]) -> AsyncIterator[N
             limit.reschedule(loop.time())
 
     def replaced() -> None:
-        with suppress(RuntimeError):  # the loop closes just now
+        with suppress(RuntimeError):  # the loop is closing
             loop.call_soon_threadsafe(check)
 
     try:
@@ -250,7 +254,7 @@ async def _until(people: People, revoked: Callable[[], bool]) -> AsyncIterator[N
 
 
 class RememberPeer:
-    """A layer outside of all that believe a proxy: it notes who really connects."""
+    """A layer outside of all that trust a proxy: it records who really connects."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -261,7 +265,7 @@ class RememberPeer:
 
 
 def peer_of(scope: Scope) -> str:
-    """The address that has connected, whatever a proxy says for whom it asks."""
+    """Return the address that has connected, whatever a proxy says for whom it asks."""
     host = scope.get("state", {}).get("peer", "")
     try:
         return str(inner(host))
@@ -282,7 +286,7 @@ def client_of(scope: Scope) -> str:
 
 
 def _users(headers: Headers) -> list[str]:
-    """The names that a proxy gives, which are in UTF-8."""
+    """Return the names that a proxy gives, which are in UTF-8."""
     return [each.encode("latin-1").decode("utf-8", "replace").strip() for each in headers.getlist(USER)]
 
 
@@ -310,7 +314,7 @@ def _host(text: str) -> str:
 
 
 def _head(scope: Scope) -> int:
-    """Bytes of the first line and the headers, with what stands between them, up to the empty line."""
+    """Return the bytes of the first line and the headers, with their separators, up to the empty line."""
     query = len(scope["query_string"])
     line = len(scope["method"]) + len(scope.get("raw_path") or scope["path"]) + query + bool(query) + 14
     return line + sum(len(name) + len(value) + 4 for name, value in scope["headers"])

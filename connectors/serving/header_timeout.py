@@ -1,7 +1,7 @@
-"""A deadline for the first line and the headers of requests, which uvicorn waits for without an end, and their limit.
+"""A deadline and a limit for the first line and the headers of requests, for which uvicorn would wait for ever.
 
-From the connection, or on one that is kept from the first byte of its next request. Bodies have theirs in `guard`; how
-long a connection is kept between two requests is uvicorn's.
+The time counts from the connection, or on a kept connection from the first byte of its next request. Bodies have a
+deadline in `guard`; uvicorn limits how long a connection is kept between two requests.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CLOSES = b"Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\nCont
 
 
 def protocol(seconds: float = SECONDS) -> type[H11Protocol]:
-    """For uvicorn, which makes one for each connection."""
+    """Return a protocol class for uvicorn, which creates one for each connection."""
 
     class Heads(H11Protocol):
         deadline: asyncio.TimerHandle | None = None
@@ -34,7 +34,7 @@ def protocol(seconds: float = SECONDS) -> type[H11Protocol]:
             before = self.cycle
             self.begun = True
             super().data_received(data)
-            if self.cycle is not before:  # it is made when headers are whole
+            if self.cycle is not before:  # it is created when the headers are complete
                 self._done()
             elif self.cycle is None or self.cycle.response_complete:
                 self._wait()
@@ -67,7 +67,7 @@ def protocol(seconds: float = SECONDS) -> type[H11Protocol]:
         def _late(self) -> None:
             if self.transport.is_closing():
                 return
-            if self.begun and self.cycle is None:  # else nothing was asked, or what was asked is answered
+            if self.begun and self.cycle is None:  # otherwise nothing was requested, or the request is answered
                 self._respond(b"408 Request Timeout", _LATE)
             self.transport.close()
 

@@ -1,4 +1,5 @@
-"""`/ldes`: derived events as a linked data event stream, in pages by time that never change once their time is over."""
+"""`/ldes`: derived events as a linked data event stream, in pages by time, which never change once their time
+is over."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ _NAMES = {**PREFIXES, "ldes": LDES, "tree": TREE}
 
 
 def router(history: StoreListener, retention: str | None) -> APIRouter:
-    """`retention`: how long events are kept, as an xsd:duration."""
+    """Return the routes. `retention`: how long events are kept, as an xsd:duration."""
     made = APIRouter(tags=["events"], default_response_class=Response)
     store = history.store
 
@@ -70,7 +71,7 @@ def router(history: StoreListener, retention: str | None) -> APIRouter:
             end = datetime.fromisoformat(part).replace(tzinfo=UTC) + _LASTING[len(part)]
         except (ValueError, OverflowError):
             return PlainTextResponse("there is no such page\n", 404)
-        over = history.reached >= (end - _EPOCH) // timedelta(microseconds=1)  # before what is written is looked at
+        over = history.reached >= (end - _EPOCH) // timedelta(microseconds=1)  # read before the contents
         try:
             if "T" in part:
                 found = await await_answer(request, store.page(part, page, _PAGE, client_of(request.scope)))

@@ -17,7 +17,7 @@ from cep.connectors.serving.people import People, Role, cookie_value, refuse_oth
 
 COOKIE = "semcep"
 LASTS = 30 * 86_400
-"""Seconds after which a browser forgets the cookie."""
+"""Seconds after which a browser drops the cookie."""
 
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="semcep"'}
 
@@ -40,7 +40,7 @@ button { margin-top: 8px; cursor: pointer; font-weight: 600; background: light-d
 .why { margin: 0 0 12px; }
 .wrong { margin: 0 0 12px; color: light-dark(#c2212b, #ff6b6b); font-weight: 600; }
 """
-# The form has no action: it goes to the address of the page, with what stands there behind `#`.
+# The form has no action: it is sent to the address of the page, with the part after `#`.
 _PAGE = (
     '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Log in – semcep</title>'
     '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
@@ -58,20 +58,22 @@ _HEADERS = {
     "form-action 'self'; frame-ancestors 'none'",
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",  # with `no-referrer` a browser does not say that the form is of this server
+    "Referrer-Policy": "same-origin",  # with `no-referrer`, a browser does not say that the form belongs to this server
 }
 
 
 def login_form(reason: str = "") -> Response:
-    """The form, for a browser that brought no token, or one that is not enough (`reason`)."""
+    """Return the form, for a browser without a token, or with one that is not enough (`reason`)."""
     return HTMLResponse(
         _PAGE.replace("@reason@", _WRONG % reason if reason else _MISSING), 401, {**CHALLENGE, **_HEADERS}
     )
 
 
 def login_reason(scope: Scope, cookie: bool, token_in_address: bool) -> str:
-    """Return why a browser is to log in, empty: it brought no token. `cookie`: it brought that of another token; `role`
-    in the address: the page sends somebody here who has a lower one."""
+    """Return why a browser has to log in; empty if it sent no token.
+
+    `cookie`: it sent that of another token. A `role` in the address: the page sent a person here whose role is lower.
+    """
     if token_in_address:
         return "This token is not known here."
     if cookie:
@@ -88,25 +90,26 @@ def wants_form(scope: Scope) -> bool:
 
 
 def login_cookie(token: str, scope: Scope) -> str:
-    """The header that has a browser bring the value made of a token. It is sent with links from other sites too:
+    """Return the header that makes a browser send a value made from the token. Links from other sites send it, too;
     requests that change something are refused if another page sends them (`people.refuse_other_pages`)."""
     return _cookie(cookie_value(token), LASTS, scope)
 
 
 def logout_cookie(scope: Scope) -> str:
-    """The header that has a browser forget the value."""
+    """Return the header that makes a browser drop the value."""
     return _cookie("", 0, scope)
 
 
 def _cookie(value: str, seconds: int, scope: Scope) -> str:
     before = Headers(scope=scope).get("x-forwarded-proto", "").partition(",")[0].strip().lower()
-    secure = "; Secure" if "https" in (scope["scheme"], before) else ""  # here, or at the proxy in front
+    secure = "; Secure" if "https" in (scope["scheme"], before) else ""  # here, or at a proxy in front
     path = scope.get("root_path", "")
     return f"{COOKIE}={value}; HttpOnly; SameSite=Lax; Max-Age={seconds}; Path={path}/{secure}"
 
 
 async def log_in(people: People, request: Request, seconds: float) -> Response:
-    """Take the form: set the cookie and lead to the page, or show the form again; `seconds`: by when it has to come."""
+    """Process the form: set the cookie and redirect to the page, or show the form again. `seconds`: the deadline for
+    the form."""
     try:
         refuse_other_pages(request)
         async with asyncio.timeout(seconds):

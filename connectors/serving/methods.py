@@ -1,4 +1,4 @@
-"""HEAD and OPTIONS, which every path answers, and what a path takes."""
+"""HEAD and OPTIONS for every path, and the methods that a path accepts."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class ClientGone(OSError):
 
 
 class Methods:
-    """A layer around an application that knows GET and POST: HEAD is a GET without its body, OPTIONS says what a path
-    takes."""
+    """A layer around an application that knows GET and POST: HEAD is a GET without a body, OPTIONS lists the methods of
+    a path."""
 
     def __init__(self, app: ASGIApp, paths: RouteMethods) -> None:
         self.app, self.paths = app, paths

@@ -17,9 +17,9 @@ _WEIGHT = re.compile(r"\d?\.?\d{0,9}")
 
 
 def negotiated(headers: Headers, known: Mapping[str, str], otherwise: str = "") -> str:
-    """Return the format that `Accept` prefers among those by media type, the first of equals.
+    """Return the format that `Accept` prefers among those by media type; among equals the first.
 
-    `otherwise`: returned if it takes none of them. Without `Accept` any will do.
+    `otherwise`: returned if it accepts none of them. Without `Accept`, all are accepted.
     """
     accepts = ranges(headers.getlist("accept"))
     best, chosen = 0.0, otherwise
@@ -30,7 +30,7 @@ def negotiated(headers: Headers, known: Mapping[str, str], otherwise: str = "") 
 
 
 def ranges(lines: Sequence[str]) -> list[tuple[str, float]] | None:
-    """The media ranges of `Accept` with their weights; parameters do not matter. None: there are none."""
+    """Return the media ranges of `Accept` with their weights, without parameters. None: there are none."""
     text = ",".join(lines)
     if not text.strip():
         return None
@@ -63,7 +63,7 @@ def _fits(kind: str, media_range: str) -> bool:
 
 
 def _number(text: str) -> float:
-    """A weight from 0 to 1, also `.5`; 0 where it is none."""
+    """Return a weight from 0 to 1, also `.5`; 0 if it is not a number."""
     text = text.strip()
     if not _WEIGHT.fullmatch(text) or not any(map(str.isdigit, text)):
         return 0.0
@@ -72,7 +72,8 @@ def _number(text: str) -> float:
 
 
 class Acceptable:
-    """A layer around an application: what a client does not take is not sent, but 406. Errors are sent in any case."""
+    """A layer around an application: in place of an answer that the client does not accept, it sends 406. Errors are
+    always sent."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -96,7 +97,7 @@ class Acceptable:
                 if kind and not accepts(headers, kind):
                     refused = True
                     await _refusal(kind.partition(";")[0])(scope, receive, send)
-                else:  # another `Accept` would have had another answer
+                else:  # another `Accept` would lead to another answer
                     MutableHeaders(scope=message).add_vary_header("Accept")
             if not refused:
                 await send(message)

@@ -49,7 +49,7 @@ def route_responses(*kinds: str, json: Mapping[str, Any] | None = None, **refusa
 
 
 def query_parameter(name: str, why: str, example: str, several: bool = False) -> dict[str, Any]:
-    """A parameter in the address, of a route that reads them itself."""
+    """Return a parameter in the address, for a route that reads it itself."""
     one = {"type": "string", "minLength": 1, "example": example}
     schema = {"type": "array", "items": one} if several else one
     return {"name": name, "in": "query", "required": False, "description": why, "schema": schema}
@@ -70,7 +70,7 @@ def description(app: FastAPI, token: bool) -> Callable[[], dict[str, Any]]:
                 for operation in methods.values():
                     _complete(path, operation, token)
             schemas = found.get("components", {}).get("schemas", {})
-            for name in ("HTTPValidationError", "ValidationError"):  # here a sentence says it
+            for name in ("HTTPValidationError", "ValidationError"):  # here it is a sentence
                 schemas.pop(name, None)
             if token:
                 found.setdefault("components", {})["securitySchemes"] = _TOKENS

@@ -1,4 +1,4 @@
-"""The program as the page shows it: its text, and where in it each rule stands, with the goals that the rule needs."""
+"""The program as the page shows it: its text, and the place of each rule, with the goals that the rule needs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The live page at `/`, and what it asks for below `/api`: program, state, stream, event, station.
+"""The live page at `/`, and its requests below `/api`: program, state, stream, event, station.
 
 The page is plain ES modules beside this file, with libraries for map and charts that `cep.connectors.serving.vendor`
-fetches. No script and no style stands in the page itself, so that its policy can forbid them.
+fetches. The page itself contains no script and no style, so that its policy can forbid them.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 SHOWN = 4_000
-"""Events that a page is given when it is opened."""
+"""Events in the first state of a page."""
 TAKEN_BACK = 100
-"""Events that were withdrawn that it is given besides."""
+"""Withdrawn events in the first state of a page."""
 PULSE = 15.0
 """Seconds of silence after which the numbers are sent again."""
 
 _OBJECT = {"type": "object"}
 _PACE = 0.1  # seconds between two messages to one client
 _MOST = 1_000  # events of one message
-_CHANGES = 400  # of alerts, that a page is given when it is opened
+_CHANGES = 400  # changes of alerts in the first state of a page
 _FAR = 2**60
 _HANDLING = "Handling alerts"
 _KINDS = {
@@ -75,12 +75,13 @@ def router(
     versions: ProgramVersions | None = None,
     receivers: Mapping[str, Sequence[str]] | None = None,
 ) -> APIRouter:
-    """`scene` is to be closed before the server waits for its clients to go. `local`: the server has no tokens, and
-    only this machine reaches it: whoever asks is a responder. `versions`: the program of the server, and its shadow.
-    `receivers`: by their names in the file of routes, empty: those of every alert, the addresses that alerts go to."""
+    """Return the routes. `scene`: close it before the server waits for its clients to leave. `local`: the server has no
+    tokens, and only this machine reaches it, so every client is a responder. `versions`: the program of the server, and
+    its shadow. `receivers`: the addresses of each
+    receiver, by its name in the file of routes; empty: those that receive every alert."""
     made = APIRouter(tags=["page"], default_response_class=Response)
     files = _files()
-    run = secrets.token_hex(4)  # numbers of another run mean nothing in this one
+    run = secrets.token_hex(4)  # numbers of another run are meaningless in this one
     described = outline(scene.service, vocabulary or EventVocabulary())
 
     modules = [name for name in files if name.endswith(".js") and "/" not in name and name != "theme.js"]
@@ -216,7 +217,7 @@ def router(
 
 
 def _person(person: Person | None, local: bool) -> dict[str, str]:
-    """The name of who looks at the page, and why this person may not handle alerts, empty: may."""
+    """Return the name of the person at the page, and why this person may not handle alerts; empty: they may."""
     if person is None:
         return {"name": LOCAL if local else "", "refused": "" if local else _refused(None, Role.RESPONDER, _HANDLING)}
     return {"name": person.name, "refused": _refused(person, Role.RESPONDER, _HANDLING)}

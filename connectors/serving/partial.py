@@ -1,4 +1,4 @@
-"""`/partial`: which partial matches of an event wait, asked of the running engine between two batches."""
+"""`/partial`: the partial matches of an event, read from the running engine between two batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cep.engine import Engine
 from cep.runtime.partial_matches import PartialMatch
 
 MOST = 1_000
-"""Partial matches of one answer, at most."""
+"""The greatest number of partial matches in an answer."""
 _STATUS = {"unknown": 404}
 _NO_STORE = {"Cache-Control": "no-store"}
 _TIME = {"type": ["string", "null"]}
@@ -50,8 +50,8 @@ _ANSWER = {
 
 
 def router(engine: Engine | None, lock: FairLock, seconds: float = 10.0) -> APIRouter:
-    """`lock`: who has it may look at the engine, for which a request waits so many `seconds`. None: the program runs on
-    Spark, and every answer says so."""
+    """Return the routes. `lock`: held while the engine is read; a request waits for it for so many `seconds`. None: the
+    program runs on Spark, and every answer says so."""
     made = APIRouter(tags=["why"], default_response_class=Response)
 
     @made.get(

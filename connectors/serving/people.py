@@ -19,17 +19,17 @@ from cep.core.errors import CepError, reason_of
 from cep.core.suggest import did_you_mean
 
 SHORTEST = 16
-"""Characters that a token has at least."""
+"""The least number of characters of a token."""
 
 NO_TOKEN = "-"
-"""Stands for the token of a person whom only a proxy knows."""
+"""In place of the token of a person whom only a proxy knows."""
 
 LOCAL = "local"
-"""The name of those who ask a server without tokens, from its own machine."""
+"""The name of clients of a server without tokens, on its own machine."""
 
 _NAME = re.compile(r"[^\s\x00-\x1f\x7f#]{1,64}")
 _NO_NAME = re.compile(r"[\s\x00-\x1f\x7f#]")
-_BAD = frozenset(' ";,\\')  # cannot stand in a cookie, or in an address
+_BAD = frozenset(' ";,\\')  # not allowed in a cookie, or in an address
 _FORM = "a line is `name role token`: `ann editor $(openssl rand -hex 32)`"
 
 
@@ -42,7 +42,7 @@ class Role(IntEnum):
 
     @property
     def title(self) -> str:
-        """The role as a file of tokens has it."""
+        """The role as written in a file of tokens."""
         return self.name.lower()
 
 
@@ -56,14 +56,14 @@ class Person:
 
 class People:
     """People and their tokens; those without one are only known to a proxy. Every token is compared with all, so that
-    the time tells nothing of them."""
+    the time reveals nothing."""
 
     def __init__(self, tokens: Mapping[Person, str]) -> None:
         self._listeners: set[Callable[[], None]] = set()
         self.replace(tokens)
 
     def replace(self, tokens: Mapping[Person, str]) -> None:
-        """Have these people instead of those before."""
+        """Replace all people."""
         self.tokens = tokens
         self._named = [*tokens]
         self._tokens = [
@@ -109,8 +109,7 @@ class People:
 
 
 def cookie_value(token: str) -> str:
-    """The value of the cookie of those who brought the token. It is the same after a restart, and another one with
-    another token."""
+    """Return the value of the cookie for a token. It stays the same after a restart, and changes with the token."""
     return hmac.digest(token.encode(), b"the cookie of semcep's page", "sha256").hex()
 
 
@@ -129,7 +128,7 @@ def read_people(file: Path) -> People:
         message = f"--token-file {file}: {who} (its mode is {stat.S_IMODE(mode):04o}; its group may read it)"
         raise CepError(message, hint=f"`chmod 600 {file}`", code="option")
     tokens: dict[Person, str] = {}
-    lines: dict[str, int] = {}  # of names and tokens
+    lines: dict[str, int] = {}  # characters of names and tokens
     for number, line in enumerate(text.splitlines(), 1):
         fields = line.split()
         if not fields or fields[0].startswith("#"):
@@ -150,7 +149,7 @@ def read_people(file: Path) -> People:
 
 
 def _person(where: str, fields: list[str]) -> tuple[Person, str]:
-    """A person and the token, of the fields of a line."""
+    """Return a person and the token, from the fields of a line."""
     if len(fields) != 3:
         words = "is 1 word" if len(fields) == 1 else f"are {len(fields)} words"
         raise CepError(f"{where}: there {words}, not 3", hint=_FORM, code="option")

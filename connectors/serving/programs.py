@@ -1,4 +1,4 @@
-"""`/program`: the program that runs, its versions, and how another one takes its place."""
+"""`/program`: the running program, its versions, and how another one replaces it."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ Told = Annotated[
 
 
 class ChangeRefused(Exception):
-    """The reason why a program does not change, and HTTP's status for it; `busy`: it may in a moment."""
+    """A program does not change, for this reason; `status`: that of HTTP; `busy`: it may change in a moment."""
 
     def __init__(self, status: int, text: str, busy: bool = False) -> None:
         super().__init__(text)
@@ -115,35 +115,36 @@ class ProgramVersions(Protocol):
         """The names of the program's files."""
 
     def running(self) -> dict[str, Any]:
-        """The version that runs, with its texts and the values of its parameters."""
+        """Return the running version, with its texts and the values of its parameters."""
 
     def history(self) -> list[dict[str, Any]]:
-        """All versions, the newest first, without their texts."""
+        """Return all versions, newest first, without their texts."""
 
     def version(self, number: int) -> dict[str, Any]:
-        """A version with its texts."""
+        """Return a version with its texts."""
 
     def change(self, texts: Mapping[str, str], author: str) -> dict[str, Any]:
-        """Have other texts take over; returns the version that they are."""
+        """Replace the program by these texts, and return their version."""
 
     def restore(self, number: int, author: str) -> dict[str, Any]:
-        """Have the texts of a version take over again."""
+        """Replace the program by the texts of an earlier version."""
 
     def shadow(self, first: int, told: int) -> dict[str, Any]:
-        """The shadow, and the last `first` differences of each kind and event, the last `told` with their reasons."""
+        """Return the shadow, and the last `first` differences of each kind and event, the last `told` of these with
+        their reasons."""
 
     def begin_shadow(self, texts: Mapping[str, str], author: str) -> dict[str, Any]:
-        """Run other texts on the same input, for nobody."""
+        """Run other texts on the same input, without publishing their results."""
 
     def end_shadow(self, author: str) -> None:
         """Stop the shadow."""
 
     def promote(self, author: str) -> dict[str, Any]:
-        """Have the shadow's texts take over."""
+        """Replace the program by the texts of the shadow."""
 
 
 def router(versions: ProgramVersions) -> APIRouter:
-    """The paths below `/program`."""
+    """Return the routes below `/program`."""
     made = APIRouter(prefix="/program", tags=["program"], default_response_class=Response)
     unknown = {"_404": "There is no such version."}
 
@@ -192,7 +193,7 @@ def router(versions: ProgramVersions) -> APIRouter:
 
 
 def shadow_router(versions: ProgramVersions) -> APIRouter:
-    """The paths below `/shadow`."""
+    """Return the routes below `/shadow`."""
     made = APIRouter(prefix="/shadow", tags=["program"], default_response_class=Response)
     none = {"_404": "There is no shadow program."}
 
@@ -232,7 +233,7 @@ def shadow_router(versions: ProgramVersions) -> APIRouter:
 
 
 async def _changed(change: Any, *what: Any) -> Response:
-    """The answer when a program has taken over. A refusal has several lines: where, a caret, a hint."""
+    """Return the answer after a change. A refusal has several lines: the place, a caret, a hint."""
     try:
         return JSONResponse(await run_in_threadpool(change, *what), headers={"Cache-Control": "no-store"})
     except ChangeRefused as error:
@@ -240,7 +241,7 @@ async def _changed(change: Any, *what: Any) -> Response:
 
 
 def _texts(body: bytes, kind: str, names: tuple[str, ...]) -> Mapping[str, str]:
-    """The texts of a request, by the names of files. Raises HTTPException."""
+    """Return the texts of a request, by the names of files. Raises HTTPException."""
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -263,5 +264,5 @@ def _texts(body: bytes, kind: str, names: tuple[str, ...]) -> Mapping[str, str]:
 
 
 def version_time(time: int | None) -> str | None:
-    """A time of events as answers have it; None where there is none."""
+    """Return a time of events as in answers; None if there is none."""
     return None if time is None or abs(time) > 2**60 else iso(time)

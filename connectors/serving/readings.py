@@ -14,18 +14,19 @@ from cep.connectors.serving.gazette import SubjectColumns, texts
 from cep.core.schema import Schema
 
 RECORDS = 300_000
-"""Input records that are held, the newest; at least one batch of each event."""
+"""The number of newest input records that are kept; at least one batch of each event."""
 POINTS = 2_000
-"""Points of a series; of more there are the lowest and the highest in equal parts of the time."""
+"""The number of points of a series. Longer series are reduced to the lowest and highest values in equal parts of the
+time."""
 
-_SMALL = 8_192  # rows of a table to which others are added
+_SMALL = 8_192  # smaller tables are joined with others
 _NUMBERS = ("int", "float", "any")
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The numbers of an attribute, by the `times` (microseconds) at which their records end; in order of time. `held`:
-    from this time on all records are held, None: there are none."""
+    """The numbers of an attribute, in order of the `times` (microseconds) at which their records end. `held`: from this
+    time on all records are kept, None: there are none."""
 
     times: Sequence[int]
     values: Sequence[float]
@@ -33,7 +34,7 @@ class Series:
 
 
 class Readings:
-    """Input records by event; any thread may ask."""
+    """Input records by event, for any thread."""
 
     def __init__(self, schemas: Mapping[str, Schema], subjects: Mapping[str, SubjectColumns]) -> None:
         self._schemas, self._subjects = schemas, subjects
@@ -58,7 +59,7 @@ class Readings:
             tables[-2:] = [pl.concat(tables[-2:], how="vertical_relaxed", rechunk=True)]
 
     def _oldest(self) -> str | None:
-        """The event with the most tables that has more than one."""
+        """Return the event with the most tables, if it has more than one."""
         name = max(self._tables, key=lambda each: len(self._tables[each]))
         return name if len(self._tables[name]) > 1 else None
 
@@ -70,7 +71,7 @@ class Readings:
         return any(each.name == attribute and each.type in _NUMBERS for each in schema.attributes)
 
     def series(self, event: str, attribute: str, key: str, since: int, until: int) -> Series:
-        """The numbers of an attribute of a subject in some time, with the one before and the one behind it."""
+        """Return the numbers of an attribute of a subject in a span of time, with the ones before and after it."""
         with self._lock:
             tables = list(self._tables.get(event, ()))
         subject = self._subjects[event].subject or ""
@@ -85,7 +86,7 @@ class Readings:
         return Series(few["end"].to_list(), few["value"].to_list(), held)
 
     def latest(self, key: str) -> list[dict[str, Any]]:
-        """The latest record about a subject of each input event."""
+        """Return the latest record about a subject of each input event."""
         with self._lock:
             tables = {name: list(each) for name, each in self._tables.items()}
         found = []
@@ -103,7 +104,7 @@ class Readings:
 
 
 def _numbers(table: pl.DataFrame, attribute: str) -> pl.DataFrame:
-    """The finite numbers of a column (`value`), and the ends of their records."""
+    """Return the finite numbers of a column (`value`), and the ends of their records."""
     column = table[attribute]
     if not column.dtype.is_numeric():
         known = [value if isinstance(value, (int, float)) else None for value in column.to_list()]
@@ -113,7 +114,7 @@ def _numbers(table: pl.DataFrame, attribute: str) -> pl.DataFrame:
 
 
 def _thinned(table: pl.DataFrame) -> pl.DataFrame:
-    """The lowest and the highest values in equal parts of the time, in their order."""
+    """Return the lowest and the highest values in equal parts of the time, in order."""
     if table.height <= POINTS:
         return table
     low, high = table["end"][0], table["end"][-1]

@@ -1,4 +1,4 @@
-"""Errors of requests as one sentence of plain text, also those of the web framework, which would send JSON."""
+"""Errors of requests as one sentence of plain text, including those of the web framework, which would send JSON."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _SAID = {404: "Not Found", 405: "Method Not Allowed"}
 
 
 def in_sentences(app: FastAPI, paths: RouteMethods) -> None:
-    """Every refusal of the framework is a sentence in plain text; of several mistakes each has a line. `paths`: what
-    there is."""
+    """Turn every refusal of the framework into a sentence of plain text, a line for each mistake. `paths`: the known
+    paths."""
 
     @app.exception_handler(RequestValidationError)
     async def wrong(request: Request, error: RequestValidationError) -> Response:
@@ -44,7 +44,7 @@ def in_sentences(app: FastAPI, paths: RouteMethods) -> None:
 
 
 def _body_fields(request: Request) -> list[str]:
-    """The names of the fields that the body of a route may have."""
+    """Return the names of the fields that the body of a route may have."""
     found: list[str] = []
     dependant = getattr(request.scope.get("route"), "dependant", None)
     for each in () if dependant is None else dependant.body_params:

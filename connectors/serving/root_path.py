@@ -13,7 +13,7 @@ _PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 
 
 def root(text: str) -> str:
-    """The path without its last slash: `/semcep`; nothing for `/`. CepError: it is none."""
+    """Return the path without its last slash: `/semcep`; empty for `/`. CepError: it is not a path."""
     path = text.rstrip("/")
     if not _PATH.fullmatch(path) or {"..", "."} & set(path.split("/")):
         hint = "a path with a slash before it, as a browser asks for it: `--root-path /semcep`"
@@ -22,10 +22,10 @@ def root(text: str) -> str:
 
 
 class RootPath:
-    """Tells the application of its path, so that addresses it gives are those that are asked for outside.
+    """Tells the application its path, so that its links work outside.
 
-    A proxy may take the path away (`proxy_pass http://127.0.0.1:8000/;`) or leave it; who asks without a proxy does so
-    without it. What is asked for at the path itself is led to the page.
+    A proxy may remove the path (`proxy_pass http://127.0.0.1:8000/;`) or keep it; direct clients do not use it. A
+    request for the path itself is redirected to the page.
     """
 
     def __init__(self, app: ASGIApp, path: str) -> None:

@@ -1,6 +1,7 @@
-"""The state of the live page: the newest derived events, each station's state, and what the goals did. It is bounded.
+"""The state of the live page, of bounded size: the newest derived events, each station's state, and the work of the
+goals.
 
-Every change has a number, from 1; a client that knows up to which it has come is given what came behind it.
+Changes are numbered from 1. A client that has the changes up to a number receives the later ones.
 """
 
 from __future__ import annotations
@@ -30,21 +31,24 @@ from cep.plan.order import PlanUnit
 from cep.rules.expressions.geodesy import LatLong
 
 EVENTS = 20_000
-"""Derived events that are held, the newest."""
+"""The number of newest derived events that are kept."""
 STATIONS = 20_000
-"""Stations that are shown; later ones are counted only."""
+"""The number of stations that are shown; others are only counted."""
 
 MISSED = 3
-"""A station has no data when nothing came of it for so many times its longest usual gap between records."""
+"""A station has no data if nothing arrived for so many times its longest usual gap between records."""
 
 _BECAUSE = "because"
 
 
 @dataclass(slots=True)
 class Station:
-    """A subject with its place; `last_record` and `last_event`: when the latest of each about it ended;
-    `holding`: the intervals of fluents that hold there, by their ids, the latest last; `gap`: the longest usual time
-    between two records, 0: it is not known; `awaited`: it is watched for whether more comes, `missing`: nothing did."""
+    """A subject with its place.
+
+    `last_record` and `last_event`: the ends of the latest ones about it. `holding`: the intervals of fluents that hold
+    there, by their ids, latest last. `gap`: the longest usual time between two records, 0: unknown. `awaited`: it is
+    watched for further records; `missing`: none arrived.
+    """
 
     key: str
     name: str
@@ -60,13 +64,13 @@ class Station:
 
     @property
     def overdue(self) -> int:
-        """The time after which it has no data, if nothing more comes."""
+        """The time from which on it has no data, unless more arrives."""
         return self.last_record + MISSED * self.gap
 
     @property
     def state(self) -> str:
-        """`missing`: no records come any more; `event`: the latest record about it was part of something, or something
-        came since; `quiet`: it was not; `silent`: there was none."""
+        """`missing`: no records arrive any more; `event`: the latest record about it contributed to an event, or an
+        event came later; `quiet`: it did not; `silent`: there was no record."""
         if self.missing:
             return "missing"
         if self.last_event == self.last_record == BEGINNING:
@@ -82,7 +86,7 @@ class Station:
 
 
 class Scene:
-    """Listens to a service; looked at by any thread."""
+    """Listens to a service; any thread may read it."""
 
     def __init__(self, service: Service, gazette: Gazette | None = None) -> None:
         self.service = service
@@ -96,9 +100,9 @@ class Scene:
         self.made: dict[PlanUnit, int] = {}
         self.rows: dict[PlanUnit, int] = {}
         self.derived: dict[str, int] = dict.fromkeys(service.outputs, 0)
-        self._open: dict[str, set[str]] = {}  # ids of intervals that have not ended, by fluent
-        self.lost: tuple[str, ...] = ()  # sources
-        self.reached: int | None = None  # how far the time of events has come; at the end of the input it has no end
+        self._open: dict[str, set[str]] = {}  # ids of open intervals, by fluent
+        self.lost: tuple[str, ...] = ()  # lost sources
+        self.reached: int | None = None  # the watermark; at the end of the input it has no bound
         self._schemas: dict[str, Schema] = {**service.inputs, **service.outputs}
         self._subject_columns = {name: SubjectColumns.of(schema) for name, schema in self._schemas.items()}
         self._iris = {
@@ -107,22 +111,22 @@ class Scene:
         }
         self._gone = 0
         self.withdrawn, self._revised = WithdrawnEvents(), service.engine.withdraws
-        self._ids: dict[str, tuple[int, str, bytes, str | None]] = {}  # no objects to search for garbage
+        self._ids: dict[str, tuple[int, str, bytes, str | None]] = {}  # no objects that garbage collection would search
         self.readings = Readings(service.inputs, self._subject_columns)
-        self._due: list[tuple[int, str]] = []  # when stations that are awaited are overdue, or were once
+        self._due: list[tuple[int, str]] = []  # times at which awaited stations are overdue, or once were
         self._waiting: dict[asyncio.AbstractEventLoop, asyncio.Event] = {}
         for thing, key in self.gazette.stations.items():
             self._station(key, thing)
         service.listen(self.take)
 
     def begin(self, held: Mapping[str, pl.DataFrame]) -> None:
-        """Take the fluents that held when the program stopped, before it goes on."""
+        """Take over the fluents that held when the program stopped, before it continues."""
         with self.lock:
             self._latest(held, "last_event")
             self._add(held)
 
     def go_on(self, before: Scene) -> None:
-        """Take over what the scene of the program before has: nobody listens to that one any more."""
+        """Take over the contents of the scene of the program before, which has no listeners any more."""
         with self.lock, before.lock:
             self.number, self._gone = before.number + 1, before._gone
             self.events, self._ids, self.withdrawn = before.events, before._ids, before.withdrawn
@@ -148,7 +152,7 @@ class Scene:
         self._ring()
 
     def _latest(self, tables: Mapping[str, pl.DataFrame], field: str) -> None:
-        """The latest end, and the place, of every subject in some tables; of several events that end then the last."""
+        """Return the latest end and place of every subject in tables; if several events end then, that of the last."""
         known = {name: table for name, table in tables.items() if self._subject_columns[name].subject and table.height}
         if not known:
             return
@@ -169,7 +173,7 @@ class Scene:
                 self._changed(station)
 
     def _heard(self, station: Station, end: int) -> None:
-        """A record about a station came, before it counts as its latest."""
+        """Count a record about a station, before it becomes the latest one."""
         if station.last_record != BEGINNING and end > station.last_record:
             station.gap = max(end - station.last_record, station.gap * 99 // 100)
             if not station.awaited:
@@ -178,7 +182,7 @@ class Scene:
         station.missing = False
 
     def _miss(self, now: int) -> None:
-        """Note the stations that have no data any more."""
+        """Mark the stations that have no data any more."""
         while self._due and self._due[0][0] < now:
             station = self.stations[heapq.heappop(self._due)[1]]
             if station.overdue >= now:
@@ -249,8 +253,8 @@ class Scene:
                 self.withdrawn.came(document)
 
     def _withdraw(self, tables: Mapping[str, pl.DataFrame], why: Told, again: Set[str]) -> None:
-        """Events go, and stations are as they are without them. What comes `again` at once, with another end or for
-        another reason, was not withdrawn."""
+        """Remove events, and set stations to their state without them. Events in `again`, which return at once with
+        another end or for another reason, do not count as withdrawn."""
         gone = {id for table in tables.values() for id in table[ID].to_list()}
         if not gone:
             return
@@ -279,7 +283,7 @@ class Scene:
                     self._changed(station)
 
     def _document(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """An occurrence of an event, as the page has it."""
+        """Return an occurrence of an event as the page reads it."""
         subject = self._subject_columns[name].subject
         about = None if subject is None else values.get(subject)
         return {
@@ -292,7 +296,7 @@ class Scene:
         }
 
     def _holds(self, name: str, document: Mapping[str, Any]) -> None:
-        """A fluent begins to hold at a station, or ends there."""
+        """Note that a fluent begins to hold at a station, or ends there."""
         station = self.stations.get(document["key"] or "")
         if station is None:
             return
@@ -324,8 +328,8 @@ class Scene:
     # --- in any thread ---
 
     def behind(self, number: int, most: int) -> tuple[int, list[bytes], list[dict[str, Any]]] | None:
-        """The events and stations that came behind a number, and the number then reached; events at most so many, the
-        oldest first. None: some of the events are no longer held, or the number was never given out."""
+        """Return the events (at most `most`, oldest first) and stations after a number, and the latest number. None:
+        some of the events are dropped, or the number was never assigned."""
         with self.lock:
             if not max(self._gone, self.withdrawn.gone) <= number <= self.number:
                 return None
@@ -344,14 +348,14 @@ class Scene:
             return reached, [text for _, text in events[:most]], few
 
     def newest(self, most: int) -> tuple[int, list[bytes], list[dict[str, Any]]]:
-        """The number reached, the newest events, the oldest first, and all stations."""
+        """Return the latest number, the newest events, oldest first, and all stations."""
         with self.lock:
             events = [text for _, _, text in islice(reversed(self.events), most)]
             return self.number, events[::-1], [each.shown() for each in self.stations.values()]
 
     def withdrawn_since(self, time: int) -> list[dict[str, Any]]:
-        """The events that had ended, or that went on, when the time of events had come so far, and that were
-        withdrawn later; the oldest withdrawal first."""
+        """Return the events that had ended or were open when the watermark had reached `time`, and that were withdrawn
+        later; earliest withdrawal first."""
         with self.lock:
             texts = self.withdrawn.documents()
         found = []
@@ -362,12 +366,12 @@ class Scene:
         return found
 
     def taken_back(self, number: int, reached: int) -> list[bytes]:
-        """The events that were withdrawn behind a number, up to one that was reached then, the oldest first."""
+        """Return the events that were withdrawn after a number, up to another one, oldest first."""
         with self.lock:
             return self.withdrawn.behind(number, reached)
 
     def event(self, id: str) -> dict[str, Any] | None:
-        """One that is held, with what it comes from (None where that is not kept), or was withdrawn lately."""
+        """Return an event that is kept or was withdrawn lately, with its origin (None if that is not kept)."""
         with self.lock:
             found = self._ids.get(id)
             gone = self.withdrawn.document(id) if found is None else None
@@ -397,12 +401,12 @@ class Scene:
             }
 
     def bell(self) -> asyncio.Event:
-        """Return an event of this loop that is set when something new has come."""
+        """Return an event of this loop that is set when something new has arrived."""
         with self.lock:
             return self._waiting.setdefault(asyncio.get_running_loop(), asyncio.Event())
 
     def close(self) -> None:
-        """Every client's stream ends."""
+        """End the stream of every client."""
         self.closed = True
         self._ring()
 

@@ -165,7 +165,7 @@ async def _answered(request: Request, store: StoreProcess, options: SparqlOption
         question = replace(question, table=table or "json", graph=graph or "ttl", client=client)
         await asyncio.to_thread(check_federation, question.text)
         answer = await await_answer(request, store.ask(question))
-        if answer.format not in (table, graph):  # only the query says which of the two it is
+        if answer.format not in (table, graph):  # only the query decides between the two
             kinds = TABLES if answer.format in TABLES.values() else GRAPHS
             raise Malformed(406, f"the answer of this query is {', '.join(kinds)}")
     except Malformed as error:
@@ -224,7 +224,7 @@ async def parameters(request: Request) -> list[tuple[str, str]] | None:
 
 
 def question_of(pairs: Sequence[tuple[str, str]], options: SparqlOptions) -> Question:
-    """The question of a query operation. Raises Malformed."""
+    """Return the query of a query operation. Raises Malformed."""
     queries = [value for key, value in pairs if key == "query"]
     if len(queries) != 1:
         raise Malformed(400, "there is no query" if not queries else "there is more than one query")
@@ -246,8 +246,8 @@ def question_of(pairs: Sequence[tuple[str, str]], options: SparqlOptions) -> Que
 
 
 def check_federation(query: str) -> None:
-    """Raises Refused for a query that is larger than a parser's stack takes, or plainly asks another endpoint; what
-    does so less plainly the store's process finds."""
+    """Raise Refused for a query that would overflow a parser's stack, or that clearly queries another endpoint. The
+    store's process finds less obvious ones."""
     found = tokens(query)
     if (large := too_large(found)) is not None:
         raise QueryRefused("large", f"the query has {large[1]}")
@@ -257,7 +257,7 @@ def check_federation(query: str) -> None:
 
 
 def formats(headers: Headers) -> tuple[str, str]:
-    """The formats of a table and of triples that are wanted most, nothing: none of them. Malformed (406): neither."""
+    """Return the preferred formats of a table and of triples, nothing: none of them. Malformed (406): neither."""
     table, graph = negotiated(headers, TABLES), negotiated(headers, GRAPHS)
     if not table and not graph:
         raise Malformed(406, f"answers are {', '.join([*TABLES, *GRAPHS])}")
@@ -274,7 +274,7 @@ def refusal_response(error: QueryRefused, question: Question) -> Response:
 
 
 def service_description(address: str, format: str) -> bytes:
-    """The description of the service, in RDF."""
+    """Return the description of the service, in RDF."""
     import pyoxigraph as ox
 
     results = "".join(f", <http://www.w3.org/ns/formats/SPARQL_Results_{name}>" for name in ("XML", "CSV", "TSV"))

@@ -1,4 +1,4 @@
-"""The state folder of a server: one process has it at a time; its file `program` has the fingerprints of the events."""
+"""The state folder of a server. One process has it at a time; its file `program` has the fingerprints of the events."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _WRITTEN = ("events", "events.nq", "alerts.db", "journal", "snapshot")
 
 
 class StateFolder:
-    """Takes a folder for a program, by what its events and alerts mean. `changed`: those that meant something else
-    until now, or are no more in the program, by name. Raises CepError where another server has the folder, or what is
-    in it is not a server's.
+    """Takes a folder for a program, by the meanings of its events and alerts. `changed`: the names of those that had
+    another meaning before, or are not in the program any more.
+
+    Raises CepError if another server has the folder, or its contents are not a server's.
     """
 
     def __init__(self, folder: Path, meanings: Mapping[str, str]) -> None:
@@ -47,7 +48,7 @@ class StateFolder:
         self.note(meanings)
 
     def note(self, meanings: Mapping[str, str]) -> None:
-        """Write what events and alerts mean from now on."""
+        """Write the meanings of events and alerts from now on."""
         self._file.seek(0)
         self._file.truncate()
         self._file.write(checksum.MARK + checksum.record(json.dumps(dict(meanings)).encode(), b""))
@@ -69,5 +70,5 @@ class StateFolder:
             raise CepError(f"--state {folder}: `{PROGRAM}` in it is damaged", hint=hint, code="store") from None
 
     def close(self) -> None:
-        """Another may have it."""
+        """Release the folder for others."""
         self._file.close()

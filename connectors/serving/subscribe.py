@@ -1,8 +1,8 @@
-"""`/sparql/subscribe`: a query whose answer is sent again in part when it changes, as Server-Sent Events.
+"""`/sparql/subscribe`: a query whose answer is updated when it changes, as Server-Sent Events.
 
-First comes `answer`, all of it, then `change`: {"added": [...], "removed": [...]}, bindings as in SPARQL's JSON. A
-query is asked again soon after an event came that it names by class or property, or the knowledge has changed, and
-after other events now and then.
+The first message is `answer`, the whole answer; then follow `change`: {"added": [...], "removed": [...]}, bindings as
+in SPARQL's JSON. A query is evaluated again soon after an event whose class or property it names, or after a change of
+the knowledge, and now and then after other events.
 """
 
 from __future__ import annotations
@@ -37,19 +37,18 @@ from cep.core.schema import Schema
 from cep.knowledge.query.sparql import tokens
 
 MOST = 1 << 22
-"""Bytes of an answer that is watched."""
+"""The bytes of the largest answer that is watched."""
 
-_QUERIES = 100  # different ones that are watched
-_BEHIND = 64  # messages that may wait for a client; one that is further behind is disconnected
+_QUERIES = 100  # distinct queries that are watched
+_BEHIND = 64  # messages that may wait for a client; a client that is further behind is disconnected
 _ALIVE = 15.0  # seconds of silence after which a comment is sent
-_TROUBLES = 3  # one after the other, which end it
-_NO_TABLE = "table"  # the code of a query that cannot be watched
+_TROUBLES = 3  # failures in a row, which end it
+_NO_TABLE = "table"  # the code for a query that cannot be watched
 
 
 @dataclass(frozen=True, slots=True)
 class PollingRate:
-    """Seconds between two times that a query is asked: at least `soon` where what it names has come, `later` where
-    other events have."""
+    """Seconds between two evaluations of a query: at least `soon` after events that it names, `later` after others."""
 
     soon: float = 0.5
     later: float = 10.0
@@ -57,8 +56,8 @@ class PollingRate:
 
 @dataclass(slots=True)
 class _Watched:
-    """A query and the clients that watch it. `names`: the events it names, None: it may be about all; `first_answer`:
-    done when the query was answered once; `rows`: the answer, each row as JSON."""
+    """A query and its clients. `names`: the events that it names, None: any; `first_answer`: done after the first
+    evaluation; `rows`: the answer, each row as JSON."""
 
     question: Question
     names: frozenset[str] | None
@@ -83,12 +82,12 @@ class Subscriptions:
         history.listen(self._notified)
 
     async def watch(self, question: Question) -> asyncio.Queue[str | None]:
-        """Messages, the answer as it is now first; None is the last. Raises Refused."""
+        """Return a queue of messages that begins with the current answer; None is the last message. Raises Refused."""
         self._loop = asyncio.get_running_loop()
         names = None
         if question not in self._watched:
             names = await asyncio.to_thread(events_named, question.text, dict(question.prefixes), self._iris)
-        one = self._watched.get(question)  # another may have begun to watch it meanwhile
+        one = self._watched.get(question)  # another client may have begun to watch it meanwhile
         if one is None:
             if len(self._watched) >= _QUERIES:
                 raise QueryRefused("busy", "too many different queries are watched")
@@ -106,7 +105,7 @@ class Subscriptions:
         return queue
 
     def leave(self, question: Question, queue: asyncio.Queue[str | None]) -> None:
-        """Nobody listens there any more."""
+        """Remove a client."""
         one = self._watched.get(question)
         if one is not None and queue in one.clients:
             one.clients.remove(queue)
@@ -129,7 +128,7 @@ class Subscriptions:
 
     def _notified(self, events: Sequence[str] | None) -> None:
         if self._loop is not None and not self._loop.is_closed():
-            with suppress(RuntimeError):  # it closes just now
+            with suppress(RuntimeError):  # the loop is closing
                 self._loop.call_soon_threadsafe(self._mark_due, None if events is None else frozenset(events))
 
     def _mark_due(self, events: Set[str] | None) -> None:
@@ -161,8 +160,8 @@ class Subscriptions:
                     troubles = 0
                 except Exception as error:
                     refusal, pause = _refusal(error), self._pace.later
-                    one.due.set()  # also when nothing comes: what was there is not known yet
-                    troubles += refusal.code != "busy"  # which is not the query's own
+                    one.due.set()  # also if nothing arrives: the current answer is not known yet
+                    troubles += refusal.code != "busy"  # an error that is not the query's own
                     change = _message("problem", _json({"code": refusal.code, "text": str(refusal)}))
                 if change is not None:
                     self._send(one, change)
@@ -173,7 +172,8 @@ class Subscriptions:
             _end(queue)
 
     async def _ask(self, one: _Watched) -> str | None:
-        """Evaluate the query again; gives the difference, None: none. Answers are compared in another thread."""
+        """Evaluate the query again, and return the difference; None: there is none. Another thread compares the
+        answers."""
         answer = await asyncio.wrap_future(self._store.ask(one.question))
         one.variables, one.rows, change = await asyncio.to_thread(_compared, one.rows, answer)
         return change
@@ -234,7 +234,7 @@ def router(subscriptions: Subscriptions, options: SparqlOptions) -> APIRouter:
 
 
 def events_named(query: str, prefixes: Mapping[str, str], iris: Mapping[str, str]) -> frozenset[str] | None:
-    """The events whose classes or properties a query names; None where it names none."""
+    """Return the events whose classes or properties a query names; None if it names none."""
     known, found, declared = dict(prefixes), set(), ""
     for token in tokens(query):
         if token.kind == "word":
@@ -259,7 +259,7 @@ def events_named(query: str, prefixes: Mapping[str, str], iris: Mapping[str, str
 
 
 def _iris(schemas: Mapping[str, Schema], vocabulary: EventVocabulary) -> dict[str, str]:
-    """The event that a class or property is of."""
+    """Return the event of each class or property."""
     found = {}
     for name, schema in schemas.items():
         found[vocabulary.type(schema)] = name
@@ -268,7 +268,7 @@ def _iris(schemas: Mapping[str, Schema], vocabulary: EventVocabulary) -> dict[st
 
 
 def _compared(before: Counter[str], answer: Answer) -> tuple[list[str], Counter[str], str | None]:
-    """The variables and rows of an answer, and what it is that has changed, as a message. Raises Refused."""
+    """Return the variables and rows of an answer, and its changes as a message. Raises Refused."""
     found = json.loads(answer.body) if answer.format == "json" else {}
     if "results" not in found:
         raise QueryRefused(_NO_TABLE, "only a SELECT can be watched")
@@ -279,7 +279,7 @@ def _compared(before: Counter[str], answer: Answer) -> tuple[list[str], Counter[
 
 
 def _refusal(error: Exception) -> QueryRefused:
-    """The refusal that is sent for an error, also for an unexpected one."""
+    """Return the refusal that is sent for an error, expected or not."""
     return error if isinstance(error, QueryRefused) else QueryRefused("failed", f"{type(error).__name__}: {error}")
 
 
@@ -302,7 +302,7 @@ def _json(value: object) -> str:
 
 
 def _end(queue: asyncio.Queue[str | None]) -> None:
-    """The last message; what waits goes first, or, where there is no room, not at all."""
+    """Send the last message. Waiting messages are sent first or, without room, not at all."""
     if not _put(queue, None):
         while not queue.empty():
             queue.get_nowait()

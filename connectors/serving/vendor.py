@@ -1,7 +1,7 @@
-"""Fetch what the page needs when the package is built: libraries for map and charts, outlines of countries and states.
+"""Fetch the libraries for map and charts, and the outlines of countries and states, when the package is built.
 
-`python -m cep.connectors.serving.vendor` asks npm where there is one, else npm's registry itself; either way a package
-has to have the checksum that stands here. What is there already is not fetched again.
+`python -m cep.connectors.serving.vendor` uses npm if it is installed, else npm's registry. In both cases a package must
+have the checksum below. Existing files are not fetched again.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _SECONDS = 60.0
 
 
 class Unfetched(Exception):
-    """A package cannot be had, or is not the one that it should be."""
+    """A package is not available, or differs from the expected one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package of npm: what of it is taken, by path; `sha512` of its archive, in base64."""
+    """A package of npm. `paths`: the files that are used; `sha512`: the hash of its archive, in base64."""
 
     name: str
     version: str
@@ -79,7 +79,8 @@ PACKAGES = (
 
 
 def fetch(folder: Path = VENDOR, packages: Sequence[Package] | None = None) -> int:
-    """Bring what is missing, by default of what the page needs; how many packages were fetched. Raises Unfetched."""
+    """Fetch what is missing, by default everything that the page needs, and return the number of packages. Raises
+    Unfetched."""
     made = 0
     for package in PACKAGES if packages is None else packages:
         stamp = folder / f"{package.name}.sha512"
@@ -97,7 +98,7 @@ def fetch(folder: Path = VENDOR, packages: Sequence[Package] | None = None) -> i
 
 
 def _taken(package: Package, archive: bytes) -> dict[str, bytes]:
-    """The files of an archive that are wanted."""
+    """Return the wanted files of an archive."""
     found = base64.b64encode(hashlib.sha512(archive).digest()).decode()
     if found != package.sha512:
         raise Unfetched(f"{package.archive} is not what it was: its sha512 is {found}")
@@ -133,7 +134,7 @@ def _download(package: Package) -> bytes:
 
 
 def main() -> int:
-    """0 also where nothing could be fetched: the page says so, and works without map and charts."""
+    """Return 0 even if nothing could be fetched: the page then says so, and works without map and charts."""
     try:
         made = fetch()
     except (Unfetched, OSError) as error:

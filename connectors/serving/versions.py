@@ -1,4 +1,4 @@
-"""The versions of a program that a server has run: their texts, who wrote them, and from when they hold."""
+"""The versions of a program that a server has run: their texts, their authors, and from when on they apply."""
 
 from __future__ import annotations
 
@@ -15,16 +15,20 @@ from cep.core.errors import CepError
 from cep.core.private_files import private_folder
 
 FILES = "the files"
-"""The author of what was edited in the program's files."""
+"""The author of edits in the program's files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version of a program. `texts`: by the names of its files; `author`; `time`: when it was taken, by the clock;
-    `watermark`: what ends after it is derived by this version, None: all. `since`: the new and changed rules have seen
-    the input from then on, None: they have seen none. `cuts`: the fluents, and tables of alerts, that begin at a time
-    at the earliest. `files`: the hash of the files when it was taken. `restores`: the version whose texts it has again,
-    None: they are new."""
+    """A version of a program.
+
+    `texts`: by the names of its files; `author`; `time`: when it started, by the clock; `files`: the hash of the files
+    at that time.
+    `watermark`: this version derives everything that ends later, None: everything. `since`: the new and changed rules
+    have seen the input from then on, None: they have seen none. `cuts`: the earliest time of fluents, and of tables of
+    alerts.
+    `restores`: the version whose texts it repeats, None: they are new.
+    """
 
     number: int
     texts: Mapping[str, str]
@@ -38,12 +42,12 @@ class Version:
 
 
 def files_hash(texts: Mapping[str, str]) -> str:
-    """A name for the texts of files."""
+    """Return a hash of the texts of files."""
     return sha256(json.dumps(sorted(texts.items())).encode()).hexdigest()
 
 
 class Versions:
-    """The versions in a folder, by their numbers from 1; each is a file."""
+    """The versions in a folder, numbered from 1, a file each."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -66,18 +70,18 @@ class Versions:
             raise CepError(f"--state: {path}: it is damaged", hint=hint, code="state") from None
 
     def write(self, version: Version) -> None:
-        """Keep a version; it outlives the end of the machine. OSError: it cannot be written."""
+        """Write a version; it survives a crash of the machine. OSError: it cannot be written."""
         text = json.dumps(asdict(version), ensure_ascii=False, indent=1)
         write_whole(self._folder / f"{version.number}.json", text.encode())
         sync_names(self._folder)
 
     def remove(self, number: int) -> None:
-        """Remove a version that was not taken."""
+        """Remove a version that did not start."""
         (self._folder / f"{number}.json").unlink(missing_ok=True)
 
 
 def running_version(folder: Path, snapshot_name: str) -> int | None:
-    """Return the number of the version that the snapshot of a folder is of; None if there is no journal of it."""
+    """Return the number of the version to which a snapshot belongs; None: there is no journal of it."""
     for path in (folder / "journal", folder / "journal.part"):
         _, records, _ = read_records(path)
         if records and records[0][0].get("follows") == snapshot_name:

@@ -1,4 +1,5 @@
-"""`/why/{id}` and `/why-not`: why an event was derived, or was not, asked of the running engine between two batches."""
+"""`/why/{id}` and `/why-not`: why an event was derived, or was not, read from the running engine between two
+batches."""
 
 from __future__ import annotations
 
@@ -44,19 +45,19 @@ FORMS: Mapping[str, str] = {
     "application/n-triples": "prov",
     "text/turtle": "prov",
 }
-"""Media types of a tree, with what `cep explain --format` calls them. N-Triples are Turtle as well."""
+"""The media types of a tree, with their names in `cep explain --format`. N-Triples are Turtle as well."""
 
 TYPES = {"json": "application/json", "text": "text/plain; charset=utf-8", "prov": "application/n-triples"}
 FARTHEST, LARGEST = 100, 2_000
-"""So many rules deep, and so many events, a tree may be asked for."""
+"""The greatest depth and the greatest number of events of a tree."""
 WAITING = 16
-"""Questions that wait, at most."""
+"""The greatest number of waiting questions."""
 
 Form = Literal["json", "text", "prov"]
 JsonAnswer = Awaitable[dict[str, Any]]
 Plain = Mapping[str, Callable[[Mapping[str, Any], "Questions"], str]]
 Ended = Callable[[str], tuple[str | None, int | None] | None]
-"""The event and the end of what has an `@id` (None: not known, or still to come); None: there is no such event."""
+"""The event and the end for an `@id` (None: unknown, or still to come); None: there is no such event."""
 
 _ID = re.compile(r"[0-9a-f]{32}")
 _OBJECT = {"type": "object"}
@@ -91,10 +92,11 @@ class TimeLimit:
 class Questions:
     """Questions to an engine with `remember`, one after the other, in a thread of their own.
 
-    Who has the `lock` may look at the engine. A question that took it for some time leaves it for as long: at least
-    half of the time is the program's. `ended` finds events by their `@id`. `unit`: the size of numbers as times, as
-    `read_question` has it. `since`: the events that another program has derived until a time, in this run of the
-    server; `cuts`: the fluents that begin at a time at the earliest.
+    The engine may be read while the `lock` is held. A question that held it for some time then releases it for as long,
+    so that the program has at least half of the time. `ended` finds events by their `@id`. `unit`: the size of numbers
+    as times, as in `read_question`.
+    `since`: the time up to which another program has derived the events, in this run of the server; `cuts`: the
+    earliest time of fluents.
     """
 
     def __init__(
@@ -122,7 +124,7 @@ class Questions:
         self._counting = threading.Lock()
 
     async def why(self, id: str, most: int, depth: int) -> dict[str, Any]:
-        """The tree of a derived event; of one that was withdrawn what became of it. Raises Unanswered."""
+        """Return the tree of a derived event, or what became of a withdrawn one. Raises Unanswered."""
         if self.revisions is not None and (changes := self.revisions.changes(id)) and not changes[-1].added:
             gone = await self._in_thread(lambda explainer: {"gone": revised.withdrawn(explainer, id)})
             if gone["gone"]:
@@ -173,7 +175,7 @@ class Questions:
             self._waiting += 1
         try:
             waiting = self._thread.submit(self._answered, question)
-        except RuntimeError:  # another program has taken over since the request came
+        except RuntimeError:  # another program has replaced this one since the request
             with self._counting:
                 self._waiting -= 1
             raise Unanswered(503, "the program is being changed; ask again") from None
@@ -186,7 +188,7 @@ class Questions:
                 raise Unanswered(503, "the program is at work on a long batch; ask again")
             began = time.monotonic()
             try:
-                # Clients know numbers as seconds.
+                # Numbers are seconds for clients.
                 times = SECONDS if self.origins is not None and self.origins.times == SECONDS else ISO
                 until, revisions = self.check_limit.until(), self.revisions
                 return question(Explainer(self.engine, self.facts, self._origin, times, until, revisions))
@@ -198,16 +200,16 @@ class Questions:
                 self._waiting -= 1
 
     def _origin(self, record: Occurrence) -> tuple[str, int] | None:
-        """File and line, without the folders of this machine."""
+        """Return file and line, without the folders of this machine."""
         return None if self.origins is None else self.origins.named(record)
 
     def close(self) -> None:
-        """No more questions are taken; those that wait are answered."""
+        """Accept no more questions; those that wait are answered."""
         self._thread.shutdown(wait=False)
 
 
 def ended(scene: Scene, store: StoreProcess, vocabulary: EventVocabulary) -> Ended:
-    """Finds an event among the newest, else in the store."""
+    """Return a function that finds an event among the newest, else in the store."""
 
     def found(id: str) -> tuple[str | None, int | None] | None:
         if (event := scene.event(id)) is not None:
@@ -215,7 +217,7 @@ def ended(scene: Scene, store: StoreProcess, vocabulary: EventVocabulary) -> End
         one = f"<{vocabulary.event(id)}>"
         query = f"SELECT ?end {{ {one} a ?type OPTIONAL {{ {one} <{TIME}hasEnd> ?end }} }}"
         answer = json.loads(store.ask(Question(query)).result().body)
-        rows = answer["results"]["bindings"]  # what a fluent still holds has no end
+        rows = answer["results"]["bindings"]  # an interval that still holds has no end
         stamps = [row["end"]["value"].removeprefix(vocabulary.instant()) for row in rows if "end" in row]
         return (None, of_iso(stamps[0]) if stamps else None) if rows else None
 
