@@ -208,8 +208,7 @@ class Guard:
         return self.limits.streams
 
     def _may(self, client: str) -> bool:
-        """Take a token from the client's bucket, which fills with `rate` per second, up to twice that. Return True if
-        there was one."""
+        """Return True if a client may send a request now. Its allowance grows by `rate` a second, up to twice that."""
         now, most = time.monotonic(), 2 * self.limits.rate
         left, last = self._left.pop(client, (most, now))
         left = min(most, left + (now - last) * self.limits.rate)
