@@ -6,12 +6,12 @@ from cep.connectors.alerts.outbox import Outbox
 from cep.connectors.alerts.outbox_entries import OutboxEntry
 
 LOOKED_AT = 10_000
-"""Changes before the time that are looked at; alerts that had none among them are left out."""
+"""The number of changes before the time that are read; alerts without a change among them are left out."""
 
 
 def alerts_at(outbox: Outbox, time: int) -> tuple[list[OutboxEntry], bool]:
-    """Return the last change of each alert at a time of events (microseconds), in order; and True if there are changes
-    before the time that were not looked at."""
+    """Return the last change of each alert at an event time (microseconds), in order; and True if there are changes
+    before the time that were not read."""
     low, high = outbox.first, outbox.last + 1
     while low < high:  # changes come in the order of their times, or nearly so
         middle = (low + high) // 2

@@ -34,23 +34,23 @@ MACHINE = "semcep"
 RAN_OUT = "the silence is over"
 
 _LONGEST_NAME = 64
-_LOOK = 1.0  # seconds after which the calendar and the clock are looked at again
+_LOOK = 1.0  # seconds until the calendar and the clock are read again
 
 
 class Unknown(LookupError):
-    """There is no alert or silence of this id."""
+    """There is no alert or silence with this id."""
 
 
 class Conflict(Exception):
-    """The alert or the silence is not in a state for that."""
+    """The state of the alert or the silence does not allow the action."""
 
 
 Heir = tuple[AlertChange, str]
-"""The last change of an alert that is withdrawn, and the alert that takes its place."""
+"""The last change of an alert that is withdrawn, and the alert that replaces it."""
 
 
 class Adopter(Protocol):
-    """Goes on from a change that was told between two rounds. `alerts`: the ALERT statements of the program."""
+    """Continues from a change that was made between two rounds. `alerts`: the ALERT statements of the program."""
 
     @property
     def alerts(self) -> Sequence[Alert]: ...
@@ -59,8 +59,8 @@ class Adopter(Protocol):
 
 
 class Calendar(Protocol):
-    """Gives the maintenance windows around a time, microseconds of Unix time, by id. `trouble`: why those that were
-    read last are not those of now, empty: they are. `remarks`: what is no window, and why."""
+    """Gives the maintenance windows around a time, microseconds of Unix time, by id. `trouble`: why the windows that
+    were read last are out of date, empty: they are not. `remarks`: events that are not windows, with the reason."""
 
     trouble: str
     remarks: tuple[str, ...]
@@ -95,7 +95,7 @@ class Handling:
         self._open = {change.alert: change for change in outbox.open_changes()}
         self._spans: dict[str, list[tuple[int, int | None]]] = {}
         for one in outbox.actions():
-            if (one.action, one.person) != ("closed", MACHINE):  # what that acknowledged was taken over by itself
+            if (one.action, one.person) != ("closed", MACHINE):  # that acknowledgement was taken over by itself
                 self._span(one.alert, one.action, one.watermark)
         self._silences: dict[str, Silence] = {}
         self._unread: list[str] = []
@@ -134,7 +134,7 @@ class Handling:
                 remarked = frozenset(remarks)
             except Closed:
                 return
-            except Exception as error:  # a thread that ended would begin no silence
+            except Exception as error:  # a thread that ended would begin no more silences
                 reason = str(error) or type(error).__name__
             if reason != told:
                 trouble(reason)
@@ -154,7 +154,7 @@ class Handling:
 
     def tick(self) -> int:
         """Tell of silences that have begun or ended; return when the next one does."""
-        windows = {} if self._calendar is None else self._calendar.windows(self.clock())  # outside of the lock: slow
+        windows = {} if self._calendar is None else self._calendar.windows(self.clock())  # slow, so outside of the lock
         with self.lock:
             self._windows, now = windows, self.clock()
             over = [id for id, silence in self._silences.items() if silence.ends + KEPT < now]
@@ -174,7 +174,7 @@ class Handling:
         active = {id: each.matchers for id, each in self._all.items() if each.starts <= now < each.ends}
         if active == self._active:
             return
-        before, self._active = self._active, None  # all are looked at if this fails
+        before, self._active = self._active, None  # if this fails, the next call looks at all
         begun = active if before is None else {id: m for id, m in active.items() if before.get(id) != m}
         turned = []
         for told in [*self._open.values()]:
@@ -202,13 +202,13 @@ class Handling:
 
     @property
     def alerts(self) -> Sequence[Alert]:
-        """The ALERT statements of the program whose alerts these are; none before it is known."""
+        """The ALERT statements of the program; none before it is known."""
         return () if self._adopter is None else self._adopter.alerts
 
     # --- in a round ---
 
     def attach(self, adopter: Adopter, watermark: int = BEGINNING) -> None:
-        """Have another program told of actions, instead of the one before."""
+        """Notify another program of actions, in place of the one before."""
         with self.lock:
             self._adopter = adopter
             self._open = {change.alert: change for change in self.outbox.open_changes()}

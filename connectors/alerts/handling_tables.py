@@ -1,4 +1,4 @@
-"""The tables of an outbox for what people do: their actions, in order, and silences; each row has a hash."""
+"""The tables of an outbox for the work of people: their actions, in order, and silences. Each row has a hash."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class RecordedAction:
 
 
 def make(base: sqlite3.Connection, where: str) -> None:
-    """Have the tables, and all in them as it was written. CepError: it is not."""
+    """Create the tables, or verify all rows in them. CepError: a row is damaged."""
     for statement in _TABLES:
         base.execute(statement)
     for table, columns in HASHED.items():
@@ -88,7 +88,7 @@ def silences(base: sqlite3.Connection) -> dict[str, str]:
 
 
 def keep_silence(base: sqlite3.Connection, id: str, body: str | None) -> None:
-    """Store a silence as it is now; None: it is not kept any more."""
+    """Store a silence as it is now; None: remove it."""
     if body is None:
         base.execute("delete from silences where id = ?", (id,))
     else:
@@ -96,7 +96,7 @@ def keep_silence(base: sqlite3.Connection, id: str, body: str | None) -> None:
 
 
 def begin_episode(base: sqlite3.Connection, alert: str, slot: str, number: int) -> None:
-    """Note the first change of an alert, by which the alerts of a key are found."""
+    """Record the first change of an alert, by which the alerts of a key are found."""
     base.execute(
         "insert or ignore into episodes (alert, slot, number, hash) values (?1, ?2, ?3, hashed(?1, ?2, ?3))",
         (alert, slot, number),
@@ -104,11 +104,11 @@ def begin_episode(base: sqlite3.Connection, alert: str, slot: str, number: int) 
 
 
 def episodes(base: sqlite3.Connection, slot: str, most: int) -> list[str]:
-    """The last alerts of a key, the newest first."""
+    """Return the last alerts of a key, newest first."""
     found = base.execute("select alert from episodes where slot = ? order by number desc limit ?", (slot, most))
     return [alert for (alert,) in found.fetchall()]
 
 
 def prune(base: sqlite3.Connection) -> None:
-    """Forget the keys of alerts of which no change is kept."""
+    """Forget the keys of alerts whose changes have all been removed."""
     base.execute("delete from episodes where alert not in (select alert from changes)")

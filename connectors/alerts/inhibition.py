@@ -1,4 +1,4 @@
-"""Alerts that others inhibit: their changes say so, and it is a change when that begins and ends."""
+"""Alerts that others inhibit. Their changes have a mark, and the beginning and the end of inhibition are changes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from cep.connectors.alerts.text import JsonValue
 from cep.rules.alert import Alert, Inhibitor
 
 _Place = tuple[str, tuple[JsonValue, ...]]
-"""The name of an alert, and the values by which its inhibitors are known."""
+"""The name of an alert, and the values that its inhibitors share with it."""
 
 
 class Inhibition:
-    """Follows the changes of all alerts. An alert inhibits while it fires, also if it is inhibited itself."""
+    """Follows the changes of all alerts. An alert inhibits others while it fires, even if it is inhibited itself."""
 
     def __init__(self, alerts: Iterable[Alert]) -> None:
         self._inhibitors = {alert.name: alert.inhibitor for alert in alerts if alert.inhibitor is not None}
@@ -29,7 +29,7 @@ class Inhibition:
         return bool(self._inhibitors)
 
     def begin(self, live: Iterable[AlertChange]) -> None:
-        """Go on from these alerts, which are open, and no others."""
+        """Continue from these open alerts, and no others."""
         self._firing: dict[str, AlertChange] = {}
         self._told: dict[str, AlertChange] = {}
         self._holding: Counter[_Place] = Counter()
@@ -40,9 +40,10 @@ class Inhibition:
         self._started = True
 
     def follow(self, changes: Sequence[AlertChange]) -> list[AlertChange]:
-        """The changes of a round, by time, with those that begin and end inhibition: these come last at their instant.
+        """Return the changes of a round, by time, with those that begin and end inhibition, which come last at their
+        instant.
 
-        The program may have changed before a start: so all alerts are looked at in the first round.
+        The program may have changed before a start, so all alerts are checked in the first round.
         """
         found: list[AlertChange] = []
         more: Counter[str] = Counter()
@@ -60,7 +61,7 @@ class Inhibition:
         return found
 
     def _count(self, change: AlertChange) -> list[_Place]:
-        """Count what an alert inhibits, if it fires; return the places where that changes."""
+        """Count what an alert inhibits, if it fires, and return the places where that changes."""
         inhibited = self._inhibited.get(change.name, ())
         if not inhibited:
             return []
@@ -83,7 +84,7 @@ class Inhibition:
         return change.name, tuple(change.key.get(column) for _, column in equal)
 
     def remember(self, change: AlertChange) -> None:
-        """Go on from a change as it was told."""
+        """Continue from a change as it was published."""
         if change.name not in self._inhibitors:
             return
         if change.state == "resolved":
@@ -94,7 +95,7 @@ class Inhibition:
             self._open.setdefault(self._place(change), set()).add(change.slot)
 
     def _tell(self, change: AlertChange, more: Counter[str]) -> AlertChange:
-        """The change as it is told; `more`: by alert, how many changes were added before it."""
+        """Return the change as it is published. `more`: by alert, how many changes were added before it."""
         if change.name not in self._inhibitors:
             return change
         before = self._told.get(change.slot)
@@ -111,7 +112,7 @@ class Inhibition:
         return told
 
     def _turn(self, slot: str, time: int, more: Counter[str]) -> list[AlertChange]:
-        """The change of an alert of which inhibition begins or ends."""
+        """Return the change with which the inhibition of an alert begins or ends."""
         told = self._told[slot]
         inhibited = self._holding[self._place(told)] > 0
         if told.fired is None or inhibited == told.inhibited:

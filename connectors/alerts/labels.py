@@ -1,4 +1,4 @@
-"""The labels of an alert: by these it is known to Alertmanager, and by these silences and routes choose it."""
+"""The labels of an alert: Alertmanager identifies an alert by them, and silences and routes choose it by them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from cep.connectors.alerts.text import value_text
 from cep.rules.alert import CERTAINTY, URGENCY
 
 LABELLED = ("severity", "urgency", "certainty", "labels", "key")
-"""The fields of a change of an alert that its labels are made of, besides its name."""
+"""The fields of a change from which the labels of its alert are made, besides its name."""
 
 _NO_LABEL = re.compile(r"[^a-zA-Z0-9_]")
 
 
 def alert_labels(change: AlertChange, program: str, status: str = "Actual") -> dict[str, str]:
     """Return `alertname`, `severity`, `program`, the alert's LABELS and the attributes of its key; an unusual urgency
-    or certainty, and a status that is not `Actual`. An attribute of the key that has the name of another label is
-    called `key_…`."""
+    or certainty, and a status other than `Actual`. An attribute of the key with the name of another label is called
+    `key_…`."""
     labels = {"alertname": change.name, "severity": change.severity.lower(), "program": program}
     if change.urgency != URGENCY:
         labels["urgency"] = change.urgency.lower()
@@ -31,7 +31,7 @@ def alert_labels(change: AlertChange, program: str, status: str = "Actual") -> d
         if change.labels.get(label) == value_text(value):
             continue
         label = f"key_{label}" if label in labels or not label[0].isalpha() else label
-        while label in labels:  # two names of which nothing else is left
+        while label in labels:  # two names that differ only in characters that labels do not have
             label += "_"
         labels[label] = value_text(value)
     return labels

@@ -1,6 +1,9 @@
-"""The lifecycle of an alert, in event time: it is pending until its condition has lasted long enough, fires, is updated
-by every further occurrence of its key, escalates, and is resolved when its duration has passed since the last one
-ended; one on a fluent when that has ended, after it was kept for a while."""
+"""The lifecycle of an alert, in event time.
+
+An alert is pending until its condition has lasted long enough, then it fires. Every further occurrence of its key
+updates it, and it escalates. It is resolved when its duration has passed since the last occurrence ended. An alert on a
+fluent is resolved when that has ended, and has been kept for a while.
+"""
 
 from __future__ import annotations
 
@@ -34,21 +37,23 @@ Verdict = Literal["", "true", "false", "duplicate", "test"]
 class AlertChange:
     """A change of an alert at an instant of event time (`time`, microseconds).
 
-    `alert`: its name, the same in every run over the same input, 32 hexadecimal digits; `revision` counts its changes
-    from 0. `since`: when its condition began to hold; `fired`: when it fired, None: it has not, so that receivers are
-    sent nothing of it. `sent`: the first revision that they are sent, None: none so far. `severities`: those that it
-    can have, if they are several, `escalated`: which of them it has. `inhibited`: another alert inhibits it; `hidden`:
-    it only inhibits others, and is told to nobody; `repeat`: receivers are reminded after so long, 0: they are not.
-    `ended`: when the alert was over, None: it is not; what people do later does not change it.
-    `action`: the change is what a person did, or a silence, empty: it is not; `by` and `comment`: of that person.
-    `acknowledged` and `assignee`: the names of those who have it, `verdict`: what it was closed with, `silenced`: the
-    ids of the silences that hide it.
-    `slot` stands for name and key. `key` and `values`
-    are what is shown of the key and of the latest occurrence; `start`: of the first one; `end`: of the latest; `until`:
-    when the alert is over, unless there is another; `first` and `last`: their identities. `withdrawn`: it ended since
-    the program was changed, and what it warned of may go on, or since what led to it is no more. `holding`: of an alert
-    on a fluent, what of it holds, so that it is not over; `keeping`: nothing of it does, and it is kept.
-    `note`: why it puts right what was told before, empty: it does not.
+    `alert`: its name, 32 hexadecimal digits, the same in every run over the same input. `revision`: the number of its
+    change, from 0.
+    `since`: when its condition began to hold. `fired`: when it fired, None: it has not, and receivers are not notified.
+    `sent`: the first revision that receivers are sent, None: none so far. `ended`: when the alert was over, None: it is
+    not; later actions of people do not change it.
+    `severities`: those that it can have, if there are several; `escalated`: the number of the one that it has.
+    `inhibited`: another alert inhibits it; `hidden`: it only inhibits others, and is never published. `repeat`: the
+    time between reminders, 0: there are none.
+    `action`: what a person or a silence did, empty: this change comes from the program; `by` and `comment`: those of
+    the person. `acknowledged` and `assignee`: the names of those who have it; `verdict`: the judgement with which it
+    was closed; `silenced`: the ids of the silences that hide it.
+    `slot`: stands for name and key. `key` and `values`: what is shown of the key and of the latest occurrence. `start`:
+    that of the first occurrence; `end`: that of the latest; `until`: when the alert is over, unless there is another
+    one; `first` and `last`: their identities.
+    `withdrawn`: the alert ended because the program was changed, and its reason may persist, or because its reason was
+    withdrawn. `holding`: the intervals of a fluent that keep the alert open; `keeping`: none holds, and the alert is
+    kept for a while. `note`: why it corrects an earlier change, empty: it does not.
     """
 
     alert: str
@@ -104,7 +109,7 @@ class AlertChange:
 
     @property
     def over(self) -> bool:
-        """Return True if receivers are to take the alert for over: it is resolved, or has not fired after all."""
+        """Return True if receivers should treat the alert as over: it is resolved, or has not fired after all."""
         return self.state == "resolved" or self.fired is None
 
     @property
@@ -114,16 +119,16 @@ class AlertChange:
 
     @property
     def remark(self) -> bool:
-        """Return True if a person did something that changes nothing of what the alert says."""
+        """Return True if a person did something that changes nothing in the content of the alert."""
         return self.action not in ("", "silenced", "unsilenced")
 
     @property
     def id(self) -> str:
-        """A name for this change, fit for any protocol."""
+        """A name for this change, valid in any protocol."""
         return f"{self.alert}-{self.revision}"
 
     def dump(self) -> str:
-        """As JSON; fields that few alerts have are left out where they say nothing."""
+        """Return it as JSON. Rare fields are left out if they are empty."""
         said = {name: getattr(self, name) for name in _ALWAYS}
         said |= {name: value for name, usual in _SELDOM if (value := getattr(self, name)) != usual}
         return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
@@ -143,8 +148,8 @@ _ALWAYS = [each.name for each in fields(AlertChange) if each.name not in dict(_S
 
 @dataclass(frozen=True, slots=True)
 class AlertOccurrence:
-    """One of an alert's table: `place` is that of the alert among all, `row` its number in the table. `over`: it is the
-    whole interval of a fluent, which ends here."""
+    """A row of an alert's table. `place`: the number of the alert; `row`: the number of the row in the table; `over`:
+    it is the whole interval of a fluent, which ends here."""
 
     end: int
     place: int
@@ -161,20 +166,21 @@ class AlertOccurrence:
 
 
 def alert_fingerprints(alerts: Iterable[Alert], meanings: Mapping[str, str]) -> dict[str, str]:
-    """The fingerprint of each alert, by name: of which occurrences it is made, and by which key. Its texts and its
-    duration are not part of that."""
+    """Return the fingerprint of each alert, by name. It covers the occurrences and the key of the alert, but not its
+    texts and its duration."""
     texts = [json.dumps([meanings[alert.table], *alert.keys]) for alert in alerts]
     return dict(zip((alert.name for alert in alerts), identity_hashes(texts, "alert")))
 
 
 class AlertLifecycle:
-    """The alerts of one program. What `take` gives depends on the occurrences alone, not on how they come in rounds.
+    """The alerts of one program. The result of `take` depends only on the occurrences, not on their division into
+    rounds.
 
-    `live`: the last changes of alerts that are not resolved; `reached`: by what an alert means the time up to which
-    (included) nothing of it is new.
-    `unplaced`: how many times an alert, by its name, gave a place that is none on earth. `free`: by an alert's id and a
-    time, the first time from then on at which nobody has acknowledged it, so that it may escalate; None: there is none.
-    Of several occurrences of one key that end at one instant the one that began first counts as the latest.
+    `live`: the last changes of unresolved alerts; `reached`: by fingerprint of an alert, the time up to which
+    (included) none of its occurrences is new.
+    `unplaced`: by name of an alert, how many invalid places it had. `free`: by an alert's id and a time, the first time
+    from then on at which nobody has acknowledged it, so that it may escalate; None: there is none. Of several
+    occurrences of a key that end at the same instant, the one that began first counts as the latest.
     """
 
     def __init__(
@@ -207,14 +213,14 @@ class AlertLifecycle:
         self.begin(live)
 
     def begin(self, live: Iterable[AlertChange]) -> None:
-        """Go on from these alerts, which are open, and no others."""
+        """Continue from these open alerts, and no others."""
         self.live = {change.slot: change for change in live}
         self._due.clear()
         for change in self.live.values():
             self._await(change)
 
     def take(self, tables: Mapping[str, pl.DataFrame], watermark: int) -> list[AlertChange]:
-        """The changes up to the watermark, in the order of their times; `tables` by `Alert.table`."""
+        """Return the changes up to the watermark, in the order of their times. `tables`: by `Alert.table`."""
         columns = {}
         came: list[AlertOccurrence] = []
         for number, table, over in self.told_of(tables):
@@ -233,7 +239,7 @@ class AlertLifecycle:
         return found
 
     def go_on(self, told: Sequence[AlertChange]) -> list[AlertChange]:
-        """The changes of the last `take` as they were told, with others between: open alerts go on from these."""
+        """Continue from the changes of the last `take` as they were published, with others between them."""
         last = {change.slot: place for place, change in enumerate(told)}
         return [self._told(change) if last[change.slot] == place else change for place, change in enumerate(told)]
 
@@ -246,11 +252,12 @@ class AlertLifecycle:
 
     @property
     def fewer(self) -> list[AlertChange]:
-        """The last changes of open alerts of which intervals have ended since, in the last `take`: nothing is told."""
+        """Return the last changes of open alerts of which some intervals have ended in the last `take`, without a new
+        change."""
         return [self.live[slot] for slot in sorted(self._fewer & self.live.keys())]
 
     def told_of(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[tuple[int, pl.DataFrame, bool]]:
-        """The tables that alerts are on, each with the place of the alert among all, and whether it has the intervals
+        """Return the tables of alerts, each with the number of the alert, and whether it holds the intervals
         that end."""
         for number, alert in enumerate(self.alerts):
             if (table := tables.get(alert.table)) is not None and table.height:
@@ -261,7 +268,8 @@ class AlertLifecycle:
     def follow(
         self, came: list[AlertOccurrence], row: Callable[[AlertOccurrence], Mapping[str, Any]], watermark: int
     ) -> list[AlertChange]:
-        """The changes that occurrences make, and those up to the watermark; `row`: the columns of one."""
+        """Return the changes that occurrences cause, and those up to the watermark. `row`: returns the columns of an
+        occurrence."""
         found: list[AlertChange] = []
         came.sort(key=lambda one: (one.end, one.place, one.slot, one.over, one.start, one.text))
         for (end, number, slot, over), same in groupby(came, key=lambda one: (one.end, one.place, one.slot, one.over)):
@@ -275,8 +283,8 @@ class AlertLifecycle:
         return found
 
     def occurrences(self, number: int, table: pl.DataFrame, over: bool = False) -> list[AlertOccurrence]:
-        """Those that are new; `over`: they are intervals that end. The text of what begins or ends is that of its
-        arguments."""
+        """Return the new occurrences of an alert. `over`: they are intervals that end. The text of what begins or ends
+        is that of its arguments."""
         alert = self.alerts[number]
         if alert.ends is None:
             texts = occurrence_texts(table, self.schemas[alert.table])
@@ -294,7 +302,8 @@ class AlertLifecycle:
         ]
 
     def _seen(self, alert: Alert, group: Sequence[AlertOccurrence], row: Mapping[str, Any]) -> AlertChange:
-        """An occurrence of a key, with others that end with it: the alert is pending, fires, or is updated."""
+        """Process an occurrence of a key, with others that end at the same time: the alert becomes pending, fires, or
+        is updated."""
         first = group[0]
         identity = self._identity(alert, row)
         before = self.live.get(first.slot)
@@ -348,11 +357,11 @@ class AlertLifecycle:
         return self._on(change)
 
     def _ended(self, slot: str, time: int, group: Sequence[AlertOccurrence]) -> list[AlertChange]:
-        """Intervals that an alert is on have ended: it is resolved if nothing of its key holds any more."""
+        """End intervals of an alert, and resolve it if nothing of its key holds any more."""
         before = self.live.get(slot)
         if before is None or not before.holding:
             return []
-        # An outbox of before names what holds by its arguments alone.
+        # In older outboxes, only the arguments name what holds.
         over = {one.interval for one in group} | {one.text for one in group}
         rest = [each for each in before.holding if each not in over]
         if rest:
@@ -372,14 +381,14 @@ class AlertLifecycle:
         return [*found, self._on(kept)]
 
     def _identity(self, alert: Alert, row: Mapping[str, Any]) -> str:
-        """The name of the event's own occurrence, that of `identified` or, for an input, of `reading`."""
+        """Return the name of the event's own occurrence: its `@id` by `identified` or, for an input, by `reading`."""
         times = [row["start"]] if alert.ends is not None else [row["start"], row["end"]]
         record = json.dumps([*times, *(row[name] for name in alert.arguments)])
         key = "" if alert.event in self.read else self._meanings[alert.event]
         return identity_hashes([f"{json.dumps(alert.event)} {record}"], key)[0]
 
     def _over(self, time: int) -> list[AlertChange]:
-        """Make the changes that come by themselves up to `time`."""
+        """Make the changes up to `time` that need no occurrence."""
         found = []
         while self._due and self._due[0][0] <= time:
             due, _, slot = heapq.heappop(self._due)
@@ -403,7 +412,7 @@ class AlertLifecycle:
         return min(times, default=None)
 
     def _by_itself(self, change: AlertChange, time: int) -> AlertChange:
-        """The change of an alert that is due at a time."""
+        """Return the change of an alert that is due at a time."""
         if not change.holding and change.until == time:
             return resolved(self.live.pop(change.slot), time)
         change = replace(change, revision=change.revision + 1, time=time, note="")
@@ -413,13 +422,13 @@ class AlertLifecycle:
         return self._on(replace(change, state="escalated", severity=severity, escalated=change.escalated + 1))
 
     def _on(self, change: AlertChange) -> AlertChange:
-        """The change of an alert that goes on."""
+        """Return the change of an alert that continues."""
         self.live[change.slot] = change
         self._await(change)
         return change
 
     def adopt(self, change: AlertChange) -> None:
-        """Go on from a change that was told between two rounds."""
+        """Continue from a change that was published between two rounds."""
         mine = self.live.get(change.slot)
         if mine is not None and mine.alert == change.alert:
             self._on(replace(change, holding=mine.holding))
@@ -436,7 +445,7 @@ def _together(before: AlertChange | None, group: Sequence[AlertOccurrence]) -> l
 
 
 def resolved(change: AlertChange, time: int, withdrawn: bool = False, note: str = "") -> AlertChange:
-    """The end of an alert's life."""
+    """Return the end of an alert's life."""
     return replace(
         change, revision=change.revision + 1, state="resolved", time=time, withdrawn=withdrawn, holding=[], note=note,
         action="", by="", comment="", silenced=[], ended=time,
@@ -448,5 +457,5 @@ def _never_acknowledged(alert: str, time: int) -> int | None:
 
 
 def _named(slot: str, first: str) -> str:
-    """An alert's name: what it means is in both."""
+    """Return an alert's name, which covers its meaning."""
     return blake2b(f"{slot} {first}".encode(), digest_size=16).hexdigest()

@@ -1,4 +1,4 @@
-"""The listener for alerts: turns the engine's rounds into changes of alerts, and adds these to the outbox."""
+"""The listener for alerts: turns the engine's rounds into changes of alerts, and adds them to the outbox."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def _in_silence(text: str, /, **fields: object) -> None:
 
 
 class AlertListener:
-    """Listens to a service: what its ALERT statements tell of goes into the outbox, each round's at once.
+    """Listens to a service, and adds the changes of each round to the outbox in one step.
 
-    The end of the input resolves nothing that lasts longer than what has come: whether it goes on is not known then.
-    After a start the engine is given its input again, or goes on from a snapshot; either way nothing comes twice.
+    The end of the input resolves nothing that lasts longer than the input: nobody knows whether it continues. After a
+    start the engine reads its input again, or continues from a snapshot; in both cases nothing is added twice.
     """
 
     def __init__(
         self, engine: Engine, outbox: Outbox, warn: Warn = _in_silence, handling: Handling | None = None
     ) -> None:
-        """`engine` was made with `alerts=True`. `warn` is called once for each alert without a valid place.
-        `handling`: what people do with the alerts; None: nobody does anything."""
+        """Listen to an engine that was made with `alerts=True`. `warn`: called once for each alert without a valid
+        place. `handling`: the work of people with the alerts; None: nobody handles them."""
         self.handling = handling = handling or Handling(outbox)
         with handling.lock:
             self._begin(engine, outbox)
@@ -63,7 +63,7 @@ class AlertListener:
         return self.lifecycle.alerts
 
     def adopt(self, change: AlertChange) -> None:
-        """Go on from a change that was told between two rounds."""
+        """Continue from a change that was published between two rounds."""
         if self.revised is not None:
             self.revised.adopt(change)
         elif (open_now := self.lifecycle.live.get(change.slot)) is not None and open_now.alert == change.alert:

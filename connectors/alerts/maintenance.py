@@ -1,4 +1,4 @@
-"""Maintenance windows: the events of an iCalendar file, also recurring ones, as silences."""
+"""Maintenance windows: the events of an iCalendar file, including recurring ones, as silences."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from cep.connectors.alerts.text import clean
 from cep.core.errors import CepError, reason_of
 
 AHEAD, BACK = timedelta(days=14), timedelta(days=5)
-"""How long before they begin, and after their end, windows are listed."""
+"""How long before their beginning, and after their end, windows are listed."""
 
 MOST_TIMES = 2_000
-"""Windows of one recurring event within `BACK` and `AHEAD`, at most."""
+"""The greatest number of windows of one recurring event within `BACK` and `AHEAD`."""
 
 MOST_WINDOWS = 20_000
-"""Windows that are listed, at most."""
+"""The greatest number of windows that are listed."""
 
-_MOST_STEPS = 1_000_000  # recurrences since the first one, which the library goes through one by one
+_MOST_STEPS = 1_000_000  # recurrences since the first one, which the library visits one by one
 _MOST_REMARKS = 20
-_AGAIN = 3600 * 1_000_000  # microseconds after which the windows that are listed are computed again
+_AGAIN = 3600 * 1_000_000  # microseconds after which the list of windows is computed again
 _LARGEST = 10_000_000
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*+"|[“”„‟«»]((?:[^“”„‟«»\\]|\\.)*+)[“”„‟«»]', re.DOTALL)
 _MATCHERS = re.compile(rf'\{{(?:[^{{}}"“”„‟«»]|{_QUOTED.pattern})*+\}}', re.DOTALL)
@@ -42,9 +42,9 @@ _A_DAY = {"SECONDLY": 86_400, "MINUTELY": 1_440, "HOURLY": 24}
 
 
 class MaintenanceCalendar:
-    """The windows of a file. It is read again when it changes; one that cannot be read then leaves things as they
-    were, and `trouble` says why. `remarks`: the events that are not windows, and why. Raises CepError if the file
-    cannot be read at first."""
+    """The windows of a file, which is read again when it changes. If that fails, the windows stay as they were, and
+    `trouble` says why. `remarks`: the events that are not windows, with the reason. CepError: the file cannot be read
+    at the start."""
 
     def __init__(self, file: Path) -> None:
         self.file, self.trouble, self.remarks = file, "", tuple[str, ...]()
@@ -56,7 +56,7 @@ class MaintenanceCalendar:
         self._load()
 
     def windows(self, now: int) -> Mapping[str, Silence]:
-        """The windows around a time, microseconds of Unix time, by id."""
+        """Return the windows around a time, microseconds of Unix time, by id."""
         if self._changed():
             try:
                 self._load()
@@ -71,7 +71,7 @@ class MaintenanceCalendar:
     def _changed(self) -> bool:
         try:
             status = os.stat(self.file)
-        except OSError:  # reading says why
+        except OSError:  # reading reports the reason
             self._read = None
             return True
         before, self._read = self._read, (status.st_mtime_ns, status.st_size)
@@ -107,14 +107,14 @@ class MaintenanceCalendar:
         for title, series in self._series:
             try:
                 found |= {each.id: each for each in _windows(series, self._zone, moment)}
-            except Exception as error:  # of a library that says in many ways what is wrong with a rule
+            except Exception as error:  # the library raises many kinds of errors for a wrong rule
                 self.trouble = f"--maintenance {self.file}, `{title}`: {clean(str(error), 200)}"
         return found
 
 
 def _zone_of(calendar: icalendar.Calendar, where: str) -> tzinfo:
-    """The zone of days and of times without a zone: the one that the calendar names, else UTC. CepError: it is not
-    known."""
+    """Return the zone of days and of times without a zone: the one that the calendar names, else UTC. CepError: it is
+    unknown."""
     if not (name := str(calendar.get("X-WR-TIMEZONE", "")).strip()):
         return UTC
     zone = tzp.timezone(name)
@@ -128,7 +128,7 @@ def _zone_of(calendar: icalendar.Calendar, where: str) -> tzinfo:
 def _series_of(
     calendar: icalendar.Calendar, zone: tzinfo, where: str, now: datetime
 ) -> tuple[list[tuple[str, Any]], tuple[str, ...]]:
-    """The events of a calendar that are windows, each with its title and the occurrences that were moved; and remarks
+    """Return the events of a calendar that are windows, each with its title and its moved occurrences; and remarks
     about the others."""
     by_id: dict[str, list[Any]] = {}
     for number, event in enumerate(calendar.walk("VEVENT")):
@@ -162,7 +162,7 @@ def _series_of(
         except CepError as error:
             hint = f"; {error.hint}" if error.hint else ""
             remarks.append(f"{where}, `{title}` is not a window: {error.message}{hint}")
-        except Exception as error:  # of a library that says in many ways what is wrong with a rule
+        except Exception as error:  # the library raises many kinds of errors for a wrong rule
             hint = "RRULE as in RFC 5545: `FREQ=WEEKLY;BYDAY=SU`"
             remarks.append(f"{where}, `{title}` is not a window: it is not valid: {clean(str(error), 200)}; {hint}")
         else:
@@ -177,7 +177,7 @@ def _series_of(
 
 
 def _windows(series: Any, zone: tzinfo, now: datetime) -> Iterator[Silence]:
-    """The windows of an event and its recurrences around a time."""
+    """Yield the windows of an event and its recurrences around a time."""
     for event in series.between(now - BACK, now + AHEAD):
         starts, ends = _ticks(event.start, zone), _ticks(event.end, zone)
         if ends <= starts or _cancelled(event):
@@ -194,7 +194,7 @@ def _cancelled(event: Any) -> bool:
 
 
 def _plain(event: Any, name: str) -> str:
-    """A text of an event; one in which quotes are entities is HTML, as some programs export it."""
+    """Return a text of an event. If quotes are entities, the text is HTML, as some programs export it."""
     text = str(event.get(name, ""))
     bare = _MARKUP.sub(" ", text)
     return text if '"' in bare else html.unescape(bare)
@@ -212,7 +212,7 @@ def _texts(event: Any) -> list[str]:
 
 
 def _matchers(event: Any) -> Sequence[Matchers]:
-    """The matchers of each pair of braces, which are a window of their own. CepError: they are not valid."""
+    """Return the matchers of each pair of braces, which is a window of its own. CepError: they are not valid."""
     found = []
     for text in _texts(event):
         matchers = Matchers.parse(_QUOTED.sub(_straight, text))
@@ -224,12 +224,12 @@ def _matchers(event: Any) -> Sequence[Matchers]:
 
 
 def _straight(quoted: re.Match[str]) -> str:
-    """A text in curly quotes, as phones write them, in straight ones."""
+    """Replace curly quotes, as phones write them, by straight ones."""
     return quoted[0] if quoted[1] is None else '"' + quoted[1].replace('"', '\\"') + '"'
 
 
 def _times(event: Any, now: datetime) -> int:
-    """Return the largest number of windows that an event has around a time. CepError: they are too many, or too many
+    """Return the greatest number of windows that an event has around a time. CepError: there are too many, or too many
     before."""
     rules = event.get("RRULE", [])
     most = 1
@@ -262,7 +262,7 @@ def _author(event: Any) -> str:
 
 
 def _ticks(when: date | datetime, zone: tzinfo = UTC) -> int:
-    """A time in microseconds of Unix time; a day, and a time without a zone, are in `zone`."""
+    """Return a time in microseconds of Unix time. Days, and times without a zone, are in `zone`."""
     if not isinstance(when, datetime):
         when = datetime(when.year, when.month, when.day)
     at = when if when.tzinfo is not None else when.replace(tzinfo=zone)

@@ -21,7 +21,7 @@ IGNORE_CASE = frozenset(("severity", "urgency", "certainty", "status"))
 """Labels with words of a fixed list, which programs write `Severe` and receivers `severe`: both match."""
 
 MOST, LONGEST = 100, 1_000
-"""Matchers in a list, and characters of a name or value, at most."""
+"""The greatest number of matchers in a list, and of characters of a name or value."""
 
 _NAME = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
 _SIGN = re.compile(r"\s*(=~|!~|!=|=)\s*")
@@ -33,10 +33,10 @@ _FORM = '`name="value"`, with `=`, `!=`, `=~` or `!~`, and a comma between two: 
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """A condition on one label; an alert without the label has the empty text there.
+    """A condition on one label. An alert without the label has the empty text for it.
 
-    A regular expression has to match the whole value. It runs in RE2, whose time grows with the length of the value
-    alone, and whose syntax is that of Alertmanager. Raises CepError if it is not valid.
+    A regular expression has to match the whole value. It runs in RE2, whose time grows only with the length of the
+    value, and whose syntax is that of Alertmanager. Raises CepError if it is not valid.
     """
 
     name: str
@@ -101,12 +101,12 @@ class Matchers:
 
     @property
     def match_all(self) -> bool:
-        """True if no condition needs a label to be there, so that any alert may match."""
+        """True if no condition requires a label, so that any alert may match."""
         return all(each.matches({}) for each in self.each)
 
     @property
     def doubt(self) -> str:
-        """The reason why a matcher can hardly match, as a severity that does not exist; empty: there is none."""
+        """The reason why a matcher is unlikely to match, such as an unknown severity; empty: there is none."""
         words = [word.lower() for word in SEVERITIES]
         for each in self.each:
             asked = each.value if each.name == "severity" and each.operator in ("=", "!=") else ""
@@ -126,7 +126,7 @@ class Matchers:
 
 
 def _compiled(name: str, pattern: str) -> Any:
-    """A pattern of RE2, which may take a megabyte. CepError: it is not a regular expression of RE2."""
+    """Compile a pattern in RE2, which may use a megabyte. CepError: it is not a regular expression of RE2."""
     options = re2.Options()
     options.log_errors, options.max_mem = False, 1 << 20
     options.case_sensitive = name not in IGNORE_CASE
@@ -164,7 +164,7 @@ def _parsed(text: str) -> Iterator[Matcher]:
         if inside[at] != ",":
             raise _wrong(f"`{clean(text, 80)}`: a comma is missing before `{clean(inside[at:], 40)}`", _FORM)
         at = _blank(inside, at + 1)
-        if at == len(inside):  # a comma at the end, as Alertmanager takes it
+        if at == len(inside):  # a comma at the end, which Alertmanager accepts
             return
 
 

@@ -1,8 +1,8 @@
 """The outbox: every change of an alert, numbered, on disk; and the cursor of each receiver.
 
-What was added stays after any end of the process, also of the machine (SQLite, a write-ahead log, synchronous). A
-round's changes come all at once or not at all, with how far event time had come; so what is replayed after a start is
-known. Each row has a hash, which is verified when the outbox is opened (that of old changes soon after: `verify`), and
+Changes survive the end of the process and a crash of the machine (SQLite, a write-ahead log, synchronous). The changes
+of a round are added all or none, together with the event time that was reached, so a replay after a start knows what
+was added. Each row has a hash, which is verified when the outbox is opened (for old changes soon after: `verify`), and
 when changes are read.
 """
 
@@ -29,22 +29,23 @@ from cep.core.errors import CepError
 from cep.core.time import BEGINNING
 
 KEPT = 1_000_000
-"""Changes that are kept at least; older ones go when all receivers have them."""
+"""The least number of changes that are kept; older ones are removed when all receivers have them."""
 
 
 _CHANGES = outbox_tables.HASHED["changes"]
 _HOLDS = (
     "update changes set body = ?1, hash = hashed(number, alert, revision, ?1, came) where alert = ?2 and revision = ?3"
 )
-_VERIFIED = 500  # changes that are verified together; nothing is added meanwhile
+_VERIFIED = 500  # changes that are verified together, while nothing is added
 
 
 class Outbox:
-    """The changes of a program's alerts, for any thread; `path` None: in memory, for a run that keeps nothing.
-    `ended`: the input has, so that nothing more is known of what is open; `lost`: the sources of which nothing is known
-    at present; `counts`: what the sender of each receiver has done.
+    """The changes of a program's alerts, for any thread. `path` None: in memory, for a run that keeps nothing.
 
-    Raises CepError where the file is no outbox, or belongs to another process.
+    `ended`: the input has ended, so open alerts get no more news; `lost`: the lost sources; `counts`: the work of each
+    receiver's sender.
+
+    CepError: the file is not an outbox, or belongs to another process.
     """
 
     def __init__(self, path: Path | None, keep: int = KEPT) -> None:
@@ -67,14 +68,15 @@ class Outbox:
             self._pruned, self._unverified = self._before(), self.last - outbox_tables.NEWEST
             self.id = self.remembered("id", str(uuid4()))
         except BaseException as error:
-            self._sqlite.close()  # else the file stays locked until this is collected
+            self._sqlite.close()  # otherwise the file stays locked until this is collected
             if isinstance(error, sqlite3.DatabaseError):
                 raise outbox_tables.damaged_outbox(where, str(error)) from None
             raise
 
     @property
     def first(self) -> int:
-        """From this number on everything is here; of what was before it, only what open alerts came to last."""
+        """The first number from which all changes are kept; of earlier changes, only the last ones of open
+        alerts are."""
         return self._pruned + 1
 
     def remembered(self, name: str, value: str) -> str:
@@ -104,8 +106,8 @@ class Outbox:
     def begin_revised(
         self, fingerprints: Mapping[str, str]
     ) -> tuple[dict[str, RevisedKey], dict[str, tuple[int, int]]]:
-        """The same where what alerts are on is revised: what is held of each key, and by what an alert means the place
-        of the last round that is in here (`revise`)."""
+        """The same for programs that revise alerts: return what is kept of each key, and by fingerprint of an alert the
+        place of the last round that is stored (`revise`)."""
         with self._lock:
             before = json.loads(self._meta("meant") or "{}")
             self._begin(fingerprints)
@@ -135,8 +137,8 @@ class Outbox:
     def add(
         self, changes: Sequence[AlertChange], reached: Mapping[str, int], fewer: Sequence[AlertChange] = ()
     ) -> None:
-        """Append changes, in this order, all or none; `reached`: by what an alert means how far everything is in
-        here; `fewer`: last changes of open alerts, `holding` of which is another now (nothing else of them is)."""
+        """Append changes, in this order, all or none. `reached`: by fingerprint of an alert, the event time up to which
+        all its changes are stored; `fewer`: last changes of open alerts in which only `holding` differs."""
         if not changes and not fewer:
             return
         with self._lock:
@@ -157,9 +159,8 @@ class Outbox:
         fewer: Sequence[AlertChange] = (),
         actions: Sequence[RecordedAction] = (),
     ) -> None:
-        """As `add`, with what is held of keys then (`revised_tables.write`); all of it or nothing. `marks`: by what an
-        alert means the place of the last round that is in here; `actions`: those that made the last changes, one
-        each."""
+        """As `add`, and store what is kept of keys (`revised_tables.write`), all or nothing. `marks`: by fingerprint of
+        an alert, the place of the last round that is stored; `actions`: one for each of the last changes."""
         with self._lock:
             first = self.last + 1 + sum(not change.hidden for change in changes) - len(actions)
             meta = {f"reached {each}": str(time) for each, time in reached.items()}
@@ -236,7 +237,7 @@ class Outbox:
         self.last += len(made)
 
     def _hide(self, change: AlertChange) -> None:
-        """Keep the last change of an open alert that is told to nobody."""
+        """Keep the last change of an open alert that is never published."""
         if change.state == "resolved":
             self._base.execute("delete from hidden where slot = ?", (change.slot,))
         else:
@@ -244,7 +245,7 @@ class Outbox:
             self._base.execute("insert or replace into hidden (slot, body, hash) values (?1, ?2, hashed(?1, ?2))", row)
 
     def _prune(self) -> None:
-        """Drop what is older than the last `remembered`, when it is a tenth more, and all that are served have it."""
+        """Remove changes beyond the newest `remembered`, once they are a tenth more, if all receivers have them."""
         if self.last - self.first < self._keep * 1.1:
             return
         marks = ", ".join("?" * len(self._served))
@@ -267,11 +268,11 @@ class Outbox:
     # --- what feeds read ---
 
     def after(self, number: int, most: int = 500) -> list[OutboxEntry]:
-        """Up to `most` entries behind a number, in order."""
+        """Return up to `most` entries after a number, in order."""
         return self._entries("where number > ? order by number limit ?", number, most)
 
     def between(self, low: int, high: int) -> list[OutboxEntry]:
-        """The entries from `low` to `high`, both included."""
+        """Return the entries from `low` to `high`, both included."""
         with self._lock:
             if self._open and self._newest and low >= self._newest[0].number and high <= self._newest[-1].number:
                 first = self._newest[0].number
@@ -279,7 +280,7 @@ class Outbox:
         return self._entries("where number between ? and ? order by number", low, high)
 
     def revision(self, alert: str, revision: int | None = None) -> OutboxEntry | None:
-        """One change of an alert, by default the latest."""
+        """Return one change of an alert, by default the latest."""
         if revision is None:
             found = self._entries("where alert = ? order by revision desc limit 1", alert)
         else:
@@ -291,12 +292,12 @@ class Outbox:
         return self._entries("where alert = ? and number > ? order by number limit ?", alert, after, most)
 
     def last_of(self, alert: str, before: int | None, most: int) -> list[OutboxEntry]:
-        """The last changes of an alert, in order, up to `most`; `before`: only those with lower numbers."""
+        """Return the last changes of an alert, in order, up to `most`. `before`: only those with lower numbers."""
         until = self.last + 1 if before is None else before
         return self._entries("where alert = ? and number < ? order by number desc limit ?", alert, until, most)[::-1]
 
     def loud(self, alert: str, before: int) -> Iterator[OutboxEntry]:
-        """The changes of an alert before a revision that receivers are sent, the latest first."""
+        """Yield the changes of an alert before a revision that receivers are sent, latest first."""
         loud = "json_extract(body, '$.silenced') is null and json_extract(body, '$.inhibited') is null"
         where = f"where alert = ? and revision < ? and {loud} order by revision desc limit 100"
         while found := self._entries(where, alert, before):
@@ -313,13 +314,13 @@ class Outbox:
         return change if last is None else last.change
 
     def live(self, after: int = 0, most: int = -1) -> list[OutboxEntry]:
-        """The last changes of the alerts that are not resolved, behind a number, in order; up to `most`, -1: all."""
+        """Return the last changes of unresolved alerts after a number, in order; up to `most`, -1: all."""
         return self._entries(
             "where number > ? and number in (select number from live) order by number limit ?", after, most
         )
 
     def open_changes(self) -> list[AlertChange]:
-        """The last changes of the alerts that are not resolved, in order."""
+        """Return the last changes of unresolved alerts, in order."""
         return [entry.change for entry in self.live()]
 
     def hidden(self) -> list[AlertChange]:
@@ -329,7 +330,7 @@ class Outbox:
         return [AlertChange.load(body) for (body,) in rows]
 
     def actions(self, after: int = 0, most: int = -1, **only: Collection[str]) -> list[RecordedAction]:
-        """The recorded actions behind a number, in order, up to `most`, -1: all. `only`: the values that are wanted of
+        """Return the recorded actions after a number, in order, up to `most`, -1: all. `only`: the wanted values of
         `action`, `person` and `alert`; empty: any."""
         wanted = {name: values for name, values in only.items() if values}
         some = "".join(f" and {name} in ({', '.join('?' * len(values))})" for name, values in wanted.items())
@@ -339,18 +340,18 @@ class Outbox:
             return list(handling_tables.actions(self._base, where, after, *asked, most))
 
     def silences(self) -> dict[str, str]:
-        """The stored silences as JSON, by id."""
+        """Return the stored silences as JSON, by id."""
         with self._lock:
             return handling_tables.silences(self._base)
 
     def episodes(self, slot: str, most: int) -> list[OutboxEntry]:
-        """The last changes of the last alerts of a key, the newest alert first."""
+        """Return the last changes of the last alerts of a key, newest alert first."""
         with self._lock:
             alerts = handling_tables.episodes(self._base, slot, most)
         return [entry for alert in alerts if (entry := self.revision(alert)) is not None]
 
     def latest(self, before: int | None = None, most: int = 500) -> list[OutboxEntry]:
-        """The last change of each alert, the newest first, up to `most`; `before`: only those with lower numbers."""
+        """Return the last change of each alert, newest first, up to `most`. `before`: only those with lower numbers."""
         newer = "select 1 from changes newer where newer.alert = changes.alert and newer.revision > changes.revision"
         where = f"where number < ? and not exists ({newer}) order by number desc limit ?"
         return self._entries(where, self.last + 1 if before is None else before, most)
@@ -363,18 +364,18 @@ class Outbox:
         return max(each for each in (told, acted, BEGINNING) if each is not None)
 
     def wait(self, number: int, seconds: float) -> bool:
-        """Until there is an entry behind this one, or so long; whether there is."""
+        """Wait for an entry after this number, for at most so long, and return True if there is one."""
         with self._came:
             return self._came.wait_for(lambda: self.last > number, seconds)
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Call it after every addition, in the thread that adds."""
+        """Call the listener after every addition, in the thread that adds."""
         self._listeners.append(listener)
 
     # --- receivers ---
 
     def receiver(self, name: str, start: bool = False) -> int:
-        """The cursor of a receiver. A new one begins behind the last entry, or with `start` at the first."""
+        """Return the cursor of a receiver. A new one begins after the last entry, or with `start` at the first."""
         with self._lock:
             self._served.add(name)
             first = 0 if start else self.last
@@ -384,11 +385,12 @@ class Outbox:
             return self._one("select cursor from receivers where name = ?", name) or 0
 
     def ahead(self, name: str) -> list[tuple[int, int]]:
-        """The entries beyond its cursor that a receiver has: numbers from and to, both included."""
+        """Return the entries beyond its cursor that a receiver has: numbers from and to, both included."""
         return [(low, high) for low, high in json.loads(self._meta(f"ahead {name}") or "[]")]
 
     def unsent(self, name: str) -> dict[str, int]:
-        """By alert, the first revision that a receiver was not sent though it is behind it, and nothing since."""
+        """Return, by alert, the first revision before the cursor that a receiver was not sent, if nothing was sent
+        since."""
         return dict(json.loads(self._meta(f"unsent {name}") or "{}"))
 
     def acknowledge(
@@ -398,8 +400,8 @@ class Outbox:
         ahead: Sequence[tuple[int, int]] = (),
         unsent: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """A receiver has the entries up to this one, and some beyond it; `unsent`: except for some of these alerts. All
-        of it is noted, or nothing. CepError: the disk takes no more."""
+        """Record that a receiver has the entries up to this one, and some beyond it; `unsent`: except for some of these
+        alerts. All of it is stored, or nothing. CepError: the disk cannot be written."""
         with self._lock, self._at_once():
             self._base.execute(
                 "update receivers set cursor = max(cursor, ?1), hash = hashed(name, max(cursor, ?1)) where name = ?2",
@@ -413,7 +415,8 @@ class Outbox:
                 self._set(f"unsent {name}", text)
 
     def reject(self, name: str, number: int, reason: str) -> None:
-        """A receiver will never take an entry: it is a dead letter. CepError: the disk takes no more."""
+        """Record that a receiver will never accept an entry: it becomes a dead letter. CepError: the disk cannot be
+        written."""
         with self._lock, outbox_tables.writing(self._where):
             self._base.execute(
                 "insert or replace into dead (receiver, number, reason, time, again, hash)"
@@ -422,12 +425,12 @@ class Outbox:
             )
 
     def dead(self, name: str) -> list[RefusedEntry]:
-        """The dead letters of a receiver that are still kept, in order."""
+        """Return the dead letters of a receiver that are still kept, in order."""
         return self._dead_letters("where receiver = ? order by dead.number", name)
 
     def retry(self, name: str, by: str) -> int:
-        """Have a receiver's dead letters sent once more, and record who asked for it; return how many there are.
-        CepError: the disk takes no more."""
+        """Send a receiver's dead letters once more, record who asked for it, and return their number. CepError: the
+        disk cannot be written."""
         watermark = self.farthest()
         with self._lock, outbox_tables.writing(self._where):
             again = "update dead set again = 1, hash = hashed(receiver, number, reason, time, 1) where receiver = ?"
@@ -438,17 +441,17 @@ class Outbox:
             return letters
 
     def next_retry(self, name: str) -> RefusedEntry | None:
-        """The first dead letter of a receiver that is to be sent once more."""
+        """Return the first dead letter of a receiver that is to be sent once more."""
         found = self._dead_letters("where receiver = ? and again order by dead.number limit 1", name)
         return found[0] if found else None
 
     def delivered(self, name: str, number: int) -> None:
-        """A receiver has taken what was a dead letter. CepError: the disk takes no more."""
+        """Record that a receiver has accepted a dead letter. CepError: the disk cannot be written."""
         with self._lock, outbox_tables.writing(self._where):
             self._base.execute("delete from dead where receiver = ? and number = ?", (name, number))
 
     def groups(self, name: str) -> dict[str, tuple[int, list[int]]]:
-        """The groups in which a receiver is told of alerts: when each was last sent, and the numbers that went."""
+        """Return the groups of a receiver: when each was last sent, and the numbers of the changes that were sent."""
         with self._lock:
             rows = self._base.execute("select name, value from meta where name like 'group %'").fetchall()
         found = {}
@@ -460,19 +463,19 @@ class Outbox:
         return found
 
     def note_group(self, name: str, key: str, sent: int, numbers: Sequence[int]) -> None:
-        """A group of a receiver is sent now. CepError: the disk takes no more."""
+        """Record that a group of a receiver is sent now. CepError: the disk cannot be written."""
         with self._lock:
             self._set(f"group {json.dumps([name, key])}", json.dumps([sent, list(numbers)]))
 
     def forget_groups(self, name: str, keys: Iterable[str]) -> None:
-        """These groups of a receiver are over. CepError: the disk takes no more."""
+        """Forget groups of a receiver, which are over. CepError: the disk cannot be written."""
         rows = [(f"group {json.dumps([name, key])}",) for key in sorted(keys)]
         with self._lock, outbox_tables.writing(self._where):
             self._base.executemany("delete from meta where name = ?", rows)
 
     def threads(self, name: str, alerts: Sequence[str], message: str) -> list[str]:
-        """The first message in which a receiver was told of each of some alerts, in their order; of those that were in
-        none it is this one from now on, as long as a change of the alert is kept. CepError: the disk takes no more."""
+        """Return the first message that told a receiver about each of some alerts, in order. For alerts without one it
+        is this message from now on, as long as a change of the alert is kept. CepError: the disk cannot be written."""
         with self._lock, self._at_once():
             found: dict[str, None] = {}
             for alert in alerts:
@@ -487,7 +490,7 @@ class Outbox:
         return name in self._served
 
     def statuses(self) -> list[ReceiverStatus]:
-        """How far each receiver has come, by name."""
+        """Return the progress of each receiver, by name."""
         with self._lock:
             found = self._base.execute(
                 "select name, cursor, (select count(*) from dead where receiver = name) from receivers order by name"
@@ -496,12 +499,12 @@ class Outbox:
 
     @property
     def open(self) -> int:
-        """How many alerts are not resolved."""
+        """Return the number of unresolved alerts."""
         return self._one("select count(*) from live") or 0
 
     def verify(self, trouble: Callable[[CepError], None]) -> None:
-        """Verify the changes that were there and not verified when the outbox was opened, a few at a time; the first
-        that is damaged is reported. Returns when all are, or the outbox is closed."""
+        """Verify, a few at a time, the changes that were not verified when the outbox was opened, and report the first
+        damaged one. Return when all are verified, or the outbox is closed."""
         try:
             for low in range(self._pruned, self._unverified, _VERIFIED):
                 with self._lock:
@@ -514,7 +517,7 @@ class Outbox:
             return
 
     def close(self) -> None:
-        """Every later call raises Closed."""
+        """Close the outbox. Every later call raises Closed."""
         with self._lock:
             self._open = False
             self._sqlite.close()
@@ -529,14 +532,14 @@ class Outbox:
 
     @contextmanager
     def _at_once(self) -> Iterator[None]:
-        """All that the block writes, or, if it fails, nothing."""
+        """Make everything that the block writes one transaction."""
         with outbox_tables.writing(self._where):
             self._base.execute("begin immediate")
             try:
                 yield
                 self._base.execute("commit")
             except BaseException:
-                if self._base.in_transaction:  # a disk that is full has ended it already
+                if self._base.in_transaction:  # a full disk has ended it already
                     self._base.execute("rollback")
                 raise
 
@@ -546,7 +549,8 @@ class Outbox:
         return (self._one(there, cursor + 1, self.last) or 0) - beyond
 
     def _before(self) -> int:
-        """The number up to which was pruned; an outbox that does not say so yet has no gap behind it."""
+        """Return the number up to which changes were removed. Older outboxes do not record it, and have no gap after
+        it."""
         noted = self._meta("pruned")
         if noted is not None:
             return int(noted)

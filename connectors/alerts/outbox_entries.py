@@ -9,10 +9,12 @@ from cep.connectors.alerts.lifecycle import AlertChange
 
 @dataclass(frozen=True, slots=True)
 class OutboxEntry:
-    """A change with its number, from 1 in the order in which they came; numbers may have gaps. `came`: when it was
-    added, by the clock of the machine, microseconds of Unix time; None: before that was noted. `reminder`: the how
-    manyth time since then receivers are reminded of it, 0: it is new to them. `composed`: when the group was put
-    together in which one receiver is sent it, the same when that is repeated; None: it is not sent in a group."""
+    """A change with its number, from 1 in the order of arrival; numbers may have gaps.
+
+    `came`: when it was added, by the clock of the machine, microseconds of Unix time; None: it was not recorded.
+    `reminder`: the number of the reminder of it, 0: it is new to receivers. `composed`: when the group was formed in
+    which a receiver is sent it, the same for a repetition; None: it is not sent in a group.
+    """
 
     number: int
     change: AlertChange
@@ -22,15 +24,15 @@ class OutboxEntry:
 
     @property
     def message(self) -> str:
-        """The name of what a receiver is sent, the same when that is repeated: the id of the change, and the number of
-        the reminder if it is one."""
+        """The name of what a receiver is sent, the same for a repetition: the id of the change, and the number of a
+        reminder."""
         return f"{self.change.id}.{self.reminder}" if self.reminder else self.change.id
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedEntry:
-    """An entry that a receiver has refused: why, and when it was given up, as `OutboxEntry.came`. `again`: it is to be
-    sent once more."""
+    """An entry that a receiver has refused: the reason, and when the sender gave up, as `OutboxEntry.came`. `again`: it
+    will be sent once more."""
 
     entry: OutboxEntry
     reason: str
@@ -40,7 +42,7 @@ class RefusedEntry:
 
 @dataclass(frozen=True, slots=True)
 class ReceiverStatus:
-    """How far a receiver has come: its last entry's number, how many wait, how many it has refused."""
+    """The progress of a receiver: the number of its last entry, how many entries wait, how many it has refused."""
 
     name: str
     cursor: int

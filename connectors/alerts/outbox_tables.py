@@ -13,7 +13,7 @@ from cep.core.errors import CepError
 from cep.core.private_files import private_file
 
 FORM = "3"
-"""The form of the tables, as the table `meta` has it."""
+"""The version of the tables, as stored in the table `meta`."""
 
 HASHED = {
     "changes": "number, alert, revision, body, came",
@@ -25,7 +25,8 @@ HASHED = {
 """The columns that a row's `hash` covers, by table."""
 
 NEWEST = 50_000
-"""Changes that are verified when an outbox is opened, besides those of open alerts; older ones in the background."""
+"""The number of changes that are verified when an outbox is opened, besides those of open alerts; older ones are
+verified in the background."""
 
 _TABLES = """
 create table if not exists changes (number integer primary key autoincrement, alert text not null,
@@ -48,12 +49,13 @@ _NOT_OPEN = (
 
 
 def open_outbox(where: str) -> sqlite3.Connection:
-    """The database at a path, or `:memory:`. CepError: it cannot be opened, is another process's, or damaged."""
+    """Open the database at a path, or `:memory:`. CepError: it cannot be opened, belongs to another process, or is
+    damaged."""
     base: sqlite3.Connection | None = None
     try:
         if where != ":memory:":
-            with suppress(OSError):  # SQLite says why it cannot be made
-                private_file(where)  # so are those that SQLite makes beside it
+            with suppress(OSError):  # SQLite reports why it cannot be made
+                private_file(where)  # so are the files that SQLite makes beside it
         base = sqlite3.connect(where, check_same_thread=False, isolation_level=None, timeout=2)
         base.create_function("hashed", -1, row_hash, deterministic=True)
         base.execute("pragma locking_mode = exclusive")
@@ -80,14 +82,14 @@ def code_of(error: Exception) -> int:
 
 
 def unwritten(where: str, error: Exception) -> CepError:
-    """The error for a disk that takes no more: a restart may help."""
+    """Return the error for a disk that cannot be written; a restart may help."""
     hint = "make room there, or see to the disk, and start again: what was written is whole"
     return CepError(f"{where}: alerts cannot be written: {error}", hint=hint, code="failed")
 
 
 @contextmanager
 def writing(where: str) -> Iterator[None]:
-    """CepError: the disk takes no more."""
+    """Raise CepError if the disk cannot be written."""
     try:
         yield
     except sqlite3.OperationalError as error:
@@ -97,7 +99,7 @@ def writing(where: str) -> Iterator[None]:
 
 
 def _prove(base: sqlite3.Connection, where: str) -> None:
-    """Verify that all is what was written, and make the tables of a new outbox."""
+    """Verify all rows, or create the tables of a new outbox."""
     (result,) = base.execute("pragma integrity_check(1)").fetchone()
     if result != "ok":
         raise damaged_outbox(where, result.splitlines()[-1])
@@ -123,8 +125,8 @@ def _prove(base: sqlite3.Connection, where: str) -> None:
 def verify(
     base: sqlite3.Connection, where: str, table: str, some: str = "true", *values: object, columns: str = ""
 ) -> None:
-    """Hold some rows of a table against their hashes, which are of these `columns`, else of those of `HASHED`.
-    CepError: one is not what was written."""
+    """Compare some rows of a table with their hashes, which cover these `columns`, by default those of `HASHED`.
+    CepError: one differs."""
     columns = columns or HASHED[table]
     query = f"select {columns} from {table} where ({some}) and hash is not hashed({columns}) limit 1"
     wrong = base.execute(query, values).fetchone()
@@ -138,13 +140,14 @@ def thread(receiver: str, alert: str) -> str:
 
 
 def prune_threads(base: sqlite3.Connection) -> None:
-    """Forget the first messages of alerts of which no change is kept."""
+    """Forget the first messages of alerts whose changes have all been removed."""
     alert = f"json_extract(substr(name, {len('thread ') + 1}), '$[1]')"
     base.execute(f"delete from meta where name like 'thread %' and {alert} not in (select alert from changes)")
 
 
 def row_hash(*values: object) -> bytes:
-    """The hash of a row: of its values as JSON, `json.dumps(values, ensure_ascii=False)`, made in half of the time."""
+    """Return a function for the hash of a row, that of its values as JSON: `json.dumps(values, ensure_ascii=False)` in
+    half the time."""
     parts = [
         encode_basestring(value) if type(value) is str else str(value) if type(value) is int else json.dumps(value)
         for value in values
@@ -153,6 +156,6 @@ def row_hash(*values: object) -> bytes:
 
 
 def damaged_outbox(where: str, what: str) -> CepError:
-    """The error for a damaged outbox."""
+    """Return the error for a damaged outbox."""
     hint = "bring the whole folder back from a copy, or begin anew with another `--state`"
     return CepError(f"{where}: the outbox is damaged: {what}", hint=hint, code="outbox")

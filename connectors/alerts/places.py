@@ -10,7 +10,7 @@ from typing import Any
 from cep.rules.alert import AREA, LATITUDE, LONGITUDE, RADIUS
 
 MOST = 500
-"""Points of one polygon; one that has more is replaced by its convex hull, which covers it."""
+"""The greatest number of points of a polygon. Larger ones are replaced by their convex hull, which covers them."""
 
 AlertPlace = Mapping[str, Any]
 """`{"circle": [latitude, longitude, metres]}`, `{"polygons": [[[latitude, longitude], ...], ...]}`, both, or neither.
@@ -18,7 +18,7 @@ Polygons are closed; holes are left out."""
 
 
 def alert_place(values: Mapping[str, Any]) -> AlertPlace:
-    """Return the place in the columns of an occurrence; empty if they hold no place on earth."""
+    """Return the place in the columns of an occurrence; empty if they hold no valid place."""
     found: dict[str, Any] = {}
     lat, long, radius = (_number(values.get(name)) for name in (LATITUDE, LONGITUDE, RADIUS))
     if lat is not None and long is not None and abs(lat) <= 90 and abs(long) <= 720:
@@ -41,7 +41,8 @@ def _number(value: object) -> float | None:
 
 @lru_cache(maxsize=256)
 def _polygons(text: str) -> tuple[tuple[tuple[float, float], ...], ...]:
-    """The outlines of a shape in WKT; of what has no inside that of its convex hull, if that has one."""
+    """Return the outlines of a shape in WKT; for a shape without an interior, that of its convex hull, if that
+    has one."""
     from cep.rules.expressions.areas import WrongArea, read
 
     try:
@@ -56,7 +57,7 @@ def _polygons(text: str) -> tuple[tuple[tuple[float, float], ...], ...]:
 
 
 def _cut(polygon: Any) -> list[Any]:
-    """Its parts on either side of 180 degrees, each within -180 to 180."""
+    """Return the parts on either side of 180 degrees, each within -180 to 180."""
     from shapely import affinity, box
 
     west, _, east, _ = polygon.bounds
@@ -81,5 +82,5 @@ def _outline(polygon: Any) -> tuple[tuple[float, float], ...]:
 
 
 def _turned(longitude: float) -> float:
-    """Within -180 to 180."""
+    """Return a longitude within -180 to 180."""
     return round(longitude if abs(longitude) <= 180 else (longitude + 180) % 360 - 180, 6)

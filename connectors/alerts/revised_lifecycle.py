@@ -1,8 +1,8 @@
-"""The lifecycle of alerts where what they are on may come late and be withdrawn: what was told is put right.
+"""The lifecycle of alerts whose occurrences may come late or be withdrawn: published changes are corrected.
 
-Of each key it is held what ended lately, and what stood before that. In order an occurrence goes on from what stands
-now, as in `cep.connectors.alerts.lifecycle`. A late or withdrawn one has the key's alerts followed anew from what stood
-before; what was told is compared with that, and the difference is told.
+For each key, the occurrences that ended lately are kept, and the state before them. An occurrence in order continues
+from the current state, as in `cep.connectors.alerts.lifecycle`. After a late or withdrawn one, the alerts of the key
+are followed again from the earlier state; the differences to the published changes are published.
 """
 
 from __future__ import annotations
@@ -51,10 +51,12 @@ class HeldOccurrence:
 
 @dataclass(slots=True)
 class AlertKey:
-    """The alerts of one key. `place`: that of the alert among all. `base`: the alert that was open at `since`, if one
-    was; `held`: what ended since; `now`: the alert that is open after all of it; `reached`: up to when that was
-    followed; `told`: of each alert that may still change what was told last. `looked`: when it is looked at for what is
-    final."""
+    """The alerts of one key.
+
+    `place`: the number of the alert. `base`: the alert that was open at `since`, if any; `held`: the occurrences that
+    ended since; `now`: the alert that is open after them; `reached`: the time up to which they were followed. `told`:
+    the last published change of each alert that may still change. `looked`: when it is checked for final occurrences.
+    """
 
     place: int
     base: AlertChange | None = None
@@ -68,8 +70,8 @@ class AlertKey:
 
 @dataclass(slots=True)
 class _Turn:
-    """The work of a round: the keys it concerns and whether they are recomputed; occurrences added and removed on
-    disk; alerts that take the place of others."""
+    """The work of a round: the keys it concerns and whether they are recomputed; occurrences added and removed on disk;
+    alerts that replace others."""
 
     anew: dict[str, bool] = field(default_factory=dict)
     come: dict[str, list[Name]] = field(default_factory=dict)
@@ -78,8 +80,8 @@ class _Turn:
 
 
 class RevisedLifecycle:
-    """Follows alerts by means of a lifecycle, which has none itself. What `Outbox.revise` has taken stays taken: a
-    round that comes again after a start changes nothing."""
+    """Follows alerts by means of a lifecycle that has none itself. Rounds that `Outbox.revise` has stored are skipped
+    when they come again after a start."""
 
     def __init__(self, lifecycle: AlertLifecycle, outbox: Outbox, handling: Handling | None = None) -> None:
         self.lifecycle, self.outbox, self.handling = lifecycle, outbox, handling or Handling(outbox)
@@ -142,7 +144,7 @@ class RevisedLifecycle:
             self._write(changes, turn, {*turn.anew, *settled, *(change.slot for change in changes)}, place, actions)
 
     def adopt(self, change: AlertChange) -> None:
-        """Go on from a change that was told between two rounds."""
+        """Continue from a change that was published between two rounds."""
         key = self._keys.get(change.slot)
         if key is None:
             return
@@ -172,7 +174,7 @@ class RevisedLifecycle:
                 turn.anew[slot] = turn.anew.get(slot, False) or end <= key.reached
 
     def _rows(self, tables: Tables, place: Place | None) -> Iterator[tuple[Name, HeldOccurrence]]:
-        """Occurrences in tables, but those of alerts that had them before the start."""
+        """Return the occurrences in tables, without those of alerts that had them before the start."""
         lifecycle = self.lifecycle
         for number, table, over in lifecycle.told_of(tables):
             mark = self._marks.get(lifecycle.fingerprints[lifecycle.alerts[number].name])
@@ -193,12 +195,12 @@ class RevisedLifecycle:
         for alert, changes in groupby(found, key=lambda change: change.alert):
             if alert in key.told:
                 told += [self._tell(key, change) for change in changes]
-            else:  # a run before may have told of it
+            else:  # an earlier run may have published it
                 told += self._put_right(key, list(changes))
         return told
 
     def _follow_anew(self, slot: str, key: AlertKey, turn: _Turn, watermark: int) -> list[AlertChange]:
-        """All that is held is followed again; what is told is the difference to what was told."""
+        """Follow all kept occurrences again, and publish the differences."""
         held = list(key.held.values())
         found = self._again(key.base, held, watermark)
         heirs = _heirs(key, _lives(key, found))
@@ -216,7 +218,7 @@ class RevisedLifecycle:
         for changes in lives.values():
             told += self._put_right(key, changes)
         if key.now is not None and told and told[-1].alert != key.now.alert:
-            # Some know an alert by its key: what they hear last has to be of the one that is open.
+            # Some receivers know an alert by its key: the last change that they receive must be that of the open one.
             told.append(self._tell(key, replace(key.now, state=_standing(key.now), note=self._said(PUT_RIGHT))))
         return told
 
@@ -233,13 +235,13 @@ class RevisedLifecycle:
         return [self._tell(key, change) for change in changes]
 
     def _followed(self, base: AlertChange | None, held: Sequence[HeldOccurrence], watermark: int) -> list[AlertChange]:
-        """The changes of one key's alerts; what is open at the end is in `lifecycle.live`."""
+        """Return the changes of one key's alerts. The alert that is open at the end is in `lifecycle.live`."""
         values = {id(each.occurrence): each.values for each in held}
         self.lifecycle.begin([] if base is None else [base])
         return self.lifecycle.follow([each.occurrence for each in held], lambda one: values[id(one)], watermark)
 
     def _again(self, base: AlertChange | None, held: Sequence[HeldOccurrence], watermark: int) -> list[AlertChange]:
-        """The same of what is not counted again."""
+        """Return the same without counting invalid places again."""
         counted = self.lifecycle.unplaced.copy()
         found = self._followed(base, held, watermark)
         for name, number in counted.items():
@@ -258,7 +260,7 @@ class RevisedLifecycle:
         return key.told[alert]
 
     def _tell(self, key: AlertKey, change: AlertChange) -> AlertChange:
-        """The change with its number among those that are told."""
+        """Return the change with its number among the published ones."""
         before = self._told(key, change.alert)
         revision = 0 if before is None else before.revision + 1
         sent = None if before is None else before.sent
@@ -295,7 +297,7 @@ class RevisedLifecycle:
         return settled
 
     def _await(self, slot: str, key: AlertKey, anew: bool) -> None:
-        """Look at a key when its alert is over, and when the first of what it holds is final."""
+        """Check a key when its alert is over, and when its first occurrence is final."""
         due = None if key.now is None else self.lifecycle.due(key.now)
         if due is not None:
             heapq.heappush(self._due, (due, slot))
@@ -335,7 +337,7 @@ class RevisedLifecycle:
         self.outbox.revise(told, self._reached, marks, keys, come, gone, fewer, actions)
 
     def _fewer(self, key: AlertKey | None) -> AlertChange | None:
-        """The last message about a key's open alert, if other intervals hold now, for a start without revision."""
+        """Return the last change of a key's open alert, if other intervals hold now, for a start without revision."""
         told = None if key is None or key.now is None else key.told.get(key.now.alert)
         if key is None or key.now is None or told is None or told.holding == key.now.holding:
             return None
@@ -351,8 +353,8 @@ class RevisedLifecycle:
 
 
 def _placed(changes: Iterable[AlertChange]) -> Iterator[tuple[tuple[int, bool], AlertChange]]:
-    """The changes of one key, which stay in their order, with their places among those of all: in the order of their
-    times, and what lasts until then after what begins."""
+    """Return the changes of one key, in their order, with their places among those of all keys: in the order of their
+    times, and at the same time endings after beginnings."""
     place = (BEGINNING, False)
     for change in changes:
         if not change.withdrawn:
@@ -361,7 +363,7 @@ def _placed(changes: Iterable[AlertChange]) -> Iterator[tuple[tuple[int, bool], 
 
 
 def _latest(before: int, held: Iterable[HeldOccurrence], found: Iterable[AlertChange]) -> int:
-    """The time up to which these occurrences have been followed: what ends later goes on from there."""
+    """Return the time up to which these occurrences have been followed. Later ends continue from there."""
     return max([before, *(each.occurrence.end for each in held), *(change.time for change in found)])
 
 
@@ -371,7 +373,7 @@ def _latest_of(outbox: Outbox, alert: str) -> AlertChange | None:
 
 
 def _lives(key: AlertKey, found: Iterable[AlertChange]) -> dict[str, list[AlertChange]]:
-    """The changes of each alert of a key, from the one that was open before."""
+    """Return the changes of each alert of a key, from the one that was open before."""
     lives = {} if key.base is None else {key.base.alert: [key.base]}
     for change in found:
         lives.setdefault(change.alert, []).append(change)
@@ -379,7 +381,7 @@ def _lives(key: AlertKey, found: Iterable[AlertChange]) -> dict[str, list[AlertC
 
 
 def _heirs(key: AlertKey, lives: Mapping[str, Sequence[AlertChange]]) -> list[Heir]:
-    """The alerts that are withdrawn, each with the last one that lasts at the same time."""
+    """Return the withdrawn alerts, each with the last alert that lasts at the same time."""
     found = []
     for alert, before in key.told.items():
         if alert not in lives and not before.withdrawn:
@@ -395,12 +397,13 @@ def _end(change: AlertChange) -> int:
 
 
 def _standing(change: AlertChange) -> AlertState:
-    """The state of an alert, however it came to it."""
+    """Return the state of an alert, without the way to it."""
     return "updated" if change.state in ("firing", "escalated") else change.state
 
 
 def _says_the_same(change: AlertChange, before: AlertChange) -> bool:
-    """Return True if two changes say the same of an alert, of one that is over also when, whichever was first."""
+    """Return True if two changes describe the same state of an alert. For one that is over, its end has to be the same,
+    too."""
     over = change.state == "resolved"
     same = over == (before.state == "resolved") and bool(change.holding) == bool(before.holding)
     if not same or (over and not change.withdrawn and change.ended != before.ended):

@@ -1,4 +1,4 @@
-"""The tables of an outbox for alerts that are put right: what is held of each key; each row has a hash."""
+"""The tables of an outbox for revised alerts: what is kept of each key. Each row has a hash."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RevisedKey:
 
 
 def make(base: sqlite3.Connection, where: str) -> None:
-    """Have the tables, and all in them as it was written. CepError: it is not."""
+    """Create the tables, or verify all rows in them. CepError: a row is damaged."""
     for statement in _TABLES:
         base.execute(statement)
     for table, columns in HASHED.items():
@@ -59,7 +59,7 @@ def write(
     come: Mapping[tuple[str, str], str],
     gone: Iterable[tuple[str, str]],
 ) -> None:
-    """Note keys as they are now, None: nothing of it is held; occurrences that come, by slot and name; and that go."""
+    """Store keys as they are now, None: nothing of it is kept; and add and remove occurrences, by slot and name."""
     base.executemany("delete from occurrences where slot = ? and name = ?", gone)
     rows = [(slot, name, body) for (slot, name), body in come.items()]
     base.executemany("insert or replace into occurrences values (?1, ?2, ?3, hashed(?1, ?2, ?3))", rows)
@@ -69,7 +69,7 @@ def write(
 
 
 def forget(base: sqlite3.Connection, slots: Iterable[str] | None = None) -> None:
-    """Hold nothing of some keys, or of all."""
+    """Forget some keys, or all."""
     for table in HASHED:
         if slots is None:
             base.execute(f"delete from {table}")

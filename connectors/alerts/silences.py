@@ -1,4 +1,4 @@
-"""Silences: for a time, receivers are not sent alerts whose labels match."""
+"""Silences: for some time, receivers are not sent alerts whose labels match."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cep.core.errors import CepError
 SilenceState = Literal["pending", "active", "expired"]
 
 KEPT = 120 * 3600 * 1_000_000
-"""Microseconds for which a silence is listed after its end, as Alertmanager does."""
+"""Microseconds for which a silence is listed after its end, as in Alertmanager."""
 
 LONGEST_COMMENT, LONGEST_AUTHOR = 2_000, 300
 
@@ -23,8 +23,8 @@ LONGEST_COMMENT, LONGEST_AUTHOR = 2_000, 300
 class Silence:
     """A silence from `starts` until `ends`, by the clock of the machine, microseconds of Unix time.
 
-    `author`: the name of who made it; `updated`: when it was last changed; `maintenance`: it is a window of the
-    calendar, and nobody else can end it.
+    `author`: the name of its author; `updated`: when it was last changed; `maintenance`: it is a window of the
+    calendar, and only the calendar can end it.
     """
 
     id: str
@@ -41,7 +41,7 @@ class Silence:
         return "pending" if now < self.starts else "active" if now < self.ends else "expired"
 
     def expired(self, now: int) -> Silence:
-        """The silence, ended at a time: it neither hides nor will hide anything."""
+        """Return the silence, ended at a time, so that it hides nothing any more."""
         return replace(self, starts=min(self.starts, now), ends=min(self.ends, now), updated=now)
 
     def dump(self) -> str:
@@ -91,7 +91,7 @@ def silence(
 
 
 def matcher_documents(matchers: Matchers) -> list[dict[str, Any]]:
-    """Matchers as Alertmanager's API has them."""
+    """Return matchers as in Alertmanager's API."""
     return [
         {
             "name": each.name,

@@ -1,4 +1,5 @@
-"""Values as text for people: no invisible or reordering characters, none that XML forbids, and not too long."""
+"""Values as text for people: without invisible or reordering characters, without those that XML forbids, and not too
+long."""
 
 from __future__ import annotations
 
@@ -10,18 +11,18 @@ from cep.core.literals import say_duration
 from cep.rules.alert import Template
 
 LONGEST = 500
-"""Characters of one value; what is longer is cut and ends in `…`."""
+"""The greatest number of characters of a value; longer ones are cut and end in `…`."""
 
 JsonValue = str | int | float | bool | None
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
-_JOINERS = "\u200c\u200d"  # several scripts are not written without them
+_JOINERS = "\u200c\u200d"  # some scripts need them
 
 
 def clean(text: str, longest: int = LONGEST) -> str:
-    """Control characters and line ends are spaces, marks that change the direction of writing are left out; what
-    stands for no character is U+FFFD."""
+    """Replace control characters and line ends by spaces, remove marks that change the direction of writing, and
+    replace invalid characters by U+FFFD."""
     cut = text if len(text) <= 4 * longest else text[: 4 * longest]
     if not cut.isprintable():
         cut = "".join(map(_visible, cut))
@@ -41,14 +42,14 @@ def _visible(character: str) -> str:
 
 
 def json_value(value: JsonValue, type: str) -> JsonValue:
-    """A value as JSON has it: times in ISO 8601 and durations as people read them, strings clean."""
+    """Return a value for JSON: times in ISO 8601, durations as people read them, and clean strings."""
     if value is None or isinstance(value, bool):
         return value
     if type == "time" and isinstance(value, int):
         return rfc3339(value)
     if type == "duration" and isinstance(value, int):
         return say_duration(value)
-    if isinstance(value, float) and value - value != 0:  # not a number, or without end
+    if isinstance(value, float) and value - value != 0:  # not a number, or infinite
         return str(value)
     return clean(value) if isinstance(value, str) else value
 
@@ -63,7 +64,7 @@ def value_text(value: JsonValue) -> str:
 
 
 def fill_template(template: Template, values: dict[str, JsonValue], in_address: bool = False) -> str:
-    """The text of a template with what `json_value` gives; `in_address`: values are written as a URL has them."""
+    """Fill a template with the values of `json_value`. `in_address`: values are encoded for a URL."""
     if not template:
         return ""
     texts = (clean(each, 4096) if isinstance(each, str) else value_text(values[each[0]]) for each in template)
@@ -73,10 +74,10 @@ def fill_template(template: Template, values: dict[str, JsonValue], in_address: 
 
 
 def rfc3339(ticks: int) -> str:
-    """A time in RFC 3339, in UTC, as exact as it is; within the years 1 to 9999."""
+    """Return a time in RFC 3339, in UTC and exact, within the years 1 to 9999."""
     return at(ticks).isoformat().replace("+00:00", "Z")
 
 
 def at(ticks: int) -> datetime:
-    """A time in UTC, within the years 1 to 9999."""
+    """Return a time in UTC, within the years 1 to 9999."""
     return _EPOCH + timedelta(microseconds=min(max(ticks, _FIRST), _LAST))

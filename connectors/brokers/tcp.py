@@ -20,11 +20,7 @@ WAIT = 10.0
 
 _CHUNK = 1 << 20
 _HEAD = 1000  # bytes that are kept of a line that is too long
-_ALIVE = {
-    "TCP_KEEPIDLE": 30,
-    "TCP_KEEPINTVL": 10,
-    "TCP_KEEPCNT": 3,
-}  # otherwise the crash of a machine is never noticed
+_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}  # else a crash of the machine goes unnoticed
 _SLOWEST = 30.0  # seconds between two attempts to reconnect
 
 

@@ -23,9 +23,7 @@ class Retention:
     def __init__(self, writer: QuadWriter, spans: TimeTree) -> None:
         self._writer, self._store, self._spans = writer, writer.store, spans
         self._swept = ""
-        self.forgotten: Callable[[Iterable[Any]], None] = lambda instants: (
-            None
-        )  # what is removed together with instants
+        self.forgotten: Callable[[Iterable[Any]], None] = lambda instants: None  # removes what depends on instants
 
     def steps(self, until: str) -> Iterator[int]:
         """Remove the events that end in minutes which are over before `until`, an instant. Yield their number after

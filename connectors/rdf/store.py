@@ -123,9 +123,7 @@ class EventStore:
             known = list(self.store.quads_for_pattern(self._mark, _MARK, None, HERE))
             if not knowledge_files.is_intact(self._known, set(map(_value, known))):
                 raise knowledge_files.Damaged(self._known)
-            self.writer.replace(
-                self._known
-            )  # the other events are derived again, which is faster than removing so many
+            self.writer.replace(self._known)  # deriving the other events again is faster than removing so many
             self.writer.add(known)
             stale, marks = [], []
         for activity in stale:

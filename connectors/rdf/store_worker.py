@@ -191,9 +191,7 @@ class _Worker:
         self._step()
         self._look()
         if self.expired:
-            with contextlib.suppress(
-                RuntimeError
-            ):  # the store is being closed: the rest is removed after the next start
+            with contextlib.suppress(RuntimeError):  # the store is closing: the rest is removed after a start
                 self.writer.submit(self._forget)
 
     def _step(self) -> None:

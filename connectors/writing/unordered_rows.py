@@ -52,9 +52,7 @@ def in_order(tables: Sequence[tuple[Sequence[TextPieces], Ints]], order: Ints | 
     rows = rows if order is None else rows[order]
     texts = one_array(parts)
     for first in range(0, len(rows), PIECE):
-        _, stops, data = texts.take(
-            pa.array(rows[first : first + PIECE])
-        ).buffers()  # copies the bytes of a text at once
+        _, stops, data = texts.take(pa.array(rows[first : first + PIECE])).buffers()  # copies each text at once
         size = int(np.frombuffer(stops, np.int64)[min(PIECE, len(rows) - first)])
         if size:
             yield memoryview(data)[:size]
