@@ -75,10 +75,13 @@ def router(
     versions: ProgramVersions | None = None,
     receivers: Mapping[str, Sequence[str]] | None = None,
 ) -> APIRouter:
-    """Return the routes. `scene`: close it before the server waits for its clients to leave. `local`: the server has no
-    tokens, and only this machine reaches it, so every client is a responder. `versions`: the program of the server, and
-    its shadow. `receivers`: the addresses of each
-    receiver, by its name in the file of routes; empty: those that receive every alert."""
+    """Return the routes.
+
+    `scene`: close it before the server waits for its clients to leave. `local`: the server has no tokens, and only this
+    machine reaches it, so every client is a responder. `versions`: the program of the server, and its shadow.
+    `receivers`: the addresses that alerts go to, by the receiver's name in the file of routes; under the empty name,
+    those for every alert.
+    """
     made = APIRouter(tags=["page"], default_response_class=Response)
     files = _files()
     run = secrets.token_hex(4)  # numbers of another run are meaningless in this one
