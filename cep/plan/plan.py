@@ -197,7 +197,7 @@ PASSES = (
     Pass("order", _order, "puts nodes and events in the order in which they run; a cycle is a group"),
     Pass("types", _types, "finds the type of every column, a cycle's by a fixpoint; checks conditions, keys and heads"),
     Pass("alerts", _alerts, "checks the places of alerts, now that their types are known"),
-    Pass("horizon", _horizon, "finds the inputs, and which nodes have instants only, so what goals forget when", True),
+    Pass("horizon", _horizon, "finds the inputs, the nodes that have instants only, and when goals may forget", True),
     Pass("lint", _lint, "warns of code that is valid but hardly intended", True),
 )
 """The passes in the order in which they run. `partition` (`cep.plan.partition`) is one over the finished plan, where
