@@ -1,1 +1,1 @@
-"""The world and batches: where events come from and where they go."""
+"""Connect the engine with the world: sources and destinations of events."""

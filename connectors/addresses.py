@@ -24,7 +24,7 @@ PORTS: Mapping[str, int | None] = {
     "sensorthings+http": 80,
     "sensorthings+https": 443,
 }
-"""The schemes of live inputs and the ports that are usual; the `s` at the end stands for TLS."""
+"""The schemes of live inputs and their usual ports. An `s` at the end stands for TLS."""
 
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "mqtt": ("client", "qos", "version", "retained", "quiet", "limit", "format", "ca", "cert", "key"),
@@ -54,8 +54,8 @@ _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\s\[\]]+)(?::(\d{1,5}))?")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`text`: as it was given, without user, password and options; `hosts`: each with its port, which is 0 where there
-    is none; `path`: what follows them, a topic. `user` and `password` may come from the environment."""
+    """An address. `text`: as given, without user, password and options; `hosts`: each with its port, 0 if there is
+    none; `path`: the rest, such as a topic. `user` and `password` may come from the environment."""
 
     text: str
     kind: str
@@ -68,11 +68,11 @@ class Address:
 
     @property
     def servers(self) -> str:
-        """`host:port,host:port`."""
+        """The hosts and ports: `host:port,host:port`."""
         return ",".join(f"{host}:{port}" for host, port in self.hosts)
 
     def number(self, option: str, usual: float, least: float = 0) -> float:
-        """The number that an option says. CepError: it is none, or too small."""
+        """Return the number that an option has. CepError: it is not a number, or too small."""
         text = self.options.get(option)
         try:
             found = usual if text is None else float(text)
@@ -83,14 +83,14 @@ class Address:
         return found
 
     def choice(self, option: str, choices: tuple[str, ...]) -> str:
-        """Which of the choices an option takes, by default the first. CepError: none of them."""
+        """Return the choice that an option selects, by default the first. CepError: it is none of them."""
         found = self.options.get(option, choices[0])
         if found not in choices:
             raise self.refused(f"`{option}={found}` is not known", f"`{option}` is one of {', '.join(choices)}")
         return found
 
     def refused(self, reason: str, hint: str | None = None) -> CepError:
-        """The error that something is wrong with what is there."""
+        """Return the error that something is wrong with the address."""
         return CepError(f"{self.text}: {reason}", hint=hint, code="input")
 
 
@@ -100,8 +100,8 @@ def live(path: str) -> bool:
 
 
 def address(text: str, known: Mapping[str, tuple[str, ...]] = OPTIONS) -> Address:
-    """Take an address apart, of an input or, with `OUTPUTS`, of an output. CepError: it is none, or has an option that
-    is not known."""
+    """Parse an address of an input or, with `OUTPUTS`, of an output. CepError: it is not one, or has an unknown
+    option."""
     match = _SCHEME.fullmatch(text)
     assert match is not None, "an address has a scheme"
     scheme, rest = match.groups()
@@ -148,19 +148,19 @@ def address(text: str, known: Mapping[str, tuple[str, ...]] = OPTIONS) -> Addres
 
 
 def bare(text: str) -> str:
-    """An input as it may be printed: an address without its secrets, anything else as it is."""
+    """Return an input as it may be printed: an address without its secrets, anything else unchanged."""
     return re.sub(r"://[^/?]*@", "://", text.partition("?")[0]) if "://" in text else text
 
 
 def _kind(scheme: str) -> str:
-    """The kind of address that a scheme stands for; what is no scheme stands for itself without an `s`."""
+    """Return the kind of address that a scheme stands for; for an unknown scheme, the scheme without a final `s`."""
     kind = scheme.removesuffix("s")
     return {"sensorthings+mqtt": "mqtt", "sensorthings+http": "sensorthings"}.get(kind, kind)
 
 
 def _observations(shown: str, path: str, usual: str | None) -> str:
-    """Return the path of observations, if a path names a service, an entity that has some, or them. CepError: it names
-    none of these."""
+    """Return the path of observations, for a path of a service, of an entity that has observations, or of these.
+    CepError: it is none of these."""
     path = path.strip("/") or usual or ""
     last = path.rpartition("/")[2]
     if last == "Observations":
@@ -184,7 +184,7 @@ def _options(shown: str, kind: str, text: str, names: Sequence[str]) -> dict[str
     found = {}
     for part in filter(None, text.split("&")):
         name, equals, value = part.partition("=")
-        known = name in names or (kind == "kafka" and "." in name)  # `.`: a setting of librdkafka
+        known = name in names or (kind == "kafka" and "." in name)  # a name with a `.` is a setting of librdkafka
         if not (equals and known and value):
             what = f"`{name}` is not an option" if not known else f"`{name}` has no value"
             hint = f"options are {', '.join(names)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 AHEAD = 5 * 60_000_000
-"""Microseconds that a record of live input may be ahead of the clock, where nothing else is said."""
+"""Microseconds that a record of live input may be ahead of the clock, by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,4 +17,4 @@ class AheadLimits:
 
 
 LIVE = AheadLimits()
-"""Live input alone is judged."""
+"""Limits for live input only."""

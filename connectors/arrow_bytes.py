@@ -1,4 +1,4 @@
-"""A table as the bytes of an Arrow stream, and back; columns of mixed values are texts."""
+"""Convert a table to the bytes of an Arrow stream, and back. Columns of mixed values are texts in it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pyarrow as pa
 from cep.connectors.narrow_columns import ROWS, is_narrow, narrowed, widened
 from cep.events import Iri
 
-_MIXED = "mixed:"  # before the name of a column whose values are of several kinds, each as JSON
+_MIXED = "mixed:"  # the prefix of the name of a column with values of several kinds, each as JSON
 _SMALL = 1 << 16
-"""Bytes of a stream, up to which polars reads it sooner: Arrow takes 20 microseconds for each column."""
+"""The bytes of a stream up to which polars reads it faster: Arrow takes 20 microseconds for each column."""
 
 
 def pack(table: pl.DataFrame, narrow: bool = False) -> bytes:
-    """A table as an Arrow stream; `narrow`: in few bytes (`cep.connectors.narrow_columns`). One of few rows polars
-    writes, in a fifth of the time."""
+    """Return a table as an Arrow stream. `narrow`: in few bytes (`cep.connectors.narrow_columns`). Polars writes tables
+    of few rows, in a fifth of the time."""
     if table.height >= ROWS:
         return bytes(stream(table, narrow))
     sink = BytesIO()
@@ -46,7 +46,7 @@ def _write(table: pa.Table, sink: pa.NativeFile) -> None:
 
 
 def plain(table: pl.DataFrame) -> pl.DataFrame:
-    """The table with texts in columns of mixed values, which come last."""
+    """Return the table with texts in columns of mixed values, which come last."""
     mixed = [name for name, dtype in zip(table.columns, table.dtypes, strict=True) if isinstance(dtype, pl.Object)]
     if not mixed:
         return table
@@ -55,7 +55,7 @@ def plain(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def unpack(rows: bytes | pa.Buffer) -> pl.DataFrame:
-    """The table again; columns of mixed values come last."""
+    """Return the table of a stream. Columns of mixed values come last."""
     if isinstance(rows, bytes) and len(rows) <= _SMALL and not is_narrow(rows):
         return unplain(pl.read_ipc_stream(rows))
     with pa.ipc.open_stream(rows) as reader:

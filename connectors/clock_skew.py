@@ -1,4 +1,4 @@
-"""A clock that is wrong: records whose time is ahead of this machine's clock, and times that jump."""
+"""Wrong clocks: records whose time is ahead of this machine's clock, and jumps of time."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from cep.core.time import END_OF_TIME
 
 MINUTE = 60_000_000
 DAY = 24 * 60 * MINUTE
-"""Microseconds of a jump of time that is worth a warning."""
+"""Microseconds of a jump from which on there is a warning."""
 
 CODE = "ahead"
 """The code of the dead letters of such records."""
 
 
 def without_ahead(batch: Batch, limit: int | None, now: int | None = None) -> Batch:
-    """Move records that end, or where they have no end begin, more than `limit` after `now` (by default the clock's
-    time) to the dead letters; None: none of them. Done once, when a record comes: what is in the journal is not judged
+    """Move records that end (or, without an end, begin) more than `limit` after `now`, by default the clock's time, to
+    the dead letters; None: no limit. This is done once, when a record arrives; records in the journal are not checked
     again."""
     if limit is None:
         return batch
@@ -53,11 +53,11 @@ def reason(time: int, now: int, limit: int) -> str:
 
 
 REMEDY = "if so, stop, mend or remove the record, and run again from the start (on Spark with a new --checkpoint)"
-"""The advice for a record with a wrong time that was taken."""
+"""The advice for an accepted record with a wrong time."""
 
 
 def place_of(batch: Batch, end: int | None) -> str | None:
-    """`file:line` of a record of a batch that ends then; None: there is none."""
+    """Return `file:line` of a record in a batch that ends then; None: there is none."""
     for name, table in batch.tables.items():
         rows = (table["end"] == end).arg_true()
         if len(rows) and batch.blocks:
@@ -71,13 +71,13 @@ def _said(time: int, place: str | None) -> str:
 
 
 def _say(ticks: int) -> str:
-    """A length of more than a day, to the minute."""
+    """Write a length of more than a day, to the minute."""
     return say_duration((ticks + MINUTE // 2) // MINUTE * MINUTE)
 
 
 class TimeJumps:
-    """Warns, once each, that the latest time is more than a day ahead of the clock, and that records are late after
-    the latest time has jumped by more than a day from one batch to the next."""
+    """Warns, once each, that the latest time is more than a day ahead of the clock, and that records are late after the
+    latest time has jumped by more than a day between two batches."""
 
     def __init__(self) -> None:
         self._latest: int | None = None
@@ -85,8 +85,8 @@ class TimeJumps:
         self._reported: set[str] = set()
 
     def take(self, latest: int | None, late: int, place: Callable[[], str | None]) -> Iterator[str]:
-        """New warnings, after a batch: the latest time until now, how many of its records were late, and where the
-        record of the latest time is, if it came with it."""
+        """Return new warnings after a batch. `latest`: the latest time so far; `late`: how many of its records were
+        late; `place`: where the record of the latest time is, if it is in the batch."""
         if latest is None or abs(latest) >= END_OF_TIME:
             return
         now = time.time_ns() // 1000

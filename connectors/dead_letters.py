@@ -15,10 +15,10 @@ from cep.runtime.encode import RefusedRow
 
 
 class DeadLetters:
-    """Counts dead records by code, knows the `first`, and writes each as a line of JSON where there is a `path`.
+    """Counts dead records by code, keeps the `first`, and writes each as a line of JSON if there is a `path`.
 
-    `{"reason": ..., "code": ..., "file": ..., "line": ..., "record": ...}`: the record as JSON where it is, else
-    its text, null where there is none (Parquet, compressed files that were sorted).
+    `{"reason": ..., "code": ..., "file": ..., "line": ..., "record": ...}`: the record as JSON if it is JSON, else its
+    text, null if there is none (Parquet, compressed files that were sorted).
     """
 
     def __init__(self, path: str | None = None) -> None:
@@ -27,7 +27,7 @@ class DeadLetters:
         self._sink = None if path is None else Sink(path)
 
     def add(self, records: Iterable[DeadLetter]) -> None:
-        """Records that could not be read."""
+        """Add records that could not be read."""
         out = []
         for record in records:
             self.counts[record.code] += 1
@@ -38,7 +38,7 @@ class DeadLetters:
             self._sink.write("".join(out).encode("utf-8", "replace"))
 
     def reject(self, batch: Batch, refused: Sequence[RefusedRow]) -> None:
-        """Records of the batch that the engine refused."""
+        """Add records of the batch that the engine refused."""
         letters = refused if self._sink is not None or self.first is None else ()
         self.counts.update(row.code for row in refused[len(letters) :])
         self.add([_letter(batch, row) for row in letters])
@@ -59,7 +59,7 @@ class DeadLetters:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """After an error nothing is put at an address."""
+        """Close the file. After an error nothing is uploaded to an address."""
         if self._sink is not None and kind is not None:
             self._sink.discard()
         else:
@@ -71,7 +71,7 @@ class DeadLetters:
 
 
 def _letter(batch: Batch, refused: RefusedRow) -> DeadLetter:
-    """A refused row as it stands in its file."""
+    """Return a refused row as its file has it."""
     file, line, text = batch.origin(refused.type, refused.row)
     reason = refused.reason
     if refused.code == "missing" and text is not None:
@@ -96,7 +96,7 @@ def _elsewhere(text: str, name: str, source: str | None = None) -> str:
 
 
 def _record(text: str | None) -> str:
-    """The text itself where it is a JSON object, else as a JSON string."""
+    """Return the text itself if it is a JSON object, else as a JSON string."""
     if text is None:
         return "null"
     try:

@@ -1,4 +1,5 @@
-"""Counts since 1970 that are read by a unit that is too small: all times are of 1970, and nothing is wrong."""
+"""Detect counts since 1970 in a larger unit than declared: all their times are in 1970, and nothing else looks
+wrong."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ class SmallUnits:
         return cls(found, 'FORMAT influx(precision: "{}")', {})
 
     def take(self, tables: Mapping[str, pl.DataFrame]) -> None:
-        """Further events."""
+        """Take the times of further events."""
         for name in self.units.keys() & tables.keys():
             latest = tables[name]["start"].max()
             assert isinstance(latest, int), "a table has rows"

@@ -1,4 +1,4 @@
-"""Files to batches: as they come (`read`), or whole and in the order of time (`replay`)."""
+"""Files to batches: in the order of the files (`read`), or all sorted by time (`replay`)."""
 
 from __future__ import annotations
 
@@ -38,17 +38,19 @@ from cep.core.storage.urls import is_url
 from cep.core.suggest import astray
 
 CHUNK = 1 << 24
-"""Bytes of text that are read at once."""
+"""The bytes of text that are read at once."""
 ROWS = 1 << 17
-"""Rows of Parquet, or of a replay, in a batch."""
+"""The rows of Parquet, or of a replay, in a batch."""
 LARGE = 1 << 28
-"""Bytes from which a replay looks first whether the input is in order, to hold none of it."""
+"""The bytes from which on a replay first checks whether the input is sorted, so that it need not be held in memory."""
 
 DEVICE = "device"
-"""The code of the error that a file is not read for want of what it is on, or of the machine: later it may be."""
+"""The code of the error that a file cannot be read because of its device, or of the machine. A later attempt may
+succeed."""
 
 ABSENT = "absent"
-"""The code of the error that a file is not there, or not for this user: with the file, or with this machine alone."""
+"""The code of the error that a file does not exist, or not for this user. The reason is the file, or only this
+machine."""
 
 _ITS_OWN = (errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, None)
 """Errors of a file itself; None: an error in its contents."""
@@ -72,19 +74,19 @@ def read(
     sources: Sources | None = None,
     readers: ChunkReaders | None = None,
 ) -> Iterator[Batch]:
-    """Batches of all inputs, one after the other, in the order they stand. CepError: see `inputs`, and headers.
+    """Yield batches of all inputs, one after the other, in order. CepError: see `inputs`, and headers.
 
-    Memory is bounded by `chunk` bytes of text or `rows` rows of Parquet. From a pipe a batch is what has arrived; when
-    nothing has come for `idle` seconds there is a batch of silence, and again until something comes. Live inputs come
-    last, all together, with a `rest` between their messages; `sources` notes those that are lost. `first`: the
-    number of the first record. `readers`: who reads chunks of files of text, where that is worth it.
+    Memory is bounded by `chunk` bytes of text or `rows` rows of Parquet. A batch from a pipe is what has arrived. After
+    `idle` seconds without data there is a batch of silence, and again until something arrives. Live inputs come last,
+    all together, with a `rest` between their messages; `sources` notes those that are lost. `first`: the number of the
+    first record. `readers`: processes that read chunks of files of text.
     """
     found = inputs(specs, schemas, format)
     yield from _read(found, schemas, chunk, rows, stdin, idle, rest, first, sources, readers)
 
 
 def read_one(one: Input, schemas: Mapping[str, Schema], *, chunk: int = CHUNK, rows: int = ROWS) -> Generator[Batch]:
-    """Batches of a file that was found some time ago. CepError: it cannot be read, or not to its end; says why."""
+    """Yield batches of a file that was found earlier. CepError: it cannot be read to its end; says why."""
     try:
         yield from _read([sure(one, schemas)], schemas, chunk, rows, None)
     except OSError as error:
@@ -106,10 +108,10 @@ def replay(
     sources: Sources | None = None,
     readers: ChunkReaders | None = None,
 ) -> Iterator[Batch]:
-    """Batches of all inputs together in the order of their ends, then of the input; each with its watermark.
+    """Yield batches of all inputs together, sorted by end and then in the order of the input, each with its watermark.
 
-    Everything is held in memory, unless there are more than `large` bytes and a first pass over the times finds
-    them in order. Inputs that are no regular files are read as they come, without watermark, as by `read`.
+    Everything is held in memory, unless there are more than `large` bytes and a first pass over the times finds them
+    sorted. Inputs that are not regular files are read as by `read`, without watermark.
     """
     found = inputs(specs, schemas, format)
     known = sizes(found)
@@ -139,7 +141,7 @@ def _read(
     readers: ChunkReaders | None = None,
 ) -> Iterator[Batch]:
     if any(attribute.type == "any" for schema in schemas.values() for attribute in schema.attributes):
-        readers = None  # values of several kinds do not travel
+        readers = None  # values of several kinds cannot be transferred
     known = sizes(found)
     sources = sources or Sources()
     total = 0 if any(size is None for size in known) else sum(size or 0 for size in known)
@@ -200,8 +202,8 @@ def _parts(
     idle: float | None,
     readers: ChunkReaders | None = None,
 ) -> Iterator[_Piece]:
-    """(tables, dead, block, bytes read, 0) of one input, its first record numbered `first`; no block: it is silent, the
-    last number says for how long."""
+    """Yield (tables, dead, block, bytes read, 0) of one input, its first record numbered `first`. Without a block the
+    input is silent; then the last number is the length of the silence."""
     try:
         if one.format == "parquet":
             with open_parquet(one.path) as opened:
@@ -211,7 +213,7 @@ def _parts(
                     done += block.count
                     yield tables, dead, block, (one.size or 0) * min(done, count) // count, 0
             return
-        with stops.breaking():  # a connection, or a pipe that nobody writes
+        with stops.breaking():  # a connection, or a pipe without a writer
             given = stdin if one.address is None else connected(one.address)
             stream = ByteStream(one.path if one.address is None else "-", given, idle, _encoding(one, schemas))
     except OSError as error:
@@ -227,7 +229,7 @@ def _parts(
 
 
 def check_levels(one: Input, schema: Schema) -> None:
-    """CepError: an event has a level of a topic, and this is no message."""
+    """CepError: an event reads a level of a topic, and this input has no topics."""
     for attribute in schema.attributes:
         if (number := level(source_of(attribute))) is not None:
             raise CepError(
@@ -245,7 +247,7 @@ def _encoding(one: Input, schemas: Mapping[str, Schema]) -> str | None:
 
 
 def sizes(found: Sequence[Input]) -> list[int | None]:
-    """Bytes of each, None: it is no regular file. CepError: one cannot be looked at."""
+    """Return the bytes of each input, None: it is not a regular file. CepError: one cannot be accessed."""
     made: list[int | None] = []
     for one in found:
         try:
@@ -261,7 +263,7 @@ def _unreadable(path: str, error: OSError) -> CepError:
     reason = astray(Path(path)) or reason
     code = ABSENT if error.errno in _NOT_HERE else "input" if error.errno in _ITS_OWN else DEVICE
     if isinstance(error, StorageError):
-        if error.errno == errno.EACCES or error.no_bucket:  # a login is wrong or over, and the object may be there
+        if error.errno == errno.EACCES or error.no_bucket:  # a login is wrong or has expired, and the object may exist
             code = DEVICE
         return CepError(f"{name}: {error.strerror}", hint=error.hint, code=code)
     return CepError(f"{name}: {reason.lower()}", code=code)
@@ -298,7 +300,7 @@ def _text(
 def _read_text(
     one: Input, stream: ByteStream, schemas: Mapping[str, Schema], chunk: int, first: int, readers: ChunkReaders | None
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]:
-    """Read what may come as messages as well."""
+    """Read an input in a format that messages can have, too."""
     reader = one.known.open(schemas, one.type, one.bound)
     if isinstance(reader, LineReader) and (found := read_json(one.path, stream, reader, chunk, first, readers)):
         yield from found
@@ -313,7 +315,7 @@ def _read_text(
 
 
 def _ends(batch: Batch, which: str) -> list[int]:
-    """The least or greatest end of each table."""
+    """Return the least or greatest end of each table."""
     return [getattr(table["end"], which)() for table in batch.tables.values()]
 
 
@@ -325,7 +327,7 @@ def _ordered(
     latest: int | None = None
     for batch in _read(found, bare, chunk, rows, None, readers=readers):
         if any(dead.code == "args" for dead in batch.dead):
-            return False  # not seen without the attributes
+            return False  # not visible without the attributes
         if latest is not None and any(end < latest for end in _ends(batch, "min")):
             return False
         latest = max([*_ends(batch, "max"), *([] if latest is None else [latest])], default=None)

@@ -1,4 +1,4 @@
-"""Idle inputs: for how long nothing has come, and when that is to be reported."""
+"""Idle inputs: how long nothing has arrived, and when to report that."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable
 from cep.connectors.records.times import SECOND
 
 BEAT = 1.0
-"""Seconds between two reports, at least."""
+"""The least number of seconds between two reports."""
 
 
 class IdleTimer:
-    """Reports are due when nothing has come for `idle` seconds, and again each `idle` seconds or BEAT, whichever is
-    longer, until something comes. `idle` None: never. `clock`: seconds, of which only differences matter."""
+    """Reports are due when nothing has arrived for `idle` seconds, and again every `idle` seconds or BEAT, whichever is
+    longer, until something arrives. `idle` None: never. `clock`: returns seconds; only differences matter."""
 
     def __init__(self, idle: float | None, clock: Callable[[], float] = time.monotonic) -> None:
         self.idle = idle
@@ -21,18 +21,18 @@ class IdleTimer:
         self.reset()
 
     def reset(self) -> None:
-        """Something has come."""
+        """Note that something has arrived."""
         self._since = self._clock()
         self._due = self.idle or 0.0
 
     @property
     def length(self) -> int:
-        """For how long nothing has come (microseconds, 1 or more)."""
+        """Return how long nothing has arrived (microseconds, 1 or more)."""
         return max(1, round((self._clock() - self._since) * SECOND))
 
     @property
     def remaining(self) -> float | None:
-        """The seconds until a report is due, None: never."""
+        """Return the seconds until a report is due; None: never."""
         return None if self.idle is None else max(0.0, self._since + self._due - self._clock())
 
     def due(self) -> bool:

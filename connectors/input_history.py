@@ -1,6 +1,6 @@
-"""The input of a program before its last snapshot: files of batches that a journal has left, in order.
+"""The input of a program before its last snapshot: files with the batches of earlier journals, in order.
 
-A file is a journal that was replaced. Its name says the number of its first batch, how many of its batches came before
+A file is a journal that was replaced. Its name contains the number of its first batch, how many of its batches precede
 the snapshot that replaced it (later ones are in the next file, too), and the latest end of a record until then.
 """
 
@@ -21,10 +21,10 @@ from cep.core.errors import CepError
 from cep.core.private_files import private_folder
 
 JournalRecord = tuple[dict[str, Any], bytes]
-"""An object of JSON, and the tables or numbers of sources behind it."""
+"""An object of JSON, and the tables, or numbers of sources, that follow it."""
 
 EVENTS = "events"
-"""The file that says for which events the input is read, and from which batch on."""
+"""The file with the events for which the input is read, and the batch from which on it is."""
 
 _NAME = re.compile(r"(\d{15})-(\d+)-(-?\d+)")
 
@@ -44,7 +44,7 @@ class _File:
 
 
 def read_records(path: Path) -> tuple[RecordLog, list[JournalRecord], bool]:
-    """The log of a file, its records up to what is torn or damaged, and whether it is damaged."""
+    """Return the log of a file, its records up to an incomplete or damaged one, and True if one is damaged."""
     found: list[JournalRecord] = []
     log = RecordLog(path)
     try:
@@ -64,12 +64,12 @@ class InputHistory:
 
     @property
     def beyond(self) -> int:
-        """The number behind the last batch that is in a file."""
+        """The number after the last batch that is in a file."""
         return max((file.beyond for file in self._files()), default=0)
 
     def note_events(self, fields: Mapping[str, list[list[str]]], number: int) -> None:
-        """From the batch `number` on the input is read for these events, and no others; those that it was read for
-        until then, with the same fields, keep their number. OSError: it cannot be noted."""
+        """Record that the input is read for these events, and no others, from the batch `number` on. Events for which
+        it was read before, with the same fields, keep their number. OSError: it cannot be written."""
         known = self._events()
         found = {
             name: [own, known[name][1] if name in known and known[name][0] == own else number]
@@ -78,19 +78,19 @@ class InputHistory:
         write_whole(self._folder / EVENTS, json.dumps(found, ensure_ascii=False).encode())
 
     def read_since(self, events: Iterable[str]) -> int:
-        """The number of the first batch from which on the input was read for all of these events."""
+        """Return the number of the first batch from which on the input was read for all of these events."""
         known = self._events()
         return max((known[name][1] if name in known else self.beyond for name in events), default=0)
 
     def _events(self) -> dict[str, Any]:
         try:
             found = json.loads((self._folder / EVENTS).read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):  # a damaged one: none of them is known to have been read
+        except (FileNotFoundError, ValueError):  # damaged: unknown for all events
             return {}
         return found if isinstance(found, dict) else {}
 
     def keep(self, journal: Path, first: int, count: int, latest: int) -> None:
-        """Keep the first batches of a journal, which is about to be replaced. OSError: it cannot be."""
+        """Keep the first batches of a journal that is about to be replaced. OSError: it fails."""
         if count:
             path = self._folder / f"{first:015d}-{count}-{latest}"
             path.unlink(missing_ok=True)
@@ -103,8 +103,8 @@ class InputHistory:
                 file.path.unlink(missing_ok=True)
 
     def records(self, since: int, from_time: int, journal: Path) -> Iterator[tuple[int, JournalRecord]]:
-        """Yield the batches from the number `since` on, with their numbers, and last those of the journal; files from
-        before a time are left out, and those before a batch that is missing. CepError: a file is damaged."""
+        """Yield the batches from the number `since` on, with their numbers, and last those of the journal. Files from
+        before a time, and batches before a missing one, are left out. CepError: a file is damaged."""
         number = since
         while True:
             begun, *records = self._read(journal)
@@ -121,7 +121,7 @@ class InputHistory:
                 yield place, record
 
     def _before(self, base: int, number: int, from_time: int) -> list[_File]:
-        """The files behind a batch that lead up to the one `base` without a gap, from a time on."""
+        """Return the files after a batch that lead to the one `base` without a gap, from a time on."""
         found: list[_File] = []
         for file in reversed(self._files()):
             if file.beyond < base or file.beyond <= number or file.latest < from_time:

@@ -26,9 +26,9 @@ _BOUND = re.compile(r"([a-z]\w*)=(.+)", re.ASCII | re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One file, `-`, or what comes from an `address`, of which `path` is the text.
+    """One file, `-`, or an `address`, whose text is `path`.
 
-    `type`: the event it holds, None where its records say; `bound`: that was asked for.
+    `type`: the event that it holds, None if its records name theirs; `bound`: the user asked for that event.
     """
 
     path: str
@@ -39,18 +39,18 @@ class Input:
 
     @property
     def known(self) -> Format:
-        """Its format."""
+        """The format."""
         return FORMATS[self.format]
 
     def events(self, schemas: Mapping[str, Schema]) -> list[Schema]:
-        """The events that a table may hold: its own, or those with WHEN."""
+        """Return the events that a table may hold: its own, or those with WHEN."""
         if self.type is not None:
             return [schemas[self.type]]
         return [schema for schema in schemas.values() if schema.when is not None]
 
     @property
     def size(self) -> int | None:
-        """Bytes of a regular file, None of anything else."""
+        """Return the bytes of a regular file, None for anything else."""
         if self.path == "-" or self.address is not None:
             return None
         if is_url(self.path):
@@ -66,12 +66,11 @@ def inputs(
     known: Set[str] = frozenset(),
     unsure: bool = False,
 ) -> list[Input]:
-    """The files and live inputs that `specs` name, in their order, those of a directory or pattern by name.
+    """Return the files and live inputs that `specs` name, in order; those of a directory or pattern sorted by name.
 
-    `format` (one of `NAMES`) overrides what the suffix and the declaration say. Files of `known` absolute paths
-    are passed over, for whoever looks at the same folder again and again. CepError: no such file or event, no format,
-    or a file that needs one event type and several are possible; for the latter two there is none where it may stay
-    `unsure` what a file holds (see `sure`).
+    `format` (one of `NAMES`) overrides suffix and declaration. Files of `known` absolute paths are skipped, for callers
+    that watch a folder. CepError: there is no such file or event, no format, or several possible events for a file that
+    needs one. In the last two cases there is no error if the contents of a file may stay `unsure` (see `sure`).
     """
     if format is not None and format not in NAMES:
         raise CepError(f"`{format}` is not a format of the input", hint=f"formats are {KNOWN}", code="input")
@@ -101,7 +100,7 @@ def sure(one: Input, schemas: Mapping[str, Schema]) -> Input:
 
 
 def known_format(path: str) -> str | None:
-    """The format by suffix, `.gz` and `.zst` of text formats left aside."""
+    """Return the format by suffix, ignoring `.gz` and `.zst` of text formats."""
     name = os.path.basename(path).lower()
     stem = name
     for suffix in COMPRESSED:
@@ -111,14 +110,14 @@ def known_format(path: str) -> str | None:
 
 
 def is_endless(spec: str) -> bool:
-    """Return True if a spec, whatever events there are, names an address, standard input or a pipe, not files."""
+    """Return True if a spec, for any events, names an address, standard input or a pipe instead of files."""
     match = _BOUND.fullmatch(spec)
     path = spec if match is None or os.path.exists(spec) else match[2]
     return live(path) or path == "-" or (os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path))
 
 
 def is_live(spec: str, schemas: Mapping[str, Schema]) -> bool:
-    """Return True if a spec is an address, not files. CepError: it is bound to no event of the program."""
+    """Return True if a spec is an address instead of files. CepError: its event is not one of the program."""
     return live(_split(spec, schemas)[1])
 
 
@@ -162,7 +161,7 @@ def _files(path: str, spec: str, known: Set[str]) -> list[str]:
 
 
 def _stored(path: str, known: Set[str]) -> list[str]:
-    """The files of an address, of a folder or a pattern by name."""
+    """Return the files at an address; those of a folder or a pattern by name."""
     try:
         if is_pattern(path):
             every = stored.matching(path)
@@ -183,14 +182,14 @@ def _stored(path: str, known: Set[str]) -> list[str]:
 
 
 def _beside(path: str) -> str | None:
-    """A hint for an address at which nothing is: the near names of its folder. StorageError: there is no bucket."""
+    """Return a hint for an address without an object: similar names of its folder. StorageError: there is no bucket."""
     folder, _, name = path.rstrip("/").rpartition("/")
     near = nearest(name, [one.name for one in stored.listed(folder)])
     return None if near is None else f"did you mean `{folder}/{near}`?"
 
 
 def _instead(pattern: str) -> str:
-    """A hint for a pattern that matches nothing: what is in the folder before its first wildcard."""
+    """Return a hint for a pattern that matches nothing: what is in the folder before its first wildcard."""
     parts = Path(pattern).parts
     folder = Path(*parts[: next(at for at, part in enumerate(parts) if glob.has_magic(part))])
     if not folder.is_dir():
@@ -204,7 +203,7 @@ def _instead(pattern: str) -> str:
 
 
 def _listed(path: str, spec: str, known: Set[str]) -> list[str]:
-    """The files of a directory. Those that are known cost their name in the list, and no more."""
+    """Return the files of a directory. A known file costs no more than its name in the listing."""
     above = os.path.join(os.path.abspath(path), "")
     with os.scandir(path) as listed:
         there = list(listed)
@@ -217,8 +216,8 @@ def _listed(path: str, spec: str, known: Set[str]) -> list[str]:
 
 
 def passed_over(specs: Sequence[str], schemas: Mapping[str, Schema]) -> Iterator[str]:
-    """Say what is not read although it is named like a file of records: folders, in a folder or under a pattern that a
-    spec names, and links in a folder that lead nowhere."""
+    """Yield remarks about things that are not read although they are named like a file of records: folders in a folder
+    or under a pattern that a spec names, and broken links in a folder."""
     for spec in specs:
         path = _split(spec, schemas)[1]
         if live(path) or is_url(path) or path == "-":
@@ -244,7 +243,7 @@ def _is_read(name: str) -> bool:
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
-    """Also a link that leads back to itself: what is wrong with it is reported where it is read."""
+    """Return True for a file, or for a link to itself, whose mistake is reported when it is read."""
     try:
         return entry.is_file()
     except OSError:
@@ -265,7 +264,7 @@ def _input(path: str, name: str | None, schemas: Mapping[str, Schema], format: s
 
 
 def _named_format(path: str, name: str | None, schemas: Mapping[str, Schema]) -> str | None:
-    """The format by suffix, or where that says none, or no more than JSON, the one that the declaration names."""
+    """Return the format by suffix; if that gives none, or only JSON, the one that the declaration names."""
     found = known_format(path) if path != "-" else "jsonl"
     declared = _declared_format(name, schemas)
     if found == "jsonl" and declared is not None:
@@ -276,7 +275,7 @@ def _named_format(path: str, name: str | None, schemas: Mapping[str, Schema]) ->
 
 
 def _declared_format(name: str | None, schemas: Mapping[str, Schema]) -> str | None:
-    """The format that the declaration of the event names, or of all events that may be meant."""
+    """Return the format that the declaration of the event names, or those of all possible events."""
     named = {None if one.records is None else one.records.name for one in schemas.values() if name in (None, one.name)}
     return named.pop() if len(named) == 1 else None
 
@@ -296,7 +295,7 @@ def _live(path: str, name: str | None, schemas: Mapping[str, Schema], format: st
 
 
 def _type(path: str, name: str | None, schemas: Mapping[str, Schema], format: str) -> str | None:
-    """The event that an input holds. CepError: it is not said, and has to be."""
+    """Return the event that an input holds. CepError: it is required, and not known."""
     type = name or (next(iter(schemas)) if len(schemas) == 1 else None)
     known = FORMATS[format]
     tested = known.shape in ("table", "columns") and any(schema.when is not None for schema in schemas.values())

@@ -1,8 +1,10 @@
-"""The journal: batches on disk before they are processed, so that a killed run goes on as if it had not been killed.
+"""The journal: batches are on disk before they are processed, so that a killed run continues as if it had not been
+killed.
 
-It belongs to a snapshot, and begins anew with each: what is in it came since. The first record says which snapshot that
-is and how far the sources were then; each other one is a batch. It is an `AppendLog`: a torn last record was not
-processed, and no source was acknowledged by it, so it is cut off; any other damage is an error.
+A journal belongs to a snapshot, and begins anew with each: it holds what arrived since. The first record names the
+snapshot and the positions of the sources at that time; every other record is a batch. It is an `AppendLog`: an
+incomplete last record was not processed, and no source was acknowledged because of it, so it is cut off. Any other
+damage is an error.
 """
 
 from __future__ import annotations
@@ -37,9 +39,11 @@ _NOTHING: dict[str, Any] = {
 
 @dataclass(slots=True)
 class JournalMark:
-    """A place in the journal: the batches before it are in a snapshot that may be saved later; `since`: those behind
-    it, each as a head, its tables, and how long the silence lasted that it is part of. `latest`: the latest
-    end of a record."""
+    """A place in the journal: the batches before it are in a snapshot that may be saved later.
+
+    `since`: the later ones, each as a head, its tables, and how long the silence lasted that it belongs to. `latest`:
+    the latest end of a record.
+    """
 
     first: int
     places: dict[str, dict[int, int]]
@@ -50,8 +54,8 @@ class JournalMark:
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """Another program goes on: the number of its version, the last triples of the one before, and what the new one
-    says holds from here on, by event."""
+    """A change of the program: the number of the new version, the last triples of the old one, and what holds in the
+    new one from here on, by event."""
 
     version: int
     triples: str
@@ -59,33 +63,33 @@ class Handover:
 
     @property
     def batch(self) -> Batch:
-        """The batch by which the program begins."""
+        """The batch with which the program begins."""
         return Batch({}, [], [], handover=self.triples, held=self.held)
 
 
 class Journal:
-    """The snapshot of a program in a folder, and what came since.
+    """The snapshot of a program in a folder, and what arrived since.
 
-    `behind`: how many records the journal has; `first`: the number of the next record of the input; `places`: of each
-    source. `whole`: all batches that were there at the start are replayed. `version`: the number of the program that
-    the snapshot is of.
+    `behind`: the number of records in the journal; `first`: the number of the next record of the input; `places`: the
+    position of each source. `whole`: all batches that were there at the start have been replayed. `version`: the number
+    of the program to which the snapshot belongs.
 
-    With `keeps` the batches that a snapshot replaces stay in files of their own, for `history`.
+    With `keeps`, batches that a snapshot replaces stay in files of their own, for `history`.
     """
 
     def __init__(self, folder: Path, schemas: Mapping[str, Schema], keeps: bool = False) -> None:
-        """`schemas`: of the events that the input is read for; others are `beside` in a replay. CepError: it cannot be
-        read, or it and the snapshot are damaged, or not of one time."""
+        """`schemas`: the events for which the input is read; in a replay, others are `beside`. CepError: the journal
+        cannot be read, it or the snapshot is damaged, or they do not belong together."""
         self.version = 1
         self._input = InputHistory(folder / "input") if keeps else None
-        self._base = 0  # so many batches came before this journal
+        self._base = 0  # the number of batches before this journal
         self._saved, self._path, self._part = folder / "snapshot", folder / "journal", folder / "journal.part"
         self._schemas = {name: _fields(schema) for name, schema in schemas.items()}
         self.places: dict[str, dict[int, int]] = {}
         self.first = self.behind = 0
-        self._silence = self._before = 0  # that of the last batch, and of the last one in the snapshot
+        self._silence = self._before = 0  # the silence of the last batch, and of the last one in the snapshot
         self._left: list[JournalRecord] = []
-        self._given = self._passed = 0  # so many of them are given out, and are processed
+        self._given = self._passed = 0  # so many of them were passed on, and are processed
         self._replay = JournalMark(0, {}, 0)
         self._closed = False
         self._point: JournalMark | None = None
@@ -100,11 +104,11 @@ class Journal:
         self.whole = not self._left
 
     def snapshot(self) -> bytes:
-        """The last one; nothing where there is none yet."""
+        """Return the last snapshot; empty if there is none yet."""
         return self._saved.read_bytes() if self._saved.is_file() else b""
 
     def replayed(self) -> Iterator[Batch]:
-        """The batches since the snapshot, once; then an empty one, which ends any silence before."""
+        """Yield the batches since the snapshot, once; then an empty one, which ends any silence before."""
         for head, tables in self._left:
             self._given += 1
             yield self._batch(head, tables)
@@ -113,9 +117,9 @@ class Journal:
             yield Batch({}, [], [])
 
     def add(self, batch: Batch) -> None:
-        """Write a batch; it outlives this process, and also the end of the machine where its source will be
-        acknowledged. CepError: it cannot be written."""
-        if not self.whole or self._closed:  # it is one of those, or the run is over
+        """Write a batch. It survives this process and, if its source will be acknowledged, a crash of the machine.
+        CepError: it cannot be written."""
+        if not self.whole or self._closed:  # it is one of the replayed batches, or the run is over
             return
         self._silence = batch.silence
         if not batch.silence:
@@ -126,7 +130,7 @@ class Journal:
             "rows": [table.height for table in batch.tables.values()],
             "dead": [astuple(one) for one in batch.dead],
             "blocks": [_placed(block) for block in batch.blocks],
-            # A silence counts from its beginning, or from the snapshot, where that came in between.
+            # A silence counts from its beginning, or from a snapshot in between.
             "silence": _silence(batch.silence, self._before),
             "source": batch.source,
             "place": list(batch.place.items()),
@@ -143,7 +147,7 @@ class Journal:
             raise _failed(self._path, error) from None
 
     def processed(self) -> None:
-        """Note that each batch that was given out is processed, so that a snapshot may replace it."""
+        """Note that every batch that was passed on is processed, so that a snapshot may replace it."""
         for head, _ in self._left[self._passed : self._given]:
             _note(self._replay, self._batch({**head, "tables": []}, b""))
             self._replay.silence = head["silence"]
@@ -151,8 +155,10 @@ class Journal:
 
     def history(self, since: int, schemas: Mapping[str, Schema], from_time: int) -> Iterator[tuple[int, Batch]]:
         """Yield the batches that were processed, as far back as they are kept, each with the number of the next one.
-        They begin behind the batch `since`, without files of batches from before `from_time`; `schemas`: of the events
-        that are wanted."""
+
+        They begin after the batch `since`, and leave out files of batches from before `from_time`. `schemas`: the
+        wanted events.
+        """
         if self._input is None:
             return
         wanted = {name: _fields(schema) for name, schema in schemas.items()}
@@ -160,11 +166,11 @@ class Journal:
             yield number + 1, _batch(head, tables, wanted)
 
     def read_since(self, events: Iterable[str]) -> int:
-        """The number of the first batch from which on the input was read for all of these events."""
+        """Return the number of the first batch from which on the input was read for all of these events."""
         return 0 if self._input is None else self._input.read_since(events)
 
     def forget_input(self, before: int) -> None:
-        """Remove the batches from before a time, as far as they are in files of their own."""
+        """Remove the batches from before a time, if they are in files of their own."""
         if self._input is not None:
             self._input.forget(before)
 
@@ -181,9 +187,12 @@ class Journal:
         return self._point
 
     def save(self, blob: bytes, point: JournalMark | None = None, handover: Handover | None = None) -> None:
-        """Replace the last snapshot by one that includes all of the journal, or all up to a point, the last that was
-        taken: what came since stays in the journal. `handover`: the snapshot is that of another program, which goes on
-        from here; both become so in one step. CepError: it cannot be written."""
+        """Replace the last snapshot by one that includes the whole journal, or the journal up to the latest point;
+        later batches stay in the journal.
+
+        `handover`: the snapshot is that of another program, which continues from here; both are stored in one step.
+        CepError: it cannot be written.
+        """
         point = point or self.point()
         assert point is self._point, "what came between two points is not with the older one"
         passed = len(self._log) - 1 - len(point.since)
@@ -219,7 +228,7 @@ class Journal:
         return checksum.name(blob).hex()
 
     def _opened(self, name: str) -> RecordLog:
-        """The journal that belongs to the snapshot of that name, read; a new one where there is none."""
+        """Return the journal that belongs to the snapshot with that name; a new one if there is none."""
         for path in (self._path, self._part):
             log, records, damaged = read_records(path)
             if records and records[0][0].get("follows") == name:
@@ -227,7 +236,7 @@ class Journal:
                     raise _damaged(path, len(records))
                 break
         else:
-            if self._path.is_file():  # it is put there with its first record
+            if self._path.is_file():  # it gets its name together with its first record
                 raise _apart(self._path, self._saved) if read_records(self._path)[1] else _damaged(self._path, 0)
             self._base = 0 if self._input is None else self._input.beyond
             log = self._begun(name, JournalMark(self.first, self.places, 0), 0, None)
@@ -246,12 +255,12 @@ class Journal:
             self.behind += sum(rows for rows, fits in zip(head["rows"], fit) if fits)
             self.behind += sum(not one.of_file for one in batch.dead)
         log.move(self._path)
-        log.append([])  # cuts off what is torn
+        log.append([])  # cuts off an incomplete record
         return log
 
     def _begun(self, name: str, point: JournalMark, passed: int, handover: Handover | None) -> RecordLog:
-        """A journal that follows a snapshot taken at a point, `passed` batches behind the last one, on disk, not yet in
-        its place."""
+        """Return a journal that follows a snapshot taken at a point, `passed` batches after the last one. It is on
+        disk, but not in place yet."""
         places = [(source, len(place)) for source, place in point.places.items()]
         numbers = np.array([pair for place in point.places.values() for pair in place.items()], np.int64)
         version = self.version if handover is None else handover.version
@@ -273,7 +282,7 @@ class Journal:
 
 
 def _batch(head: Mapping[str, Any], data: bytes, schemas: Mapping[str, list[list[str]]], beside: bool = False) -> Batch:
-    """A batch as it was written, with the tables that fit the schemas, and if asked for the others `beside`."""
+    """Return a batch as it was written, with the tables that fit the schemas, and on request the others as `beside`."""
     tables: dict[str, pl.DataFrame] = {}
     others: dict[str, pl.DataFrame] = {}
     start = 0
@@ -293,7 +302,7 @@ def _batch(head: Mapping[str, Any], data: bytes, schemas: Mapping[str, list[list
 
 
 def _handed(handover: Handover) -> RecordBytes:
-    """A handover as a record among batches."""
+    """Return a handover as a record among batches."""
     packed = {name: pack(table) for name, table in handover.held.items()}
     head = {
         **_NOTHING,
@@ -303,7 +312,7 @@ def _handed(handover: Handover) -> RecordBytes:
 
 
 def _handover(head: Mapping[str, Any], data: bytes) -> Batch:
-    """The batch of a handover."""
+    """Return the batch of a handover."""
     start, tables = head["handover"]
     triples, held = data[:start].decode(), {}
     for name, size in tables:
@@ -313,7 +322,7 @@ def _handover(head: Mapping[str, Any], data: bytes) -> Batch:
 
 
 def _note(reached: Journal | JournalMark, batch: Batch) -> None:
-    """Move on how far sources were read, by a batch."""
+    """Advance the positions of sources by a batch."""
     reached.first = max([reached.first, *(block.beyond for block in batch.blocks)])
     if batch.place:
         reached.places.setdefault(batch.source, {}).update(batch.place)
@@ -324,12 +333,12 @@ def _fields(schema: Schema) -> list[list[str]]:
 
 
 def _silence(length: int, before: int) -> int:
-    """How long a batch of a silence lasts, of which a part is already in the snapshot; 0: it is no silence."""
+    """Return how long a batch of silence lasts, without the part that the snapshot includes; 0: it is not a silence."""
     return length and max(1, length - before)
 
 
 def _since(point: JournalMark) -> Iterator[RecordBytes]:
-    """The batches behind a point, as they stand in the journal that follows its snapshot."""
+    """Return the batches after a point as they are written to the journal that follows its snapshot."""
     before = point.silence
     for head, tables, silence in point.since:
         before = before if silence else 0

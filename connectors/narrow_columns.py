@@ -1,7 +1,8 @@
-"""Whole numbers of an Arrow table in fewer bytes: those of a column that are close together, as what each is more than
-the least; a column that repeats another, not at all. What a column was stands with its name.
+"""Whole numbers of an Arrow table in fewer bytes.
 
-Rows that one process hands to another, and logs, are written, hashed and read again: a third of the bytes.
+A column of similar numbers stores the differences to the least one; a column that repeats another is not stored at all.
+The column's name records what it was. Rows that one process passes to another and logs are written, hashed and read
+again, so a third of the bytes matters.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 ROWS = 1 << 10
-"""A table of fewer rows stays as it is."""
+"""Tables of fewer rows stay as they are."""
 
 _LEAST, _LIKE = b"semcep.least", b"semcep.like"
 _WIDTHS = tuple((1 << bits, np.dtype(f"u{bits // 8}")) for bits in (8, 16, 32))
 
 
 def narrowed(table: pa.Table) -> pa.Table:
-    """The table with narrow columns where it can have them."""
+    """Return the table with narrow columns if possible."""
     if table.num_rows < ROWS or sys.byteorder != "little":
         return table
     known: list[tuple[str, int, NDArray[Any]]] = []
@@ -37,8 +38,8 @@ def narrowed(table: pa.Table) -> pa.Table:
 def _narrow(
     name: str, column: pa.ChunkedArray, known: list[tuple[str, int, NDArray[Any]]]
 ) -> tuple[Any, Mapping[bytes, bytes] | None]:
-    """A column as it is written, and what is said with its name; `known`: the narrow ones before it, with the least
-    number of each."""
+    """Return a column as it is written, and what its name records. `known`: the narrow columns before it, with their
+    least numbers."""
     if column.type != pa.int64() or column.null_count:
         return column, None
     values = column.to_numpy()
@@ -47,7 +48,7 @@ def _narrow(
     dtype = next((dtype for below, dtype in _WIDTHS if span < below), None)
     if dtype is None:
         return column, None
-    # In the lowest bytes of a number the difference is right, whatever is above them.
+    # The difference of the lowest bytes is correct, whatever the higher ones are.
     small = values.view(dtype)[:: 8 // dtype.itemsize] - np.array(least & ((1 << 8 * dtype.itemsize) - 1), dtype)
     for other, least_of, there in known:
         if least_of == least and there.dtype == dtype and np.array_equal(there, small):

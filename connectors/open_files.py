@@ -1,4 +1,4 @@
-"""Files that somebody is still writing."""
+"""Detect files that another process is still writing."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import signal
 
 
 def is_being_written(path: str) -> bool:
-    """Return True if a process has a file open for writing, where the system can tell: Linux, files of this user.
+    """Return True if a process has a file open for writing, if the system can tell: on Linux, for files of this user.
 
-    A lease on a file is refused while somebody may write it. It is given back at once; who opens the file just then
-    sends a signal, which is one that does no harm.
+    A lease on a file is refused while it is open for writing. It is returned at once; a process that opens the file
+    just then causes a harmless signal.
     """
     if not hasattr(fcntl, "F_SETLEASE"):
         return False

@@ -214,9 +214,9 @@ def _without(table: pl.DataFrame, *names: str) -> pl.DataFrame:
 
 
 class Relay(Service):
-    """The same of what was derived elsewhere: batches hold it, and an engine over them (`alert_engine`, of stage 0)
-    makes nothing but the occurrences of alerts. `engine` is the whole program; it is not run, and has the time of
-    `alert_engine`."""
+    """Publishes what was derived elsewhere, in the same way: batches hold it, and an engine over them (`alert_engine`,
+    of stage 0) derives only the occurrences of alerts. `engine` is the whole program; it does not run, and has the time
+    of `alert_engine`."""
 
     def __init__(self, engine: Engine, text: str, name: str, stats: RunStats, alert_engine: Engine) -> None:
         super().__init__(engine, text, name, stats)
