@@ -1,1 +1,1 @@
-"""Alert feeds: what alerting systems read, and what is sent to them, all from the outbox."""
+"""Feeds of alerts: documents for systems that read the outbox, and messages to receivers."""

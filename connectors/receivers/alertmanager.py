@@ -1,7 +1,7 @@
-"""Prometheus Alertmanager, API v2: every change in order, and open alerts again and again while they are open.
+"""Prometheus Alertmanager, API v2: every change in order, and open alerts repeatedly while they are open.
 
-It goes by the clock, alerts by the time of events, which is behind it, or long ago: so what is open ends later than
-now, whatever its time says, and what is resolved ends now.
+Alertmanager uses the clock; alerts use the time of events, which is behind it, or long ago. So open alerts are sent
+with an end after now, whatever their time says, and resolved ones end now.
 """
 
 from __future__ import annotations
@@ -27,11 +27,14 @@ PATH = "/api/v2/alerts"
 
 
 class Alertmanager:
-    """Every change is sent as it was, in order, one of each key in a POST: what is short fires too before it is
-    resolved. After trouble and after a start, when some of them may have come already, each alert is sent as it is by
-    then. An Alertmanager forgets what it is not sent for a while, and everything when it starts anew: so what is open
-    is sent again every `target.every` seconds, the first time at the start; also what is silenced or inhibited here by
-    now, as it was before: else Alertmanager would end it."""
+    """Every change is sent as it was, in order, one of each key in a POST, so that short alerts fire before they are
+    resolved. After trouble and after a start, when some may have arrived already, each alert is sent in its current
+    state.
+
+    An Alertmanager forgets an alert that it is not sent for a while, and all alerts when it restarts. So open alerts
+    are sent again every `target.every` seconds, the first time at the start. That includes alerts that are silenced or
+    inhibited here by now, as they were before; otherwise Alertmanager would end them.
+    """
 
     most, lanes, states = 64, 1, True
 
@@ -54,7 +57,7 @@ class Alertmanager:
         self._send(list(pending.values()))
 
     def again(self, entry: OutboxEntry, now: AlertChange) -> None:
-        """How it is now: what was refused would open what is over."""
+        """Return the current state: a refused change would open an alert that is over."""
         self._send([now])
 
     def _send(self, changes: Sequence[AlertChange]) -> None:
@@ -78,7 +81,8 @@ class Alertmanager:
 
 
 def former(change: AlertChange) -> list[AlertChange]:
-    """The end of the same alert with each other severity that it can have: Alertmanager takes these for others."""
+    """Yield the end of the same alert with each other severity that it can have, because Alertmanager takes these for
+    other alerts."""
     others = sorted({*change.severities} - {change.severity})
     return [replace(change, severity=severity, state="resolved") for severity in others]
 
@@ -90,7 +94,7 @@ def lasts(entry: OutboxEntry) -> int:
 
 
 def starts_at(change: AlertChange, now: int) -> str:
-    """When the alert fired, as Prometheus has it, and not after `now`."""
+    """Return when the alert fired, as Prometheus defines it, and not after `now`."""
     return rfc3339(min(change.start if change.fired is None else change.fired, now))
 
 

@@ -1,7 +1,8 @@
-"""Apprise: messages to what its URLs name, each a receiver of its own (`apprise+file://PATH`, `apprise+env://NAME`).
+"""Apprise: messages to the services of its URLs, each a receiver of its own (`apprise+file://PATH`,
+`apprise+env://NAME`).
 
-Apprise looks hosts up and connects by itself, past the rules for private addresses. So a URL is taken if its service
-has one address for everybody, which nothing in the URL changes; others only with `#private=yes`.
+Apprise resolves hosts and connects by itself, bypassing the rules for private addresses. So a URL is accepted if its
+service has one address for everybody, which the URL cannot change; others only with `#private=yes`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ SERVICES = frozenset(
         "voipms", "vonage", "webex", "whatsapp", "wxteams",
     )
 )  # fmt: skip
-"""Schemes of services whose address no URL changes."""
+"""Schemes of services whose address a URL cannot change."""
 
 HOSTED = frozenset(
     (
@@ -49,7 +50,7 @@ HOSTED = frozenset(
         "workflows", "xmpp", "xmpps", "zulip",
     )
 )  # fmt: skip
-"""Schemes whose URL names a host, which cannot be checked: Apprise looks it up anew."""
+"""Schemes whose URL names a host. It cannot be checked, because Apprise resolves it again."""
 
 PAGING: Mapping[str, str] = {
     "firehydrant": "dedup",
@@ -62,10 +63,10 @@ PAGING: Mapping[str, str] = {
     "squadcast": "dedup",
     "victorops": "entity_id",
 }
-"""Services that have an incident for each key, and end it when they are told: by what name Apprise calls the key."""
+"""Services with an incident for each key, which they end on request; and Apprise's name for the key."""
 
 CRITICAL = ("splunk", "victorops")
-"""Paging services in which a warning may begin no incident, depending on their settings."""
+"""Paging services in which a warning may not begin an incident, depending on their settings."""
 
 CHATS = frozenset(
     (
@@ -74,10 +75,10 @@ CHATS = frozenset(
         "webex", "workflow", "workflows", "wxteams", "xmpp", "xmpps", "zulip",
     )
 )  # fmt: skip
-"""Services in which `@name` or `<…>` calls somebody."""
+"""Services in which `@name` or `<…>` notifies somebody."""
 
 MARKDOWN = frozenset(("discord", "guilded", "mmost", "mmosts", "ryver", "zulip"))
-"""Those that take any text for Markdown, for which Apprise does not escape it."""
+"""Services that read every text as Markdown, for which Apprise does not escape it."""
 
 _NO_KEY = "Apprise gives its incidents no key, so each change would be another one: `--feed cloudevents+https://` does"
 OTHERS: Mapping[str, str] = {
@@ -101,7 +102,7 @@ _STATUS = re.compile(r"error=(\d{3})\b")
 
 def apprise_targets(text: str, environment: Mapping[str, str] = os.environ) -> list[Target]:
     """Return a target for each URL in a file or a variable. CepError: there is none, or one is refused; the message
-    holds nothing of a URL but its scheme."""
+    shows only the scheme of a URL."""
     place, _, options = text.partition("#")
     if find_spec("apprise") is None:
         raise CepError("--feed apprise: needs the package apprise", hint=install_command("notify"), code="option")
@@ -132,7 +133,7 @@ def _urls(place: str, environment: Mapping[str, str]) -> list[str]:
 
 
 def _name(url: str) -> str:
-    """A receiver's name, which holds nothing of its URL but the scheme."""
+    """Return a receiver's name, which shows only the scheme of its URL."""
     return f"{url.partition('://')[0].lower()}://…{sha256(url.encode()).hexdigest()[:8]}"
 
 
@@ -175,8 +176,9 @@ def _public_ntfy(scheme: str, url: str) -> bool:
 
 
 class AppriseMessages:
-    """Messages to one URL. Apprise says no more than that it failed, so what fails is sent again, and is given up only
-    when the service takes others. A paging service is sent how each alert is, under the alert's id as its key."""
+    """Messages to one URL. Apprise reports no more than a failure, so failed messages are repeated, and are given up
+    only when the service accepts others. A paging service is sent the state of each alert, with the alert's id as its
+    key."""
 
     most, lanes = 100, 1
 
@@ -214,7 +216,7 @@ class AppriseMessages:
             raise ServerError(f"the service has not taken it{f': {status}' if status else ''}")
 
     def _safe(self, text: str) -> str:
-        """A text that the service shows as it is: it calls nobody, and links to nothing under another name."""
+        """Return a text that the service shows as it is: it notifies nobody, and has no links with other names."""
         if self.scheme in MARKDOWN:
             text = _MARKUP.sub(r"\\\g<0>", text)
         return _MENTION.sub("\\g<0>\u200b", text) if self.scheme in CHATS else text
@@ -223,13 +225,13 @@ class AppriseMessages:
         self.give([replace(entry, change=now) if self.states else entry])
 
     def rest(self, outbox: Outbox, told: Callable[[], list[OutboxEntry]]) -> None:
-        """Nothing is sent again."""
+        """Do nothing: nothing is sent again."""
 
     def close(self) -> None:
-        """There is nothing to close: Apprise connects for each message."""
+        """Do nothing: Apprise connects for each message."""
 
     def _service(self, key: str = "") -> Apprise:
-        """The service; `key`: of the incident that it is told of."""
+        """Return the service. `key`: that of the incident."""
         from apprise import Apprise, AppriseAsset, PersistentStoreMode
         from apprise.plugins import url_to_dict
 

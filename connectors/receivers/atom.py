@@ -1,4 +1,4 @@
-"""Atom (RFC 4287) with archives (RFC 5005): from the newest document `prev-archive` leads to all older ones."""
+"""Atom (RFC 4287) with archives (RFC 5005): `prev-archive` leads from the newest document to all older ones."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from cep.connectors.alerts.text import rfc3339
 from cep.connectors.receivers.document import Publisher, shown_values
 
 PAGE = 100
-"""Entries of an archive document, which never changes once it is there; the newest document has as many at most."""
+"""The entries of an archive document, which never changes. The newest document has at most as many."""
 
 TYPE = "application/atom+xml; charset=utf-8"
 
 
 def newest_document(outbox: Outbox, origin: Publisher, feed: str = "") -> bytes:
-    """The document to subscribe to. `feed`: what links to archives name it by, so that they are those of no other."""
+    """Return the document to subscribe to. `feed`: its name in links to archives, so that they belong to no
+    other feed."""
     last = outbox.last
     pages = last // PAGE
     entries = outbox.between(last - PAGE + 1, last)
@@ -27,15 +28,15 @@ def newest_document(outbox: Outbox, origin: Publisher, feed: str = "") -> bytes:
 
 
 def archive(outbox: Outbox, origin: Publisher, page: int, feed: str = "") -> bytes | None:
-    """An archive document, from 1 for the oldest; None where it is not full yet, or no longer kept.
+    """Return an archive document, from 1 for the oldest; None if it is not full yet, or no longer kept.
 
-    Nothing in it depends on when it is asked for: it leads to the one before also when that is no longer kept, so that
-    a client that wants everything sees that something is gone; and not to the next one, which may not exist yet.
+    Its contents do not depend on the time of the request. It links to the one before even if that is no longer kept, so
+    that a client that reads everything notices the gap; it does not link to the next one, which may not exist yet.
     """
     if page * PAGE > outbox.last:
         return None
     entries = outbox.between((page - 1) * PAGE + 1, page * PAGE)
-    if not _whole(outbox, page):  # looked at last: what is older may go at any time
+    if not _whole(outbox, page):  # checked last, because older entries may be removed at any time
         return None
     links = {"self": _at(page, feed), "current": "atom", "prev-archive": _at(page - 1, feed) if page > 1 else None}
     return _feed(entries, origin, outbox.id, links, True)
@@ -53,7 +54,7 @@ def _at(page: int, feed: str) -> str:
 def _feed(
     entries: Sequence[OutboxEntry], origin: Publisher, id: str, links: dict[str, str | None], archived: bool
 ) -> bytes:
-    """`id`: that of the outbox, so that no two feeds have the same."""
+    """Return a feed. `id`: that of the outbox, so that no two feeds share it."""
     root = ET.Element(
         "feed", {"xmlns": "http://www.w3.org/2005/Atom", "xmlns:fh": "http://purl.org/syndication/history/1.0"}
     )
@@ -73,7 +74,7 @@ def _feed(
 
 
 def _entry(root: ET.Element, entry: OutboxEntry, origin: Publisher) -> None:
-    """Each change of an alert has an entry of its own; what takes an alert back updates that of its first one."""
+    """Add an entry for a change of an alert. A withdrawal updates the entry of the alert's first change."""
     change = entry.change
     made = ET.SubElement(root, "entry")
     taken_back = change.withdrawn and bool(change.note)

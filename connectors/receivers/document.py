@@ -16,7 +16,7 @@ from cep.connectors.alerts.text import clean, rfc3339, value_text
 from cep.core.errors import CepError
 
 STATUSES = ("Actual", "Exercise", "Test")
-"""Those of CAP 1.2 that are for everybody: it is so; it is practised; only the machinery is tried."""
+"""The statuses of CAP 1.2 for public messages: real, an exercise, or a technical test."""
 
 _NAMED = re.compile(r"(.*\S)\s*<([^<>]*)>")
 _NO_SENDER = re.compile(r"[\s,<&\x00-\x1f\x7f]")
@@ -24,9 +24,8 @@ _NO_SENDER = re.compile(r"[\s,<&\x00-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
-    """Who speaks: the name of the program, what IRIs begin with, how CAP names the sender (no spaces or commas),
-    whether it is real: one of STATUSES, whom people read as the sender, empty: the program, and the address of its
-    page, empty: it is not known."""
+    """The publisher of alerts: the name of the program, the beginning of IRIs, the sender in CAP (no spaces or commas),
+    one of STATUSES, the sender for people (empty: the program), and the address of the page (empty: unknown)."""
 
     program: str
     base: str = "urn:semcep:"
@@ -49,14 +48,14 @@ class Publisher:
 
 
 def parse_sender(text: str) -> tuple[str, str]:
-    """Whom people read as the sender, and the name that CAP takes: `Weather Service <alerts@example.org>`, or the
-    latter alone. CepError: there is none."""
+    """Return the sender for people, and the name for CAP: `Weather Service <alerts@example.org>`, or the latter alone.
+    CepError: there is none."""
     found = _NAMED.fullmatch(text)
     return ("", sender(text)) if found is None else (found[1], sender(found[2]))
 
 
 def sender(name: str) -> str:
-    """A name that CAP can take. CepError: this is none."""
+    """Return a name that is valid in CAP. CepError: it is not."""
     if not name or _NO_SENDER.search(name) or len(name) > 200:
         hint = "a word that nobody else has, perhaps behind a name: `--sender 'Weather Service <alerts@example.org>'`"
         raise CepError(
@@ -103,7 +102,7 @@ SCHEMA: Mapping[str, Any] = {
 
 
 def document(change: AlertChange, status: str = STATUSES[0], link: str = "", reminder: int = 0) -> dict[str, Any]:
-    """The change as JSON has it; times in RFC 3339. `link`: the alert's address for people, empty if unknown;
+    """Return the change for JSON, with times in RFC 3339. `link`: the alert's address for people, empty if unknown;
     `reminder`: the number of the reminder of this change, 0: it is not a reminder."""
     return {
         "id": change.id,
@@ -157,6 +156,6 @@ def shown_values(change: AlertChange) -> list[tuple[str, str]]:
 
 
 def to_json(entry: OutboxEntry, origin: Publisher) -> bytes:
-    """On one line, in ASCII."""
+    """Return the document on one line, in ASCII."""
     found = document(entry.change, origin.status, origin.page(entry.change), entry.reminder)
     return json.dumps(found, separators=(",", ":")).encode()

@@ -1,7 +1,7 @@
-"""Groups of alerts that one receiver is told of together, as Alertmanager has them: by the clock of the machine.
+"""Groups of alerts in one message to a receiver, as in Alertmanager, by the clock of the machine.
 
-What goes out together, and when, is in the outbox before it is sent. So after a kill the same changes go together
-again, and a group waits no longer than it would have.
+The outbox records what is sent together, and when, before it is sent. So after a kill the same changes are sent
+together again, and a group does not wait longer than it would have.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from cep.connectors.receivers.notices import as_people_know_it
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """`wait`: how long after its first change a group is sent, `interval`: how long after that it is sent again, both
-    in microseconds."""
+    """The times of a group. `wait`: how long after its first change a group is sent, `interval`: how long after that it
+    is sent again, both in microseconds."""
 
     key: str
     wait: int = 0
@@ -34,8 +34,8 @@ def by_alert(change: AlertChange) -> Group:
 
 
 class Groups:
-    """The groups of the receiver `name`. `has`: tells which numbers of the outbox the receiver has; `wants`: which
-    changes it is sent."""
+    """The groups of the receiver `name`. `has`: returns which numbers of the outbox the receiver has; `wants`: returns
+    which changes it is sent."""
 
     def __init__(
         self,
@@ -47,10 +47,10 @@ class Groups:
     ) -> None:
         self._outbox, self._name, self._group_of = outbox, name, group_of
         self._sent: dict[str, int] = {}
-        self._batches: dict[str, list[int]] = {}  # that were begun
-        self._open: dict[str, set[str]] = {}  # alerts that the receiver was told of and that are not over
+        self._batches: dict[str, list[int]] = {}  # those that were begun
+        self._open: dict[str, set[str]] = {}  # alerts of which the receiver was notified and that are not over
         self._over: set[str] = set()
-        self._group: dict[str, str] = {}  # by alert that is open, the key of the group in which it was told last
+        self._group: dict[str, str] = {}  # by open alert, the key of its last group
         self._begun: dict[int, str] = {}  # by number, the key of the group in which it was begun before this start
         for key, (sent, numbers) in outbox.groups(name).items():
             self._sent[key] = sent
@@ -63,16 +63,16 @@ class Groups:
         self._over = self._sent.keys() - self._batches.keys() - self._open.keys()
 
     def key(self, entry: OutboxEntry) -> str:
-        """The key of the group in which a change was begun before this start, or else of its own group."""
+        """Return the key of the group in which a change was begun before this start, or else of its own group."""
         return self._begun.get(entry.number) or self._group_of(entry.change).key
 
     def begun(self, key: str) -> Sequence[int]:
-        """The numbers of the changes that go together and are not done."""
+        """Return the numbers of the changes that are sent together and are not done."""
         return self._batches.get(key, ())
 
     def due(self, key: str, waiting: Iterable[OutboxEntry]) -> int:
-        """When a group may be sent of which these changes wait, in microseconds of Unix time. Some of them may have
-        come from another group of the same alert."""
+        """Return when a group may be sent in which these changes wait, in microseconds of Unix time. Some of them may
+        have come from another group of the same alert."""
         entry, group = None, None
         for each in waiting:
             entry = entry or each
@@ -89,10 +89,10 @@ class Groups:
         return last - (last - entry.came) // group.interval * group.interval
 
     def batch(self, key: str, waiting: Sequence[OutboxEntry], now: int) -> list[OutboxEntry]:
-        """Return those of the changes that wait which go together, in their order; it is noted which these are.
-        CepError: the disk takes no more."""
+        """Return the waiting changes that are sent together, in order, and record which they are. CepError: the disk
+        cannot be written."""
         begun = self._batches.get(key, [])
-        if not any(entry.number in begun for entry in waiting):  # none; or other routes hold since the start
+        if not any(entry.number in begun for entry in waiting):  # none; or other routes apply since the start
             numbers = [entry.number for entry in waiting]
             self._outbox.note_group(self._name, key, now, numbers)
             self._sent[key], self._batches[key] = now, numbers
@@ -102,7 +102,7 @@ class Groups:
         return [replace(entry, composed=self._sent[key]) for entry in batch]
 
     def done(self, key: str, entries: Sequence[OutboxEntry]) -> None:
-        """The receiver has these, or has refused them for good."""
+        """Record that the receiver has these changes, or has refused them for good."""
         numbers = self._batches.get(key, [])
         for entry in entries:
             if entry.number in numbers:
@@ -115,7 +115,7 @@ class Groups:
             self._over.add(key)
 
     def _tell(self, key: str, change: AlertChange) -> None:
-        """The receiver was told of an alert in this group: it is open in no other one."""
+        """Record that the receiver was notified of an alert in this group, so that the alert is open in no other."""
         before = self._group.pop(change.alert, None)
         if before is not None and (change.over or before != key):
             alerts = self._open[before]
@@ -138,8 +138,8 @@ class Groups:
             self._batches.pop(key, None)
 
     def settle(self) -> None:
-        """Forget the groups that are over; the receiver's position is in the outbox. CepError: the disk takes no
-        more."""
+        """Forget the groups that are over; the receiver's position is in the outbox. CepError: the disk cannot be
+        written."""
         over = self._over - self._batches.keys()
         if over:
             self._outbox.forget_groups(self._name, over)

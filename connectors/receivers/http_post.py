@@ -1,5 +1,5 @@
-"""HTTP requests to allowed addresses: a name is resolved for each connection, its address checked, and that address is
-used. Connections are kept and used again."""
+"""HTTP requests to allowed addresses. A name is resolved for each connection, and only the checked address is used.
+Connections are kept and reused."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ TIMEOUT = 10.0
 """Seconds for connecting, and for each step of an answer."""
 
 _LATER = frozenset((408, 425, 429, 502, 503, 504))
-"""Answers that ask to wait, or come from a gateway: they are not about the content."""
+"""Responses that ask to wait, or that come from a gateway: the content is not the reason."""
 
 _ADDRESS = frozenset((401, 403, 404, 405, 407, 410))
-"""Answers about address and authorization: like redirections and those from 500 on, seldom about the content."""
+"""Responses about address and authorization. Like redirections and errors from 500 on, their reason is rarely the
+content."""
 
 _LONGEST_WAIT = 3600.0
-_READ = 4096  # bytes of an answer that are looked at
-_IDLE, _OLD = 30.0, 300.0  # seconds for which a connection is kept that nobody uses, and for which any is
+_READ = 4096  # bytes of a response that are read
+_IDLE, _OLD = 30.0, 300.0  # seconds for which an unused connection is kept, and for which any is
 
 
 class HttpConnections:
-    """Connections to a target, for several threads; each has one at a time."""
+    """Connections to a target, for several threads; each uses one at a time."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -49,10 +50,10 @@ class HttpConnections:
         self.request("POST", path, body, headers)
 
     def request(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Message:
-        """The headers of an answer that is a yes. Raises as `post`.
+        """Return the headers of a successful response. Raises as `post`.
 
-        No redirection is followed, since it could lead anywhere. A connection that was kept may have been closed just
-        now: then the request is sent again by a new one, so it may come twice.
+        Redirections are not followed, since they could lead anywhere. A kept connection may have been closed just now;
+        then a new one repeats the request, which may therefore arrive twice.
         """
         headers = {**headers, **_authorization(self.target), "User-Agent": "semcep"}
         kept = self._kept()
@@ -65,7 +66,7 @@ class HttpConnections:
             raise Unreachable(str(error) or type(error).__name__) from None
 
     def close(self) -> None:
-        """Close the connections that nobody uses."""
+        """Close the unused connections."""
         with self._lock:
             idle, self._idle = self._idle, []
         for kept in idle:
@@ -97,7 +98,7 @@ class HttpConnections:
         raise DeliveryRefused(reason)
 
     def _kept(self) -> _Kept | None:
-        """The connection that was used last, unless it is too old or was closed at the other end."""
+        """Return the connection that was used last, unless it is too old or was closed at the other end."""
         now = time.monotonic()
         while True:
             with self._lock:
@@ -109,7 +110,7 @@ class HttpConnections:
             kept.connection.close()
 
     def _connected(self) -> _Kept:
-        """A new connection. OSError: there is no such host, it does not answer, or it is not allowed."""
+        """Return a new connection. OSError: there is no such host, it does not answer, or it is not allowed."""
         target, error = self.target, OSError("no address")
         connection = http.client.HTTPConnection(target.host, target.port, timeout=TIMEOUT)
         for address in reachable(target):
@@ -129,7 +130,7 @@ class HttpConnections:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A connection: when it was made, and since when nobody uses it, by the monotonic clock."""
+    """A connection: when it was made, and since when it is unused, by the monotonic clock."""
 
     connection: http.client.HTTPConnection
     made: float
@@ -137,7 +138,7 @@ class _Kept:
 
 
 def _readable(connection: socket.socket | None) -> bool:
-    """Something has come that nobody has asked for, mostly the end."""
+    """Return True if unrequested data have arrived, which is usually the end."""
     if connection is None:
         return True
     poll = select.poll()

@@ -1,4 +1,4 @@
-"""Lanes: some threads that work side by side for one that waits for what they have done."""
+"""Lanes: threads that work side by side for another one, which collects their results."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from queue import SimpleQueue
 
 Step = Callable[[], None]
 Then = Callable[[Exception | None], None]
-"""Takes the failure of a step, None: there was none."""
+"""Receives the failure of a step, None: there was none."""
 
 
 class Lanes:
-    """`most` steps are worked off at once; `busy`: so many were begun that are not `finished`. `bell` is set when one
-    ends. The threads end with the process: a receiver that hangs does not hold it up."""
+    """Threads for up to `most` steps at once. `busy`: the steps that were begun and are not `finished`. `bell` is set
+    when one ends. The threads end with the process: a receiver that hangs does not delay it."""
 
     def __init__(self, most: int, name: str, bell: threading.Event) -> None:
         self.most, self.busy = most, 0
@@ -24,7 +24,7 @@ class Lanes:
         self._threads = 0
 
     def begin(self, step: Step, then: Then) -> None:
-        """Have a step done; `then` is handed over when it has ended."""
+        """Begin a step. `then` is returned when it has ended."""
         self.busy += 1
         self._steps.put((step, then))
         if self._threads < min(self.most, self.busy):
@@ -32,13 +32,13 @@ class Lanes:
             threading.Thread(target=self._work, name=f"{self._name} {self._threads}", daemon=True).start()
 
     def finished(self) -> Iterator[tuple[Then, Exception | None]]:
-        """The steps that have ended since."""
+        """Return the steps that have ended since the last call."""
         while self._ended:
             self.busy -= 1
             yield self._ended.popleft()
 
     def close(self) -> None:
-        """The threads end when they have nothing to do."""
+        """End the threads as soon as they have nothing to do."""
         for _ in range(self._threads):
             self._steps.put(None)
 
@@ -46,7 +46,7 @@ class Lanes:
         while (step := self._steps.get()) is not None:
             try:
                 step[0]()
-            except Exception as error:  # also an unexpected one: a thread that ended would report nothing
+            except Exception as error:  # also an unexpected error: a thread that ended would report nothing
                 self._ended.append((step[1], error))
             else:
                 self._ended.append((step[1], None))

@@ -1,4 +1,4 @@
-"""E-mail (RFC 5322): a message for each group of changes; those of an alert are a thread."""
+"""E-mail (RFC 5322): a message for each group of changes; the messages about an alert are a thread."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from cep.core.errors import CepError
 TIMEOUT = 20.0
 """Seconds for connecting, and for each answer of the server."""
 
-_IDLE = 10.0  # seconds for which a connection is kept that nobody uses
-_WIRE = SMTP.clone(cte_type="7bit")  # which every server takes
+_IDLE = 10.0  # seconds for which an unused connection is kept
+_WIRE = SMTP.clone(cte_type="7bit")  # a length that every server accepts
 _DOMAIN = re.compile(r"[A-Za-z0-9.-]+")
 
 
 class Mail:
     """Messages to one mailbox. A change has the Message-ID `<its id@domain>`, a message with several that of its first
-    one; whatever is sent again has the same. `References` name the first message of each alert in it.
+    one; a repetition has the same. `References` name the first message of each alert in it.
 
-    Answers from 400 on are for later, as is a server that cannot be reached. From 500 on they are final for a message
-    that the server has seen; about a login or a mailbox they may be mended there.
+    Responses from 400 on are temporary, as is an unreachable server. From 500 on they are final for a message that the
+    server has seen; the reason may also be the login or the mailbox, which can be corrected.
     """
 
     most, lanes, states = 100, 1, False
@@ -58,8 +58,8 @@ class Mail:
         self._send(self.message(entries))
 
     def message(self, entries: Sequence[OutboxEntry]) -> EmailMessage:
-        """The message of a group of changes; it is noted as the first one of alerts that were in none before. CepError:
-        the disk takes no more."""
+        """Return the message of a group of changes, and record it as the first one of alerts that had none. CepError:
+        the disk cannot be written."""
         first = entries[0]
         id = _id(first, self.origin)
         alerts = list(dict.fromkeys(entry.change.alert for entry in entries))
@@ -89,7 +89,7 @@ class Mail:
         self._used = time.monotonic()
 
     def close_now(self) -> None:
-        """Drop the connection without a word."""
+        """Drop the connection without QUIT."""
         if self._smtp is not None:
             self._smtp.close()
             self._smtp = None
@@ -104,7 +104,7 @@ class Mail:
                 if code in (250, 251):
                     code, text = smtp.data(sent.as_bytes())
                     stage = "content"
-        except smtplib.SMTPDataError as error:  # the server wants no data now
+        except smtplib.SMTPDataError as error:  # the server accepts no data now
             raise _refused(error.smtp_code, error.smtp_error, "message") from None
         except smtplib.SMTPResponseException as error:
             raise _refused(error.smtp_code, error.smtp_error, "login") from None
@@ -114,7 +114,7 @@ class Mail:
             raise _refused(code, text, stage)
 
     def _kept(self) -> smtplib.SMTP | None:
-        """The connection of before, if the server still answers."""
+        """Return the earlier connection, if the server still answers."""
         if self._smtp is None:
             return None
         with suppress(OSError, smtplib.SMTPException):
@@ -124,7 +124,7 @@ class Mail:
         return None
 
     def _connected(self) -> smtplib.SMTP:
-        """A new connection, encrypted and logged in as the target says."""
+        """Return a new connection, encrypted and logged in as the target says."""
         target = self.target
         smtp = _Checked(target, self._tls)
         self._smtp = smtp
@@ -143,14 +143,14 @@ class Mail:
 
 
 class _Checked(smtplib.SMTP):
-    """Connects to an address that was judged: another look-up of the name could give another one."""
+    """Connects to a checked address, because resolving the name again could give another one."""
 
     def __init__(self, target: Target, tls: ssl.SSLContext) -> None:
         self._target, self._context = target, tls
         super().__init__(timeout=TIMEOUT)
 
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
-        self._host = host  # the name that certificates are held against
+        self._host = host  # the name that certificates must have
         error = OSError("no address")
         for address in reachable(self._target):
             try:
@@ -163,7 +163,8 @@ class _Checked(smtplib.SMTP):
 
 
 def message(entries: Sequence[OutboxEntry], to: str, origin: Publisher, threads: Sequence[str] = ()) -> EmailMessage:
-    """The message of a group of changes; `threads`: the first message of each alert in it that has one already."""
+    """Return the message of a group of changes. `threads`: for each alert in it its first message, if there is one
+    already."""
     made = EmailMessage(policy=_WIRE)
     made["From"] = Address(clean(origin.speaker, 100), addr_spec=origin.sender)
     made["To"] = Address(addr_spec=to)
@@ -179,7 +180,7 @@ def message(entries: Sequence[OutboxEntry], to: str, origin: Publisher, threads:
     made["X-Semcep-Changes"] = " ".join(entry.change.id for entry in entries)
     made.set_content(plain(entries, origin), cte="quoted-printable")
     made.add_alternative(html(entries, origin), subtype="html", cte="quoted-printable")
-    made.set_boundary(f"={first.change.id}=")  # no text has it: quoted-printable writes `=` otherwise
+    made.set_boundary(f"={first.change.id}=")  # no text has it: quoted-printable writes `=` differently
     return made
 
 
@@ -193,7 +194,7 @@ def _domain(origin: Publisher) -> str:
 
 
 def _refused(code: int, text: bytes | str, stage: str) -> Exception:
-    """The failure that an answer stands for."""
+    """Return the failure for a response."""
     said = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
     reason = f"{code} {clean(said, 200)}".strip()
     if 400 <= code < 500 or code < 0:

@@ -15,7 +15,7 @@ from cep.connectors.receivers.sse import Stream
 
 
 class ProgramMetrics(Collector):
-    """`up`: whether the program has not failed."""
+    """Metrics of the program. `up`: returns True if it has not failed."""
 
     def __init__(self, up: Callable[[], bool]) -> None:
         self.up = up
@@ -38,7 +38,7 @@ class MaintenanceMetrics(Collector):
 
 
 class SourceMetrics(Collector):
-    """Which live inputs are there."""
+    """Metrics of live inputs: which of them are available."""
 
     def __init__(self, sources: Sources) -> None:
         self.sources = sources
@@ -53,7 +53,7 @@ class SourceMetrics(Collector):
 
 
 class AlertMetrics(Collector):
-    """`unplaced`: occurrences by alert whose place is none."""
+    """Metrics of alerts. `unplaced`: occurrences with an invalid place, by alert."""
 
     def __init__(self, outbox: Outbox, stream: Stream, unplaced: Mapping[str, int]) -> None:
         self.outbox = outbox

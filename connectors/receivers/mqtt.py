@@ -1,4 +1,5 @@
-"""MQTT: an open alert is a retained message under `alerts/<name>/<key>`; its end is sent there, then cleared."""
+"""MQTT: an open alert is a retained message at `alerts/<name>/<key>`. Its end is sent there, then the message is
+cleared."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ _LONGEST = 200  # characters of a key in a topic
 
 
 class Topics:
-    """Every message goes with QoS 1, and counts as given when the broker has acknowledged it."""
+    """Sends every message with QoS 1; it counts as delivered when the broker has acknowledged it."""
 
     most, lanes, states = 32, 1, False
 
@@ -66,7 +67,7 @@ class Topics:
             self._lost("the broker does not answer")
 
     def rest(self, outbox: Outbox, told: Callable[[], list[OutboxEntry]]) -> None:
-        """The client keeps the connection by itself."""
+        """Do nothing: the client keeps the connection by itself."""
 
     def close(self) -> None:
         if self._client is not None:
@@ -108,7 +109,7 @@ class Topics:
         return client
 
     def _reach(self, client: Client) -> None:
-        """Connect to an address that was judged: another look-up of the name could give another one."""
+        """Connect to a checked address, because resolving the name again could give another one."""
         reason: Exception = OSError("no address")
         try:
             for address in reachable(self.target):
@@ -127,7 +128,7 @@ class Topics:
 
 
 class _Named(ssl.SSLContext):
-    """TLS that asks for the certificate of a host by its name, while an address of it is connected to."""
+    """TLS that requires the certificate of a host name, while it connects to an address of the host."""
 
     host: str
 
@@ -143,7 +144,7 @@ class _Named(ssl.SSLContext):
 
 
 def topic_end(change: AlertChange) -> str:
-    """The end of a topic: the alert's name, then its key, a level for each value; a digest of a key that is long."""
+    """Return the end of a topic: the alert's name, then a level for each value of its key; a digest for a long key."""
     levels = [quote(value_text(value), safe="") or "-" for value in change.key.values()]
     key = "/".join(levels)
     return f"{change.name}/{key if len(key) <= _LONGEST and '…' not in key else change.slot}" if levels else change.name

@@ -1,4 +1,4 @@
-"""Changes of alerts as people read them, in mail and chats: a subject, plain text, HTML."""
+"""Changes of alerts for people, in mail and chats: a subject, plain text, HTML."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _ASIDES = ("updated", "commented", "assigned")
 
 
 def news(change: AlertChange, outbox: Outbox) -> bool:
-    """Return False for what no person wants a message of: one more occurrence of an alert that they know of."""
+    """Return False for changes that nobody wants a message of: one more occurrence of an alert that is known."""
     if change.word != "updated" or change.note or change.sent == change.revision:
         return True
     before = outbox.revision(change.alert, change.revision - 1)
-    return before is None or before.change.quiet  # what they were not told of: it goes on
+    return before is None or before.change.quiet  # it continues an alert of which they were not notified
 
 
 def as_people_know_it(entry: OutboxEntry, outbox: Outbox) -> OutboxEntry:
@@ -37,7 +37,7 @@ def as_people_know_it(entry: OutboxEntry, outbox: Outbox) -> OutboxEntry:
 
 
 def subject(entries: Sequence[OutboxEntry], origin: Publisher) -> str:
-    """One line that begins with the gravest alert that is open: its state and severity, and its title."""
+    """Return one line that begins with the most severe open alert: its state and severity, and its title."""
     status = "" if origin.status == "Actual" else f"{origin.status}: "
     first, *others = (_heading(_turn(own)) for own in _by_alert(entries))
     more = f"; {len(others)} more: {'; '.join(dict.fromkeys(others))}" if others else ""
@@ -45,14 +45,14 @@ def subject(entries: Sequence[OutboxEntry], origin: Publisher) -> str:
 
 
 def plain(entries: Sequence[OutboxEntry], origin: Publisher, safe: Callable[[str], str] = str) -> str:
-    """The alerts as in the subject, each with its changes one after another, and a line between them. `safe` escapes
+    """Return the alerts as in the subject, each with its changes one after another, separated by lines. `safe` escapes
     texts for a service, except for addresses."""
     line = f"\n\n{'-' * 40}\n\n"
     return line.join(_plain(entry, origin, safe) for own in _by_alert(entries) for entry in own) + "\n"
 
 
 def plain_body(entry: OutboxEntry, origin: Publisher, safe: Callable[[str], str] = str) -> str:
-    """One change without its heading, which is the title of the message."""
+    """Return one change without its heading, which is the title of the message."""
     return _plain(entry, origin, safe, headed=False) + "\n"
 
 
@@ -66,7 +66,7 @@ def html(entries: Sequence[OutboxEntry], origin: Publisher) -> str:
 
 
 def _by_alert(entries: Sequence[OutboxEntry]) -> list[list[OutboxEntry]]:
-    """The changes of each alert: of the gravest one that is open first, and at the end of those that are over."""
+    """Return the changes of each alert: the most severe open one first, resolved ones last."""
     alerts: dict[str, list[OutboxEntry]] = {}
     for entry in entries:
         alerts.setdefault(entry.change.alert, []).append(entry)
@@ -83,14 +83,14 @@ def _by_alert(entries: Sequence[OutboxEntry]) -> list[list[OutboxEntry]]:
 
 
 def _turn(own: Sequence[OutboxEntry]) -> OutboxEntry:
-    """The change by which an alert is called: the last one, unless it only says more of what came before it."""
+    """Return the change that describes an alert: the last one, unless it only adds details to an earlier one."""
     if own[-1].change.over:
         return own[-1]
     return next((entry for entry in reversed(own) if _word(entry.change) not in _ASIDES), own[-1])
 
 
 def _word(change: AlertChange) -> str:
-    """The word for a change: the first one that receivers are sent says that the alert fires."""
+    """Return the word for a change. The first one that receivers are sent says that the alert fires."""
     return "firing" if change.sent == change.revision and not change.over else change.word
 
 
@@ -113,7 +113,7 @@ def _paragraphs(change: AlertChange) -> list[str]:
 
 
 def _fields(entry: OutboxEntry, origin: Publisher) -> list[tuple[str, str]]:
-    """Names with values; the last ones are addresses."""
+    """Return names with values; the last ones are addresses."""
     change = entry.change
     more = [text for text in (change.certainty, change.urgency) if text != "Unknown"]
     over = change.time if change.ended is None else change.ended

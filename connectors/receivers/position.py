@@ -1,4 +1,4 @@
-"""The position of a receiver that takes entries out of order: all up to a number, and some beyond it."""
+"""The position of a receiver that accepts entries out of order: all up to a number, and some beyond it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ Ranges = Sequence[tuple[int, int]]
 """Numbers of entries, from and to, both included."""
 
 MOST = 1000
-"""Ranges that are noted; what is beyond them is sent again after a start."""
+"""The greatest number of recorded ranges. Entries beyond them are sent again after a start."""
 
 
 class Position:
-    """`changed`: something was done since that was noted. It holds what is not done, not what is: an entry that is
-    refused for long may have a million behind it."""
+    """A position. `changed`: it has advanced since it was recorded. It stores the entries that are not done, because a
+    refused entry may have a million done ones after it."""
 
     def __init__(self, cursor: int, ahead: Ranges = ()) -> None:
-        """The receiver has all up to `cursor`, and at the last start had those in `ahead`."""
+        """The receiver has all up to `cursor`, and at the last start it had those in `ahead`."""
         self.changed = False
-        self._last = cursor  # that was taken
+        self._last = cursor  # the last one that was taken
         self._waiting: dict[int, None] = {}  # taken and not done, in order
         self._before = deque(ahead)
 
@@ -41,13 +41,14 @@ class Position:
         return True
 
     def done(self, number: int) -> None:
-        """The receiver has an entry that was taken, or it needs it no more; it may have had it before."""
+        """Note that the receiver has an entry that was taken, or needs it no more. It may have had it before."""
         if number in self._waiting:
             del self._waiting[number]
             self.changed = True
 
     def ahead(self) -> list[tuple[int, int]]:
-        """Those beyond the cursor that it has, also of the last start: what lies between two that wait."""
+        """Return the ranges beyond the cursor that it has, including those of the last start: everything between two
+        that wait."""
         waiting = list(islice(self._waiting, MOST + 1))
         ends = [*waiting[1:], *([self._last + 1] if len(waiting) <= MOST else [])]
         between = [(low + 1, high - 1) for low, high in zip(waiting, ends) if high > low + 1]

@@ -1,4 +1,5 @@
-"""Routes: a TOML file says which alerts go to which receiver, and which are told together, as in Alertmanager."""
+"""Routes: a TOML file that selects the receivers of alerts, and the alerts that are sent together, as in
+Alertmanager."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from cep.core.suggest import did_you_mean
 from cep.rules.alert import Alert
 
 WAIT, INTERVAL = 30_000_000, 300_000_000
-"""Microseconds of `group_wait` and `group_interval`, as in Alertmanager, where a route says nothing else."""
+"""The default `group_wait` and `group_interval` in microseconds, as in Alertmanager."""
 
 EACH = "..."
 """In `group_by`: all labels, so that each alert is a group of its own."""
@@ -36,8 +37,8 @@ _USUAL = ("alertname", "severity", "program", "urgency", "certainty", "status")
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`goes_on`: later routes are looked at, too. `group_by`: labels, None: all of them. `wait` and `interval`: in
-    microseconds. `grouped`: the file says something of groups."""
+    """A route. `goes_on`: later routes are tried, too. `group_by`: labels, None: all of them. `wait` and `interval`: in
+    microseconds. `grouped`: the file has settings for groups."""
 
     receiver: str
     matchers: Matchers = field(default_factory=Matchers)
@@ -48,7 +49,7 @@ class Route:
     grouped: bool = False
 
     def group(self, labels: Mapping[str, str]) -> Group:
-        """The group of an alert with these labels."""
+        """Return the group of an alert with these labels."""
         names = sorted(labels) if self.group_by is None else self.group_by
         values = {name: labels.get(name, "") for name in names}
         return Group(json.dumps([self.receiver, str(self.matchers), values]), self.wait, self.interval)
@@ -56,10 +57,10 @@ class Route:
 
 @dataclass(frozen=True)
 class Routes:
-    """`receivers`: by name, the addresses as `--feed` has them. The first route that matches an alert says where it
-    goes; with `continue` also those behind it.
+    """The routes of a file. `receivers`: by name, their addresses as in `--feed`. The first matching route applies to
+    an alert; after one with `continue`, later ones do, too.
 
-    An alert that becomes graver goes to those whom it went to before, too: so whoever was told of it hears of its end.
+    An alert whose severity rises is still sent to its earlier receivers, so that all of them are notified of its end.
     """
 
     receivers: Mapping[str, tuple[str, ...]]
@@ -68,7 +69,7 @@ class Routes:
 
     @classmethod
     def read(cls, file: Path) -> Routes:
-        """Read a file. CepError: it cannot be read, or says what does not fit together."""
+        """Read a file. CepError: it cannot be read, or is inconsistent."""
         where = f"--routes {file}"
         try:
             found = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -90,7 +91,7 @@ class Routes:
         return cls(receivers, routes, file)
 
     def reached(self, labels: Mapping[str, str]) -> Iterator[Route]:
-        """The routes of an alert with these labels."""
+        """Return the routes of an alert with these labels."""
         for route in self.routes:
             if route.matchers.matches(labels):
                 yield route
@@ -102,11 +103,11 @@ class Routes:
         return any(text.startswith(("smtp", "apprise")) for text in self.receivers[receiver])
 
     def of(self, receiver: str, origin: Publisher) -> ReceiverRoutes:
-        """The routes that lead to one receiver."""
+        """Return the routes that lead to one receiver."""
         return ReceiverRoutes(self, receiver, origin)
 
     def check_names(self, alerts: Sequence[Alert], origin: Publisher) -> None:
-        """CepError: a route asks for a label that no alert of the program has."""
+        """CepError: a route uses a label that no alert of the program has."""
         known = known_labels(alerts, origin)
         for number, route in enumerate(self.routes, 1):
             asked = [matcher.name for matcher in route.matchers]
@@ -133,7 +134,8 @@ class ReceiverRoutes:
         return found
 
     def _found(self, change: _Labelled, severities: tuple[str, ...]) -> Group | None:
-        """The group by an alert's severity now. If that does not lead here, by the last one before that does."""
+        """Return the group for an alert's current severity; if that does not lead here, for the last earlier one that
+        does."""
         for severity in reversed(severities):
             labels = change.labels(severity, self._origin)
             for route in self._routes.reached(labels):
@@ -144,7 +146,7 @@ class ReceiverRoutes:
 
 @dataclass(frozen=True, slots=True)
 class _Labelled:
-    """A change of which only its labels count."""
+    """A change, of which only the labels count."""
 
     change: AlertChange = field(compare=False, hash=False)
     alert: str
@@ -159,7 +161,7 @@ def _identity(change: AlertChange) -> tuple[_Labelled, tuple[str, ...]]:
 
 
 def known_labels(alerts: Iterable[Alert], origin: Publisher) -> set[str]:
-    """The names of all labels that alerts of a program can have."""
+    """Return the names of all labels that alerts of a program can have."""
     return {name for alert in alerts for name in possible_labels(alert, alert.severity, origin)} | {*_USUAL}
 
 
@@ -176,7 +178,7 @@ def possible_labels(alert: Alert, severity: str, origin: Publisher) -> dict[str,
     return {name: None if value.startswith(_OPEN) else value for name, value in found.items()}
 
 
-_OPEN = "\0"  # begins a text that stands for a value of an event
+_OPEN = "\0"  # the prefix of a text for an unknown value of an event
 
 
 def _value(template: Sequence[str | tuple[str]]) -> str:
@@ -254,7 +256,7 @@ def _wrong(message: str, hint: str | None) -> CepError:
 
 
 def lines(routes: Routes, alerts: Iterable[Alert], origin: Publisher, write: Callable[[int], str]) -> list[str]:
-    """Lines for people that say where each alert of a program goes. `write` writes a duration."""
+    """Return lines for people about the receivers of each alert of a program. `write` formats a duration."""
     found: list[str] = []
     lost: list[str] = []
     for alert in alerts:
@@ -263,7 +265,7 @@ def lines(routes: Routes, alerts: Iterable[Alert], origin: Publisher, write: Cal
         words = [(alert.severity, 0), *alert.escalations]
         found.append(f"{alert.name}: " + ", ".join(w + (f" after {write(t)}" if t else "") for w, t in words))
         told: dict[str, list[tuple[str, str]]] = {}  # by receiver: conditions and groups up to this severity
-        certain = ""  # the severity from which on it is sure to reach a receiver
+        certain = ""  # the severity from which on it certainly reaches a receiver
         for number, (severity, _) in enumerate(words):
             rows, all_go = _reach(routes, possible_labels(alert, severity, origin))
             certain = certain or (severity if all_go else "")
@@ -294,7 +296,7 @@ def lines(routes: Routes, alerts: Iterable[Alert], origin: Publisher, write: Cal
 
 
 def unreached(routes: Routes, alerts: Iterable[Alert], origin: Publisher) -> list[str]:
-    """The names of the alerts that reach no receiver, whatever their values."""
+    """Return the names of the alerts that reach no receiver, whatever their values."""
     return [
         alert.name
         for alert in alerts
@@ -307,7 +309,7 @@ def unreached(routes: Routes, alerts: Iterable[Alert], origin: Publisher) -> lis
 
 
 def _reach(routes: Routes, labels: Mapping[str, str | None]) -> tuple[list[tuple[Route, str]], bool]:
-    """The routes that alerts with these labels may take, each with its condition; True: none reaches no receiver."""
+    """Return the routes that alerts with these labels may take, each with its condition; True: without a receiver."""
     found: list[tuple[Route, str]] = []
     certain = False
     before = False

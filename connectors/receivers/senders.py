@@ -27,7 +27,7 @@ CLOSING_TIMEOUT = 5.0
 """Seconds in which all senders together may finish what is on its way."""
 
 PEOPLE = ("smtp", "apprise")
-"""Kinds of targets that people read: several changes are one message, and further occurrences are none."""
+"""Kinds of targets for people: a message has several changes, and further occurrences have none."""
 
 
 def targets(feeds: Sequence[str], routes: Routes | None = None) -> list[Target]:
@@ -76,8 +76,8 @@ def sending(
     report: ReportTrouble,
     routes: Routes | None = None,
 ) -> Iterator[list[Sender]]:
-    """Senders that run while the block does. Enter it before the program runs: a receiver that is new gets what comes
-    from then on."""
+    """Run senders while the block does. Enter it before the program runs: a new receiver gets what is added from then
+    on."""
     found = [_sender(one, outbox, origin, report, routes) for one in targets]
     try:
         for sender in found:
@@ -112,7 +112,7 @@ def _sender(target: Target, outbox: Outbox, origin: Publisher, report: ReportTro
 
 
 def delivery(target: Target, origin: Publisher, outbox: Outbox) -> Delivery:
-    """The delivery for the protocol of a target."""
+    """Return the delivery for the protocol of a target."""
     match target.kind:
         case "cloudevents":
             return Webhook(target, origin)

@@ -1,4 +1,4 @@
-"""Server-Sent Events: every change as it comes; after a break a client continues where it was."""
+"""Server-Sent Events: every change as it is added. After an interruption a client continues where it was."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from cep.connectors.alerts.outbox_entries import OutboxEntry
 from cep.connectors.receivers.document import Publisher, to_json
 
 PULSE = 15.0
-"""Seconds of silence after which a comment is sent, so that nothing between takes the connection for dead."""
+"""Seconds of silence after which a comment is sent, so that no proxy takes the connection for dead."""
 
-_NEWEST = 4096  # entries that are held ready
-_MOST = 500  # that go out at once
+_NEWEST = 4096  # entries that are kept ready
+_MOST = 500  # entries that are sent at once
 
 
 class Stream:
@@ -35,13 +35,14 @@ class Stream:
         outbox.listen(self._came)
 
     def begin(self, after: int | None) -> int:
-        """Behind which number a client begins: it has none, or one that never was given out, which gets everything."""
+        """Return the number after which a client begins. Without a number, or with an unknown one, it gets
+        everything."""
         if after is None:
             return self.outbox.last
         return after if after <= self.outbox.last else 0
 
     async def frames(self, number: int) -> AsyncIterator[bytes]:
-        """Yield the frames for a client, from behind a number on, without an end."""
+        """Yield the frames for a client, from after a number on, without an end."""
         self.clients += 1
         try:
             yield b"retry: 2000\n\n"
@@ -63,12 +64,12 @@ class Stream:
             self.clients -= 1
 
     def close(self) -> None:
-        """Every client's stream ends."""
+        """End the stream of every client."""
         self.closed = True
         self._ring()
 
     def _bell(self) -> asyncio.Event:
-        """Return an event of this loop that is set when something new has come."""
+        """Return an event of this loop that is set when something new has arrived."""
         with self._lock:
             return self._waiting.setdefault(asyncio.get_running_loop(), asyncio.Event())
 
@@ -104,6 +105,6 @@ class Stream:
 
 
 def sse_message(entry: OutboxEntry, origin: Publisher) -> bytes:
-    """An event with its number, its state as type, and the document on one line."""
+    """Return an event with its number, its state as type, and the document on one line."""
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (
         entry.number, entry.change.word.encode(), to_json(entry, origin))  # fmt: skip

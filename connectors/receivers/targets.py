@@ -40,13 +40,13 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "smtp": ("from", "attempts", "private", "tls", "password-file"),
     "apprise": ("from", "attempts", "private"),
 }
-"""Options that may follow a `#`, `#from=start&attempts=20`; they are not sent."""
+"""Options after a `#`, `#from=start&attempts=20`; they are not sent."""
 
 GUARDED = ("cloudevents", "smtp")
-"""Kinds that are sent to the own network only with `#private=yes`."""
+"""Kinds that are sent to private networks only with `#private=yes`."""
 
 MAILBOX = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9]([A-Za-z0-9.-]{0,250}[A-Za-z0-9])?")
-"""A mailbox as every server takes it: in ASCII, without quotation marks."""
+"""A mailbox that every server accepts: in ASCII, without quotation marks."""
 
 _OPTION = re.compile(r"([a-z-]+)=([^&]*)")
 
@@ -82,7 +82,7 @@ class Target:
 
 
 def target(text: str, environment: Mapping[str, str] = os.environ) -> Target:
-    """Take a `--feed` apart. CepError: it is none, has an option that is not known, or may not be sent to.
+    """Parse a `--feed`. CepError: it is not one, has an unknown option, or may not be used.
 
     User and password, or a bearer token, may come from the environment: SEMCEP_CLOUDEVENTS_USER, ..._PASSWORD,
     ..._TOKEN.
@@ -151,8 +151,8 @@ def target(text: str, environment: Mapping[str, str] = os.environ) -> Target:
 
 
 def apprise_target(place: str, name: str, url: str, options: str) -> Target:
-    """A URL of Apprise as a target; `options`: what follows the `#` behind the place where it was found. CepError: an
-    option is not known."""
+    """Return a URL of Apprise as a target. `options`: those after the `#` of its source. CepError: an option is
+    unknown."""
     found = _options(place, "apprise", options)
     return Target(
         name=name,
@@ -179,7 +179,7 @@ def _mailbox(shown: str, path: str) -> str:
 def _mail_login(
     shown: str, name: str | None, options: Mapping[str, str], environment: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """Return user and password, None: mail goes there without a login."""
+    """Return user and password; None: mail is sent without a login."""
     user = unquote(name) if name else environment.get("SEMCEP_SMTP_USER")
     password = environment.get("SEMCEP_SMTP_PASSWORD")
     file = options.get("password-file") or environment.get("SEMCEP_SMTP_PASSWORD_FILE")
@@ -196,7 +196,7 @@ def _mail_login(
 
 
 def _secrets(text: str) -> tuple[bytes, ...]:
-    """Secrets of Standard Webhooks, `whsec_` and base64, with blanks between them."""
+    """Return secrets of Standard Webhooks, `whsec_` and base64, separated by blanks."""
     found = []
     for word in text.split():
         try:
@@ -218,7 +218,7 @@ def _named(scheme: str, place: str, path: str, kind: str) -> str:
 
 
 def known_private(host: str) -> bool:
-    """Return True if a host's name alone says that it is local; others are checked when their address is known."""
+    """Return True if the name of a host shows that it is local. Other hosts are checked by their address."""
     name = host.rstrip(".").lower()
     if name == "localhost" or name.endswith((".localhost", ".local", ".internal")):
         return True
@@ -235,7 +235,8 @@ def public(address: str) -> bool:
 
 
 def reachable(target: Target) -> list[str]:
-    """The addresses of a target's host, all of which may be sent to. OSError: one may not, or there is none."""
+    """Return the addresses of a target's host, all of which are allowed. OSError: one is not allowed, or there
+    is none."""
     found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(str(place[4][0]) for place in found))
     for address in addresses:
@@ -255,7 +256,8 @@ _NOBODYS: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = (
     ipaddress.IPv6Network("5f00::/16"),
     ipaddress.IPv6Network("fec0::/10"),
 )
-"""Networks of protocols, translation and documentation (RFC 6890, registries of IANA) that not every Python knows."""
+"""Networks for protocols, translation and documentation (RFC 6890, registries of IANA), not all of which are known to
+every version of Python."""
 
 
 def _unknown(scheme: str, text: str) -> CepError:

@@ -23,12 +23,12 @@ TYPE = "application/cloudevents+json; charset=utf-8"
 
 
 class Webhook:
-    """Each message has an `Idempotency-Key`, the same when it is sent twice. A reminder has another one than its
-    change. Alerts go side by side, the changes of one in their order.
+    """Each message has an `Idempotency-Key`, the same for a repetition; a reminder has another key than its change.
+    Alerts are sent in parallel, the changes of one alert in order.
 
-    A target with an `origin` is asked first, once, whether it accepts events (HTTP 1.1 Web Hooks for Event Delivery,
-    version 1.0.2, section 4). Until it says so nothing is sent. One with secrets gets the headers of Standard Webhooks
-    1.0.0: the signatures are of the id, the time of the attempt and the body.
+    A target with an `origin` is asked once, at first, whether it accepts events (HTTP 1.1 Web Hooks for Event Delivery,
+    version 1.0.2, section 4); nothing is sent before. A target with secrets gets the headers of Standard Webhooks
+    1.0.0, with signatures of the id, the time of the attempt and the body.
     """
 
     most, states = 1, False
@@ -56,7 +56,7 @@ class Webhook:
         self.give([entry])
 
     def _ask(self) -> None:
-        """Unreachable: it does not say yes, or not yet."""
+        """Ask for permission. Unreachable: the target does not grant it, or not yet."""
         name = self.target.origin or ""
         try:
             allowed_by = self.http.request("OPTIONS", self.target.path or "/", None, {"WebHook-Request-Origin": name})
@@ -68,14 +68,14 @@ class Webhook:
         self._allowed = True
 
     def rest(self, outbox: Outbox, told: Callable[[], list[OutboxEntry]]) -> None:
-        """Nothing is sent again."""
+        """Do nothing: nothing is sent again."""
 
     def close(self) -> None:
         self.http.close()
 
 
 def signed(secrets: Sequence[bytes], id: str, second: int, body: bytes) -> dict[str, str]:
-    """The headers of a body that is sent at a second of Unix time, with a signature for each secret."""
+    """Return the headers of a body that is sent at a second of Unix time, with a signature for each secret."""
     content = f"{id}.{second}.".encode() + body
     signatures = [b64encode(hmac.digest(secret, content, "sha256")).decode() for secret in secrets]
     return {
@@ -86,7 +86,7 @@ def signed(secrets: Sequence[bytes], id: str, second: int, body: bytes) -> dict[
 
 
 def cloudevent(entry: OutboxEntry, origin: Publisher) -> dict[str, object]:
-    """The change in its envelope, which also says if it is a reminder."""
+    """Return the change in its envelope, which also marks reminders."""
     change = entry.change
     return {
         "specversion": "1.0",

@@ -1,7 +1,7 @@
 """Explanations of atoms in answer streams as JSON, in addition to those of events in `cep.connectors.why.text`.
 
-`answer`: {time, rule, variables, conditions, literals}, a literal {text, negated, parts, left_out}, of which parts are
-nodes. A rule that gives no such atom has the keys that `cep.connectors.why.text` gives those of events.
+`answer`: {time, rule, variables, conditions, literals}. A literal is {text, negated, parts, left_out}, whose parts are
+nodes. A rule that does not derive the atom has the same keys as for events.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 
 def answer(explainer: Explainer, node: AnswerNode) -> Json:
-    """The rule by which an atom is there."""
+    """Return the rule that derives an atom."""
     literals = []
     for each in node.literals:
         made: Json = {"text": each.text, "negated": each.negated, "parts": [explainer.node(one) for one in each.parts]}

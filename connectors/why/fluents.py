@@ -1,10 +1,11 @@
 """Explanations of fluents as JSON, in addition to those of events in `cep.connectors.why.text`.
 
-An interval has `start`, `end` (null: without), `bounds`; of a simple fluent `began`, `ended` ({time, how, told, by},
-`by`: nodes of what rules told; `statement`: the deadline's), of what holds `deadline` ({time, statement}); of one that
-formulas define `formulas`: {formula, rule, variables, intervals, negated, conditions, parts, left_out}, of which parts
-are the same or nodes. What is missing of a formula (`gaps`) has `formula`, `kind`, `told`, and what it is of: `before`,
-`after`, `intervals`, `conditions`, `ended`, `because` (refusals), `gaps`.
+An interval has `start`, `end` (null: open) and `bounds`. For a simple fluent it has `began` and `ended`: {time, how,
+told, by}, where `by` has the nodes of the rules' events, and `statement` that of a deadline; while it holds, `deadline`
+is {time, statement}. For a fluent with formulas it has `formulas`: {formula, rule, variables, intervals, negated,
+conditions, parts, left_out}, whose parts are formulas or nodes. A missing part of a formula (`gaps`) has `formula`,
+`kind`, `told`, and what concerns its kind: `before`, `after`, `intervals`, `conditions`, `ended`, `because` (refusals),
+`gaps`.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ Json = dict[str, Any]
 
 
 def name_of(schema: Schema) -> str:
-    """The event, or the fluent that a table is of."""
+    """Return the name of the event, or of the fluent that a table belongs to."""
     return schema.name if schema.fluent is None else author_name(schema.fluent.name)
 
 
 def fluent_text(schema: Schema, values: list[str], kind: Value) -> str:
-    """`moving("v1")`, `location("ann") = "pub"`, `BEGIN OF moving("v1")`. `values`: all that the table has."""
+    """Return `moving("v1")`, `location("ann") = "pub"`, `BEGIN OF moving("v1")`. `values`: all values of the table."""
     fluent = schema.fluent
     assert fluent is not None, "it is a fluent's"
     word = ""
@@ -54,7 +55,7 @@ def fluent_text(schema: Schema, values: list[str], kind: Value) -> str:
 
 
 def times(explainer: Explainer, one: Occurrence) -> Json:
-    """Start, end and bounds of an occurrence."""
+    """Return start, end and bounds of an occurrence."""
     if not one.bounds:
         return {"start": explainer.time(one.start), "end": explainer.time(one.end)}
     start = None if one.start == SINCE_EVER else explainer.time(one.start)
@@ -129,7 +130,7 @@ def becomes_text(explainer: Explainer, refusal: Refusal) -> str:
 
 
 def formula(explainer: Explainer, node: FormulaNode) -> Json:
-    """A formula with the intervals of its parts."""
+    """Return a formula with the intervals of its parts."""
     answer: Json = {"formula": explainer.pattern_text(node.pattern, node.bound)}
     if node.rule is not None:
         answer["rule"] = explainer.rule(node.rule)
@@ -148,7 +149,7 @@ def formula(explainer: Explainer, node: FormulaNode) -> Json:
 
 
 def gap(explainer: Explainer, found: Gap) -> Json:
-    """A part of a formula that is not as it must be."""
+    """Return a part of a formula that is not as required."""
     text = explainer.pattern_text(found.pattern, found.bound)
     answer: Json = {"formula": text, "kind": found.kind, "told": _told(explainer, found, text)}
     if found.kind != "held":
@@ -207,7 +208,7 @@ def _moment(explainer: Explainer, code: int) -> str:
 
 
 def _end(explainer: Explainer, code: int, open: bool = False) -> str:
-    """The time of a code, in words; `open`: between two instants it is just before the second."""
+    """Return the time of a code, in words. `open`: a code between two instants means just before the second."""
     if abs(code) >= INFINITE:
         return "the beginning" if code < 0 else "the end"
     if not code & 1:
@@ -216,14 +217,14 @@ def _end(explainer: Explainer, code: int, open: bool = False) -> str:
 
 
 def identity_times(one: Occurrence) -> list[Any]:
-    """The times by which an occurrence is identified: of a fluent's interval its start alone."""
+    """Return the times that identify an occurrence; for a fluent's interval only its start."""
     if not one.bounds:
         return [one.start, one.end]
     return [None if one.start == SINCE_EVER else one.start]
 
 
 def shown_arguments(schema: Schema, args: tuple[Value, ...]) -> Mapping[int, Value]:
-    """The arguments of an occurrence without what tables of fluents have besides."""
+    """Return the arguments of an occurrence, without the extra columns of tables of fluents."""
     fluent = schema.fluent
     if fluent is None or fluent.part not in (EDGES, TRANSITIONS):
         return dict(enumerate(args))
@@ -231,7 +232,7 @@ def shown_arguments(schema: Schema, args: tuple[Value, ...]) -> Mapping[int, Val
 
 
 def absent(explainer: Explainer, pattern: Pattern, bound: BoundValues, time: int) -> Json:
-    """Describe an event that did not occur until a time, or a fluent that did not hold at it."""
+    """Return an event that did not occur until a time, or a fluent that did not hold at it."""
     properties = pattern.properties()
     schema = explainer.engine.plan.schemas.get(properties.event or "")
     asked = schema is not None and schema.fluent is not None and isinstance(properties.arguments[-1], Variable)

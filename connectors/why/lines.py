@@ -1,4 +1,4 @@
-"""Explanations as text: a tree by indentation."""
+"""Explanations as text: a tree with indentation."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from cep.connectors.why.revised import told
 WIDTH = 80
 STEP = "  "
 Explained = Mapping[str, Any]
-"""As `cep.connectors.why.text` gives it."""
+"""An explanation from `cep.connectors.why.text`."""
 
 
 def tree(node: Explained, width: int = WIDTH) -> list[str]:
-    """The tree of a derived event."""
+    """Return the tree of a derived event."""
     lines = list(_node(node, 0, width))
     first = len(_head(node, 0, width))
     return [*lines[:first], f"{STEP}@{node['id']}", *_changes(node, width), *lines[first:]]
@@ -34,7 +34,7 @@ def _changes(node: Explained, width: int) -> list[str]:
 
 
 def refusals(answer: Explained, width: int = WIDTH) -> list[str]:
-    """Explain for each rule why there is no event; or say that there is one."""
+    """Explain for each rule why there is no event, or say that there is one."""
     at = "" if answer["at"] is None else f" at {' to '.join(map(str, dict.fromkeys(answer['at'])))}"
     if answer["exists"]:
         lines = [f"{answer['asked']} {'holds' if answer.get('fluent') else 'is there'}{at}:"]
@@ -55,7 +55,7 @@ def refusals(answer: Explained, width: int = WIDTH) -> list[str]:
 
 def _refusal(answer: Explained, depth: int, width: int) -> list[str]:
     failure = answer["failure"]
-    if not answer["rule"]["text"]:  # a rule that nobody wrote
+    if not answer["rule"]["text"]:  # a rule without text
         return _behind(answer, depth, width)
     lines = _wrapped(_rule(answer), depth, width)
     for one in answer["parts"]:
@@ -106,9 +106,9 @@ def _turn(answer: Explained, depth: int, width: int) -> list[str]:
 
 
 def _formula(answer: Explained, depth: int, width: int) -> Iterator[str]:
-    """A formula with the intervals of its parts."""
+    """Return a formula with the intervals of its parts."""
     if "rule" in answer and not answer["rule"]["text"]:
-        depth -= 1  # a rule that nobody wrote
+        depth -= 1  # a rule without text
     elif "rule" in answer:
         yield from _wrapped(_rule(answer), depth, width)
         variables = ", ".join(f"{name} = {_value(value)}" for name, value in answer["variables"].items())
@@ -128,7 +128,7 @@ def _formula(answer: Explained, depth: int, width: int) -> Iterator[str]:
 
 
 def _over(intervals: Sequence[Explained]) -> str:
-    """`over (1, 5] and [7, 7]`."""
+    """Return `over (1, 5] and [7, 7]`."""
     return "over " + " and ".join(map(_interval, intervals))
 
 
@@ -196,7 +196,7 @@ def _body(node: Explained, depth: int, width: int) -> Iterator[str]:
 
 
 def _answer(answer: Explained, depth: int, width: int) -> Iterator[str]:
-    """The rule by which an atom is in an answer stream."""
+    """Return the rule that derives an atom of an answer stream."""
     yield from _wrapped(f"in the answer at {answer['time']} by {_rule(answer)}", depth, width)
     variables = ", ".join(f"{name} = {_value(value)}" for name, value in answer["variables"].items())
     if variables:
@@ -231,7 +231,7 @@ def _deadline(node: Explained, depth: int, width: int) -> Iterator[str]:
 
 
 def _link(link: Explained, answer: tuple[int, int], depth: int, width: int) -> Generator[str, None, tuple[int, int]]:
-    """One of a chain: its rule only where it is another than that of the one after it."""
+    """Return a link of a chain, with its rule only if it differs from that of the next link."""
     rule = link.get("rule")
     if rule is None or (rule["line"], rule["column"]) != answer:
         yield from _node(link, depth, width)
@@ -262,7 +262,7 @@ def _rule(answer: Explained) -> str:
 
 
 def _line(place: Explained) -> str:
-    """`line 3`, of several files `policies.lars:3`."""
+    """Return `line 3`, or with several files `policies.lars:3`."""
     return f"{place['file']}:{place['line_of_file']}" if "file" in place else f"line {place['line']}"
 
 

@@ -1,4 +1,4 @@
-"""Late, corrected and withdrawn records at a server, and what they changed: for `/why`, as long as it is
+"""Late, corrected and withdrawn records at a server, and the changes that they caused, for `/why`, as long as they are
 remembered."""
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from cep.runtime.history import BECAUSE
 from cep.runtime.revision.row_window import RowChanges
 
 MOST = 1 << 12
-"""So many changes are kept before those that are remembered no more are looked for."""
+"""So many changes are kept before the forgotten ones are removed."""
 
 
 class LiveRevisions:
-    """Follows an engine with `remember` that revises, and the rounds that it makes. What an event comes from tells
-    which record changed it; where none of those did (what came made it absent), it was one of all that came.
+    """Follows an engine with `remember` that revises, and its rounds. The origin of an event shows which record changed
+    it; if none of them did, because a new record made it absent, it was one of all that arrived.
 
-    `late` and `replaced`: by the number of the record that came, what is to be said of it.
+    `late` and `replaced`: by the number of the record that arrived, what to report about it.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -39,14 +39,14 @@ class LiveRevisions:
         self._changes: dict[str, list[DerivedChange]] = {}
         self._memory = Memory(engine)
         self._came: list[InputChange] = []
-        self._over = False  # what came has been worked off
+        self._over = False  # it has been processed
         self._before = engine.latest, engine.watermark
         self._look_at = MOST
         engine.follow_input(self._take)
 
     @property
     def given(self) -> list[DerivedChange]:
-        """The changes of events, of each in the order in which they came."""
+        """Return the changes of events, of each in the order of arrival."""
         return [each for mine in self._changes.values() for each in mine]
 
     def changes(self, id: str) -> Sequence[DerivedChange]:
@@ -73,7 +73,7 @@ class LiveRevisions:
         come = changes.coming[:, changes.coming[ORDER].argsort(kind="stable")]
         before = list(accumulate(come[END].tolist(), max, initial=latest))[:-1]
         late = come[END] < before if rows(come) else come[END] < 0
-        ats = dict(zip(come[ORDER].tolist(), before, strict=True))  # how far the input had come at each
+        ats = dict(zip(come[ORDER].tolist(), before, strict=True))  # the position of the input at each
         now = {}
         if rows(changes.going) and key is not None:
             now = {_keyed(one, key): one for one in self._memory.decoded(event, come, None)}
@@ -92,7 +92,7 @@ class LiveRevisions:
     # --- what that changes ---
 
     def take(self, one: Round) -> None:
-        """A round: of what it changes the reasons."""
+        """Process a round: find the reasons of its changes."""
         if self._came and not one.ended:
             reasons = {_written(self.engine, record): each for each in self._came for record in _records(each)}
             rest = self._came[0] if len(self._came) == 1 else _first_of(self._came)
@@ -111,7 +111,7 @@ class LiveRevisions:
         for row in table.iter_rows(named=True):
             end = row["start"] if row["end"] is None else row["end"]
             if added and (BEGINNING if end is None else end) > self._before[1] and row[ID] not in self._changes:
-                continue  # it came in order
+                continue  # it arrived in order
             because = row.get(BECAUSE) or "[]"
             mine = (reasons.get(json.dumps(each)) for each in json.loads(because)) if reasons else ()
             why = next(filter(None, mine), rest)
@@ -134,14 +134,14 @@ def _keyed(one: Occurrence, key: Sequence[int]) -> tuple[Any, ...]:
 
 
 def _records(change: InputChange) -> Iterator[Occurrence]:
-    """The records that are in what events come from, before the change or after it."""
+    """Return the records from which events come, before or after a change."""
     yield change.record
     if change.now is not None:
         yield change.now
 
 
 def _written(engine: Engine, record: Occurrence) -> str:
-    """A record as lineage gives it."""
+    """Return a record as lineage writes it."""
     names = (attribute.name for attribute in engine.plan.schemas[record.event].attributes)
     times = {"type": record.event, "start": record.start, "end": record.end}
     return json.dumps(times | dict(zip(names, record.args, strict=True)))

@@ -1,4 +1,4 @@
-"""Origins of input records: file and line by their number, for the latest ones."""
+"""Origins of input records: file and line by number, for the latest ones."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from cep.connectors.records.batch import Batch, Block
 from cep.explain.occurrences import Occurrence
 
 MOST = 1 << 22
-"""Records that are remembered at a server."""
+"""The number of records that a server remembers."""
 
 
 class Origins:
-    """Notes the batches that pass by; may be asked by any thread. `most`: records that are remembered, None: all.
+    """Notes the batches that pass, for any thread. `most`: the number of remembered records, None: all.
 
-    `begun`: how many records an engine had taken before, in another run; of those nothing is known. `names`: what files
-    are called that are copies of something else.
+    `begun`: the number of records that an engine had read before, in another run, whose origins are unknown. `names`:
+    the original names of copied files.
     """
 
     def __init__(self, most: int | None = None, begun: int = 0, names: Mapping[str, str] | None = None) -> None:
@@ -42,7 +42,7 @@ class Origins:
             yield batch
 
     def _add(self, block: Block) -> None:
-        """A stream of one source, whose records come one after another, stays one block."""
+        """Add a block. A stream of one source, whose records have consecutive numbers, stays one block."""
         self._records += block.count
         if self._blocks and (joined := self._blocks[-1].joined(block)) is not None:
             self._blocks[-1] = joined
@@ -50,7 +50,7 @@ class Origins:
             self._blocks.append(block)
 
     def __call__(self, record: Occurrence) -> tuple[str, int] | None:
-        """(file, line) of a record; None where it is not known any more."""
+        """Return (file, line) of a record; None if it is no longer known."""
         with self._lock:
             if record.name <= self.begun:
                 return None

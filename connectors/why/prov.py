@@ -13,8 +13,8 @@ from cep.engine import Engine
 
 
 def provenance(node: Explained, engine: Engine, vocabulary: EventVocabulary | None = None) -> str:
-    """The tree of a derived event: for each event what it was derived from, the rule that was followed, and the triples
-    of the knowledge that were used, each an `rdf:Statement`, an inferred one derived from others."""
+    """Return the tree of a derived event: for each event its sources, the rule that derived it, and the triples of the
+    knowledge that were used, each an `rdf:Statement`; an inferred one is derived from others."""
     return "".join(dict.fromkeys(_node(node, engine, vocabulary or EventVocabulary())))
 
 
@@ -72,7 +72,7 @@ def _own(node: Explained, parts: Sequence[Explained], engine: Engine, vocabulary
 
 
 def _followed(node: Explained, derivations: Derivations) -> list[int]:
-    """The rules by which a fluent began and ended, or its formulas, by their numbers; none: it is not known which."""
+    """Return the rules by which a fluent began and ended, or its formulas, by their numbers; none: unknown."""
     told = [each for turn in ("began", "ended") for each in node.get(turn, {}).get("by", ())]
     every = [each["rule"] for each in (*told, *node.get("formulas", ())) if "rule" in each]
     places = {(rule["line"], rule["column"]) for rule in every}
@@ -81,14 +81,14 @@ def _followed(node: Explained, derivations: Derivations) -> list[int]:
 
 
 def _known(conditions: Sequence[Explained]) -> Iterator[Sequence[Explained]]:
-    """The proofs of the triples that conditions rest on, also by static rules."""
+    """Return the proofs of the triples that conditions use, also through static rules."""
     for condition in conditions:
         yield from (fact["steps"] for fact in condition.get("triples", ()) if fact["steps"])
         yield from _known(condition.get("because", ()))
 
 
 def _stated(steps: Sequence[Explained], vocabulary: EventVocabulary) -> Iterator[str]:
-    """Each step's triple as a statement, and what it was derived from by which rule of inference."""
+    """Return each step's triple as a statement, and what it was derived from by which rule of inference."""
     for step in steps:
         one = _statement(step["triple"], vocabulary)
         yield triple_line(one, RDF + "type", PROV + "Entity")

@@ -1,9 +1,9 @@
-"""Late, corrected and withdrawn records in answers, and what they changed.
+"""Late, corrected and withdrawn records in answers, and their effects.
 
-Of a record that came late `late` is {by, at, told}, of one that corrected another `replaces` that, with what it was.
-Of an event that was withdrawn, or added when something earlier changed, `changes` are what became of it, each {change,
-at, told, record}; of one that was revised also start and end, and `because`, what it comes from since, where that is
-all. Of an event that is no more `because` are the records that it came from when it was withdrawn.
+A late record has `late`: {by, at, told}. A record that corrected another has `replaces`: the earlier record, with its
+values. An event that was withdrawn, or added when something earlier changed, has `changes`, each {change, at, told,
+record}; if it was revised, also start and end, and `because`, its sources since then, if they are complete. A withdrawn
+event has in `because` the records from which it came at the end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Json = dict[str, Any]
 
 
 def of_record(explainer: Explainer, one: Occurrence) -> Json:
-    """Return the keys about how a record came."""
+    """Return the keys for the arrival of a record."""
     answer: Json = {}
     if explainer.revisions is None:
         return answer
@@ -46,14 +46,14 @@ def of_record(explainer: Explainer, one: Occurrence) -> Json:
 
 
 def of_event(explainer: Explainer, id: str) -> list[Json]:
-    """Return the changes of an event, unless it only came in order."""
+    """Return the changes of an event, unless it simply arrived in order."""
     found = [] if explainer.revisions is None else explainer.revisions.changes(id)
     if all(each.why is None for each in found):
         return []
     answer: list[Json] = []
     for before, each, after in zip([None, *found], found, [*found[1:], None]):
         if not each.added and after is not None and after.why is each.why:
-            continue  # it is there again, otherwise
+            continue  # otherwise it exists again
         answer.append(_change(explainer, each))
         if before is not None and not before.added and before.why is each.why:
             answer[-1] |= {"change": REVISE} | fluents.times(explainer, each.occurrence)
@@ -63,7 +63,7 @@ def of_event(explainer: Explainer, id: str) -> list[Json]:
 
 
 def withdrawn(explainer: Explainer, question: EventQuestion | str) -> list[Json]:
-    """The events that a question, or an `@id`, is about and that are no more, the latest first."""
+    """Return the withdrawn events that a question or an `@id` is about, latest first."""
     last: dict[str, DerivedChange] = {}
     for each in () if explainer.revisions is None else explainer.revisions.given:
         if each.id == question.removeprefix("@") if isinstance(question, str) else _asked(question, each.occurrence):
@@ -78,7 +78,7 @@ def withdrawn(explainer: Explainer, question: EventQuestion | str) -> list[Json]
 
 
 def told(change: Mapping[str, Any]) -> str:
-    """A change of an event on one line."""
+    """Return a change of an event on one line."""
     words = {ADD: f"added at {change['at']}", WITHDRAW: f"withdrawn at {change['at']}"}
     if "because" in change:
         words[REVISE] = f"since {change['at']} it comes from {', '.join(change['because'])}"
@@ -126,7 +126,7 @@ def _asked(question: EventQuestion, one: Occurrence) -> bool:
 
 
 def _because(explainer: Explainer, text: str) -> Sequence[str]:
-    """Records as lineage gives them, as rules write them."""
+    """Return records, given as lineage writes them, as rules write them."""
     schemas, found = explainer.engine.plan.schemas, []
     for each in json.loads(text):
         args = tuple(each[attribute.name] for attribute in schemas[each["type"]].attributes)

@@ -1,11 +1,13 @@
 """Explanations of derived and missing events as JSON.
 
-A node has `event`, `text` (as a rule writes it), `arguments` by name, `start`, `end`, its `id`; of an input record
-`record` ({file, line} where known), of a derived event the `rule` (name, line, text), `also` (rules that gave the
-same), `variables`, `conditions`, `absent`, `parts`, `chain`, `again` and `left_out`
-(`cep.explain.derivation.DerivationNode`). A condition has `text`, `holds`, `values`, of a comparison the `sides`;
-`because`: the conditions of the static rule that it holds by; `triples`: what is known that it rests on, each as text
-with its proof in lines, and as `steps` of N-Triples terms. Times are ISO 8601 or seconds, durations seconds.
+A node has `event`, `text` (as a rule writes it), `arguments` by name, `start`, `end`, and its `id`. For an input record
+it has `record` ({file, line} if known). For a derived event it has the `rule` (name, line, text), `also` (other rules
+with the same result), `variables`, `conditions`, `absent`, `parts`, `chain`, `again` and `left_out`
+(`cep.explain.derivation.DerivationNode`).
+
+A condition has `text`, `holds`, `values`, and for a comparison the `sides`; `because`: the conditions of the static
+rule by which it holds; `triples`: the knowledge that it uses, each as text with its proof in lines, and as `steps` of
+N-Triples terms. Times are ISO 8601 or seconds, durations seconds.
 """
 
 from __future__ import annotations
@@ -48,9 +50,9 @@ from cep.rules.terms import (
 )
 
 RecordFinder = Callable[[Occurrence], tuple[str, int] | None]
-"""The file and line of an input record."""
+"""Returns the file and line of an input record."""
 LONGEST = 240
-"""Characters of a graph pattern that are shown."""
+"""The number of characters of a graph pattern that are shown."""
 
 
 def _no_limit() -> None:
@@ -61,9 +63,9 @@ def _no_limit() -> None:
 class Explainer:
     """Explains what an engine with `remember` derived, between two of its steps.
 
-    `facts`: what the answers of graph patterns rest on (`cep.knowledge.provenance`); `times`: the form
-    of times; `check_limit` is called now and then, and raises where the time is over. `revisions`: what came late, was
-    corrected or withdrawn.
+    `facts`: the knowledge behind answers of graph patterns (`cep.knowledge.provenance`); `times`: the form of times;
+    `check_limit`: called now and then, raises when the time is over; `revisions`: late, corrected and withdrawn
+    records.
     """
 
     engine: Engine
@@ -76,14 +78,14 @@ class Explainer:
     def why(
         self, occurrence: Occurrence, most: int = MOST, depth: int = DEEPEST, at: int | None = None
     ) -> dict[str, Any]:
-        """The tree of a derived event; `at`: the time that is asked for, where an answer is another at each."""
+        """Return the tree of a derived event. `at`: the time of the question, if answers depend on it."""
         judge = Judge(self.engine, self.facts, None, self.check_limit)
         answer = self.node(derivation(Memory(self.engine), judge, occurrence, most, depth, at))
         changes = revised.of_event(self, answer["id"])
         return answer | {"changes": changes} if changes else answer
 
     def why_not(self, wanted: EventQuestion, back: Back = None) -> dict[str, Any]:
-        """Explain for each rule why there is no such event; or say that there is one."""
+        """Explain for each rule why there is no such event, or say that there is one."""
         judge = Judge(self.engine, self.facts, check_limit=self.check_limit)
         return self.absence(absence(Memory(self.engine), judge, wanted, back))
 
@@ -218,7 +220,7 @@ class Explainer:
         return answer
 
     def failure_text(self, refusal: Refusal) -> str:
-        """The failure in a sentence."""
+        """Return the failure in a sentence."""
         failure, attempt = refusal.failure, refusal.attempt
         what = "" if failure.pattern is None else self.pattern_text(failure.pattern, attempt.bound)
         match failure.kind:
@@ -286,7 +288,7 @@ class Explainer:
     # --- words ---
 
     def event_text(self, event: str, fixed: Mapping[int, Value], names: Mapping[int, str] | None = None) -> str:
-        """`warning("EWR", _)`. `names`: the variables of places that are told where no value is known."""
+        """Return `warning("EWR", _)`. `names`: the variables to show if no value is known."""
         schema = self.engine.plan.schemas[event]
         told = {} if names is None else names
         each = [
@@ -301,9 +303,9 @@ class Explainer:
         return self.event_text(one.event, dict(enumerate(one.args)))
 
     def pattern_text(self, pattern: Pattern, bound: BoundValues) -> str:
-        """A pattern in the author's words; an event with the values that are known."""
+        """Return a pattern in the author's words; an event with the known values."""
         parts = pattern.properties().parts
-        if len(parts) == 1 and parts[0].span == pattern.span:  # what is written is an event alone
+        if len(parts) == 1 and parts[0].span == pattern.span:  # the text is an event alone
             return self.pattern_text(parts[0], bound)
         event = pattern.properties().event
         if event is None:
@@ -334,7 +336,7 @@ class Explainer:
         return float(value) / 1_000_000 if type == "duration" else value
 
     def value_text(self, typed: TypedValue, people: bool = False) -> str:
-        """A value as a program writes it, a duration as `people` say it."""
+        """Return a value as a program writes it; a duration as `people` say it."""
         value, type = typed
         if value is None:
             return "nothing"
@@ -349,8 +351,8 @@ class Explainer:
 
 
 def occurrence_id(one: Occurrence, meaning: str) -> str:
-    """The `@id` of an occurrence, as `cep.connectors.rdf` gives it. An input record has no `meaning`, and the id of all
-    that equal it."""
+    """Return the `@id` of an occurrence, as `cep.connectors.rdf` makes it. An input record has no `meaning`; equal
+    records have the same id."""
     text = f"{json.dumps(one.event)} {json.dumps([*fluents.identity_times(one), *one.args])}"
     return identity(text, meaning, one.number if meaning else 0)
 
@@ -362,8 +364,8 @@ def by_id(
     end: int | None = None,
     cuts: Mapping[str, int] | None = None,
 ) -> Occurrence:
-    """The derived event that has an `@id`, with or without the `@`; it is found sooner where its `event` and its `end`
-    are given. `cuts`: fluents that begin at a time at the earliest. Raises CepError where there is none."""
+    """Return the derived event with an `@id`, given with or without the `@`; its `event` and its `end` make the search
+    faster. `cuts`: the earliest time of fluents. Raises CepError if there is none."""
     memory = Memory(engine)
     since, until = (BEGINNING, END) if end is None else (end, end)
     for name in engine.outputs if event is None else [event]:
@@ -378,28 +380,28 @@ def by_id(
 
 
 def cut(one: Occurrence, time: int | None) -> Occurrence:
-    """An interval that begins at a time at the earliest."""
+    """Return an interval, cut so that it does not begin before a time."""
     return one if time is None or one.start >= time else replace(one, start=time, end=max(one.end, time))
 
 
 def why(engine: Engine, event: str | None, id: str, facts: SupportingTriples | None = None) -> dict[str, Any]:
-    """The tree of the derived event that has an `@id`. The engine was made with `remember`, and is not stepping."""
+    """Return the tree of the derived event with an `@id`. The engine was made with `remember`, and is not stepping."""
     return Explainer(engine, facts).why(by_id(engine, id, event))
 
 
 def _twice(pattern: Pattern) -> dict[int, str]:
-    """The variables that stand at several places of an event: these have one value."""
+    """Return the variables that appear several times in an event, which therefore have one value."""
     names = [each.name if isinstance(each, Variable) else "_" for each in pattern.properties().arguments]
     return {place: own_name(name) for place, name in enumerate(names) if name[0] != "_" and names.count(name) > 1}
 
 
 def own_name(name: str) -> str:
-    """The variable as it is written: those of a repetition are variables of their own each time."""
+    """Return the variable as it is written. In a repetition, each time has variables of its own."""
     return name.partition("'")[0]
 
 
 def condition_text(condition: Condition) -> str:
-    """A condition on one line."""
+    """Return a condition on one line."""
     condition = rename_condition(condition, {each.name: own_name(each.name) for each in used_variables([condition])})
     condition = parameters_named(condition)
     if isinstance(condition, Predicate) and condition.graph is not None:
