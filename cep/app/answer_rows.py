@@ -1,4 +1,4 @@
-"""Answers of LARS programs as rows: at each tick all that holds, or what holds and did not before; out of changes."""
+"""Turn changes into the answers of LARS programs: at each tick the rows that hold, or those that newly hold."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _SINCE, _UNTIL, _TURN = "@since", "@until", "@turn"
 
 
 class AnswerRows:
-    """`schemas`: of the fluents whose changes come, and of events, which are given as they are; `mode`: ALL or NEW;
-    `every`: when answers are written, None: at every tick; `tick`: microseconds. `outputs`: the schemas of what is
-    written, instants. Raises CepError."""
+    """Makes answers of changes. `schemas`: those of the fluents whose changes arrive, and of events, which are passed
+    on; `mode`: ALL or NEW; `every`: when answers are written, None: at every tick; `tick`: microseconds. `outputs`: the
+    schemas of the answers, which are instants. Raises CepError."""
 
     def __init__(self, schemas: Mapping[str, Schema], mode: str, every: str | None, tick: int) -> None:
         self.schemas = {name: each for name, each in schemas.items() if each.fluent is not None}
@@ -42,7 +42,7 @@ class AnswerRows:
         self._done = BEGINNING
 
     def see(self, tables: Frames) -> None:
-        """Input has come."""
+        """Note that input has arrived."""
         times = [table["time" if "time" in table.columns else "start"].drop_nulls() for table in tables.values()]
         found = np.concatenate([each.cast(pl.Int64).to_numpy() for each in times] or [self._signals[:0]])
         ticks = np.unique(found // self.tick * self.tick)
@@ -51,7 +51,7 @@ class AnswerRows:
             self._signals = np.union1d(self._signals, ticks)
 
     def take(self, changes: Frames, watermark: int, late: int) -> dict[str, pl.DataFrame]:
-        """Rows of changes up to a watermark, which are known so late."""
+        """Return the rows for changes up to a watermark. `late`: how much later they are known."""
         events = {name: table for name, table in changes.items() if name not in self.schemas}
         if self._first is None:
             return events
@@ -69,7 +69,7 @@ class AnswerRows:
         return found
 
     def _times(self, after: int, until: int, changes: Frames) -> Ints:
-        """When answers are written."""
+        """Return the times at which answers are written."""
         if self.every == SIGNAL:
             return self._signals[(self._signals >= after) & (self._signals <= until)]
         if self.every == CHANGE:
@@ -112,7 +112,7 @@ class AnswerRows:
 
 
 def _turn(names: Iterable[str]) -> pl.Expr:
-    """How many rows of a tuple came before each."""
+    """Return how many rows of each tuple came before each row."""
     names = list(names)
     each = pl.int_range(pl.len())
     return (each.over(names) if names else each).alias(_TURN)

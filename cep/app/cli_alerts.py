@@ -28,10 +28,10 @@ from cep.core.suggest import did_you_mean
 from cep.rules.alert import SEVERITIES
 
 WIDTH = 80
-"""Columns of a terminal that tables fit into."""
+"""The columns of a terminal into which tables fit."""
 
 _FIRST = 8  # characters of an id that are shown
-_MOST = 10_000  # alerts that a server lists at once
+_MOST = 10_000  # alerts that a server lists at a time
 _STATES = ("pending", "firing", "kept", "resolved", "withdrawn")
 _VERDICTS = ("true", "false", "duplicate", "test")
 
@@ -57,7 +57,7 @@ Expressions = Annotated[tuple[str, ...], Argument(metavar="MATCHER", help='As `s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """The server that is asked, and who asks."""
+    """The connection to a server, on behalf of a person."""
 
     PANEL: ClassVar = "Server"
 
@@ -70,7 +70,7 @@ class Connection:
     token_file: TokenFile = None
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
-        """The server's answer. CepError: it cannot be reached, or refuses."""
+        """Return the server's answer. CepError: the server cannot be reached, or refuses."""
         address = self.server or os.environ.get("CEP_SERVER") or "http://127.0.0.1:8000"
         answer = ask(address, path, token_of(self.token_file), body, option="--server ", method=method)
         try:
@@ -79,7 +79,7 @@ class Connection:
             raise CepError(f"{address}: {error}", hint="`--server URL` says where `cep serve` runs") from None
 
     def alert(self, begin: str) -> str:
-        """The id of the alert whose id begins so. CepError: there is none, or several."""
+        """Return the id of the alert whose id begins so. CepError: there is none, or several."""
         if len(begin) == 32:
             return begin
         for states in (("pending", "firing", "kept"), ("resolved", "withdrawn")):
@@ -90,7 +90,7 @@ class Connection:
         raise CepError(f"no alert has an id that begins with `{plain(begin)}`", hint="`cep alerts list --all`")
 
     def verdicts(self) -> list[dict[str, Any]]:
-        """The alerts that were closed, the one that changed first first."""
+        """Return the alerts that were closed, the earliest change first."""
         found: list[dict[str, Any]] = []
         before = ""
         while page := self.ask("GET", f"alerts/verdicts?limit=1000{before}"):
@@ -99,7 +99,7 @@ class Connection:
         return found[::-1]
 
     def silence(self, begin: str) -> str:
-        """The id of the silence whose id begins so. CepError: there is none, or several."""
+        """Return the id of the silence whose id begins so. CepError: there is none, or several."""
         if len(begin) == 36:
             return begin
         found = [each["id"] for each in self.ask("GET", "silences") if each["id"].startswith(begin.lower())]
@@ -446,7 +446,7 @@ def verdicts(options: VerdictsOptions) -> None:
 
 
 def label_end(alert: dict[str, Any]) -> str:
-    """When a closed alert ends as a label: when it was over, else where event time was when it was closed."""
+    """Return the end of a closed alert as a label: when it was over, else the watermark when it was closed."""
     return str(alert["over"] or max(alert["end"], alert["closed"]))
 
 
@@ -468,14 +468,14 @@ def _one(what: str, begin: str, found: Sequence[str]) -> str:
 
 
 def _one_of(what: str, word: str, words: Sequence[str]) -> None:
-    """CepError: a word is not one of these."""
+    """Raise CepError if a word is not one of these."""
     if word not in words:
         hint = did_you_mean(word, words) or f"it is one of {', '.join(words)}"
         raise refuse(f"`{plain(word)}` is not a {what}", hint)
 
 
 def _time(text: str, option: str) -> datetime:
-    """A time of an option; without an offset it is in UTC."""
+    """Return a time of an option; without an offset it is in UTC."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -484,7 +484,7 @@ def _time(text: str, option: str) -> datetime:
 
 
 def _minutes(span: str) -> str:
-    """A duration with `min` instead of the `m` of amtool and routes."""
+    """Return a duration with `min` in place of the `m` of amtool and routes."""
     return re.sub(r"(?<=\d)(\s*)m$", r"\1min", span.strip())
 
 
@@ -514,7 +514,7 @@ def _said(alert: dict[str, Any], what: str) -> None:
 
 
 def _state(alert: dict[str, Any]) -> str:
-    """The state of an alert, or the reason why receivers are not told of it."""
+    """Return the state of an alert, or the reason why receivers are not notified of it."""
     if alert["state"] in ("firing", "kept"):
         for word in ("inhibited", "silenced"):
             if alert[word]:
@@ -523,7 +523,7 @@ def _state(alert: dict[str, Any]) -> str:
 
 
 def _who(alert: dict[str, Any]) -> str:
-    """The person who has acknowledged an alert, and the one whom it is for, if that is another."""
+    """Return the person who has acknowledged an alert, and its assignee if that is another."""
     words = [alert["acknowledged"]] if alert["acknowledged"] else []
     if alert["assignee"] and alert["assignee"] != alert["acknowledged"]:
         words.append(f"for {alert['assignee']}")
@@ -539,7 +539,7 @@ def _alerts(found: Sequence[dict[str, Any]], nothing: str) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[object]], nothing: str) -> str:
-    """A table of WIDTH columns; the last column is cut, and those before it where they are very long."""
+    """Return a table of WIDTH columns. The last column is cut, earlier ones only if they are very long."""
     if not rows:
         return nothing
     texts = [[plain(each) for each in row] for row in rows]

@@ -1,4 +1,4 @@
-"""`cep check`, `cep plan` and `cep convert`: what is wrong in a program, how it is evaluated, and what it is in our own
+"""`cep check`, `cep plan` and `cep convert`: find mistakes in a program, show its plan, translate it into our own
 language."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cep.core.errors import CepError, CepErrors
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedKnowledge(KnowledgeOptions):
-    """Knowledge, and the shapes that it has to fit."""
+    """Knowledge, and the shapes to which it has to conform."""
 
     shapes: Annotated[
         tuple[Path, ...],

@@ -1,6 +1,6 @@
-"""`cep completion`: the script by which a shell completes commands, options, values and file names.
+"""`cep completion`: print the script with which a shell completes commands, options, values and file names.
 
-The shell asks `cep` itself at each Tab, by the protocol of typer: it runs it with `_CEP_COMPLETE` in the environment.
+At each Tab the shell runs `cep` itself with `_CEP_COMPLETE` in the environment, according to the protocol of typer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cep.app.terminal import say
 
 ASKED = "_CEP_COMPLETE"
 
-# Typer's own script for bash completes no word that has a `=` or `:` in it, where bash begins another word.
+# Typer's own script for bash cannot complete a word with `=` or `:`, where bash begins another word.
 _BASH = r"""
 _cep_completion() {
     local line="${COMP_LINE:0:COMP_POINT}" words word at before="" answer
@@ -68,7 +68,7 @@ def completion(options: CompletionOptions) -> None:
 
 
 def answering() -> None:
-    """Let typer answer the shell, where it asks."""
+    """Let typer answer the shell's request."""
     if ASKED in os.environ:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 

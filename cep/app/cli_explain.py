@@ -1,4 +1,4 @@
-"""The command `cep explain`: why an event was derived, down to the records it comes from, and why one was not."""
+"""The command `cep explain`: why an event was derived, down to the records it comes from, or why it was not."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordOptions(StoredInputOptions):
-    """The records that the program is run over."""
+    """The records over which the program runs."""
 
     input_format: InputFormat = None
     revise: Annotated[
@@ -47,7 +47,7 @@ class RecordOptions(StoredInputOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionOptions:
-    """The event that is asked for."""
+    """The event in question."""
 
     PANEL: ClassVar = "Question"
 
@@ -72,7 +72,7 @@ class QuestionOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerOptions:
-    """How much is answered, and how it is written."""
+    """The size and form of the answer."""
 
     PANEL: ClassVar = "Answer"
 
@@ -105,12 +105,12 @@ class ExplainOptions:
 
     @property
     def rules(self) -> tuple[Path, ...]:
-        """The files of the program: all that is no event."""
+        """The files of the program: all arguments except the event."""
         return tuple(map(Path, self.arguments if self.event is None else self.arguments[:-1]))
 
     @property
     def event(self) -> str | None:
-        """The event that is there: the last argument behind a file, where --not does not name one that is not."""
+        """The event to explain: the last argument after a file, unless --not names one."""
         from cep.language.reading import OWN, SUFFIXES
 
         *before, last = self.arguments
@@ -266,7 +266,7 @@ def _not(explainer: Explainer, asked: EventQuestion, options: ExplainOptions, ba
 
 
 def _gone(gone: Sequence[dict[str, Any]], options: ExplainOptions) -> int:
-    """Say of events that are no more what became of them."""
+    """Report what became of withdrawn events."""
     from cep.connectors.why.lines import withdrawn
 
     if options.answer.format == "prov":

@@ -89,7 +89,7 @@ def fmt(options: FormatOptions) -> int:
 
 
 def _texts(paths: tuple[Path, ...]) -> dict[Path, str]:
-    """Read what is named, of folders the programs below them."""
+    """Read the named files, and the programs below named folders."""
     found: dict[Path, str] = {}
     for path in paths:
         if str(path) == _STDIN:

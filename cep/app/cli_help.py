@@ -47,7 +47,7 @@ class Sectioned(TyperCommand):
             if (record := each.get_help_record(ctx)) is None:
                 continue
             if each.param_type_name == "argument":
-                arguments.append((record[0].partition(" <")[0], record[1]))  # its type says nothing here
+                arguments.append((record[0].partition(" <")[0], record[1]))  # its type is of no use here
             else:
                 sections.setdefault(getattr(each, "rich_help_panel", None) or OTHER, []).append(record)
         if OTHER in sections:
@@ -59,7 +59,7 @@ class Sectioned(TyperCommand):
 
 
 class Commands(TyperGroup):
-    """A group of commands, and what is said of a name that is none of them."""
+    """A group of commands, with its own message for unknown names."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         from cep.app.usage_errors import own_words
@@ -75,7 +75,7 @@ class Commands(TyperGroup):
 
 
 class WithoutRecords(Sectioned):
-    """A command that reads programs; only tables of facts need what holds records."""
+    """A command that reads programs. Only tables of facts need the modules for records."""
 
     def invoke(self, ctx: Any) -> Any:
         import_late("polars", "pyarrow")

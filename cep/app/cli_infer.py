@@ -1,4 +1,4 @@
-"""`cep infer`: the declaration that fits a file, so that nobody begins with an empty page."""
+"""`cep infer`: print a declaration that fits a file, as a first draft."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cep.connectors.infer.sample import RecordSample
 
 WIDTH = 80
-"""Columns within which a note stands behind its attribute."""
+"""The columns within which a note follows its attribute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ def infer(options: InferOptions) -> None:
 
 
 def _from_input(options: InferOptions) -> None:
-    """The same of standard input, of which a file is made that one can look at twice."""
+    """Do the same for standard input, which is copied to a file so that it can be read twice."""
     from cep.core.errors import CepError
 
     with TemporaryDirectory() as folder:
@@ -108,7 +108,7 @@ def _print(file: Path, options: InferOptions) -> None:
 
 
 def _seen(made: Inferred, sample: RecordSample) -> str:
-    """`from 2 records, 3 events`, where these are the elements of a list."""
+    """Return `from 2 records, 3 events`, if these are the elements of a list."""
     from cep.connectors.records.paths import EACH, path, source_of
 
     count = sample.count if sample.records is None else sample.records
@@ -122,7 +122,7 @@ def _seen(made: Inferred, sample: RecordSample) -> str:
 
 
 def _written(made: Inferred, sample: RecordSample) -> str:
-    """The declaration, an attribute a line, with what was seen behind each."""
+    """Return the declaration, an attribute per line, with a note about its values after each."""
     from cep.rules.printing import attribute, declaration
 
     schema = made.schema
@@ -161,8 +161,8 @@ def _written(made: Inferred, sample: RecordSample) -> str:
 
 
 def _wide(lengths: Sequence[tuple[int, int]]) -> int:
-    """The columns after which notes stand, by the lengths of attributes and notes: the most with which all notes of
-    attributes that are no longer fit in."""
+    """Return the column at which notes begin, by the lengths of attributes and notes: the greatest at which the notes
+    of all shorter attributes fit."""
     for wide in sorted({text for text, _ in lengths}, reverse=True):
         if all(8 + wide + note <= WIDTH for text, note in lengths if note and text <= wide):
             return wide

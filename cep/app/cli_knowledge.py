@@ -1,4 +1,4 @@
-"""The commands `cep knowledge ...`: what knowledge holds, what it answers, why a triple is there, what owlrl says."""
+"""The commands `cep knowledge ...`: count, query and verify knowledge, and explain a triple."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from cep.knowledge.report import TermCount
 
 SHOWN = 20
-"""Classes and properties that `stats` lists."""
+"""The number of classes and properties that `stats` lists."""
 SUBJECTS = 500
-"""Subjects that `verify` takes: owlrl closes what is said of them in seconds."""
+"""The number of subjects that `verify` takes: owlrl needs seconds for them."""
 
 knowing = typer.Typer(
     cls=Commands,
@@ -43,7 +43,7 @@ FileArguments = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedKnowledge:
-    """The knowledge that a command is about."""
+    """The knowledge that a command reads."""
 
     PANEL: ClassVar = KNOWLEDGE
 

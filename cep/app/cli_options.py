@@ -97,7 +97,7 @@ StrictTypes = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputOptions:
-    """The events that come in."""
+    """The input events."""
 
     PANEL: ClassVar = INPUT
 
@@ -144,7 +144,7 @@ class InputOptions:
 
     @property
     def ahead_limits(self) -> AheadLimits:
-        """How far records may be ahead of the clock. CepError: it is no duration."""
+        """How far records may be ahead of the clock. CepError: it is not a duration."""
         return LIVE if self.ahead is None else ahead_limits(self.ahead)
 
 
@@ -160,7 +160,7 @@ class StoredInputOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryInputOptions(StoredInputOptions):
-    """The same, of a command whose `--format` is that of its input."""
+    """The same, for a command whose `--format` is that of its input."""
 
     format: InputFormat = None
 
@@ -230,7 +230,7 @@ class ChangingKnowledgeOptions(KnowledgeOptions):
 
     @property
     def service(self) -> str | None:
-        """The address of the first service whose Things are knowledge, None: there is none."""
+        """The address of the first service whose Things are knowledge; None: there is none."""
         from cep.knowledge.load import is_service
 
         return next((name.partition("?")[0] for name in self.files if is_service(name)), None)
@@ -297,7 +297,7 @@ class DialectOptions:
 
     @property
     def dialect(self) -> str | None:
-        """The dialect, with how its windows are counted. CepError: that is wrong."""
+        """The dialect, with how its windows are counted. CepError: it is wrong."""
         if self.window not in (None, "n+1", "n"):
             hint = "`--window n`, or `--window n+1`, as it is"
             raise refuse(f"--window: `{self.window}` is not a way to count", hint)
@@ -305,7 +305,7 @@ class DialectOptions:
 
     @property
     def answer_sets(self) -> tuple[int | None, int | None]:
-        """`models` and `solve_limit` as they are compiled with. CepError: they are wrong."""
+        """The values of `models` and `solve_limit` for the compiler. CepError: they are wrong."""
         models = {None: None, "1": 1, "all": 0}
         if self.models not in models:
             raise refuse(f"--models: `{self.models}` is neither 1 nor all", "`--models 1`, or `--models all`")
@@ -316,7 +316,7 @@ class DialectOptions:
 
     @property
     def ticks(self) -> int | None:
-        """Microseconds of a tick. CepError: it is wrong."""
+        """The microseconds of a tick. CepError: it is wrong."""
         ticks = None if self.tick is None else duration(self.tick, "--tick, --clock")
         if ticks == 0:
             raise refuse("--tick, --clock: a tick of no time", "`--tick 1ms`")
@@ -393,5 +393,5 @@ class EvaluationOptions:
 
     @property
     def engine(self) -> EngineOptions:
-        """Those of an engine, to which commands add their own."""
+        """The options of an engine, to which commands add their own."""
         return EngineOptions(max_derivations=self.max_derivations)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 AHEAD = 3
-"""How many batches of files workers may be busy with while the next is read."""
+"""The greatest number of batches of files that workers process while the next one is read."""
 
 
 @takes(RunOptions)
@@ -69,7 +69,7 @@ def run(options: RunOptions, guard: OutputGuard) -> int:
 
 
 def _here(options: RunOptions, guard: OutputGuard) -> int:
-    """Run in this process; the exit status."""
+    """Run in this process, and return the exit status."""
     from cep.app.meter import charts
     from cep.app.pipeline import Interrupt, added, flow
     from cep.app.watch import Watch
@@ -99,10 +99,10 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
         dead_letters,
         _stopping(engine),
         _writer(options, source, guard) as writer,
-        _compiling(options),  # outputs that cannot be written have been refused
+        _compiling(options),  # outputs that cannot be written were refused earlier
         watch.watching(options.watch.metrics, options.sink.output == "-" and sys.stdout.isatty(), **begins),
     ):
-        times = interrupt.next(form(source.found, engine.inputs) for _ in range(1))  # a line may be of gigabytes
+        times = interrupt.next(form(source.found, engine.inputs) for _ in range(1))  # a line may have gigabytes
         writer.times = times or ISO
         if isinstance(writer, Writer) and isinstance(engine, PartitionedEngine):
             writer.write_beside()
@@ -124,7 +124,7 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
         def take(batch: Batch | None, tables: dict[str, DataFrame]) -> None:
             nonlocal times
             tell(stats.remarks)  # a run on a pipe may have no end
-            if times is None and batch is not None and not any(writer.counts.values()):  # as what comes live
+            if times is None and batch is not None and not any(writer.counts.values()):  # like live input
                 times = batch.times
                 writer.times = times or ISO
             if engine.withdraws:
@@ -159,7 +159,7 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
 
 
 def _named_twice(found: Sequence[Input]) -> list[str]:
-    """The files that are read twice for the same events."""
+    """Return the files that are read twice for the same events."""
     known: set[tuple[str, str | None]] = set()
     twice: dict[str, None] = {}
     for one in found:
@@ -182,9 +182,8 @@ def _without_answer(options: RunOptions, stats: RunStats) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Sourced:
-    """A program and its input. `shown`: the events to be written, `derived`: with the columns of their changes;
-    `found`: the inputs; `stretch`: what is written lies between these times; `rows`: what makes rows of answers of
-    changes."""
+    """A program and its input. `shown`: the events to write, `derived`: the same with the columns of their changes;
+    `found`: the inputs; `stretch`: the span of time of what is written; `rows`: makes rows of answers from changes."""
 
     engine: Engine
     shown: Mapping[str, Schema]

@@ -1,4 +1,4 @@
-"""`cep run --on spark`: the run from its start to the summary at its end."""
+"""`cep run --on spark`: the run from its start to its summary."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BatchWatcher:
-    """Passes each micro-batch on to a `watch`. `files`: how many files there are to read, None: the input has no
-    end; `remarks`: what looks wrong with the input, of which `log` has what cannot wait; `changes`: of files that were
-    listed."""
+    """Passes each micro-batch on to a `watch`. `files`: the number of files to read, None: the input has no end;
+    `remarks`: suspicious properties of the input, which are logged; `changes`: those of files that were listed."""
 
     watch: Watch
     files: int | None
@@ -46,7 +45,7 @@ class BatchWatcher:
             self.watch.stats.done = min(1.0, done.files / self.files)
 
     def look(self, last: bool = False) -> None:
-        """Warn of files that have changed since they were listed. `last`: however short ago the last look was."""
+        """Warn of files that have changed since they were listed. `last`: look even if the last look was recent."""
         self.tell(self.changes.take(last))
 
     def tell(self, remarks: Iterable[str]) -> None:
@@ -56,7 +55,7 @@ class BatchWatcher:
 
 
 def run_on_spark(options: RunOptions) -> int:
-    """Run the query to its end; the exit status. CepError: it cannot start, or it failed."""
+    """Run the query to its end, and return the exit status. CepError: it cannot start, or it failed."""
     options = _of_folders(options)
     if options.source.lateness_by is not None:
         options = replace(options, source=options.source.as_they_stand)
@@ -79,8 +78,8 @@ def run_on_spark(options: RunOptions) -> int:
 
 
 def _of_folders(options: RunOptions) -> RunOptions:
-    """The same, where a folder that is named by `file:///path` is named by its path. CepError: it is of another
-    machine."""
+    """Return the same options, with paths for folders that are named by `file:///path`. CepError: a folder is on
+    another machine."""
 
     def path(name: str | None) -> str | None:
         return None if name is None else local_path(name)
@@ -93,7 +92,7 @@ def _of_folders(options: RunOptions) -> RunOptions:
 
 
 def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) -> int:
-    """Run a query that owns its checkpoint; the exit status. `start`: how Java is started."""
+    """Run a query that owns its checkpoint, and return the exit status. `start`: how Java is started."""
     from pathlib import Path
 
     from cep.app.meter import charts
@@ -179,7 +178,7 @@ def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) ->
 
 
 def _report(watch: Watch, derived: Counter[str], options: RunOptions, signal: int) -> int:
-    """Log what the run has done; the exit status."""
+    """Log the results of the run, and return the exit status."""
     from cep.runtime.run_stats import revised_line, revised_numbers
 
     dead, revision = watch.meter.dead, watch.meter.revision
@@ -189,7 +188,7 @@ def _report(watch: Watch, derived: Counter[str], options: RunOptions, signal: in
     if watch.meter.merged:
         numbers["equal"] = watch.meter.merged
     if revision is not None:
-        derived = derived - watch.meter.withdrawn  # of the rows of the changelog those that are added
+        derived = derived - watch.meter.withdrawn  # in a changelog, the rows that are added
         numbers["revision"] = revised_numbers(revision)
     closing = _closing(watch.meter.records, watch.meter.unmatched, watch.meter.merged, derived, dead, bool(signal))
     if revision is not None and revision.revisions:
@@ -203,7 +202,7 @@ def _report(watch: Watch, derived: Counter[str], options: RunOptions, signal: in
 def _closing(
     records: int, unmatched: int, merged: int, derived: Counter[str], dead: Counter[str], stopped: bool
 ) -> str:
-    """`stopped: 900 records, 12 dead letters (12 late), 120 derived events: storm 100, ...`."""
+    """Return `stopped: 900 records, 12 dead letters (12 late), 120 derived events: storm 100, ...`."""
     from cep.runtime.run_stats import REASONS, count, ranked
 
     parts = [count(records, "record")]

@@ -1,9 +1,9 @@
-"""Commands from dataclasses: a field of one is an option of the command, declared there and nowhere else.
+"""Commands from dataclasses: each field is an option of the command, declared there and nowhere else.
 
 A field is annotated with its type and a `typer.Option` (or `Argument`): `lateness: Annotated[str | None,
-typer.Option(metavar="DURATION", help="...")] = None`. The option is called as the field is, unless it names itself; an
-option that may be repeated is a tuple. A field that is a dataclass itself is a group of options; `PANEL` of a group is
-the section of the help in which they stand.
+typer.Option(metavar="DURATION", help="...")] = None`. The option has the name of the field unless it names itself; a
+repeatable option is a tuple. A field whose type is a dataclass is a group of options; `PANEL` of the group is their
+section in the help.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def takes(options: type[Any]) -> Callable[[Body], Callable[..., None]]:
 
 
 def parse_options(options: type[Options], values: Mapping[str, Any]) -> Options:
-    """The options from the values of all parameters of a command."""
+    """Return the options, from the values of all parameters of a command."""
     made: dict[str, Any] = {}
     for field, type, declared in _declared(options):
         if declared is None:
@@ -63,7 +63,8 @@ def parse_options(options: type[Options], values: Mapping[str, Any]) -> Options:
 
 
 def option_values(options: Any) -> Iterator[tuple[str, Any]]:
-    """Every option of such a dataclass, groups included, as it is written on the command line, with its value."""
+    """Return every option of such a dataclass, including groups, as it is written on the command line, with its
+    value."""
     for field, _, declared in _declared(type(options)):
         value = getattr(options, field.name)
         if declared is None:
@@ -73,7 +74,7 @@ def option_values(options: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _declared(options: type[Any]) -> Iterator[tuple[Field[Any], Any, ParameterInfo | None]]:
-    """The fields with their types and how they are declared, None: as a group."""
+    """Yield the fields with their types and declarations, None: it is a group."""
     hints = get_type_hints(options, include_extras=True)
     for field in fields(options):
         hint = hints[field.name]

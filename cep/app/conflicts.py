@@ -1,5 +1,5 @@
-"""Which parameters of commands name files that are read, and which name files that are written; no command overwrites
-what it reads."""
+"""Prevent commands from overwriting their input: which parameters name files that are read, and which name files that
+are written."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ READ: Mapping[str, str] = {
     "sparql": "the query",
     "labels": "the file of labels",
 }
-"""The parameters that name what is read, and what messages call it."""
+"""The parameters that name input, and their names in messages."""
 WRITTEN: Mapping[str, str] = {
     "output": "--output",
     "dead_letter": "--dead-letter",
@@ -50,10 +50,10 @@ WRITTEN: Mapping[str, str] = {
     "junit": "--junit",
     "coverage_page": "--coverage-page",
 }
-"""The parameters that name what is written, and their options."""
+"""The parameters that name output, and their options."""
 
 _SECRETS = ("ca", "cert", "key")  # options of addresses that name files
-_OWN = ("--state", "--checkpoint")  # folders in which a run removes files that it does not know
+_OWN = ("--state", "--checkpoint")  # folders in which a run removes unknown files
 _HINT = "name another file"
 
 Identity = tuple[int, int] | str
@@ -61,8 +61,8 @@ Identity = tuple[int, int] | str
 
 
 class OutputGuard:
-    """Checks that a command writes nothing over what it reads. `read`: what is read, as (what messages call it, path);
-    `spark`: outputs are folders."""
+    """Checks that a command writes nothing over its input. `read`: the input, as (name in messages, path); `spark`:
+    outputs are folders."""
 
     def __init__(self, read: Iterable[tuple[str, str]], spark: bool = False) -> None:
         self._read = [(what, path) for what, text in read for path in _paths(text)]
@@ -71,8 +71,8 @@ class OutputGuard:
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any], also: Iterable[tuple[str, str]] = ()) -> OutputGuard:
-        """From the parameters of a command, after a check of all outputs they name. `also`: what else the command
-        reads. CepError: an output would overwrite an input, or two outputs are the same file."""
+        """Make a guard from the parameters of a command, after a check of all outputs they name. `also`: further input
+        of the command. CepError: an output would overwrite an input, or two outputs are the same file."""
         read = [(what, text) for name, what in READ.items() for text in _texts(parameters.get(name))]
         found = cls([*read, *also], parameters.get("on") == "spark")
         for name, option in WRITTEN.items():
@@ -116,7 +116,7 @@ class OutputGuard:
             raise refuse(f"{option}: {shown} would be {place[0]} as well, by `{place[1]}`", _HINT)
 
     def _write_stored(self, option: str, path: str) -> None:
-        """The same of an address in a file system that is no disk of this machine."""
+        """Do the same for an address in a file system that is not a disk of this machine."""
         if (
             other := next((other for other, one in self._written if other != option and one == path), None)
         ) is not None:
@@ -152,8 +152,8 @@ class OutputGuard:
         return None
 
     def _conflict(self, folder: Identity, option: str) -> tuple[str, str] | None:
-        """The input that lies in a folder: (what messages call it, path). In a folder that belongs to a run, anything
-        that is read counts, at any depth."""
+        """Return the input in a folder, as (name in messages, path). In a folder that belongs to a run, input at any
+        depth counts."""
         deep = self._spark or option in _OWN
         for what, path in self._read:
             above = os.path.dirname(os.path.realpath(path))
@@ -165,7 +165,7 @@ class OutputGuard:
         return None
 
     def _read_with(self, path: str) -> tuple[str, str] | None:
-        """The folder or pattern that would read a new file as input in the next run."""
+        """Return the folder or pattern that would read a new file as input in the next run."""
         name, above = os.path.basename(path), _identity(os.path.dirname(os.path.abspath(path)))
         for what, one in self._read:
             if what != READ["inputs"]:
@@ -179,7 +179,7 @@ class OutputGuard:
 
 
 def _above(path: str) -> Iterator[Identity | None]:
-    """The folders above a file."""
+    """Return the folders above a file."""
     folder, above = os.path.realpath(path), os.path.dirname(os.path.realpath(path))
     while above != folder:
         yield _identity(above)
@@ -206,16 +206,17 @@ def _matches(path: str, pattern: str) -> bool:
 
 
 def _texts(value: Any) -> list[str]:
-    """The texts in the value of a parameter: none, one, or several of a repeatable option."""
+    """Return the texts in the value of a parameter: none, one, or those of a repeatable option."""
     many = value if isinstance(value, list | tuple) else [value]
     return [str(one) for one in many if isinstance(one, str | os.PathLike)]
 
 
 def _paths(text: str) -> Iterator[str]:
-    """The files and folders that a text may name: the text itself, what follows `name=`, and what a pattern matches."""
+    """Return the files and folders that a text may name: the text itself, the text after `name=`, and matches of a
+    pattern."""
     for path in map(local_path, dict.fromkeys((text, text.partition("=")[2], text.removeprefix("@")))):
         if live(path):
-            with suppress(CepError):  # reported where it is opened
+            with suppress(CepError):  # reported when it is opened
                 options = address(path).options
                 yield from (options[one] for one in _SECRETS if one in options)
         elif is_url(path):
@@ -228,7 +229,7 @@ def _paths(text: str) -> Iterator[str]:
 
 
 def _identity(path: str) -> Identity | None:
-    """The identity of a path; None: a device or a pipe."""
+    """Return the identity of a path; None: a device or a pipe."""
     if path == "-":
         return _standard(0)
     try:
@@ -238,7 +239,7 @@ def _identity(path: str) -> Identity | None:
 
 
 def _standard(descriptor: int) -> Identity | None:
-    """The identity of standard input (0) or output (1), if it is a file."""
+    """Return the identity of standard input (0) or output (1), if it is a file."""
     stream = sys.stdout if descriptor else sys.stdin
     try:
         status = os.fstat(stream.fileno())

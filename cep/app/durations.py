@@ -20,7 +20,7 @@ _ISO = re.compile(
 
 
 def duration(text: str, option: str) -> int:
-    """Microseconds in `10min`, `10 min`, `PT10M`, `2 h`, `30` (seconds); exact, never negative."""
+    """Return the microseconds of `10min`, `10 min`, `PT10M`, `2 h`, `30` (seconds); exact, never negative."""
     written = text.strip()
     try:
         if _ISO.fullmatch(written.upper()):
@@ -36,7 +36,7 @@ def duration(text: str, option: str) -> int:
 
 
 def _with_known_unit(written: str) -> str | None:
-    """A hint for a duration whose unit is written as elsewhere."""
+    """Return a hint for a duration whose unit is spelled as in other languages."""
     number = _PLAIN.fullmatch(written.lower())
     unit = number and FOREIGN_UNITS.get(number[2])
     return f"write `{number[1]}{unit}`; the units are `ms`, `s`, `min`, `h` and `d`" if number and unit else None
@@ -51,16 +51,16 @@ def instant(text: str, option: str, unit: Fraction | None) -> int:
 
 
 def idle_seconds(idle: str, stored: bool) -> float:
-    """The seconds of silence after which time goes on by the clock. `stored`: the input is files only, which are never
-    silent.
-    """
+    """Return the seconds of silence after which time follows the clock. `stored`: the input consists of files, which
+    are never silent."""
     if stored:
         raise refuse("--idle: files are never silent", "it is for what comes live: `--input -`, `--input mqtt://...`")
     return duration(idle, "--idle") / SECOND
 
 
 def ahead_limits(text: str) -> AheadLimits:
-    """How far any record may be ahead of the clock, as `--ahead` says. CepError: it is no duration, nor `never`."""
+    """Return how far records may be ahead of the clock, according to `--ahead`. CepError: it is not a duration, nor
+    `never`."""
     if text.strip() == "never":
         return AheadLimits(None, None)
     try:
@@ -82,12 +82,12 @@ def name_and_file(text: str, option: str) -> tuple[str, str]:
 
 
 def refuse(message: str, hint: str | None = None) -> CepError:
-    """The error of a wrong option; it points at no program text."""
+    """Return the error for a wrong option; it has no position in a program."""
     return CepError(message, hint=hint, code="option")
 
 
 def selected(known: Mapping[str, Schema], names: Sequence[str]) -> dict[str, Schema]:
-    """The events that `--only` names; all, if it names none."""
+    """Return the events that `--only` names; all, if it names none."""
     for name in names:
         if name not in known:
             derived = ", ".join(f"`{one}`" for one in known) or "nothing"
@@ -97,8 +97,8 @@ def selected(known: Mapping[str, Schema], names: Sequence[str]) -> dict[str, Sch
 
 
 def revise_duration(text: str) -> int:
-    """Microseconds of `--revise`. CepError: it is no duration, or none at all: what comes at the latest time would be
-    late."""
+    """Return the microseconds of `--revise`. CepError: it is not a duration, or zero, which would make everything at
+    the latest time late."""
     found = duration(text, "--revise")
     if found == 0:
         hint = "leave --revise out, or name how late records come: `--revise 6h`"
@@ -107,7 +107,7 @@ def revise_duration(text: str) -> int:
 
 
 def refuse_longer_lateness(lateness: str | None, revise: str | None) -> None:
-    """CepError: what is put right is sorted before for longer than it may be put right."""
+    """CepError: the input is sorted for longer than results may be revised."""
     if lateness is None or revise is None:
         return
     if duration(lateness, "--lateness") > revise_duration(revise):

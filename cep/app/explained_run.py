@@ -1,4 +1,4 @@
-"""A program run over files with its memory kept, so that what it derived, and what it did not, can be explained."""
+"""Run a program over files with its memory kept, so that what it derived, and what it did not, can be explained."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from cep.knowledge.graph import Knowledge
 
 ALWAYS = 2**62
-"""A time that is longer than any input."""
+"""A span of time that is longer than any input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRecords:
-    """The files that a program is run over. `as_they_stand`: they are not sorted by time before; `updates`: files of
-    changes of the knowledge; `names`: what files are called that are copies of something else."""
+    """The files over which a program runs. `as_they_stand`: they are not sorted by time first; `updates`: files of
+    changes of the knowledge; `names`: the original names of copied files."""
 
     inputs: Sequence[str]
     format: str | None
@@ -47,18 +47,18 @@ class StoredRecords:
     names: Mapping[str, str] = field(default_factory=dict)
 
     def batches(self, schemas: Mapping[str, Schema], changes: bool) -> Iterator[Batch]:
-        """Return the records of the files. `changes`: they may withdraw and correct others."""
+        """Return the records of the files. `changes`: records may withdraw and correct others."""
         schemas = with_changes(schemas) if changes else schemas
         found: Iterator[Batch] = (read if self.as_they_stand else replay)(self.inputs, schemas, format=self.format)
         return found
 
     def times(self, schemas: Mapping[str, Schema], interrupt: Interrupt) -> str | None:
-        """Return the form of the times of records; None: no file says it."""
+        """Return the form of the times of records; None: no file shows it."""
         found = find(self.inputs, schemas, self.format)
         return interrupt.next(form(found, schemas) for _ in range(1))
 
     def run(self, engine: Engine, take: Take) -> tuple[RunStats, str | None]:
-        """Run an engine over the records to their end; what it derives goes to `take`.
+        """Run an engine over all records, and pass its results to `take`.
 
         Return the counts, and the place and reason of the first dead letter.
         """
@@ -72,10 +72,10 @@ class StoredRecords:
         return stats, named_place(dead_letters.first_told, self.names)
 
     def explained(self, engine: Engine, first: Engine | None, asked: str | None = None) -> Explainer:
-        """Run an engine that remembers over the records to their end.
+        """Run an engine that remembers over all records.
 
-        `first`: where input is corrected, an engine that revises, which takes it before; `asked`: the event whose
-        changes are told, None: all.
+        `first`: for corrected input, an engine that revises, which reads it first; `asked`: the event whose changes are
+        explained, None: all.
         """
         origins, interrupt = Origins(names=self.names), Interrupt()
         batches = origins.noted(self.batches(engine.inputs, first is not None))
@@ -93,7 +93,7 @@ class StoredRecords:
             updates = knowledge_updates(first or engine, self.updates, None)
             flow(first or engine, batches, RunStats(), take, dead_letters, interrupt, updates=updates)
             if revisions is not None:
-                engine.advance_only()  # they are all there
+                engine.advance_only()  # they are all present
                 engine.receive(revisions.corrected())
                 for _ in knowledge_updates(engine, self.updates, None).bring(engine, END_OF_TIME, interrupt):
                     pass
@@ -102,7 +102,7 @@ class StoredRecords:
 
 
 def knowing(explainer: Explainer, known: Knowledge | None, files: Sequence[str]) -> Explainer:
-    """Return the explainer with what the answers of graph patterns rest on."""
+    """Return the explainer with the knowledge behind answers of graph patterns."""
     if known is None:
         return explainer
     from cep.knowledge.provenance import Provenance

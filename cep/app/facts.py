@@ -1,4 +1,4 @@
-"""Static predicates from tables: `--facts linked=links.csv`, a row a fact, a column an argument."""
+"""Static predicates from tables: `--facts linked=links.csv`, a fact per row, an argument per column."""
 
 from __future__ import annotations
 
@@ -51,12 +51,13 @@ def _dialect(declared: FactDeclaration | None) -> RecordFormat:
 
 
 def _leading_zeros(table: pl.DataFrame) -> set[str]:
-    """The columns with digits that begin with a 0: names or dates, `0042`, which are no numbers."""
+    """Return the columns of digits with leading zeros: names or dates, `0042`, not numbers."""
     return {each.name for each in table if each.str.strip_chars().str.contains("^0[0-9]+$").any()}
 
 
 def _texts(declared: FactDeclaration, columns: Sequence[str]) -> set[str]:
-    """The columns that stay as they are written: `0042` of a string is no 42, nor `01052024` by `%d%m%Y`."""
+    """Return the columns that stay as they are written: for a string, `0042` is not 42, nor is `01052024` for
+    `%d%m%Y`."""
     attributes = declared.attributes
     named = by_name([each.name for each in attributes], columns)
     return {
@@ -67,7 +68,7 @@ def _texts(declared: FactDeclaration, columns: Sequence[str]) -> set[str]:
 
 
 def _numbers(column: pl.Series, thousands: str, decimal: str) -> pl.Series:
-    """A column of texts that are all numbers, with marks between thousands, as numbers; any other as it is."""
+    """Return a column of texts as numbers if all are numbers, perhaps with marks between thousands; else unchanged."""
     plain = [
         None if text is None else plain_number(text.strip(" \t"), thousands, decimal).replace(decimal, ".", 1)
         for text in column
@@ -97,8 +98,8 @@ READERS: Mapping[str, Callable[[Path, FactDeclaration | None], pl.DataFrame]] = 
 
 
 def read_facts(name: str, path: Path, declared: FactDeclaration | None = None) -> pl.DataFrame:
-    """The table of one predicate. A CSV file has a header; an empty or `NA` field is missing. `declared`: what it holds
-    and how it is written, where the program says it."""
+    """Return the table of one predicate. A CSV file has a header; an empty or `NA` field is missing. `declared`: its
+    declaration in the program, if there is one."""
     reader = READERS.get(path.suffix.lower(), None if declared is None or declared.records is None else _csv)
     if reader is None:
         raise refuse(f"--facts {name}: `{path}` is of no known kind", "name it .csv, .tsv, .parquet or .jsonl")
@@ -128,7 +129,7 @@ _WRITTEN = 'a file with other marks is declared: `fact name(...) FORMAT csv(sepa
 
 
 def _check_header(name: str, path: Path, given: RecordFormat) -> None:
-    """CepError: the first line has other separators than those it is to be read by, or names a column twice."""
+    """CepError: the first line has other separators than declared, or names a column twice."""
     separator = given.option("separator") or ("\t" if path.suffix.lower() == ".tsv" else ",")
     comment = given.option("comment")
     try:
@@ -154,8 +155,8 @@ def _word(column: str) -> str:
 
 
 def unused(tables: Collection[str], predicates: Collection[str], program: str) -> list[Warning]:
-    """A warning for each table whose facts no condition of the program asks for. `predicates`: those that are asked
-    for; `program`: its name."""
+    """Return a warning for each table whose facts no condition of the program reads. `predicates`: those that are read;
+    `program`: its name."""
     found = []
     for name in tables:
         if name not in predicates:

@@ -1,4 +1,4 @@
-"""Changes of the knowledge during a run: each is given to the engine at its time, in order."""
+"""Changes of the knowledge during a run: the engine receives each at its time, in order."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Interruptible(Protocol):
 
 
 AHEAD = 64
-"""How many changes an engine holds ahead of time if it takes them one by one: each has its tables."""
+"""The number of changes that an engine holds ahead of time if it takes them one by one, because each has tables."""
 TOGETHER = 1024
-"""How many it holds if it takes all of them at once."""
+"""The number of changes that it holds if it takes all of them at once."""
 LARGE = 1 << 24
-"""Size in bytes from which a file of N-Quads is read as a stream."""
+"""The bytes from which on a file of N-Quads is read as a stream."""
 PIECE = 1 << 16
-"""Bytes of a stream that are read at a time."""
+"""The bytes of a stream that are read at a time."""
 
 
 class KnowledgeUpdates:
@@ -67,12 +67,12 @@ class KnowledgeUpdates:
             self._apply(engine, [self._next() for _ in range(len({time for time, _, _ in self._due}))])
 
     def _go_on(self, engine: Engine) -> None:
-        """Take the changes up to the watermark, without those that were refused before."""
+        """Apply the changes up to the watermark, without those that were refused before."""
         until = engine.watermark
         for stream in self._streams:
             while not stream.over and not stream.quiet and stream.now <= until:
                 self._put(stream.read(lambda pieces: next(pieces, None)))
-            stream.refused.clear()  # they are told
+            stream.refused.clear()  # they were reported
         moments: list[list[Update]] = []
         while self._due and self._due[0][0] <= until:
             moments.append(self._next())
@@ -89,9 +89,8 @@ class KnowledgeUpdates:
             engine.know(known)
 
     def bring(self, engine: Engine, until: int, interrupt: Interruptible) -> Iterator[dict[str, pl.DataFrame]]:
-        """Advance the engine to `until`, applying the changes up to then; gives what each step completes. Waits for
-        each stream until it has reached that time, has ended or is silent; stops where the waiting is interrupted.
-        """
+        """Advance the engine to `until`, and apply the changes up to then. Yield the results of each step. Wait for
+        each stream until it has reached that time, has ended or is silent; stop if the waiting is interrupted."""
         while True:
             behind = [each for each in self._streams if not each.over and not each.quiet and each.now <= until]
             first = min(behind, key=lambda each: each.now, default=None)
@@ -110,9 +109,9 @@ class KnowledgeUpdates:
         yield engine.advance(until)
 
     def take(self, engine: Engine, change: bytes) -> None:
-        """Apply a change that says no time of its own, as of just after the time that the records have reached.
+        """Apply a change without a time of its own, as of just after the time that the records have reached.
 
-        If it cannot be applied as one, that of each subject is applied by itself, and what is refused are dead letters.
+        If it cannot be applied as a whole, apply it subject by subject; refused parts become dead letters.
         """
         from cep.knowledge.change import Change
 
@@ -133,12 +132,12 @@ class KnowledgeUpdates:
                     self._note([about[name]], error)
 
     def take_dead(self) -> list[DeadLetter]:
-        """The changes refused since the last call."""
+        """Return the changes refused since the last call."""
         dead, self._dead = self._dead, []
         return dead
 
     def _apply_until(self, engine: Engine, reached: int) -> int | None:
-        """Apply the changes up to a time, but not too many at once; the time of the last one, None if these were
+        """Apply the changes up to a time, but not too many at once. Return the time of the last one, None if these were
         all."""
         moments: list[list[Update]] = []
         most = self._most
@@ -148,7 +147,7 @@ class KnowledgeUpdates:
         return moments[-1][0].time if len(moments) == most else None
 
     def _next(self) -> list[Update]:
-        """All changes of the next time, in the order in which they were read."""
+        """Return all changes of the next time, in the order in which they were read."""
         time, _, first = heappop(self._due)
         changes = [first]
         while self._due and self._due[0][0] == time:
@@ -156,7 +155,8 @@ class KnowledgeUpdates:
         return changes
 
     def _apply(self, engine: Engine, moments: list[list[Update]]) -> None:
-        """Apply changes, all of one time together; if some cannot be applied, time by time, to find which."""
+        """Apply changes, those of one time together. If some cannot be applied, apply them time by time to find
+        which."""
         if not moments:
             return
         try:
@@ -170,8 +170,8 @@ class KnowledgeUpdates:
         self._most = TOGETHER if engine.changes is not None and engine.changes.over is not None else AHEAD
 
     def _refuse(self, changes: Sequence[Update], error: CepError) -> None:
-        """Note changes of one time as dead letters. Raises the error where they are from a file, unless their values
-        have other types."""
+        """Note changes of one time as dead letters. Raise the error if they are from a file, unless their values have
+        other types."""
         if error.code != "type" and not all(each.line for each in changes):
             raise error
         self._note(changes, error)
@@ -188,22 +188,21 @@ class KnowledgeUpdates:
 
 
 def _engine_update(changes: Sequence[Update]) -> tuple[int, object, object]:
-    """The changes of one time as an engine takes them: the time, the quads that are added, and those removed."""
+    """Return the changes of one time for an engine: the time, the added quads, and the removed ones."""
     added, removed = [quad for each in changes for quad in each.add], [quad for each in changes for quad in each.remove]
     return changes[0].time, added, removed
 
 
 def _about(found: dict[str, Update], time: int, quad: Quad) -> Update:
-    """The change of what is said of a quad's subject."""
+    """Return the change for the subject of a quad."""
     from cep.knowledge.updates import Update
 
     return found.setdefault(str(quad.subject), Update(time, file=str(quad.graph_name).strip("<>")))
 
 
 def knowledge_updates(engine: Engine, files: Sequence[str] | None, idle: float | None) -> KnowledgeUpdates:
-    """The updates that files hold, for an engine that has begun with them (`KnowledgeUpdates.begin`). N-Quads that are
-    large, or come through a pipe or standard input, are read as a stream, everything else at once. Raises CepError.
-    """
+    """Return the updates in files, for an engine that has begun with them (`KnowledgeUpdates.begin`). N-Quads that are
+    large, or come through a pipe or standard input, are read as a stream, everything else at once. Raises CepError."""
     if not files:
         updates = KnowledgeUpdates(())
         updates.begin(engine)
@@ -233,7 +232,7 @@ def is_stream(name: str) -> bool:
 
 
 def _pieces(name: str, idle: float | None) -> Iterator[bytes]:
-    # Whole lines as they come; nothing after a silence, which is then not waited for again before more comes.
+    # Whole lines as they arrive; nothing after a silence, which is then not awaited again before more arrives.
     from cep.connectors.formats.streams import ByteStream, whole_lines
 
     try:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LarsCheck:
-    """A program as it is written. `undeclared`: what comes in of one that declares no events. `others`: how many rules
-    files of another dialect have."""
+    """A program as it is written. `undeclared`: the input atoms of a program without event declarations. `others`: the
+    number of rules in files of another dialect."""
 
     program: LarsProgram
     source: Source
@@ -29,7 +29,7 @@ class LarsCheck:
 
     @classmethod
     def of(cls, source: ProgramSource) -> LarsCheck | None:
-        """None: nothing of it is LARS. Raises CepError with all that is wrong."""
+        """Read a program. None: nothing of it is LARS. Raises CepError with all mistakes."""
         from cep.compile import Written
         from cep.language.reading import LARS, dialects_of, lars_program, parameters_of, together
 
@@ -55,11 +55,11 @@ class LarsCheck:
 
     @property
     def rules(self) -> int:
-        """How many there are in all."""
+        """The total number of rules."""
         return len(self.program.rules) + self.others
 
     def show_circles(self) -> None:
-        """Why components are not stratified."""
+        """Print why components are not stratified."""
         from cep.language.dialects.lars.account import circles
 
         for each in circles(self.program, self.source):
@@ -67,21 +67,21 @@ class LarsCheck:
             typer.echo(err=True)
 
     def _called(self, name: str) -> str:
-        """A predicate with the types of its arguments."""
+        """Return a predicate with the types of its arguments."""
         from cep.language.dialects.lars.undeclared import argument_types
 
         types = argument_types(self.program, name)
         return f"{name}({', '.join(types)})" if types else name
 
     def warnings(self, compiled: Sequence[Warning]) -> list[Warning]:
-        """The warnings of what was compiled, and those of LARS."""
+        """Return the warnings of the compiler, and those of LARS."""
         from cep.language.dialects.lars.advice import advice
 
         known = {each.span for each in compiled}
         return [*compiled, *(each for each in advice(self.program, self.source) if each.span not in known)]
 
     def conclude(self, path: str, compiled: Sequence[Warning]) -> None:
-        """The warnings, those of what was compiled too, and how much there is of what."""
+        """Print the warnings, including those of the compiler, and the numbers of statements."""
         from cep.language.dialects.lars.account import counted
         from cep.runtime.run_stats import count
 

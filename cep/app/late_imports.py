@@ -1,4 +1,4 @@
-"""Packages that are imported when something of them is first used."""
+"""Packages that are imported at their first use."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 
 class _Late(ModuleType):
-    """Stands for a package until an attribute is asked for."""
+    """A placeholder for a package until an attribute is used."""
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("__file__", "__wrapped__"):  # what looks through all modules uses none
+        if name in ("__file__", "__wrapped__"):  # code that searches all modules uses none
             raise AttributeError(name)
         if sys.modules.get(self.__name__) is self:
             del sys.modules[self.__name__]
@@ -23,8 +23,8 @@ class _Late(ModuleType):
 
 
 def import_late(*names: str) -> None:
-    """From now on `import` of these packages loads them when they are used. For a command that mostly does not, in a
-    process of its own: `polars` and `pyarrow` take a sixth of a second."""
+    """Load these packages when they are used, from now on. Useful for a command that rarely uses them, in a process of
+    its own: `polars` and `pyarrow` take a sixth of a second."""
     for name in names:
         if name not in sys.modules:
             module = sys.modules[name] = _Late(name)

@@ -20,7 +20,7 @@ from cep.runtime.run_stats import RevisionStats
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A rule or goal: its name as in `cep plan`, the rules that use it (of a rule: the event it derives), the node
+    """A rule or goal: its name as in `cep plan`, the rules that use it (for a rule: the event it derives), the node
     whose rows are counted, and the nodes that this one reads."""
 
     name: str
@@ -56,7 +56,8 @@ class Chart:
 
 @dataclass(slots=True)
 class GoalTotals:
-    """Sums over all buckets: rows that a node made, nanoseconds it took; and rows and bytes that each bucket holds."""
+    """Sums over all buckets: the rows that a node made, and the nanoseconds it took; and the rows and bytes that each
+    bucket holds."""
 
     made: int = 0
     time: int = 0
@@ -64,12 +65,11 @@ class GoalTotals:
 
 
 class Meter:
-    """Sums of reports, by event, and by stage and node. `charts`: what the nodes of each stage are, from stage 1.
+    """Sums of reports, by event, and by stage and node. `charts`: the nodes of each stage, from stage 1.
 
-    `batches`: how many batches were run, in how many `seconds`. `revision`: what was put right; None: what is given is
-    final; `withdrawn`: by event, where reports say so. `keys`: which keys had many of the rows that were dealt in the
-    last batch that dealt some. Reports and looks come from several threads: look
-    while it is `lock`ed.
+    `batches`: the number of batches, which took so many `seconds`. `revision`: the revised results; None: results are
+    final; `withdrawn`: by event, if reports have it. `keys`: frequent keys of the rows that were dealt out in the last
+    batch that dealt some. Several threads add reports and read: hold the `lock` while you read.
     """
 
     def __init__(self, charts: Sequence[Chart]) -> None:
@@ -108,7 +108,7 @@ class Meter:
             self.no_records += report.no_records
             self.unmatched += report.unmatched
             self.records += report.unmatched
-            self.records += sum(report.dead.values()) - report.no_records  # of what was read, those that are no events
+            self.records += sum(report.dead.values()) - report.no_records  # the records that are not events
         for total, numbers in (
             (self.read, report.read),
             (self.derived, report.derived),
@@ -134,7 +134,7 @@ class Meter:
                 goal.state_by_bucket[report.bucket] = count.rows, count.bytes
 
     def _add_revised(self, revised: Sequence[RevisionStats]) -> None:
-        """Add what the buckets of a batch have put right."""
+        """Add what the buckets of a batch have revised."""
         if revised:
             done = sum(revised, self.revision or RevisionStats())
             before = 0 if self.revision is None else self.revision.revisions
@@ -142,24 +142,24 @@ class Meter:
 
     @property
     def state(self) -> tuple[int, int]:
-        """Rows and bytes in the state of all engines."""
+        """Return the rows and bytes in the state of all engines."""
         return sum(rows for rows, _ in self.state_by_bucket.values()), sum(
             size for _, size in self.state_by_bucket.values()
         )
 
     def made(self, stage: int, units: Iterable[PlanUnit]) -> int:
-        """How many rows these nodes of a stage made."""
+        """Return how many rows these nodes of a stage made."""
         found = (self.goals.get((stage, unit)) for unit in units)
         return sum(goal.made for goal in found if goal is not None)
 
 
 def charts(plan: Plan, stages: Sequence[Stage] | None = None) -> tuple[Chart, ...]:
-    """The charts of a program that runs in these stages; None: as a whole."""
+    """Return the charts of a program that runs in these stages; None: as a whole."""
     return (Chart.of(plan),) if stages is None else tuple(Chart.of(plan, stage) for stage in stages)
 
 
 def _rules(plan: Plan) -> Mapping[int, str]:
-    """Names of rules: the label or line; if a line has several rules, the column too."""
+    """Return names of rules: the label or line; if a line has several rules, the column too."""
     names = {number: rules(plan, [number]) for number in range(len(plan.heads))}
     several = Counter(names.values())
     spans = [rule.span for rule in plan.rules.rules]

@@ -1,4 +1,4 @@
-"""The metrics of a run for Prometheus: its text format, on a port, while the run lasts."""
+"""The metrics of a run for Prometheus: its text format, on a port, during the run."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class MetricsCollector(Collector):
 
 
 def host_and_port(text: str) -> tuple[str, int]:
-    """Host and port in `9464`, `0.0.0.0:9464`, `[::]:9464`. CepError: there is no port."""
+    """Return host and port of `9464`, `0.0.0.0:9464`, `[::]:9464`. CepError: there is no port."""
     host, colon, port = text.rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) > 65_535 or (colon and not host):
         hint = "a port, `--metrics 9464`, or where others may look too, `--metrics 0.0.0.0:9464`"
@@ -132,7 +132,7 @@ def host_and_port(text: str) -> tuple[str, int]:
 
 @contextmanager
 def serving(meter: Meter, text: str) -> Iterator[str]:
-    """Answer on a port while the block runs; gives the URL. CepError: the port cannot be used."""
+    """Answer on a port while the block runs, and yield the URL. CepError: the port cannot be used."""
     host, port = host_and_port(text)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(MetricsCollector(meter))

@@ -75,7 +75,7 @@ class ProgramSource:
         parameters: ParameterOptions | None = None,
         texts: Mapping[Path, str] | None = None,
     ) -> ProgramSource:
-        """The same without facts and knowledge."""
+        """The same, without facts and knowledge."""
         return cls.of([(str(path), _text(path, texts or {})) for path in rules], dialect, policy, parameters)
 
     @classmethod
@@ -86,7 +86,7 @@ class ProgramSource:
         policy: str | None = None,
         parameters: ParameterOptions | None = None,
     ) -> ProgramSource:
-        """The same of files, (name, text), that have been read."""
+        """The same, for files that have been read, as (name, text)."""
         from cep.compile import CompileOptions
         from cep.language.files import joined
 
@@ -100,17 +100,17 @@ class ProgramSource:
         return cls(name, text, options)
 
     def knowing(self, facts: Mapping[str, DataFrame], known: Knowledge | None) -> ProgramSource:
-        """The same with facts and knowledge."""
+        """The same, with facts and knowledge."""
         return replace(self, options=replace(self.options, facts=facts, knowledge=known), known=known)
 
     def engine(self, options: EngineOptions | None = None, alerts: bool = False) -> Engine:
-        """An engine. CepError: the program is wrong."""
+        """Return an engine. CepError: the program is wrong."""
         from cep.engine import Engine
 
         return Engine(self.compiled(alerts), options)
 
     def checked(self, name: str) -> tuple[CompiledProgram, tuple[Warning, ...]]:
-        """The compiled program, and its warnings, which call it by `name`. CepError: it is wrong."""
+        """Return the compiled program, and its warnings, which call it `name`. CepError: it is wrong."""
         from cep.connectors.formats.known import check_declared
 
         program = self.compiled(alerts=True)
@@ -118,7 +118,7 @@ class ProgramSource:
         return program, warnings_of(program, name, self.options.facts or ())
 
     def compiled(self, alerts: bool = False) -> CompiledProgram:
-        """The compiled program, from which engines are made. CepError: the program is wrong."""
+        """Return the compiled program, from which engines are made. CepError: the program is wrong."""
         from cep.compile import compiled
 
         return compiled(self.text, self.name, replace(self.options, alerts=alerts))
@@ -138,8 +138,8 @@ def open_batches(
     first: int = 0,
     readers: ChunkReaders | None = None,
 ) -> Iterator[Batch]:
-    """The records of the inputs, about `rows` at a time: files together in the order of time, or with a lateness as
-    they stand. For the others see `cep.connectors.files.read`."""
+    """Yield the records of the inputs, about `rows` at a time: files together in the order of time, or with a lateness
+    in the order of the input. For the other parameters see `cep.connectors.files.read`."""
     from cep.connectors.files import read, replay
 
     return (read if source.lateness else replay)(

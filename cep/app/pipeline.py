@@ -29,11 +29,11 @@ from cep.runtime.run_stats import RunStats
 
 Piece = TypeVar("Piece")
 Take = Callable[[Batch | None, dict[str, pl.DataFrame]], None]
-"""Takes the batch just pushed (None at the end of the input) and the events newly derived."""
+"""Receives the batch that was pushed (None at the end of the input) and the newly derived events."""
 
 
 class DeadLetterSink(Protocol):
-    """Takes dead letters: records that could not be read, and rows of a batch that the engine refused."""
+    """Receives dead letters: records that could not be read, and rows of a batch that the engine refused."""
 
     def add(self, records: Iterable[DeadLetter]) -> None: ...
 
@@ -44,7 +44,7 @@ class Interrupt:
     """Ctrl-C and SIGTERM as a request to stop: obeyed at once while input is awaited (`cep.core.signals`), else after
     the current batch, or some seconds later between two parts of it.
 
-    `signal` is the number of the signal, 0 before any.
+    `signal`: the number of the signal, 0 before any.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Interrupt:
             yield
 
     def next(self, batches: Iterator[Piece]) -> Piece | None:
-        """The next batch of events or changes; None at the end of the input, or when a signal comes first."""
+        """Return the next batch of events or changes; None at the end of the input, or if a signal comes first."""
         try:
             stops.awaiting = True
             return None if self.signal else next(batches, None)
@@ -91,7 +91,7 @@ class Interrupt:
 
 
 UNREVISED = "records say `@change`, and without --revise all of them come, also those that withdraw others"
-"""Message, once per run: records withdraw others, but the run does not revise."""
+"""The message, once per run, that records withdraw others although the run does not revise."""
 
 
 def flow(
@@ -104,25 +104,25 @@ def flow(
     watch: Watch | None = None,
     updates: KnowledgeUpdates | None = None,
 ) -> None:
-    """Receive every batch and advance; `updates` steps the engine (`KnowledgeUpdates.bring`), so that changes of the
-    knowledge come at their time. Derived events go to `take`, dead letters to `dead_letters`, counts to `stats`, and a
-    report of each batch to `watch`, if there is one.
+    """Receive every batch and advance. `updates` steps the engine (`KnowledgeUpdates.bring`), so that changes of the
+    knowledge take effect at their time. Derived events go to `take`, dead letters to `dead_letters`, counts to `stats`,
+    and a report of each batch to `watch`, if there is one.
 
-    If batches carry watermarks, nothing is late. During a silence, time goes on by the clock from where it was; what
-    ends before and comes later is late. The end of the input closes every open window and deadline. A signal does not:
-    the input was not over. Where one has ended a step in the middle (`Interrupt.steps`), the rows of that batch are not
-    counted, what the step would have given is not taken, and the source is asked for no more.
+    If batches carry watermarks, nothing is late. During a silence, time follows the clock from where it was; records
+    that end before that and arrive later are late. The end of the input closes every open window and deadline. A signal
+    does not, because the input was not over. If a signal has ended a step in the middle (`Interrupt.steps`), the rows
+    of that batch are not counted, further results of the step are dropped, and the source is not read any more.
     """
-    twice, said = stats.twice, stats.remarks  # of a program before this one
+    twice, said = stats.twice, stats.remarks  # those of an earlier program
     doubtful, units = Doubtful.of(engine.inputs), SmallUnits.of(engine.inputs)
     never = NeverThere.of(engine.inputs)
     remarks, jumps = dict[str, None](), TimeJumps()
-    silent: int | None = None  # how far time had come when the silence began
+    silent: int | None = None  # the watermark at the beginning of the silence
     updates = updates or KnowledgeUpdates(())
     while (batch := interrupt.next(batches)) is not None:
         began, before = perf_counter(), stats.busy
         if batch.watermark is not None:
-            engine.advance_only()  # the batches alone move the time
+            engine.advance_only()  # only batches move the time
         if batch.knowledge:
             updates.take(engine, batch.knowledge)
         engine.receive(batch.tables, in_turn=True)
@@ -143,7 +143,7 @@ def flow(
         remarks |= dict.fromkeys(batch.remarks)
         if not engine.revises and UNREVISED not in remarks and says_changes(batch):
             remarks[UNREVISED] = None
-            stats.remarks = [*stats.remarks, UNREVISED]  # who waits for no end is told now
+            stats.remarks = [*stats.remarks, UNREVISED]  # whoever waits without a limit is notified now
         place = partial(place_of, batch, engine.moving)
         for remark in jumps.take(engine.moving, sum(one.code == "late" for one in refused), place):
             remarks[remark] = None
@@ -201,7 +201,7 @@ def flow(
 
 
 def _broken_off(rows: int) -> str:
-    """The warning that a signal has ended a step in the middle."""
+    """Return the warning that a signal has ended a step in the middle."""
     if not rows:
         return "the end of the input was not worked off: what was still open then is not written"
     return f"the batch at hand was left: {rows:,} of its records are not counted, and not all they lead to is written"
@@ -214,7 +214,7 @@ def _record_refused(updates: KnowledgeUpdates, dead_letters: DeadLetterSink, sta
 
 
 def _read(batch: Batch, engine: Engine) -> Report:
-    """The report of what was read."""
+    """Return the report of a read batch."""
     read = {event: table.height for event, table in batch.tables.items()}
     dead = Counter(record.code for record in batch.dead)
     latest = engine.latest if any(read.values()) else None
@@ -227,7 +227,7 @@ def _no_records(batch: Batch) -> int:
 
 
 def _stepped(engine: Engine, made: Mapping[str, int], refused: Iterable[RefusedRow]) -> Report:
-    """The report of what the engine derived."""
+    """Return the report of the engine's results."""
     return Report.of(
         engine,
         made,
@@ -237,7 +237,7 @@ def _stepped(engine: Engine, made: Mapping[str, int], refused: Iterable[RefusedR
 
 
 def added(derived: Mapping[str, pl.DataFrame]) -> Counter[str]:
-    """How many events of each type are given, without those that are withdrawn."""
+    """Return the number of events of each type, without withdrawn ones."""
     found = {name: (table[CHANGE] > 0).sum() if CHANGE in table else table.height for name, table in derived.items()}
     return Counter({name: int(number) for name, number in found.items() if number})
 

@@ -31,7 +31,7 @@ def progress_display(stats: RunStats, quiet: bool = False) -> Iterator[None]:
 
     def lines() -> Group:
         first = Table.grid(padding=(0, 1))
-        if not stats.batches:  # how fast it will be is not known
+        if not stats.batches:  # its speed is not known in advance
             first.add_row(spinner, Text(compilation.state or f"{stats.records:,} records{_tasks(stats)}", style="bold"))
             return Group(first)
         left = spinner if stats.done is None else ProgressBar(total=1.0, completed=stats.done, width=16)

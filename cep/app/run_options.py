@@ -1,4 +1,4 @@
-"""The options of `cep run`, and what of them cannot be on Spark."""
+"""The options of `cep run`, and those of them that do not work on Spark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from cep.core.storage.urls import is_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions(InputOptions):
-    """The events that come in, and how they are taken."""
+    """The input events, and how they are read."""
 
     strict: Annotated[bool, Option(help="Exit with status 1 if there were dead letters.")] = False
     revise: Annotated[
@@ -152,7 +152,7 @@ class SinkOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchOptions:
-    """How a run is watched while it lasts."""
+    """How a run can be watched."""
 
     PANEL: ClassVar = WATCHING
 
@@ -236,7 +236,7 @@ class SparkOptions(PlaceOptions):
 
     @property
     def settings(self) -> dict[str, str]:
-        """Those of the session. CepError: one is none."""
+        """The settings of the session. CepError: one is not valid."""
         return dict(_setting(one) for one in self.conf)
 
 
@@ -305,7 +305,8 @@ class RunOptions:
 
     @property
     def revised(self) -> int | None:
-        """How old what changes may be, in microseconds; None: nothing changes. CepError: it is no duration."""
+        """The age in microseconds up to which results are revised; None: they are not. CepError: it is not a
+        duration."""
         if self.source.revise is None:
             if self.sink.final:
                 raise refuse("--final is for --revise", "without it all that is written is final")
@@ -314,7 +315,7 @@ class RunOptions:
         return revise_duration(self.source.revise)
 
     def checked(self) -> tuple[tuple[str, ...], Path]:
-        """The inputs and the checkpoint. CepError: an option is missing, or Spark cannot do what it asks for."""
+        """Return the inputs and the checkpoint. CepError: an option is missing, or Spark cannot do what it asks for."""
         if self.sink.explain:
             raise refuse("--explain is not for Spark", "run it in one process, without `--on spark`")
         self._revisable()

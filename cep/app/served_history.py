@@ -1,4 +1,4 @@
-"""Inputs that are what a running server keeps (`--readings`): `server:URL`, downloaded to files."""
+"""Inputs from the records that a running server keeps (`--readings`): `server:URL`, downloaded to files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NUMBERS = {"integer": int, "double": float, "float": float, "decimal": float}
 
 @dataclass(frozen=True, slots=True)
 class LocalInputs:
-    """Inputs with files in place of servers. `servers`: the input `reading=server:URL` that such a file stands for."""
+    """Inputs with files in place of servers. `servers`: the input `reading=server:URL` for each such file."""
 
     inputs: tuple[str, ...]
     servers: Mapping[str, str]
@@ -71,7 +71,7 @@ def downloaded(
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """A server, and the token that it is asked with."""
+    """A server, and the token for requests to it."""
 
     address: str
     token: str
@@ -79,7 +79,8 @@ class _Server:
 
     @property
     def words(self) -> EventVocabulary:
-        """The names that it has in RDF for what nothing declares, as its `--base` says. CepError: it does not say."""
+        """Return the names that the server uses in RDF for undeclared things, according to its `--base`. CepError: it
+        does not give them."""
         if not self._words:
             found = self._asked("api/program")
             base = found.get("base") if isinstance(found, dict) else None
@@ -109,7 +110,7 @@ class _Server:
 
 
 def _save(path: Path, schema: Schema, server: _Server) -> int:
-    """Save the records of an event, as the program reads them; returns how many."""
+    """Save the records of an event, as the program reads them, and return their number."""
     time = schema.time or "time"
     columns = {f"a{number}": each.source or each.name for number, each in enumerate(schema.attributes)}
     if not schema.point or schema.format is not None or schema.further or schema.when or schema.fluent is not None:
@@ -133,7 +134,7 @@ def _unreadable(schema: Schema, why: str) -> CepError:
 
 
 def _query(schema: Schema, words: EventVocabulary) -> str:
-    """The query for the records of an event, in order of time."""
+    """Return the query for the records of an event, in order of time."""
     lines = []
     for number, attribute in enumerate(schema.attributes):
         pattern = f"?r <{words.property(schema, number)}> ?a{number} ."

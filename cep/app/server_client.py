@@ -1,4 +1,4 @@
-"""Requests to a running server, with the token of whoever asks."""
+"""Requests to a running server, with the user's token."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ TokenFile = Annotated[
     Path | None, Option(metavar="FILE", help="File that contains your token. Default: the variable CEP_TOKEN.")
 ]
 
-_SECONDS = 30.0  # that a server may take to answer
+_SECONDS = 30.0  # seconds in which a server has to answer
 _SERVER = "server:"
 LARGEST = 1 << 26
-"""Bytes of an answer, if nothing else is said."""
+"""The default limit for the bytes of an answer."""
 
 
 def served_address(source: str) -> tuple[str | None, str] | None:
     """Return the event, if one is named, and the address of an input `server:URL` or `name=server:URL`; None: it is
-    another input."""
+    another kind of input."""
     if source.startswith(_SERVER):
         return None, source.removeprefix(_SERVER)
     name, equals, rest = source.partition("=")
@@ -46,7 +46,7 @@ def ask(
     form: bytes | None = None,
     largest: int = LARGEST,
 ) -> bytes:
-    """Return the answer of the server at an address, which stands behind `option` of the command.
+    """Return the answer of the server at an address, which is given by `option` of the command.
 
     `body` is sent as JSON, `form` as it is. CepError: it cannot be reached, or refuses.
     """
@@ -101,7 +101,7 @@ def plain(text: object) -> str:
 
 
 def _no_redirections() -> HTTPRedirectHandler:
-    """Take a redirection for an error: another server is not to learn the token, and a POST would become a GET."""
+    """Refuse redirections: another server must not learn the token, and a POST would become a GET."""
     from urllib.request import HTTPRedirectHandler
 
     class Refusing(HTTPRedirectHandler):

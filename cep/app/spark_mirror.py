@@ -1,4 +1,4 @@
-"""A run on Spark whose checkpoint and output are at addresses: it works in folders here, which are mirrored."""
+"""A run on Spark whose checkpoint and output are at addresses: it works in local folders, which are mirrored."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from cep.spark.working_folder import working_folder
 
 RETAINED = "spark.sql.streaming.minBatchesToRetain"
 FEW = "10"
-"""Micro-batches of which Spark keeps its logs, which are in each manifest."""
+"""The number of micro-batches whose logs Spark keeps; they are in each manifest."""
 
 
 ALONE = "do it on one machine, `--master 'local[*]' --once`; the cluster goes on from there"
-"""Hint for operations that need all states on one machine."""
+"""The hint for operations that need all states on one machine."""
 
 
 @contextmanager
 def mirrored(options: RunOptions) -> Iterator[tuple[RunOptions, Mirror | None]]:
-    """The options with folders of this machine while the block runs, and what mirrors them; where no address is named
-    the same options, and None. CepError: there is something else, or it cannot be read; those of the block name the
-    addresses."""
+    """Yield the options with local folders, and the mirror; without addresses, the same options and None. CepError: an
+    address holds something else, or cannot be read; errors inside the block show the addresses."""
     checkpoint, dead = options.spark.checkpoint, options.source.dead_letter
     if checkpoint is None or not is_url(checkpoint):
         yield options, None
@@ -56,7 +55,7 @@ def mirrored(options: RunOptions) -> Iterator[tuple[RunOptions, Mirror | None]]:
 
 
 def _refused(options: RunOptions) -> None:
-    """Refuse what several machines without a shared folder cannot do."""
+    """Refuse options that do not work on several machines without a shared folder."""
     checkpoint, dead = options.spark.checkpoint, options.source.dead_letter
     if dead is not None and not is_url(dead):
         hint = f"an address beside {checkpoint}"

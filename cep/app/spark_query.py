@@ -43,17 +43,17 @@ from cep.spark.state.migration import Generation, Migration
 
 EVERY = "1s"
 FILES_AT_ONCE = 4096
-"""Files of a micro-batch, at most, where more follow: so the first results of many files come soon."""
+"""The greatest number of files in a micro-batch if more follow, so that the first results of many files arrive soon."""
 MESSAGES = 500_000
-"""About how many messages of a live input a micro-batch holds at most."""
+"""About how many messages of a live input a micro-batch has at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
     """A request for a Spark job, from the options and the rules alone.
 
-    `wanted`: the events that are written; `checkpoint`: its folder; `settings`: those of the session; `mirror`: the
-    copies of checkpoint and output, if these are addresses.
+    `wanted`: the events to write; `checkpoint`: its folder; `settings`: those of the session; `mirror`: the copies of
+    checkpoint and output, if these are addresses.
     """
 
     options: RunOptions
@@ -66,7 +66,7 @@ class JobRequest:
 
     @classmethod
     def of(cls, options: RunOptions) -> JobRequest:
-        """CepError: a rule or an option is wrong, or there is no Java."""
+        """CepError: a rule or an option is wrong, or Java is not installed."""
         inputs, checkpoint = options.checked()
         settings = session.with_packages(options.spark.packages, options.spark.settings)
         strict_types = options.source.strict_types
@@ -96,12 +96,12 @@ class JobRequest:
 
     @property
     def engine(self) -> Engine:
-        """The program in one, for checks."""
+        """The whole program as one engine, for checks."""
         return self.rules.engine
 
     @property
     def program(self) -> ShippedProgram:
-        """The program that workers make theirs from."""
+        """The program from which workers make theirs."""
         return self.rules.program
 
     @property
@@ -116,11 +116,11 @@ class JobRequest:
 
     @property
     def sent_schemas(self) -> dict[str, Schema]:
-        """Those of the messages to a broker."""
+        """The schemas of the messages to a broker."""
         return self.schemas if self.program.window is None else changelog_schemas(self.schemas)
 
     def named(self, folder: str) -> str:
-        """The address of a folder, if it has one."""
+        """Return the address of a folder, if it has one."""
         return folder if self.mirror is None else self.mirror.named(folder)
 
     @property
@@ -131,7 +131,7 @@ class JobRequest:
 
 @dataclass(frozen=True, slots=True)
 class JobInputs:
-    """The input: `files` not read before, and the number of those that were (`known`); live inputs by their position,
+    """The input: new `files`, and the number of those that were read before (`known`); live inputs by their position,
     read by us (`live`) or by Spark's own connector (`beside`)."""
 
     files: list[str]
@@ -145,7 +145,7 @@ class JobInputs:
         options, schemas = request.options, request.engine.inputs
         with checkpoints.checkpoint_errors(request.checkpoint):
             known = FileList(str(request.checkpoint / FILES)).known
-        absent = ("no-files",) if options.spark.open_ended else ()  # files may come later
+        absent = ("no-files",) if options.spark.open_ended else ()  # files may be added later
         found = [
             one.path for one in data_source.new_files(schemas, request.inputs, options.source.format, absent, known)
         ]
@@ -182,7 +182,7 @@ class JobInputs:
 
 
 def planned(request: JobRequest, reads: JobInputs) -> Job:
-    """The query, before its checkpoint is opened. CepError: an option is wrong."""
+    """Return the query, before its checkpoint is opened. CepError: an option is wrong."""
     options = request.options
     if request.mirror is not None and request.mirror.apart and request.program.lateness_by is not None:
         hint = "a folder as --checkpoint, which all workers share; or `--lateness` of all records together"
@@ -218,9 +218,8 @@ def planned(request: JobRequest, reads: JobInputs) -> Job:
 
 
 def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
-    """The query, after its checkpoint was locked (until `locks` closes) and what killed runs left behind was removed.
-    CepError: the checkpoint belongs to another program or is in use, there is nothing to go on with, or no disk
-    space."""
+    """Return the query, after locking its checkpoint (until `locks` closes) and removing what killed runs left behind.
+    CepError: the checkpoint belongs to another program or is in use, there is nothing to continue, or no disk space."""
     options, query, folder = request.options, planned(request, reads), request.checkpoint
     warn(warnings_of(request.engine, options.name, options.knowledge.predicates), options.rules, options.log)
     announce_compiling(options.log)
@@ -229,7 +228,7 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
     elif request.sent:
         output_address(options.sink.output, request.sent_schemas)
         if not (folder / CHECKPOINT).exists():
-            Sending(options.sink.output, request.sent_schemas).close()  # later what is derived waits, if it has to
+            Sending(options.sink.output, request.sent_schemas).close()  # from here on, derived events wait if necessary
     migratable = not (query.frames or request.engine.beginning or query.apart)
     query, moved = opened(
         request.engine, query, locks, lambda: _times(request), migrate=options.spark.migrate, migratable=migratable
@@ -272,7 +271,7 @@ def _times(request: JobRequest) -> str:
 
 
 def _check_end(request: JobRequest, reads: JobInputs, query: Job) -> None:
-    """Check that the input is not over. CepError: it is."""
+    """CepError: the input has ended already."""
     options, own = request.options, query.generation.spark(request.checkpoint)
     end_sent = spark_files.ends_sent(own) > 0
     over = spark_files.input_ended(own) or (end_sent and not query.closing)
@@ -301,7 +300,7 @@ def _report_missing(options: RunOptions, gone: list[Path]) -> None:
 
 
 def _judgeable(program: ShippedProgram) -> None:
-    """CepError: lateness cannot be judged by keys, as it is to be."""
+    """CepError: lateness cannot be judged by keys, as requested."""
     if program.lateness_by is None:
         return
     program.clocks(0)
@@ -314,7 +313,7 @@ def _judgeable(program: ShippedProgram) -> None:
 
 
 def _stretch(options: RunOptions, schemas: Mapping[str, Schema]) -> tuple[int | None, int | None]:
-    """Return the times between which events are written, by the units of the inputs that are there."""
+    """Return the times between which events are written, in the units of the existing inputs."""
     names, format, absent = options.source.inputs, options.source.format, ("no-file", "no-files")
     found = data_source.new_files(schemas, names, format, absent)
     found += [one for each in names for one in data_source.alive(schemas, each, format)]
@@ -322,7 +321,7 @@ def _stretch(options: RunOptions, schemas: Mapping[str, Schema]) -> tuple[int | 
 
 
 def _planned(options: RunOptions, source: ProgramSource, buckets: int) -> PlannedRules:
-    """The program as it runs, in so many buckets. CepError: it is wrong, or cannot run as it is asked to."""
+    """Return the program as it runs, in so many buckets. CepError: it is wrong, or cannot run as requested."""
     program = source.compiled()
     until = _stretch(options, inputs_of(program.plan))[1]
     running = replace(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cep.rules.static.typed_facts import FactDeclaration
 
 OFTEN = 5.0
-"""Seconds between two lines about the kernels that are compiled."""
+"""The seconds between two lines about kernels being compiled."""
 
 CLEAN, DEAD_LETTERS, REFUSED, FAILED = 0, 1, 2, 3
 
@@ -76,7 +76,7 @@ def say(text: str) -> None:
 
 
 def drain() -> None:
-    """Drop what standard output still holds and cannot take: Python would try to write it again at exit."""
+    """Drop what standard output still holds and cannot write, because Python would try again at exit."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -85,7 +85,7 @@ def drain() -> None:
 
 
 def text_of(path: Path, wanted: str | None = None) -> str:
-    """Read the text of a program. CepError: it cannot be read. `wanted`: the hint where it is data by its name."""
+    """Read the text of a program. CepError: it cannot be read. `wanted`: the hint if its name is that of data."""
     from cep.language.reading import LONGEST, too_long
 
     if (option := DATA.get(path.suffix)) is not None:
@@ -110,7 +110,7 @@ def text_of(path: Path, wanted: str | None = None) -> str:
 
 
 def _programs_in(folder: Path) -> str:
-    """A hint for a folder where a program is read."""
+    """Return a hint for a folder in place of a program."""
     from cep.language.reading import OWN, SUFFIXES
 
     near = next((each for each in sorted(folder.iterdir()) if each.suffix in (OWN, *SUFFIXES) and each.is_file()), None)
@@ -118,8 +118,8 @@ def _programs_in(folder: Path) -> str:
 
 
 def facts_of(options: Sequence[str], program: str, name: str, compiling: CompileOptions) -> dict[str, DataFrame]:
-    """Read the tables of facts, as the text of the program declares them; {predicate: table}. CepError: one cannot be
-    read, or the text is no program."""
+    """Read the tables of facts, as the text of the program declares them: {predicate: table}. CepError: one cannot be
+    read, or the text is not a program."""
     if not options:
         return {}
     from cep.app.durations import name_and_file
@@ -131,7 +131,7 @@ def facts_of(options: Sequence[str], program: str, name: str, compiling: Compile
 
 
 def _facts(name: str, file: str, declared: FactDeclaration | None) -> DataFrame:
-    """A table of facts, which may be at an address. CepError: it cannot be read."""
+    """Return a table of facts, which may be at an address. CepError: it cannot be read."""
     from cep.app.facts import read_facts
 
     if not is_url(file):
@@ -145,7 +145,7 @@ def knowledge_of(
 ) -> Knowledge | None:
     """Load the files and apply the reasoning; return None if there are no files.
 
-    `fetching`: addresses of services are fetched, and not refused; `folder`: it keeps what was fetched, or has it from
+    `fetching`: addresses of services are fetched instead of refused; `folder`: it keeps what is fetched, or has it from
     an earlier run. Warns of imports that were not loaded.
     """
     if not files:
@@ -168,8 +168,8 @@ def knowledge_of(
 
 
 def warnings_of(program: Engine | CompiledProgram, rules: str, facts: Collection[str] = ()) -> tuple[Warning, ...]:
-    """The warnings of the program; also that it derives nothing, and which of the tables `facts` no rule asks for. One
-    that makes no alerts does not count them."""
+    """Return the warnings of the program, including that it derives nothing, and which of the tables `facts` no rule
+    reads. A program that runs without alerts does not count them."""
     from cep.app.facts import unused
 
     empty = (
@@ -181,7 +181,7 @@ def warnings_of(program: Engine | CompiledProgram, rules: str, facts: Collection
 
 
 def undeclared(inputs: Mapping[str, Schema]) -> list[str]:
-    """A note for each undeclared input event: which attributes its records have."""
+    """Return a note for each undeclared input event, with the attributes of its records."""
     notes = []
     for name, schema in inputs.items():
         if schema.attributes and not schema.declared:
@@ -204,7 +204,7 @@ def warn(warnings: Sequence[Warning], rules: Sequence[Path], log: Log = plain) -
 
 
 def announce_compiling(log: Log = plain) -> None:
-    """Say that kernels are compiled, before the first one is and then every few seconds."""
+    """Report that kernels are compiled, before the first one and then every few seconds."""
     from cep.core.compilation import LIKELY, compilation
 
     said, begun = 0.0, False
@@ -212,7 +212,7 @@ def announce_compiling(log: Log = plain) -> None:
     def listen() -> None:
         nonlocal said, begun
         if not compilation.kernels:
-            if begun:  # a kernel that the first one calls
+            if begun:  # the first kernel calls it
                 return
             begun = True
             log("compiling", f"compiling kernels, once: about {LIKELY} s", seconds=LIKELY)
@@ -224,7 +224,7 @@ def announce_compiling(log: Log = plain) -> None:
 
 
 def announce_spark() -> None:
-    """Say on a terminal that Spark is started, which takes a while in which nothing is to be seen."""
+    """Report on a terminal that Spark is starting, which takes a while without any output."""
     if sys.stderr is not None and sys.stderr.isatty():
         typer.echo("starting Spark: some seconds", err=True)
 
@@ -241,7 +241,7 @@ def complain(message: CepError | Warning | str) -> None:
 
 
 def source_log(log: Log) -> SourceListener:
-    """A listener that logs each source that is lost, and each that is back."""
+    """Return a listener that logs each source that is lost, and each that is back."""
 
     def write(source: str, text: str, /, *, lost: bool) -> None:
         log("source", f"{source}: {text}", "warning" if lost else "info", source=source, lost=lost)

@@ -31,8 +31,8 @@ _EVERY = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ThingsService:
-    """A service by its address. `every`: seconds between two fetches during a run, None: it is fetched at the start
-    alone."""
+    """A service by its address. `every`: the seconds between two fetches during a run, None: it is fetched only at the
+    start."""
 
     address: Address
     every: float | None
@@ -71,12 +71,12 @@ class ThingsService:
         return in_graph(self.triples(), self.name)
 
     def file(self, folder: Path) -> Path:
-        """The file that keeps what was fetched first."""
+        """Return the file for what was fetched first."""
         return folder / f"things-{blake2b(self.name.encode(), digest_size=8).hexdigest()}.nq"
 
 
 def services(names: Sequence[str]) -> list[ThingsService]:
-    """The services among names of knowledge. CepError: an address is wrong, or a service is named twice."""
+    """Return the services among names of knowledge. CepError: an address is wrong, or a service is named twice."""
     found = [ThingsService.of(name) for name in names if is_service(name)]
     for one in found:
         if sum(other.name == one.name for other in found) > 1:
@@ -86,8 +86,8 @@ def services(names: Sequence[str]) -> list[ThingsService]:
 
 @contextmanager
 def as_files(names: Sequence[str], folder: Path | None = None) -> Iterator[list[str]]:
-    """Yield the names with a file in place of each service, which is fetched. `folder`: it keeps these files, and one
-    that is there already is taken instead. CepError: a service does not answer as it should."""
+    """Yield the names with a file in place of each service, which is fetched. `folder`: it keeps these files, and
+    existing ones are used instead. CepError: a service does not answer as it should."""
     by_name = {text: ThingsService.of(text) for text in names if is_service(text)}
     services(names)
     with TemporaryDirectory(prefix="semcep-") as temporary:
@@ -110,7 +110,7 @@ def _write(file: Path, lines: frozenset[str]) -> None:
 
 
 def check_refreshed(names: Sequence[str], live: bool) -> None:
-    """CepError: a service is to be fetched again during a run that reads files."""
+    """CepError: a service would have to be fetched again during a run that reads files."""
     for one in services(names):
         if one.every is not None and not live:
             hint = "without `every`; or with an input that is live"
@@ -119,16 +119,16 @@ def check_refreshed(names: Sequence[str], live: bool) -> None:
 
 
 class ThingsFollower:
-    """Fetches services again in threads, and puts what differs into the batches of a run.
+    """Fetches services again in threads, and adds the differences to the batches of a run.
 
-    A change is part of the batch before whose records it takes effect, so the journal has it, and a run that goes on
-    from there repeats it. `kept`: what is known first was kept by an earlier run, so each service is fetched at once.
+    A change is part of the batch before whose records it takes effect. So the journal has it, and a run that continues
+    from there repeats it. `kept`: the first contents were kept by an earlier run, so each service is fetched at once.
     """
 
     def __init__(
         self, names: Sequence[str], known: Knowledge | None, changes: KnowledgeChanges | None, kept: bool, log: Log
     ) -> None:
-        """`known`: what was loaded; `changes`: those of it until now."""
+        """`known`: the loaded knowledge; `changes`: its changes so far."""
         self._services = [one for one in services(names) if kept or one.every is not None]
         self._kept, self._log = kept, log
         self._fetched: dict[str, frozenset[str]] = {}
@@ -141,7 +141,7 @@ class ThingsFollower:
             self._known = {one.name: known_in_graph(known, past, one.name) for one in self._services}
 
     def repeated(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Pass batches on that come again, with the changes that they had."""
+        """Pass on batches that come again, with the changes that they had."""
         from cep.knowledge.change import Change
 
         for batch in batches:
@@ -153,7 +153,7 @@ class ThingsFollower:
             yield batch
 
     def followed(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Pass batches on, each with what has changed since the one before."""
+        """Pass on batches, each with the changes since the one before."""
         for one in self._services:
             threading.Thread(target=self._run, args=(one,), name="things", daemon=True).start()
         try:
@@ -164,7 +164,7 @@ class ThingsFollower:
             self._over.set()
 
     def _change(self) -> bytes:
-        """Return what was fetched since the last call as a change of what is known; empty, if it is the same."""
+        """Return what was fetched since the last call as a change of the known triples; empty if nothing differs."""
         from cep.knowledge.change import Change
 
         gone, come = set[str](), set[str]()
@@ -180,7 +180,7 @@ class ThingsFollower:
         return Change(frozenset(gone), frozenset(come)).written()
 
     def _run(self, service: ThingsService) -> None:
-        """Fetch a service again and again, until the run is over; one that fails is asked ever less often."""
+        """Fetch a service repeatedly until the run is over; a failing one at longer and longer intervals."""
         every, shown = service.every, service.address.text
         wait, failing = 0.0 if self._kept else every or 0.0, FIRST
         lost = False

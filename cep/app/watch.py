@@ -1,4 +1,4 @@
-"""Observing a run: its numbers go to the terminal, to a log and to Prometheus."""
+"""Observe a run: its numbers go to the terminal, to a log and to Prometheus."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from cep.runtime.report import Report
 from cep.runtime.run_stats import RunStats, revised_numbers
 
 OFTEN = 10.0
-"""Seconds between two lines of progress of a run in one process."""
+"""The seconds between two lines of progress of a run in one process."""
 MANY, SLOW, MOST = 10_000, 1.5, 100
-"""A key is warned of that makes a batch of so many rows so many times as long; of so many keys at most."""
+"""There is a warning of a key that gives a batch so many rows, and makes it so many times as long; of so many keys at
+most."""
 _TOLD = 3
 
 
 class Watch:
     """The numbers of a run, shown while it lasts. `pause`: seconds between two log entries of progress, 0: one per
-    batch; `partitions`: to so many keys are dealt."""
+    batch; `partitions`: the number of partitions among which keys are dealt out."""
 
     def __init__(
         self, charts: Sequence[Chart], stats: RunStats, log: Log, pause: float = OFTEN, partitions: int = 1
@@ -40,7 +41,7 @@ class Watch:
 
     @contextmanager
     def watching(self, port: str | None, quiet: bool, **start: object) -> Iterator[None]:
-        """Show the run while the block runs. `port`: where Prometheus asks, None: nowhere; `quiet`: show nothing on the
+        """Show the run while the block runs. `port`: that for Prometheus, None: none; `quiet`: show nothing on the
         terminal; `start`: fields of the first log entry."""
         with ExitStack() as stack:
             if port is not None:
@@ -90,7 +91,7 @@ class Watch:
         self._reported, self._before = now, meter.records
 
     def working(self, done: int, tasks: int) -> None:
-        """Show how many of the tasks of the batch at work are done; of one alone there is nothing to say."""
+        """Show how many of the tasks of the current batch are done; nothing for a single task."""
         self.stats.tasks = (done, tasks) if tasks > 1 else None
         now = perf_counter()
         if self.stats.tasks is not None and now - max(self._reported, self._worked) >= OFTEN:
@@ -98,7 +99,7 @@ class Watch:
             self.log("working", None, batches=self.meter.batches, tasks=tasks, done=done)
 
     def _warn_of_hot_keys(self, reports: Sequence[Report]) -> None:
-        """Tell once of each key that makes a batch of many rows much longer than even keys would."""
+        """Warn once of each key that makes a batch of many rows much longer than evenly distributed keys would."""
         for one in merged(share for report in reports for share in report.keys):
             if one.rows < MANY or self._partitions < 2:
                 continue
@@ -121,7 +122,7 @@ class Watch:
 
 
 def _hottest(keys: Sequence[KeyShares]) -> dict[str, dict[str, float]]:
-    """By event, the most frequent of its keys, and which part of its rows each has."""
+    """Return by event the most frequent of its keys, and the share of its rows that each has."""
     found: dict[str, dict[str, float]] = {}
     for one in keys:
         for key, share in list(one.shares().items())[:_TOLD]:
