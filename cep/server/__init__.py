@@ -1,1 +1,1 @@
-"""`cep serve`: a program that runs in a thread, and a web server that answers for it."""
+"""`cep serve`: a program that runs in a thread, and a web server for its results."""

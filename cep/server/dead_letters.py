@@ -1,4 +1,4 @@
-"""Dead letters of a server: the first is logged when it comes, later ones as a count once a minute."""
+"""Dead letters of a server: the first is logged at once, later ones as a count once a minute."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from cep.runtime.encode import RefusedRow
 from cep.runtime.run_stats import REASONS, count, ranked
 
 OFTEN = 60.0
-"""Seconds between two counts in the log."""
+"""The seconds between two counts in the log."""
 
 
 class LoggedDeadLetters(DeadLetters):
-    """Dead letters that are also logged. `path`: the file they go to; without one, the log says how to keep them.
+    """Dead letters that are also logged. `path`: their file; without one, the log says how to keep them.
 
-    What the engine has refused is counted until that is reset: all rows by code (`refused`), and those that were `late`
-    by type.
+    Rows that the engine has refused are counted until that is reset: all by code (`refused`), and those that were
+    `late` by type.
     """
 
     def __init__(self, path: str | None, log: Log, clock: Callable[[], float] = monotonic) -> None:
@@ -32,7 +32,7 @@ class LoggedDeadLetters(DeadLetters):
         self._reported, self._due = 0, 0.0
 
     def add(self, records: Iterable[DeadLetter]) -> None:
-        """Called for every batch, also one without dead letters: a count that is due is logged then."""
+        """Add records. Called for every batch, even without dead letters, because a count may be due."""
         super().add(records)
         self._report()
 

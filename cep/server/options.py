@@ -1,4 +1,4 @@
-"""The options of `cep serve`, and the checks of them."""
+"""The options of `cep serve`, and their checks."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from cep.connectors.serving.people import People
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
-"""Hosts by which only this machine reaches a server."""
+"""Hosts under which only this machine reaches a server."""
 KEPT = "Storage"
 ONE_PROCESS = (
     "--readings", "--explain", "--remember", "--format", "--lateness", "--lateness-by", "--revise", "--ahead", "--idle",
     "--knowledge-updates",
 )  # fmt: skip
-"""Options that are only for rules that run in this process."""
+"""Options that require rules to run in this process."""
 
 _PUBLIC = re.compile(r"https?://[^\s/?#@\"<>]+(/[^\s?#\"<>]*)?")
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]*")
@@ -51,7 +51,7 @@ REMEMBERED = "24h"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInputOptions(InputOptions):
-    """The events that come in, and how they are taken."""
+    """The input events, and how they are read."""
 
     revise: Annotated[
         str | None,
@@ -65,18 +65,18 @@ class ServerInputOptions(InputOptions):
 
     @property
     def revised(self) -> int | None:
-        """How old what changes may be, in microseconds; None: nothing that was derived changes."""
+        """The age in microseconds up to which results are revised; None: they are not."""
         return None if self.revise is None else revise_duration(self.revise)
 
     @property
     def taken(self) -> ServerInputOptions:
-        """As they are read: what is put right later is not sorted before."""
+        """The input in its own order: late records revise results, so they are not sorted first."""
         return self if self.revise is None and self.lateness_by is None else self.as_they_stand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """The addresses under which the server answers, and the people whom it answers."""
+    """The addresses of the server, and its clients."""
 
     PANEL: ClassVar = "Server"
 
@@ -184,7 +184,7 @@ class ServerOptions:
 
     @property
     def root(self) -> str:
-        """The path below which a proxy shows it, without its last slash."""
+        """The path below which a proxy shows the server, without its last slash."""
         from cep.connectors.serving import root_path
 
         return root_path.root(self.root_path)
@@ -201,7 +201,7 @@ class ServerOptions:
 
     @property
     def link_warning(self) -> str:
-        """A warning that people cannot follow the links in messages, empty: they can."""
+        """A warning that people cannot follow the links in messages; empty: they can."""
         if self.public_url is not None or not self.local:
             return ""
         hint = "`--public-url https://example.org/` is the address at which people reach the page"
@@ -210,8 +210,8 @@ class ServerOptions:
         return f"links in messages begin with {self.address}, which only this machine reaches; {hint}"
 
     def people(self) -> People | None:
-        """Those whose token requests have to bring; None: everybody may ask. CepError: there is no file of tokens, and
-        the server is not for this machine alone."""
+        """The people whose token requests must have; None: requests need none. CepError: there is no file of tokens,
+        and the server is not for this machine alone."""
         if self.token_file is not None:
             from cep.connectors.serving.people import read_people
 
@@ -223,7 +223,7 @@ class ServerOptions:
 
 
 def public_url(text: str) -> str:
-    """An address of the web that ends with a slash. CepError: it is none."""
+    """Return an address of the web that ends with a slash. CepError: it is not one."""
     if not _PUBLIC.fullmatch(text):
         hint = "as people reach the page: `--public-url https://example.org/semcep/`"
         raise refuse(f"--public-url: `{text[:80]}` is not an address of the web without a query", hint)
@@ -232,7 +232,7 @@ def public_url(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionOptions:
-    """The things that are kept, their places, and for how long."""
+    """What is kept, where, and for how long."""
 
     PANEL: ClassVar = KEPT
 
@@ -269,12 +269,12 @@ class RetentionOptions:
 
     @property
     def keep_for(self) -> int | None:
-        """For how long after their end events are kept, microseconds; None: for good."""
+        """How long after their end events are kept, in microseconds; None: for good."""
         return None if self.keep is None else duration(self.keep, "--keep")
 
     @property
     def remembered(self) -> int | None:
-        """For how long after its end an event can be asked why, microseconds; None: it cannot."""
+        """How long after its end an event can be explained, in microseconds; None: it cannot."""
         return duration(self.remember or REMEMBERED, "--remember") if self.explain else None
 
 
@@ -329,21 +329,22 @@ class AlertOptions:
     ] = None
 
     def calendar(self) -> MaintenanceCalendar | None:
-        """The maintenance windows, if there is a calendar. CepError: it cannot be read."""
+        """Return the maintenance windows, if there is a calendar. CepError: it cannot be read."""
         from cep.connectors.alerts.maintenance import MaintenanceCalendar
 
         return None if self.maintenance is None else MaintenanceCalendar(self.maintenance)
 
     @property
     def receivers(self) -> list[Target]:
-        """The receivers of alerts."""
+        """Return the receivers of alerts."""
         from cep.connectors.receivers.senders import targets
 
         return targets(self.feed, self.routing)
 
     @property
     def routing(self) -> Routes | None:
-        """The routes to them, None: each gets every alert. CepError: the file is not one of routes."""
+        """Return the routes to the receivers; None: each gets every alert. CepError: the file does not contain
+        routes."""
         from cep.connectors.receivers.routes import Routes
 
         return None if self.routes is None else Routes.read(self.routes)
@@ -367,7 +368,7 @@ class QueryOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """How the server writes what happens."""
+    """How the server logs events."""
 
     PANEL: ClassVar = WATCHING
 
@@ -403,14 +404,14 @@ class ServeOptions:
         return names if len({*names}) == len(names) else tuple(map(str, self.rules))
 
     def files_texts(self) -> dict[str, str]:
-        """The texts of the program's files as they are now, by their names. CepError: one cannot be read."""
+        """Return the current texts of the program's files, by name. CepError: one cannot be read."""
         from cep.app.terminal import text_of
 
         return dict(zip(self.file_names, map(text_of, self.rules)))
 
     def shadow_texts(self) -> dict[str, str]:
-        """The texts of the shadow program, by the names of the program's files. CepError: one cannot be read, or there
-        are too few or too many."""
+        """Return the texts of the shadow program, by the names of the program's files. CepError: one cannot be read, or
+        there are too few or too many."""
         from cep.app.terminal import text_of
 
         if len(self.server.shadow) != len(self.rules):
@@ -420,7 +421,7 @@ class ServeOptions:
 
     @property
     def changeable(self) -> bool:
-        """True if another program may take over while the server runs."""
+        """True if another program may replace this one while the server runs."""
         server = self.server
         changes = server.token_file is not None or server.watch or bool(server.shadow)
         return changes and self.knowledge.service is None
@@ -431,7 +432,7 @@ class ServeOptions:
         return LOGS[self.logging.log]
 
     def check(self) -> None:
-        """CepError: an option is wrong by itself, or does not go with another."""
+        """CepError: an option is wrong by itself, or in combination with another."""
         from cep.app.knowledge_updates import is_stream
         from cep.connectors.receivers import document
 
@@ -459,7 +460,7 @@ class ServeOptions:
                 raise refuse(f"--knowledge-updates {name}: `cep serve` reads changes from files")
 
     def _check_spark(self) -> None:
-        """CepError: an option is for rules that run in this process."""
+        """CepError: an option requires rules that run in this process."""
         values = dict(option_values(self))
         for option in ONE_PROCESS:
             if values[option]:
@@ -468,7 +469,7 @@ class ServeOptions:
             raise refuse("--on spark: there is more than one --input", "the one folder that the job writes")
 
     def _check_revised(self) -> None:
-        """CepError: an option is for `--revise`, or does not go with how long that is."""
+        """CepError: an option requires `--revise`, or does not fit its duration."""
         revise, keep = self.source.revised, self.retention.keep_for
         if revise is None:
             if self.retention.keep_history:

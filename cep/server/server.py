@@ -1,4 +1,4 @@
-"""The web server: it starts the program and stops it."""
+"""The web server: starts the program and stops it."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ _ENDING = 5  # seconds that clients have to disconnect
 
 
 def run_server(options: ServeOptions) -> int:
-    """Run the program and answer requests until Ctrl-C or SIGTERM, or, without `--stay`, until the program fails;
-    returns the exit status. Raises CepError."""
+    """Run the program and answer requests until Ctrl-C or SIGTERM, or, without `--stay`, until the program fails.
+    Return the exit status. Raises CepError."""
     with in_background(options.log), may_pass(), ExitStack() as stack:
         options.check()
         people = options.server.people()
@@ -80,7 +80,7 @@ def run_server(options: ServeOptions) -> int:
             parts.run.on_failure = partial(_stop, server)
             if parts.run.failed is not None:  # meanwhile
                 _stop(server)
-        for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn gives the signal back when it is done
+        for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises the signal again when it is done
             stack.callback(signal.signal, number, signal.signal(number, lambda number, frame: _stop(server)))
         try:
             server.run()
@@ -95,7 +95,7 @@ def run_server(options: ServeOptions) -> int:
 
 @contextmanager
 def may_pass() -> Iterator[None]:
-    """Give an error for want of room, with which a server cannot begin, the code of those that a restart may mend."""
+    """Give an error for lack of room, with which a server cannot begin, the code of errors that a restart may fix."""
     try:
         yield
     except CepError as error:
@@ -110,7 +110,8 @@ def may_pass() -> Iterator[None]:
 
 
 def _server(options: ServeOptions, parts: ServerParts) -> uvicorn.Server:
-    """A server that starts the program once it listens, logs its address, and disconnects clients when it ends."""
+    """Return a server that starts the program once it listens, logs its address, and disconnects clients when
+    it ends."""
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: Any = None) -> None:
@@ -119,7 +120,7 @@ def _server(options: ServeOptions, parts: ServerParts) -> uvicorn.Server:
                 here = self.servers[0].sockets[0].getsockname()
                 name = f"[{here[0]}]" if ":" in here[0] else here[0]
                 gc.collect()
-                gc.freeze()  # libraries and kernels are no garbage: looking through them takes 0.1 s each time
+                gc.freeze()  # libraries and kernels are not garbage: searching them takes 0.1 s each time
                 options.log("serving", f"serving http://{name}:{here[1]}/", url=f"http://{name}:{here[1]}/")
                 parts.run.start()
 
@@ -146,13 +147,13 @@ def _server(options: ServeOptions, parts: ServerParts) -> uvicorn.Server:
 
 
 def _behind_proxies(app: Any) -> Any:
-    """The application for clients that proxies name, as uvicorn has it, with who really connects noted before."""
+    """Return the application for clients named by proxies, as in uvicorn, which records first who really connects."""
     named: Any = ProxyHeadersMiddleware(app, os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1,::1"))
     return RememberPeer(named)
 
 
 def _shadow(options: ServeOptions, parts: ServerParts, texts: Mapping[str, str], author: str) -> None:
-    """Begin the shadow as soon as the program has taken the input from before its start."""
+    """Begin the shadow as soon as the program has read the input from before its start."""
     while True:
         try:
             parts.live.begin_shadow(texts, author)
@@ -169,7 +170,7 @@ def _stop(server: uvicorn.Server) -> None:
 
 
 def _unserved(server: ServerOptions, why: BaseException | None) -> CepError:
-    """Why there can be no server at that host and port."""
+    """Return why there can be no server at that host and port."""
     host, port = server.host, server.port
     match why.errno if isinstance(why, OSError) and not isinstance(why, socket.gaierror) else None:
         case errno.EADDRINUSE:
@@ -191,7 +192,7 @@ def _feed_log(log: Log) -> Callable[..., None]:
 
 
 def _forward_log(log: Log, begun: Callable[[], bool]) -> None:
-    """Pass warnings and errors of the web server on to the log, once it has started; before, it raises them."""
+    """Pass warnings and errors of the web server on to the log, once it has started; before that, raise them."""
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

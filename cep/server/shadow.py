@@ -1,4 +1,5 @@
-"""A program that runs on the same input as the one that is served, and tells nobody: how its events differ."""
+"""A shadow: a program on the same input as the served one, which publishes nothing; and the differences of their
+events."""
 
 from __future__ import annotations
 
@@ -26,19 +27,20 @@ from cep.diff.rows import FIRST, DerivedRows, Row, row_key
 from cep.engine import Engine
 
 KEPT = "shadow.json"
-"""The file of a server's folder that has the texts of a shadow, so that it begins again after a restart."""
+"""The file of a server's folder with the texts of a shadow, so that it begins again after a restart."""
 
 MOST = 20_000
-"""Rows of one event that are kept of each program, if the other one does not derive them; the newest."""
+"""The number of newest rows of an event that are kept for each program, if the other one does not derive them."""
 
 
 def keep_texts(folder: Path, texts: Mapping[str, str]) -> None:
-    """Keep the texts of a shadow. OSError: they cannot be written."""
+    """Write the texts of a shadow. OSError: they cannot be written."""
     write_whole(folder / KEPT, json.dumps(dict(texts), ensure_ascii=False).encode())
 
 
 def kept_texts(folder: Path | None, names: Sequence[str]) -> dict[str, str] | None:
-    """Return the texts of the shadow that ran when the server ended, of files of these names; None: there was none."""
+    """Return the texts of the shadow that ran when the server ended, if its files have these names; None: there was
+    none."""
     try:
         found = None if folder is None else json.loads((folder / KEPT).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
@@ -47,20 +49,20 @@ def kept_texts(folder: Path | None, names: Sequence[str]) -> dict[str, str] | No
 
 
 def forget_texts(folder: Path) -> None:
-    """Keep no shadow any more."""
+    """Remove the texts of a shadow."""
     (folder / KEPT).unlink(missing_ok=True)
 
 
 class Shadow:
-    """An engine beside the one that is served, from a watermark on, with its own changes of the knowledge (`updates`).
-    It is called with the lock of the batches.
+    """An engine beside the served one, from a watermark on, with its own changes of the knowledge (`updates`). Its
+    methods are called with the lock of the batches.
 
-    `texts`: its files; `failed`: why it runs no more, None: it does.
+    `texts`: its files; `failed`: why it has stopped, None: it has not.
     """
 
     def __init__(self, served: Engine, engine: Engine, texts: Mapping[str, str], updates: KnowledgeUpdates) -> None:
         self.texts, self._engine, self._updates = texts, engine, updates
-        engine.set_lineage_columns()  # what an event comes from is asked for, and then told
+        engine.set_lineage_columns()  # the origins of events are asked for, and then reported
         self.failed: str | None = None
         self._batch: Batch | None = None
         self.begin(served)
@@ -73,7 +75,7 @@ class Shadow:
         self._left_out: Counter[str] = Counter()
 
     def take(self, batch: Batch | None, derived: Mapping[str, pl.DataFrame]) -> None:
-        """Take a batch that the program was given, and the results of that one."""
+        """Process a batch that the program was given, and the results of the program."""
         if self.failed is not None:
             return
         engine = self._engine
@@ -93,8 +95,8 @@ class Shadow:
             self._cancel(name)
 
     def shown(self, first: int, told: int = 0, explain: Callable[[Engine], Explainer] | None = None) -> dict[str, Any]:
-        """The differences: their numbers by event, and the last `first` of each kind, the last `told` of these with
-        their reasons. `explain`: makes what explains an engine, None: the engines do not remember."""
+        """Return the differences: their numbers by event, and the last `first` of each kind, the last `told` of these
+        with their reasons. `explain`: makes an explainer of an engine, None: the engines do not remember."""
         events, shown = dict[str, dict[str, int]](), list[dict[str, Any]]()
         old, new = self._served, self._engine
         reasons: Reasons | None = None
@@ -125,7 +127,7 @@ class Shadow:
         }
 
     def _add(self, side: int, derived: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema]) -> None:
-        """Add the rows of a step; fluents when they have ended."""
+        """Add the rows of a step, and those of fluents when they have ended."""
         found = DerivedRows()
         for name, table in derived.items():
             if name in schemas and table.height:
@@ -134,7 +136,7 @@ class Shadow:
             self._rows[side].setdefault(name, Counter()).update(rows)
 
     def _cancel(self, name: str) -> None:
-        """Leave out the rows that both have: both engines have come to one watermark."""
+        """Remove the rows that both have. Both engines have reached the same watermark."""
         old, new = (rows.setdefault(name, Counter()) for rows in self._rows)
         for row in [row for row in (old if len(old) < len(new) else new) if row in old and row in new]:
             number = min(old[row], new[row])
@@ -156,7 +158,7 @@ class Shadow:
 
 
 def _reasons(reasons: Reasons, difference: Difference) -> dict[str, Any] | None:
-    """Return what both programs say of a difference; None: it is not remembered, or takes too long."""
+    """Return what both programs say about a difference; None: it is not remembered, or takes too long."""
     try:
         reason = reasons.of(difference)
     except (CepError, TimeoutError):

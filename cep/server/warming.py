@@ -1,4 +1,4 @@
-"""An engine of a new program takes the input of before, so that its rules start with what they need."""
+"""Warm an engine of a new program with earlier input, so that its rules start with what they need."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from cep.runtime.history import BECAUSE, CONSTITUENTS
 from cep.runtime.run_stats import RunStats
 
 MOST = 1 << 16
-"""Rows of batches that are taken as one, at most."""
+"""The greatest number of rows of batches that are joined."""
 
 
 class NoDeadLetters:
-    """Takes dead letters, which the program before has had."""
+    """Ignores dead letters, which the earlier program has reported."""
 
     def add(self, records: object) -> None: ...
 
@@ -35,14 +35,14 @@ class NoDeadLetters:
 
 @dataclass(slots=True)
 class OpenRows:
-    """The rows of tables of alerts on fluents that have begun and not ended. `tables`: the table of what begins, and
-    that of what ends, of each alert, with the arguments that tell intervals apart."""
+    """The open rows of tables of alerts on fluents. `tables`: for each alert, the table of beginnings and that of ends,
+    with the arguments that identify intervals."""
 
     tables: Sequence[tuple[str, str, tuple[str, ...]]]
     rows: dict[str, dict[tuple[Any, ...], list[pl.DataFrame]]] = field(default_factory=dict)
 
     def take(self, derived: Mapping[str, pl.DataFrame]) -> None:
-        """Take the results of a step."""
+        """Process the results of a step."""
         for begins, ends, arguments in self.tables:
             there = self.rows.setdefault(begins, {})
             for table in (derived.get(begins),):
@@ -56,7 +56,7 @@ class OpenRows:
                         del there[key]
 
     def open(self) -> dict[str, pl.DataFrame]:
-        """The rows, by table."""
+        """Return the open rows, by table."""
         found = {}
         for name, there in self.rows.items():
             if rows := [row for rows in there.values() for row in rows]:
@@ -71,8 +71,8 @@ def _keys(table: pl.DataFrame | None, arguments: tuple[str, ...]) -> Iterator[tu
 
 @dataclass(frozen=True, slots=True)
 class Warmed:
-    """An engine that has taken input from before: its state, since when it has had all of its input (None: it had
-    none), and the rows of tables of alerts on fluents that are open."""
+    """An engine that has processed earlier input: its state, the time from which on it has seen all of its input (None:
+    none), and the open rows of tables of alerts on fluents."""
 
     state: bytes
     since: int | None
@@ -80,10 +80,10 @@ class Warmed:
 
 
 def joined(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """Yield batches that were processed, with many small ones as one.
+    """Yield batches that were processed, with many small ones joined.
 
-    Neither which rows are late nor what is derived depends on where the input is cut, and a step for each record of a
-    long history would take minutes. Batches are one if their rows are numbered upwards and have the same columns.
+    Neither the late rows nor the results depend on the division of the input, and a step for each record of a long
+    history would take minutes. Batches are joined if their rows are numbered upwards and have the same columns.
     """
     run: list[Batch] = []
     schemas: dict[str, pl.Schema] = {}
@@ -113,11 +113,11 @@ def _one(run: Sequence[Batch]) -> Batch:
 
 
 def warm(engine: Engine, journal: Journal, latest: int, updates: KnowledgeUpdates, stop: Callable[[], int]) -> Warmed:
-    """Have an engine take the input of before, as far back as it needs it and as the journal has it.
+    """Let an engine process earlier input, as far back as it needs and as the journal has it.
 
-    `latest`: the latest end of a record, about. `updates`: the changes of the knowledge, from the first on. Most of the
-    input is taken while the program of now goes on; `stop` stops that one for the rest, and returns its watermark, to
-    which time comes here, too. CepError: the engine cannot go on, or the input is damaged.
+    `latest`: the latest end of a record, about. `updates`: the changes of the knowledge, from the first on. The current
+    program continues during most of this; `stop` stops it for the rest, and returns its watermark, to which this engine
+    advances, too. CepError: the engine cannot continue, or the input is damaged.
     """
     engine.set_lineage_columns(BECAUSE, CONSTITUENTS)
     horizon, interrupt = InputHorizon.of(engine.plan), Interrupt()
@@ -140,7 +140,7 @@ def warm(engine: Engine, journal: Journal, latest: int, updates: KnowledgeUpdate
             if last:
                 reached = stop()
             yield from joined(seen(from_time))
-        interrupt.signal = 1  # the input goes on
+        interrupt.signal = 1  # the input continues
 
     def take(batch: Batch | None, derived: Mapping[str, pl.DataFrame]) -> None:
         rows.take(derived)
@@ -149,7 +149,7 @@ def warm(engine: Engine, journal: Journal, latest: int, updates: KnowledgeUpdate
     if engine.watermark < reached:
         for derived in updates.bring(engine, reached, Interrupt()):
             rows.take(derived)
-    if engine.watermark > reached:  # with --lateness-by the program of now takes no time from what it does not read
+    if engine.watermark > reached:  # with --lateness-by, unread events do not move the time of the current program
         message = "records of events that the program of now does not read have gone ahead of it in time"
         raise CepError(message, hint="try again when its own records have come as far", code="ahead")
     return Warmed(engine.snapshot(), None if since == END_OF_TIME else since, rows.open())

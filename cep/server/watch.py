@@ -1,4 +1,4 @@
-"""Files that a server reads again when they change: those of its program (`--watch`), and the one of tokens."""
+"""Files that a server reads again when they change: those of its program (`--watch`), and the file of tokens."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from cep.server.live_change import LiveProgram
 from cep.server.options import ServeOptions
 
 _OFTEN = 0.5
-"""Seconds between two looks at the files."""
+"""The seconds between two looks at the files."""
 
 
 class FileWatch(threading.Thread):
-    """Looks at the files of a program until it is closed."""
+    """Watches the files of a program until it is closed."""
 
     def __init__(self, options: ServeOptions, live: LiveProgram) -> None:
         super().__init__(name="watch", daemon=True)
@@ -38,11 +38,11 @@ class FileWatch(threading.Thread):
                 self._take(texts)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         self._over.set()
 
     def _take(self, texts: dict[str, str]) -> None:
-        """Have the files take over, unless they are what runs."""
+        """Replace the program by the files, unless they are what runs."""
         if texts == self._live.running()["files"]:
             self._known = texts
             return
@@ -56,9 +56,9 @@ class FileWatch(threading.Thread):
 
 
 class TokenFileWatch(threading.Thread):
-    """Reads the file of tokens again when it changes, until it is closed: `people` are those in it from then on. Those
-    of before stay while the file has a mistake or is gone, and the log says so. What is not a regular file, such as a
-    pipe, is read once."""
+    """Watches the file of tokens until it is closed; `people` are those in it. While the file has a mistake or is
+    missing, the earlier people stay, and the log says so. Pipes, and other files that are not regular, are read once.
+    """
 
     def __init__(self, file: Path, people: People, log: Log) -> None:
         super().__init__(name="tokens", daemon=True)
@@ -72,16 +72,16 @@ class TokenFileWatch(threading.Thread):
         while not self._over.wait(_OFTEN):
             seen, self._seen = self._seen, self._signature()
             changed = self._seen != self._known and self._seen != ()
-            if changed and self._seen == seen:  # it is no longer being written
+            if changed and self._seen == seen:  # it is complete
                 self._known = seen
                 self._take()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         self._over.set()
 
     def _signature(self) -> tuple[int, ...] | None:
-        """Numbers that change with the file; None: it is gone."""
+        """Return numbers that change with the file; None: it is missing."""
         try:
             status = os.stat(self._file)
         except OSError:
