@@ -232,7 +232,7 @@ def public_url(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionOptions:
-    """What is kept, where, and for how long."""
+    """Options for the data that are kept, their place and their time."""
 
     PANEL: ClassVar = KEPT
 
@@ -368,7 +368,7 @@ class QueryOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """How the server logs events."""
+    """Options for the log of the server."""
 
     PANEL: ClassVar = WATCHING
 
