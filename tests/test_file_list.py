@@ -14,7 +14,8 @@ from cep.connectors.inputs import inputs as listed
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.spark.source import data_source, file_list
-from cep.spark.source.file_list import FILE_BITS, FileChanges, FileList, ListedFile, packed
+from cep.spark.source.file_list import FILE_BITS, FileChanges, FileList, ListedFile
+from cep.spark.source.work_item import packed
 from tests import local_spark
 
 pytestmark = pytest.mark.xdist_group("spark")

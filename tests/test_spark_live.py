@@ -21,7 +21,7 @@ from cep.events import Event
 from cep.spark.source.data_source import alive
 from cep.spark.source.live import TopicInput, live_input
 from cep.spark.source.message_log import MessageLog
-from cep.spark.source.work_items import WorkItem
+from cep.spark.source.message_ranges import MessageRange
 from tests import brokers, spark_runs
 from tests.brokers import Cluster, mosquitto, publish
 from tests.cases_format import difference
@@ -188,7 +188,7 @@ def test_damage_in_what_was_kept_is_told(tmp_path: Path) -> None:
         again.close()
 
 
-def lines_of(pieces: list[WorkItem]) -> list[bytes]:
+def lines_of(pieces: list[MessageRange]) -> list[bytes]:
     return [payload for piece in pieces for part in piece.messages() for payload in part.payloads]
 
 

@@ -11,7 +11,6 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from cep.connectors.inputs import Input
 from cep.core.errors import CepError
 from cep.spark import handover
 from cep.spark.claims import Claims
@@ -21,8 +20,6 @@ from cep.spark.handover import ALL, FEW, as_row, share
 from cep.spark.micro_batch import every
 from cep.spark.outbox import Outbox
 from cep.spark.shuffle_blocks import END, ShuffleBlock
-from cep.spark.source.data_source import shared
-from cep.spark.source.file_list import ListedFile
 from cep.spark.source.reading import until
 from cep.spark.state.batch_notes import KEPT, BatchNote, BatchNotes
 from cep.spark.state.bucket_states import begin
@@ -154,8 +151,6 @@ def test_what_goes_through_the_driver_is_bounded_for_all_tasks_together(tmp_path
     (row,) = as_row(lambda _: blocks, None, str(tmp_path), share(60_000))
     (came,) = of_rows(row.column("blocks").to_pylist())
     assert not isinstance(came.rows, bytes) and came.block().rows == blocks[0].rows
-    files = [ListedFile(number, Input(f"{number}.jsonl", "jsonl", None, False)) for number in range(3)]
-    assert shared(files) is files and {vars(one)["few"] for one in files} == {FEW}
 
 
 def test_tasks_that_were_lost_are_run_again() -> None:

@@ -25,6 +25,7 @@ from cep.spark.disk import locked
 from cep.spark.driver.failure import said
 from cep.spark.driver.session import checked, java, silent
 from cep.spark.driver.sockets import ENABLED, FOLDER, unix_sockets
+from cep.spark.handover import share
 from cep.spark.job import Job, _work
 from cep.spark.micro_batch import MicroBatches
 from cep.spark.program import ProgramOptions, ShippedProgram
@@ -256,6 +257,8 @@ def test_what_comes_after_the_end_was_told_is_not_read(tmp_path: Path, monkeypat
     first.prepareForTriggerAvailableNow()
     planned = first.latestOffset(first.initialOffset(), ReadAllAvailable())
     assert (planned["files"], planned["end"]) == (1, 1)
+    items = first.partitions(first.initialOffset(), planned)
+    assert {one.few for one in items} == {share(len(items))}, "what may go through the driver is dealt among them"
     # Killed, where Spark had noted what was planned; another file comes.
     (tmp_path / "spark/offsets").mkdir(parents=True)
     (tmp_path / "spark/offsets/0").write_text(f"v1\n{{}}\n{json.dumps(planned)}")

@@ -3,64 +3,55 @@
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import InputPartition
-
+from cep.connectors.ahead_limits import AheadLimits
 from cep.connectors.idle import IdleTimer
 from cep.connectors.records.times import SECOND
 from cep.spark import spark_files
+from cep.spark.source.work_item import WorkItem
 
 if TYPE_CHECKING:  # loaded only where files are read: processes that plan are started often
     from cep.spark.program import ShippedProgram
     from cep.spark.shuffle_blocks import ShuffleBlock
 
 
-class ControlMessage(InputPartition, ABC):
-    """Something that a source sends to buckets; it is planned where the query is, and read by a worker."""
-
-    @abstractmethod
-    def read(self, program: ShippedProgram, dead_letters: str | None) -> Iterator[ShuffleBlock]:
-        """The message as shuffle blocks."""
-
-
-class WakeUp(ControlMessage):
+class WakeUp(WorkItem):
     """For the buckets that have something to do before the first row, or for `every` one."""
 
     def __init__(self, every: bool = False) -> None:
         super().__init__("call")
         self.every = every
 
-    def read(self, program: ShippedProgram, dead_letters: str | None) -> Iterator[ShuffleBlock]:
+    def read(self, program: ShippedProgram, dead_letters: str | None, ahead: AheadLimits) -> Iterator[ShuffleBlock]:
         from cep.spark.source import reading
 
         yield from reading.wake_up(program, self.every)
 
 
-class WaitingEvents(ControlMessage):
+class WaitingEvents(WorkItem):
     """Occurrences of these events that wait for the watermark in the state of a bucket before a migration."""
 
     def __init__(self, state: str, events: Sequence[str]) -> None:
         super().__init__(state)
         self.state, self.events = state, list(events)
 
-    def read(self, program: ShippedProgram, dead_letters: str | None) -> Iterator[ShuffleBlock]:
+    def read(self, program: ShippedProgram, dead_letters: str | None, ahead: AheadLimits) -> Iterator[ShuffleBlock]:
         from cep.spark.source import reading
 
         yield from reading.waiting(program, self.state, self.events)
 
 
-class TimeReached(ControlMessage):
+class TimeReached(WorkItem):
     """Event time has reached this instant (microseconds); None: the end of the input."""
 
     def __init__(self, time: int | None) -> None:
         super().__init__(time)
         self.time = time
 
-    def read(self, program: ShippedProgram, dead_letters: str | None) -> Iterator[ShuffleBlock]:
+    def read(self, program: ShippedProgram, dead_letters: str | None, ahead: AheadLimits) -> Iterator[ShuffleBlock]:
         from cep.spark.source import reading
 
         yield reading.end() if self.time is None else reading.until(self.time)

@@ -20,10 +20,11 @@ from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.core.storage.urls import is_url
 from cep.spark.disk import FILES, HANDED, INPUTS, STOP
-from cep.spark.handover import COLUMNS, FEW, as_row, share
-from cep.spark.source.control_messages import ControlMessage, IdleWatermark, TimeReached, WaitingEvents, WakeUp
-from cep.spark.source.file_list import FILE_BITS, SPECS, FileList, FilePack, packed
+from cep.spark.handover import COLUMNS, as_row, share
+from cep.spark.source.control_messages import IdleWatermark, TimeReached, WaitingEvents, WakeUp
+from cep.spark.source.file_list import FILE_BITS, SPECS, FileList
 from cep.spark.source.knowledge_changes import ChangesMessage, FileChangeLog
+from cep.spark.source.work_item import WorkItem, packed
 from cep.spark.spark_files import ends_sent, last_ended, moved, next_watermark
 from cep.spark.state.batch_notes import BatchNotes
 from cep.spark.state.migration import Generation
@@ -105,13 +106,6 @@ class SparkSourceOptions:
         )
 
 
-def shared(items: list[InputPartition]) -> list[InputPartition]:
-    """The work items of a micro-batch, which know how many bytes each may send through the driver."""
-    for one in items:
-        vars(one)[_FEW] = share(len(items))
-    return items
-
-
 class FileSource(DataSource):
     """The shuffle blocks of files and live inputs: a row for each work item, with the `time` that the watermark
     follows.
@@ -134,12 +128,6 @@ def source(files: SparkSourceOptions) -> type[DataSource]:
     """The data source with these options."""
     return type("FileSource", (FileSource,), {"files": files})
 
-
-_FEW = "few"
-"""The attribute of a work item that says how many bytes it may send through the driver."""
-
-_CLOCK = "clock"
-"""The attribute that has the time by the clock when its micro-batch was planned."""
 
 TWICE = 2
 """How often the end of the input is sent in a run: the first time moves the watermark there, the second time makes the
@@ -222,15 +210,13 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         following |= {"changes": changes} if changes else {}
         return following | (self._moved() if following == start else {})
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[WorkItem]:
         if self._begins(start):
             return self._carried()
         files = [one.seen() for one in self._journal.entries(start["files"], end["files"])]
-        found: list[InputPartition] = [*packed(files, self.files.tasks)]
+        found: list[WorkItem] = [*packed(files, self.files.tasks)]
         for name, each in self._live_inputs.items():
             found += each.work_items(live_offset(start, name, each), live_offset(end, name, each))
-        for one in found:
-            vars(one)[_CLOCK] = end.get("clock")
         if end["end"] > start["end"]:
             found.append(TimeReached(None))
         if (time := end.get("time")) != start.get("time"):
@@ -239,28 +225,20 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             found.append(ChangesMessage(first, self._changes.lines(first, end["changes"])))
         if start == self.initialOffset() and self.files.ticking:
             found.append(WakeUp())
-        return shared(found)
+        for one in found:
+            one.clock, one.few = end.get("clock"), share(len(found))
+        return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, WorkItem), "the partitions are those of this source"
         folder = None if self.files.apart else str(self._folder / HANDED)
-        few = vars(partition).get(_FEW, FEW)
-        return as_row(lambda begin: self.blocks(partition, begin), self.files.dead_letters, folder, few)
+        return as_row(lambda begin: self.blocks(partition, begin), self.files.dead_letters, folder, partition.few)
 
-    def blocks(self, partition: InputPartition, dead_letters: str | None) -> Iterator[ShuffleBlock]:
+    def blocks(self, item: WorkItem, dead_letters: str | None) -> Iterator[ShuffleBlock]:
         """The rows of a work item, read and dealt to buckets; `dead_letters`: the prefix of the paths of dead
         letters."""
-        from cep.spark.source import reading
-
         program: ShippedProgram = pickle.loads(self.files.program)
-        ahead, clock = self.files.ahead, vars(partition).get(_CLOCK)
-        if isinstance(partition, FilePack):
-            return reading.pack_blocks(program, partition.files, dead_letters, (ahead.files, clock))
-        if isinstance(partition, ControlMessage):
-            return partition.read(program, dead_letters)
-        from cep.spark.source.work_items import WorkItem
-
-        assert isinstance(partition, WorkItem), "the partitions are those of this source"
-        return partition.read(program, dead_letters, (ahead.live, clock))
+        return item.read(program, dead_letters, self.files.ahead)
 
     def commit(self, end: dict[str, Any]) -> None:
         for name, each in self._live_inputs.items():
@@ -309,13 +287,13 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         generation = self.files.generation
         return generation.start is not None and start.get("generation") != generation.number
 
-    def _carried(self) -> list[InputPartition]:
+    def _carried(self) -> list[WorkItem]:
         """Work items that take the state over: every bucket is woken up, and the watermark and the rows that wait for
         it are sent."""
         generation = self.files.generation
         assert generation.start is not None, "it takes something over"
         folder = generation.before(self._folder)
-        found: list[InputPartition] = [WakeUp(every=True)]
+        found: list[WorkItem] = [WakeUp(every=True)]
         if watermark := generation.start.watermark:
             late = -(-self.files.lateness // 1000)
             found.append(TimeReached((watermark + late) * 1000))

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
-
-from pyspark.sql.datasource import InputPartition
 
 from cep.connectors.inputs import Input
 from cep.core.append_log import LineLog
@@ -27,10 +25,6 @@ from cep.spark.disk import damaged_file
 FILE_BITS = 22
 """A file's number is the place of its spec, and in so many low bits its own place among the files of the spec;
 likewise that of a partition of a topic."""
-TASK_BYTES = 1 << 25
-"""Bytes that a task reads of several files, at most, so that none takes much longer than the others."""
-OPENING = 1 << 16
-"""Bytes that could be read while a file is opened, its records are dealt, and it is reported."""
 SPECS = 32
 """At most so many specs: the order of rows has no more bits for them."""
 
@@ -96,13 +90,15 @@ class FileChanges:
         ]
 
 
-class ListedFile(InputPartition):
+@dataclass(frozen=True, slots=True)
+class ListedFile:
     """A file to read, with its number. `there`: the process that plans sees it, and may read it; `stamp`: its size and
     time when it was listed, None: they are not known."""
 
-    def __init__(self, number: int, input: Input, there: bool = False, stamp: Stamp | None = None) -> None:
-        super().__init__((number, input))
-        self.number, self.input, self.there, self.stamp = number, input, there, stamp
+    number: int
+    input: Input
+    there: bool = False
+    stamp: Stamp | None = None
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> ListedFile:
@@ -114,16 +110,7 @@ class ListedFile(InputPartition):
 
     def seen(self) -> ListedFile:
         """The same, with `there` as it is now."""
-        return ListedFile(self.number, self.input, os.access(self.path, os.R_OK), self.stamp)
-
-    @property
-    def cost(self) -> int:
-        """The bytes to read, and what it costs to open a file; of one whose size is not known, a whole task's."""
-        if is_url(self.path):
-            return TASK_BYTES
-        with suppress(OSError):
-            return os.stat(self.path).st_size + OPENING
-        return OPENING
+        return replace(self, there=os.access(self.path, os.R_OK))
 
     @property
     def path(self) -> str:
@@ -135,29 +122,6 @@ class ListedFile(InputPartition):
         times = {"size": None, "written": None} if stamp is None else {"size": stamp.size, "written": stamp.written}
         own = {"path": one.path, "format": one.format, "type": one.type, "bound": one.bound}
         return {"number": self.number, **own, **times}
-
-
-class FilePack(InputPartition):
-    """Files that one task reads, one after the other."""
-
-    def __init__(self, files: Sequence[ListedFile]) -> None:
-        super().__init__(None)
-        self.files = files
-
-
-def packed(files: Sequence[ListedFile], tasks: int) -> list[FilePack]:
-    """Deal files to tasks, in their order: each task has about as much to read, but no more than `TASK_BYTES` of
-    several files. `tasks`: how many run at once, all of which are to have something to do."""
-    costs = [one.cost for one in files]
-    most = min(TASK_BYTES, max(-(-sum(costs) // tasks), 1))
-    packs, room = list[list[ListedFile]](), 0
-    for one, cost in zip(files, costs):
-        if cost > room:
-            packs.append([])
-            room = most
-        packs[-1].append(one)
-        room -= cost
-    return [FilePack(pack) for pack in packs]
 
 
 class FileList:

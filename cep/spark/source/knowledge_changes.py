@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
 from pyspark.sql.types import StringType, TimestampType
 
+from cep.connectors.ahead_limits import AheadLimits
 from cep.core.append_log import LineLog
 from cep.core.checksum import Broken
 from cep.core.errors import CepError, reason_of
 from cep.spark.disk import CHANGES, damaged_file
-from cep.spark.source.control_messages import ControlMessage
+from cep.spark.source.work_item import WorkItem
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -191,14 +192,14 @@ def _altered(file: str, taken: int) -> CepError:
     )
 
 
-class ChangesMessage(ControlMessage):
+class ChangesMessage(WorkItem):
     """Lines of the change log, from number `first` on."""
 
     def __init__(self, first: int, lines: Sequence[dict[str, Any]]) -> None:
         super().__init__(first)
         self.first, self.lines = first, list(lines)
 
-    def read(self, program: ShippedProgram, dead_letters: str | None) -> Iterator[ShuffleBlock]:
+    def read(self, program: ShippedProgram, dead_letters: str | None, ahead: AheadLimits) -> Iterator[ShuffleBlock]:
         from cep.spark.source import reading
 
         yield from reading.changes(program, f"changes-{self.first:08}", self.lines, dead_letters)

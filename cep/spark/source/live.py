@@ -22,7 +22,7 @@ from cep.core.durable_files import sync_names
 from cep.core.errors import CepError
 from cep.spark.disk import STOP, damaged_file, put
 from cep.spark.source.message_log import MessageLog
-from cep.spark.source.work_items import LoggedMessages, OffsetRange, RateRange, WorkItem
+from cep.spark.source.message_ranges import LoggedMessages, MessageRange, OffsetRange, RateRange
 
 Offset = Any
 """As JSON: a number of messages, or one for each partition of a topic."""
@@ -51,7 +51,7 @@ class LiveInput(Protocol):
     def reached(self, offset: Offset) -> bool:
         """Return True if everything up to the target is read."""
 
-    def work_items(self, start: Offset, end: Offset) -> list[WorkItem]:
+    def work_items(self, start: Offset, end: Offset) -> list[MessageRange]:
         """The messages between two offsets as work items; always the same."""
 
     def commit(self, end: Offset) -> None:
@@ -140,7 +140,7 @@ class LoggedInput(_Counted):
         self._stop()  # what was not taken stays with the broker
         self._target = self._log.end
 
-    def work_items(self, start: Offset, end: Offset) -> list[WorkItem]:
+    def work_items(self, start: Offset, end: Offset) -> list[MessageRange]:
         return [LoggedMessages(self._number, self._input, one) for one in self._log.cuts(start, end, _LINES, _BYTES)]
 
     def commit(self, end: Offset) -> None:
@@ -212,8 +212,8 @@ class TopicInput:
     def reached(self, offset: Offset) -> bool:
         return self._target is not None and all(offset.get(str(n), 0) >= end for n, end in self._target.items())
 
-    def work_items(self, start: Offset, end: Offset) -> list[WorkItem]:
-        found: list[WorkItem] = []
+    def work_items(self, start: Offset, end: Offset) -> list[MessageRange]:
+        found: list[MessageRange] = []
         for partition, last in _numbered(end).items():
             path = self._topic.source(partition)
             for first in range(start.get(str(partition), 0), last, _EACH):
@@ -243,7 +243,7 @@ class RateInput(_Counted):
     def target(self) -> None:
         self._target = self._rate.end(now())
 
-    def work_items(self, start: Offset, end: Offset) -> list[WorkItem]:
+    def work_items(self, start: Offset, end: Offset) -> list[MessageRange]:
         firsts = range(start, end, _EACH)
         return [RateRange(self._number, self._input, self._rate.start, n, min(end, n + _EACH)) for n in firsts]
 

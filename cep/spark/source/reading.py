@@ -45,7 +45,7 @@ from cep.spark.shuffle_blocks import (
     report_block,
     wake_ups,
 )
-from cep.spark.source.file_list import FILE_BITS, ListedFile
+from cep.spark.source.file_list import FILE_BITS
 from cep.spark.state import bucket_states
 from cep.spark.worker import freeze_garbage
 
@@ -74,17 +74,6 @@ def file_blocks(
     CepError: it may be readable later, or on another machine."""
     pieces = readable_batches(read_one(input, program.read, rows=ROWS), input.path, there)
     yield from _packed(program, number, input.path, in_time(pieces, ahead), dead_letters, f"read-{number:08}")
-
-
-def pack_blocks(
-    program: ShippedProgram,
-    files: Iterable[ListedFile],
-    dead_letters: str | None,
-    ahead: tuple[int | None, int | None] = ANY_TIME,
-) -> Iterator[ShuffleBlock]:
-    """The blocks of all files of a task. CepError: as of `file_blocks`."""
-    for one in files:
-        yield from file_blocks(program, one.number, one.input, dead_letters, one.there, ahead)
 
 
 def message_blocks(

@@ -1,19 +1,19 @@
-"""Work items of live inputs: ranges of messages, planned in one process and read by a worker."""
+"""Ranges of messages of live inputs, as work items."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import InputPartition
-
+from cep.connectors.ahead_limits import AheadLimits
 from cep.connectors.brokers.kafka import Topic
 from cep.connectors.brokers.messages import Messages
 from cep.connectors.brokers.mqtt import messages
 from cep.connectors.brokers.rate import Rate
 from cep.connectors.inputs import Input
+from cep.spark.source.work_item import WorkItem
 
 if TYPE_CHECKING:
     from cep.spark.program import ShippedProgram
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cep.spark.source.message_log import LoggedRange
 
 
-class WorkItem(InputPartition, ABC):
+class MessageRange(WorkItem):
     """Messages of one input. `number`: of the input and the partition, like that of a file."""
 
     def __init__(self, number: int, input: Input, first: int) -> None:
@@ -32,17 +32,14 @@ class WorkItem(InputPartition, ABC):
     def messages(self) -> Iterator[Messages]:
         """The messages, read by a worker."""
 
-    def read(
-        self, program: ShippedProgram, dead_letters: str | None, ahead: tuple[int | None, int | None]
-    ) -> Iterator[ShuffleBlock]:
-        """The messages as shuffle blocks, made by a worker. `ahead`: see `reading.in_time`."""
-        from cep.spark.source import reading
+    def read(self, program: ShippedProgram, dead_letters: str | None, ahead: AheadLimits) -> Iterator[ShuffleBlock]:
+        from cep.spark.source.reading import message_blocks
 
-        name = f"read-{self.number:08}-{self.first:012}"
-        yield from reading.message_blocks(program, self.number, self.input, self.messages(), dead_letters, name, ahead)
+        name, limit = f"read-{self.number:08}-{self.first:012}", (ahead.live, self.clock)
+        yield from message_blocks(program, self.number, self.input, self.messages(), dead_letters, name, limit)
 
 
-class LoggedMessages(WorkItem):
+class LoggedMessages(MessageRange):
     """Messages of a log on disk, which the worker reads."""
 
     def __init__(self, number: int, input: Input, there: LoggedRange) -> None:
@@ -56,7 +53,7 @@ class LoggedMessages(WorkItem):
         yield messages(self.input.address, self.there.read(), range(self.there.first, self.there.last))
 
 
-class OffsetRange(WorkItem):
+class OffsetRange(MessageRange):
     """Messages of a partition of a topic, up to, not including, offset `end`."""
 
     def __init__(self, number: int, input: Input, partition: int, first: int, end: int) -> None:
@@ -73,7 +70,7 @@ class OffsetRange(WorkItem):
             topic.close()
 
 
-class RateRange(WorkItem):
+class RateRange(MessageRange):
     """Records of a rate, up to, not including, number `end`; the first one is of instant `start`."""
 
     def __init__(self, number: int, input: Input, start: int, first: int, end: int) -> None:

@@ -1,0 +1,76 @@
+"""Work items: the parts of the input of a micro-batch, planned in one process and read by workers."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import InputPartition
+
+from cep.connectors.ahead_limits import AheadLimits
+from cep.core.storage.urls import is_url
+from cep.spark.handover import FEW
+from cep.spark.source.file_list import ListedFile
+
+if TYPE_CHECKING:  # loaded only where files are read: processes that plan are started often
+    from cep.spark.program import ShippedProgram
+    from cep.spark.shuffle_blocks import ShuffleBlock
+
+TASK_BYTES = 1 << 25
+"""Bytes that a task reads of several files, at most, so that none takes much longer than the others."""
+OPENING = 1 << 16
+"""Bytes that could be read while a file is opened, its records are dealt, and it is reported."""
+
+
+class WorkItem(InputPartition, ABC):
+    """A part of the input of a micro-batch. `clock`: the time by the clock when it was planned, None: no record is
+    judged by it; `few`: the bytes that it may send through the driver."""
+
+    clock: int | None = None
+    few = FEW
+
+    @abstractmethod
+    def read(self, program: ShippedProgram, dead_letters: str | None, ahead: AheadLimits) -> Iterator[ShuffleBlock]:
+        """The item as shuffle blocks, made by a worker. `dead_letters`: the prefix of the paths of dead letters;
+        `ahead`: how far records may be ahead of the clock."""
+
+
+class FilePack(WorkItem):
+    """Files that one task reads, one after the other."""
+
+    def __init__(self, files: Sequence[ListedFile]) -> None:
+        super().__init__(None)
+        self.files = files
+
+    def read(self, program: ShippedProgram, dead_letters: str | None, ahead: AheadLimits) -> Iterator[ShuffleBlock]:
+        from cep.spark.source.reading import file_blocks
+
+        for one in self.files:
+            yield from file_blocks(program, one.number, one.input, dead_letters, one.there, (ahead.files, self.clock))
+
+
+def packed(files: Sequence[ListedFile], tasks: int) -> list[FilePack]:
+    """Deal files to tasks, in their order: each task has about as much to read, but no more than `TASK_BYTES` of
+    several files. `tasks`: how many run at once, all of which are to have something to do."""
+    costs = [_cost(one.path) for one in files]
+    most = min(TASK_BYTES, max(-(-sum(costs) // tasks), 1))
+    packs, room = list[list[ListedFile]](), 0
+    for one, cost in zip(files, costs):
+        if cost > room:
+            packs.append([])
+            room = most
+        packs[-1].append(one)
+        room -= cost
+    return [FilePack(pack) for pack in packs]
+
+
+def _cost(path: str) -> int:
+    """The bytes to read, and what it costs to open a file; of one whose size is not known, a whole task's."""
+    if is_url(path):
+        return TASK_BYTES
+    with suppress(OSError):
+        return os.stat(path).st_size + OPENING
+    return OPENING
