@@ -13,6 +13,9 @@ from cep.connectors.writing.sinks import Sink
 from cep.core.schema import Attribute
 from cep.runtime.encode import RefusedRow
 
+_BREAKS = str.maketrans("\r\n", "  ")
+"""Ends of lines stand between the parts of a JSON object, never in them."""
+
 
 class DeadLetters:
     """Counts dead records by code, keeps the `first`, and writes each as a line of JSON if there is a `path`.
@@ -33,9 +36,9 @@ class DeadLetters:
             self.counts[record.code] += 1
             self.first = self.first or record
             if self._sink is not None:
-                out.append(_line(record))
+                out.append(letter_line(record))
         if self._sink is not None and out:
-            self._sink.write("".join(out).encode("utf-8", "replace"))
+            self._sink.write(b"".join(out))
 
     def reject(self, batch: Batch, refused: Sequence[RefusedRow]) -> None:
         """Add records of the batch that the engine refused."""
@@ -79,10 +82,11 @@ def _letter(batch: Batch, refused: RefusedRow) -> DeadLetter:
     return DeadLetter(file, line, reason, refused.code, text)
 
 
-def _line(record: DeadLetter) -> str:
+def letter_line(record: DeadLetter) -> bytes:
+    """Return a dead letter as a line of JSON."""
     fields = {"reason": record.reason, "code": record.code, "file": record.file, "line": record.line}
     head = json.dumps(fields, ensure_ascii=False)
-    return f'{head[:-1]}, "record": {_record(record.text)}}}\n'
+    return f'{head[:-1]}, "record": {_record(record.text)}}}\n'.encode("utf-8", "replace")
 
 
 def _elsewhere(text: str, name: str, source: str | None = None) -> str:
@@ -101,7 +105,7 @@ def _record(text: str | None) -> str:
         return "null"
     try:
         if isinstance(json.loads(text, parse_constant=_refuse), dict):
-            return text.strip()
+            return text.strip().translate(_BREAKS)
     except (ValueError, RecursionError):
         pass
     return json.dumps(text, ensure_ascii=False)

@@ -23,7 +23,8 @@ from cep.spark.packs import Packed, Packs
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import ShuffleBlock
 from cep.spark.shuffled_batch import Place, Sent, ShuffledBatch, StageJob, dealt
-from cep.spark.sink.file_sink import FileSinkOptions, TaskFiles
+from cep.spark.sink.commit_log import OutputFile
+from cep.spark.sink.file_sink import FileSinkOptions
 from cep.spark.stage_task import StageWork
 from cep.spark.state import remote
 from cep.spark.state.batch_notes import BatchNote
@@ -74,9 +75,9 @@ class Kept:
     def __init__(self, options: FileSinkOptions) -> None:
         pass
 
-    def write(self, rows: Iterable[tuple[str, pl.DataFrame]], task: int, batch: int) -> TaskFiles:
+    def write(self, rows: Iterable[tuple[str, pl.DataFrame]], task: int, batch: int) -> list[OutputFile]:
         Kept.tables = list(rows)
-        return TaskFiles([])
+        return []
 
 
 class ApartQuery(Query):

@@ -12,7 +12,9 @@ from types import FrameType
 
 import pytest
 
+from cep.connectors.dead_letters import letter_line
 from cep.connectors.formats.jsonl import LineReader
+from cep.connectors.records.batch import DeadLetter
 from cep.core import suggest
 from cep.engine import Engine
 from tests import cli_runs
@@ -205,6 +207,12 @@ def test_a_hint_is_computed_once_and_a_refusal_keeps_no_frames(monkeypatch: pyte
     before = sum(isinstance(each, FrameType) for each in gc.get_objects())
     _, dead, _ = reader.read("r.jsonl", b'{"at": "never"}\n' * 500, 0, 1, 0)
     assert len(dead) == 500 and sum(isinstance(each, FrameType) for each in gc.get_objects()) < before + 100
+
+
+def test_a_message_of_several_lines_is_a_line_among_dead_letters() -> None:
+    written = letter_line(DeadLetter("topic", 3, "why", "range", '{"room": "a\\nb",\r\n "temp": 400}\n'))
+    (line,) = written.splitlines()
+    assert json.loads(line)["record"] == {"room": "a\nb", "temp": 400}
 
 
 def dead_letters(source: str) -> list[dict[str, str]]:

@@ -18,7 +18,7 @@ from cep.spark import disk, spark_files
 from cep.spark.disk import SINK_LOG
 from cep.spark.sink import commit_log
 from cep.spark.sink.commit_log import COMING, COMPACTED, CommitLog, OutputFile, file_name
-from cep.spark.sink.file_sink import FileSinkOptions, FileWriter, TaskFiles, agree, finish_batches
+from cep.spark.sink.file_sink import FileSinkOptions, FileWriter, agree, finish_batches
 from cep.spark.sink.reader import SinkReader
 from cep.spark.spark_files import sync_batch
 from tests import spark_runs
@@ -50,9 +50,9 @@ def test_files_of_micro_batches_count_once(tmp_path: Path) -> None:
     counting = set()
     for batch in range(2 * COMPACTED + 3):
         mine = [written(tmp_path, f"{task}-{batch}", 0 if task == 0 else batch) for task in range(2)]
-        writer.commit([TaskFiles(mine[:1]), TaskFiles(mine[1:])], batch)
+        writer.commit(mine, batch)
         again = written(tmp_path, f"again-{batch}", 5)
-        writer.commit([TaskFiles([again])], batch)
+        writer.commit([again], batch)
         assert not Path(again.path).exists() and not list((tmp_path / SINK_LOG / COMING).iterdir())
         counting |= {Path(one.path) for one in mine if one.rows or batch == 0}
         assert (
@@ -130,18 +130,18 @@ def test_what_a_killed_run_left_goes_and_what_is_left_of_it_adds_nothing(tmp_pat
             str(out), "parquet", {"found": FOUND}, frozenset(), None, str(state), disk.holder(state)
         )
         writer = FileWriter(outlet)
-        writer.commit([TaskFiles([written(out, "0", 3)])], 0)
+        writer.commit([written(out, "0", 3)], 0)
         with pytest.raises(CepError, match="in use"):
             disk.locked(state)
         failed = written(out, "failed", 9)
-        writer.commit([TaskFiles([written(out, "1", 4)])], 1)
-        writer.commit([TaskFiles([written(out, "1 again", 4)])], 1)
+        writer.commit([written(out, "1", 4)], 1)
+        writer.commit([written(out, "1 again", 4)], 1)
         assert not Path(failed.path).exists(), "a task was done again, and had written before"
         spark(state, range(2), range(1, 2))  # planned anew, at another time
-        writer.commit([TaskFiles([written(out, "1 once more", 4)])], 1)
+        writer.commit([written(out, "1 once more", 4)], 1)
         (own / "offsets" / "1").write_text((own / "offsets" / "2").read_text())
         with pytest.raises(CepError, match=r"micro-batch 1 is in the log of .*, and took other input then"):
-            writer.commit([TaskFiles([written(out, "1 otherwise", 5)])], 1)
+            writer.commit([written(out, "1 otherwise", 5)], 1)
     taken: list[str] = []
 
     def take() -> None:
@@ -156,7 +156,7 @@ def test_what_a_killed_run_left_goes_and_what_is_left_of_it_adds_nothing(tmp_pat
     other.join()
     assert taken == [disk.holder(state)] != [outlet.holder]
     with pytest.raises(CepError, match="another run has taken over"):
-        writer.commit([TaskFiles([written(out, "2", 5)])], 2)
+        writer.commit([written(out, "2", 5)], 2)
     (out / SINK_LOG / ".2.tmp").touch()
     (out / "part-3.parquet").touch()
     assert [path.name for path in finish_batches(out)] == ["part-3.parquet"]
@@ -190,7 +190,7 @@ def test_a_micro_batch_counts_whole_or_not_at_all_wherever_it_is_cut(
         monkeypatch.setattr(os, "replace", counted(real[0]))
         monkeypatch.setattr(os, "unlink", counted(real[1]))
         try:
-            writer.commit([TaskFiles([written(folder, f"{task}-1", 2) for task in range(2)])], 9)
+            writer.commit([written(folder, f"{task}-1", 2) for task in range(2)], 9)
         except Killed:
             return True
         finally:
@@ -202,7 +202,7 @@ def test_a_micro_batch_counts_whole_or_not_at_all_wherever_it_is_cut(
         folder = tmp_path / str(steps)
         writer = FileWriter(FileSinkOptions(str(folder), "parquet", {"found": FOUND}, frozenset()))
         for batch in range(9):
-            writer.commit([TaskFiles([written(folder, f"0-{batch}-0", 1)])], batch)
+            writer.commit([written(folder, f"0-{batch}-0", 1)], batch)
         killed = cut(steps)
         commit_log, files = CommitLog(folder), set(folder.glob("part-*"))
         assert all((folder / file_name(line)).exists() for line in commit_log.lines())
@@ -211,7 +211,7 @@ def test_a_micro_batch_counts_whole_or_not_at_all_wherever_it_is_cut(
         finish_batches(folder)
         assert {folder / file_name(line) for line in commit_log.lines()} == set(folder.glob("part-*")) >= files
         assert len(set(folder.glob("part-*"))) == 9 + 2 * counts and commit_log.entered == commit_log.last
-        writer.commit([TaskFiles([written(folder, f"{task}-2", 2) for task in range(2)])], 9)
+        writer.commit([written(folder, f"{task}-2", 2) for task in range(2)], 9)
         assert commit_log.totals() == {"found": 13} and len(set(folder.glob("part-*"))) == 11
         assert not list((folder / SINK_LOG / COMING).iterdir())
         if not killed:

@@ -12,9 +12,6 @@ from hypothesis import strategies as st
 
 from cep.connectors import arrow_bytes, narrow_columns
 from cep.connectors.arrow_bytes import pack, unpack
-from cep.spark.shuffle_blocks import ShuffleBlock
-from cep.spark.state import delta_log
-from cep.spark.state.delta_log import Came, LogPlace
 from tests.long import examples
 
 LEAST, MOST = -(2**63), 2**63 - 1
@@ -95,14 +92,3 @@ def test_rows_of_instants_take_a_third_of_the_bytes() -> None:
     assert unpack(few).equals(table)
     part = table[100:7000]  # that does not begin where its memory does
     assert unpack(pack(part, narrow=True)).equals(part)
-
-
-def test_a_log_of_the_form_before_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = pl.DataFrame({"start": range(2000), "end": range(2000)})
-    rows = [ShuffleBlock(1, 0, "a", 3, "file", pack(table), 0)]
-    monkeypatch.setattr(delta_log, "MARK", delta_log.EARLIER)
-    written = Came(rows, 5).packed(LogPlace(1, 10**6), 2)
-    assert written is not None
-    assert LogPlace.of(written, len(written), 2) == LogPlace(1, 10**6, len(written))
-    read = Came.of(written, 1, 0)
-    assert (read.watermark, [unpack(one.rows).equals(table) for one in read.rows]) == (5, [True])

@@ -41,7 +41,7 @@ def written(folder: Path, batches: list[Rows], format: str, events: list[str], *
         for _ in range(2):
             writer = FileWriter(options)
             writer.commit(
-                [writer.write([(event, table(event, rows)) for event, rows in batch.items()], 0, number)], number
+                writer.write([(event, table(event, rows)) for event, rows in batch.items()], 0, number), number
             )
     return options
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,8 @@ def commit(folder: Path, batch: int, events: tuple[str, ...] = ("hot", "cold"), 
     schemas = {event: SCHEMAS[event] for event in events}
     writer = FileWriter(FileSinkOptions(str(folder), "parquet", schemas, frozenset(), passing=folder.name == OUTGOING))
     row = pl.DataFrame({"start": [batch], "end": [batch], "n": pl.Series([batch], dtype=pl.Object)})
-    writer.commit([writer.write([(event, row) for event in events], n, batch) for n in range(task)], batch)
+    every = [writer.write([(event, row) for event in events], n, batch) for n in range(task)]
+    writer.commit([*chain(*every)], batch)
 
 
 def named(kind: str, folder: Path, options: str = "") -> TableName:
@@ -137,7 +139,7 @@ def test_files_of_other_rules_are_added_by_themselves(tmp_path: Path, kind: str)
     other = Engine.from_text("hot(M, N) <- reading(N, M) WHERE N >= 0.").outputs
     writer = FileWriter(FileSinkOptions(str(folder), "parquet", other, frozenset(), passing=True))
     values = {name: pl.Series([value], dtype=pl.Object) for name, value in (("m", 7), ("n", 1))}
-    writer.commit([writer.write([("hot", pl.DataFrame({"start": [1], "end": [1]} | values))], 0, 1)], 1)
+    writer.commit(writer.write([("hot", pl.DataFrame({"start": [1], "end": [1]} | values))], 0, 1), 1)
     sends = relay(folder, name)
     sends.forward()
     assert not sends.waiting()

@@ -14,6 +14,7 @@ from uuid import uuid4
 import numpy as np
 import polars as pl
 
+from cep.connectors.dead_letters import letter_line
 from cep.connectors.records.batch import DeadLetter
 from cep.connectors.records.paths import EACH, path, source_of
 from cep.connectors.records.revised import WITHDRAW
@@ -102,20 +103,6 @@ def remove_uncounted(begin: str, generation: int, versions: Mapping[str, int]) -
         found = _STAGE.fullmatch(file.name.removeprefix(mark))
         if found is not None and int(found[3] or 1) == generation and int(found[2]) >= versions.get(found[1], 0):
             file.unlink()
-
-
-def letter_line(one: DeadLetter) -> bytes:
-    """Return a dead letter as a line of JSON."""
-    known = {"reason": one.reason, "code": one.code, "file": one.file, "line": one.line, "record": _record(one.text)}
-    return json.dumps(known, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
-
-
-def _record(text: str | None) -> object:
-    try:
-        found = json.loads(text or "null")
-    except (ValueError, RecursionError):
-        return text
-    return found if isinstance(found, dict) else text
 
 
 def record_lines(table: pl.DataFrame, schema: Schema, declared: Schema, times: str) -> list[str]:

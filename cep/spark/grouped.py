@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from cep.connectors.dead_letters import letter_line
 from cep.connectors.writing.layout import ParquetLayout
 from cep.core import checksum
-from cep.spark.dead_letters import letter_line
 from cep.spark.frame_events import LETTERS
 from cep.spark.handover import with_dead_letters
 from cep.spark.shuffle_blocks import DEAD, END, REPORT, WORLD, ShuffleBlock, WorldRows, for_world, from_stage, wake_ups

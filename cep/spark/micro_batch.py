@@ -26,7 +26,8 @@ from cep.spark.handed_blocks import HandedBlock, HandedBlocks, of_rows
 from cep.spark.key_lateness import KeyRule, KeyVerdict
 from cep.spark.shuffle_blocks import REPORT, TIMES, WORLD
 from cep.spark.shuffled_batch import Place, ShuffledBatch
-from cep.spark.sink.file_sink import FileWriter, TaskFiles
+from cep.spark.sink.commit_log import OutputFile
+from cep.spark.sink.file_sink import FileWriter
 from cep.spark.spark_files import planned_at
 from cep.spark.state.batch_notes import BatchNotes
 from cep.spark.state.bucket_states import RUN, state_name
@@ -180,7 +181,7 @@ class MicroBatch:
         self.versions: dict[str, int] = {}
         self.calls: dict[str, int | None] = {}
         self.reports: list[str] = []
-        self.files: list[TaskFiles] = []
+        self.files: list[OutputFile] = []
         self.judged: KeyVerdict | None = None
         self._take(rows)
         if query.work.rule is not None:
@@ -265,8 +266,7 @@ class MicroBatch:
     def _took(self, stage: int, done: TaskOutput) -> None:
         self.versions |= {state_name(stage, bucket): version for bucket, version in done.versions.items()}
         self.calls |= {state_name(stage, bucket): call for bucket, call in done.calls.items()}
-        if done.files is not None:
-            self.files.append(done.files)
+        self.files += done.files
         assert isinstance(done.handed, HandedBlocks), "tasks share a folder"
         self._take(done.handed)
 

@@ -14,9 +14,8 @@ from cep.runtime.buckets import stacked
 from cep.runtime.report import Report
 from cep.runtime.run_stats import RevisionStats
 from cep.spark.program import ShippedProgram
-from cep.spark.shuffle_blocks import WorldRows, report_block
+from cep.spark.shuffle_blocks import Stepped, WorldRows, report_block
 from cep.spark.state.bucket_states import BucketStates
-from cep.spark.step_result import Stepped
 from cep.workers.multiplicities import Ways, withdrawn
 
 _known: dict[tuple[str, int, int], tuple[int, Ways]] = {}

@@ -93,6 +93,17 @@ class WorldRows:
         return cls(block.bucket, block.event, block.place, unpack(block.rows))
 
 
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """The `version` of its state; when it is to be stepped again though nothing comes (`call`, milliseconds of the
+    watermark; None: it sleeps); the `blocks` for later stages and the driver; and what goes to the sink (`world`)."""
+
+    version: int
+    call: int | None
+    blocks: Sequence[ShuffleBlock]
+    world: Sequence[WorldRows]
+
+
 def from_outside(
     program: ShippedProgram,
     tables: Mapping[str, pl.DataFrame],

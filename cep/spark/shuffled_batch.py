@@ -17,11 +17,11 @@ from zlib import crc32
 
 from cep.spark.handed_blocks import HandedBlock
 from cep.spark.packs import Packs
-from cep.spark.shuffle_blocks import DEAD, REPORT
-from cep.spark.sink.file_sink import TaskFiles
+from cep.spark.shuffle_blocks import DEAD, REPORT, WORLD
+from cep.spark.sink.commit_log import OutputFile
 from cep.spark.state.batch_notes import BatchNote
 from cep.spark.state.bucket_states import state_name
-from cep.spark.tasks import BucketInput, PackedWork, QueryWork, TaskInput, is_for_world
+from cep.spark.tasks import BucketInput, PackedWork, QueryWork, TaskInput
 from cep.spark.worker_dir import Files, TaskFound, home_of
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class StageJob:
                     reports.append(block)
                 elif block.stage == DEAD:
                     letters.append(block)
-                elif is_for_world(block):
+                elif block.stage == WORLD:
                     (world if self.writes else later).append(block)
                 elif block.stage == self.number:
                     steps.setdefault(block.bucket, []).append(block)
@@ -141,7 +141,7 @@ class ShuffledBatch:
         self.versions: dict[str, int] = {}
         self.calls: dict[str, int | None] = {}
         self.reports: list[str] = []
-        self.files: list[TaskFiles] = []
+        self.files: list[OutputFile] = []
         self.states: dict[str, Files] = {}
         self.written: dict[str, Files] = {"output": {}, "dead": {}}
 
@@ -195,8 +195,7 @@ class ShuffledBatch:
         self.versions |= {state_name(stage, bucket): version for bucket, version in made.versions.items()}
         self.calls |= {state_name(stage, bucket): call for bucket, call in made.calls.items()}
         self.reports += [one.source or "" for one in made.handed]
-        if made.files is not None:
-            self.files.append(made.files)
+        self.files += made.files
         self.states |= found.states
         self.written = {
             "output": {**self.written["output"], **found.written},

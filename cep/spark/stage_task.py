@@ -37,6 +37,7 @@ from cep.spark.shuffle_blocks import (
     LATE,
     LATEST,
     ShuffleBlock,
+    Stepped,
     Stretch,
     for_world,
     from_stage,
@@ -46,7 +47,6 @@ from cep.spark.source.file_list import FILE_BITS
 from cep.spark.state.bucket_states import BucketStates
 from cep.spark.state.delta_log import Came
 from cep.spark.state.migration import StartingPoint
-from cep.spark.step_result import Stepped
 from cep.workers.multiplicities import added, net, withdrawn
 
 _engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}

@@ -15,8 +15,9 @@ from cep.spark.handover import FEW
 from cep.spark.key_lateness import KeyRule
 from cep.spark.multiplicity_task import WaysWork
 from cep.spark.outbox import Outbox
-from cep.spark.shuffle_blocks import WORLD, ShuffleBlock, WorldRows
-from cep.spark.sink.file_sink import FileSinkOptions, FileWriter, TaskFiles
+from cep.spark.shuffle_blocks import ShuffleBlock, WorldRows
+from cep.spark.sink.commit_log import OutputFile
+from cep.spark.sink.file_sink import FileSinkOptions, FileWriter
 from cep.spark.stage_task import StageWork, kept_version
 from cep.spark.worker import freeze_garbage
 
@@ -104,7 +105,7 @@ class TaskOutput:
     versions: Mapping[int, int] = field(default_factory=dict)
     calls: Mapping[int, int | None] = field(default_factory=dict)
     handed: Sequence[HandedBlock] = ()
-    files: TaskFiles | None = None
+    files: Sequence[OutputFile] = ()
 
 
 def run_task(work: QueryWork, asked: TaskInput) -> TaskOutput:
@@ -116,7 +117,7 @@ def run_task(work: QueryWork, asked: TaskInput) -> TaskOutput:
         found = list(_counted(work, asked, versions, outbox, world))
     else:
         found = [*world, *_stepped(work, asked, versions, calls, outbox)]
-    files = None
+    files: Sequence[OutputFile] = ()
     if asked.writes:
         files = FileWriter(work.sink).write(((one.event, one.table) for one in found), asked.number, asked.batch)
     else:
@@ -159,8 +160,3 @@ def _counted(
 def _put(outbox: Outbox, blocks: Iterable[ShuffleBlock]) -> None:
     for block in blocks:
         outbox.add(block)
-
-
-def is_for_world(block: HandedBlock) -> bool:
-    """Return True if a block goes to the sink."""
-    return block.stage == WORLD

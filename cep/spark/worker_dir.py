@@ -19,7 +19,6 @@ from cep.spark.handed_blocks import HandedBlock
 from cep.spark.multiplicity_task import drop_ways
 from cep.spark.packs import Packed, Packs, pack_name
 from cep.spark.sink.commit_log import CommitLog, OutputFile
-from cep.spark.sink.file_sink import TaskFiles
 from cep.spark.stage_task import drop_engine, kept_version
 from cep.spark.state.bucket_states import BucketStates, begin, state_name, state_of
 from cep.spark.state.remote import bringing
@@ -123,13 +122,13 @@ class Home:
         self._known |= new
         written = dict[str, Packed]()
         files = list[OutputFile]()
-        for one in made.files.files if made.files is not None else ():
+        for one in made.files:
             name = str(Path(one.path).relative_to(self.output))
             at = CommitLog(self.output).coming(name)
             written |= self.packs.put(pack_name(number, run), {name: at.read_bytes()})
             at.unlink()
             files.append(replace(one, path=os.path.join(self._sink, name)))
-        told = replace(made, handed=(), files=None if made.files is None else TaskFiles(files))
+        told = replace(made, handed=(), files=files)
         states = {bucket: {name: self._entries[name] for name in names} for bucket, names in lies.items()}
         return TaskFound(
             asked.stage, told, states, written, {name: packed[f"{self.dead.name}/{name}"] for name in letters}

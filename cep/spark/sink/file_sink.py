@@ -49,31 +49,24 @@ class FileSinkOptions:
     address: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TaskFiles:
-    """The files of a task."""
-
-    files: Sequence[OutputFile]
-
-
 class FileWriter:
     """`write` runs in a task, `commit` where the query runs."""
 
     def __init__(self, options: FileSinkOptions) -> None:
         self.options = options
 
-    def write(self, rows: Iterable[tuple[str, pl.DataFrame]], task: int, batch: int) -> TaskFiles:
+    def write(self, rows: Iterable[tuple[str, pl.DataFrame]], task: int, batch: int) -> list[OutputFile]:
         """Write tables of events, in the task of this number of a micro-batch of this number."""
         from cep.spark.sink import event_files
 
         name = f"part-{task:05}-{uuid4()}"
         number = self.options.first + batch
-        return TaskFiles(event_files.write_event_files(self.options, rows, name, task == 0 and number == 0, number))
+        return event_files.write_event_files(self.options, rows, name, task == 0 and number == 0, number)
 
-    def stand_in(self, messages: Sequence[TaskFiles]) -> None:
+    def stand_in(self, files: Iterable[OutputFile]) -> None:
         """Tasks have put their files elsewhere: here are empty ones of their sizes, which count in their place."""
         log = CommitLog(Path(self.options.folder))
-        for one in _files(messages):
+        for one in files:
             at = log.coming(str(Path(one.path).relative_to(log.files)))
             with writing_to("--output", log.files):
                 at.parent.mkdir(parents=True, exist_ok=True)
@@ -88,10 +81,10 @@ class FileWriter:
             return False
         return log.has(number, plan_hash(Path(options.checkpoint, options.spark), batch))
 
-    def commit(self, messages: Sequence[TaskFiles], batch: int) -> None:
+    def commit(self, files: Sequence[OutputFile], batch: int) -> None:
         """The files of all tasks of a micro-batch count."""
         options = self.options
-        number, files = options.first + batch, _files(messages)
+        number = options.first + batch
         if options.checkpoint is None:
             self._count(number, files, "")
             return
@@ -111,10 +104,6 @@ class FileWriter:
                 counting = [one for one in files if one.rows or number == 0]
                 counting.sort(key=lambda one: not one.path.endswith(WITHDRAWN))
                 log.add(number, counting, options.keep, options.passing, plan)
-
-
-def _files(messages: Sequence[TaskFiles]) -> list[OutputFile]:
-    return [file for one in messages for file in one.files]
 
 
 def finish_batches(folder: Path) -> list[Path]:

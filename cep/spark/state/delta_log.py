@@ -18,8 +18,6 @@ if TYPE_CHECKING:  # which loads polars, and a process that only plans does with
 
 MARK = b"\x00came\x02"
 """The first bytes of such a version; the last one counts the forms there have been."""
-EARLIER = b"\x00came\x01"
-"""That of a form whose rows have no narrow columns, which is read alike."""
 
 ENTRIES = 100
 """Versions in a row that are not whole."""
@@ -43,7 +41,7 @@ class LogPlace:
     @classmethod
     def of(cls, begins: bytes, size: int, version: int) -> LogPlace:
         """The place of a version, of which a file of this size has these first bytes. struct.error: it is damaged."""
-        if not begins.startswith((MARK, EARLIER)):
+        if not begins.startswith(MARK):
             return cls(version, size)
         return cls(*_PLACE.unpack_from(begins, len(MARK)))
 
