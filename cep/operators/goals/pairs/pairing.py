@@ -486,7 +486,6 @@ def next_partner(  # type: ignore[no-untyped-def]
     cold = waiting.cold
     begin = arrival.begin
     now = arrival.now
-    by_tree = rule.indexed and index.cursor[BY_TREE] == 1
     unfit = 0
     while p >= 0:
         end = hot[p, END]
@@ -514,7 +513,7 @@ def next_partner(  # type: ignore[no-untyped-def]
             if rule.indexed:
                 index.cursor[WASTED] += unfit - FITTING
             return p
-        p = next_found(index, spec[S_ORDERS] + 1, hot) if by_tree else hot[p, rule.onward]
+        p = following(spec, rule, index, hot, p)
     if rule.indexed:
         index.cursor[WASTED] += unfit
     return -1
