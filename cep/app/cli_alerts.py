@@ -83,10 +83,10 @@ class Connection:
         if len(begin) == 32:
             return begin
         for states in (("pending", "firing", "kept"), ("resolved", "withdrawn")):
-            every = self.ask("GET", f"alerts?{urlencode([('state', each) for each in states])}&limit=10000")
-            found = [each["alert"] for each in every if each["alert"].startswith(begin.lower())]
-            if found:
-                return _one("alert", begin, found)
+            every = self.ask("GET", f"alerts?{urlencode([('state', state) for state in states])}&limit=10000")
+            ids = [alert["alert"] for alert in every if alert["alert"].startswith(begin.lower())]
+            if ids:
+                return _one("alert", begin, ids)
         raise CepError(f"no alert has an id that begins with `{plain(begin)}`", hint="`cep alerts list --all`")
 
     def verdicts(self) -> list[dict[str, Any]]:
@@ -102,10 +102,10 @@ class Connection:
         """Return the id of the silence whose id begins so. CepError: there is none, or several."""
         if len(begin) == 36:
             return begin
-        found = [each["id"] for each in self.ask("GET", "silences") if each["id"].startswith(begin.lower())]
-        if not found:
+        ids = [silence["id"] for silence in self.ask("GET", "silences") if silence["id"].startswith(begin.lower())]
+        if not ids:
             raise CepError(f"no silence has an id that begins with `{plain(begin)}`", hint="`cep alerts silences`")
-        return _one("silence", begin, found)
+        return _one("silence", begin, ids)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,21 +249,21 @@ def list_(options: ListOptions) -> None:
         _one_of("state", word, _STATES)
     for word in options.severity:
         _one_of("severity", word.title(), SEVERITIES)
-    fields: list[tuple[str, str]] = [("state", each) for each in options.state or (_STATES if options.all else ())]
-    fields += [("severity", each) for each in options.severity] + [("name", each) for each in options.name]
-    fields += [("matcher", each) for each in options.matcher]
+    fields: list[tuple[str, str]] = [("state", state) for state in options.state or (_STATES if options.all else ())]
+    fields += [("severity", severity) for severity in options.severity] + [("name", name) for name in options.name]
+    fields += [("matcher", matcher) for matcher in options.matcher]
     if options.assignee is not None:
         fields.append(("assignee", options.assignee))
     every = options.to.ask("GET", f"alerts?{urlencode([*fields, ('limit', str(_MOST))])}")
     every.sort(key=lambda each: each["number"], reverse=True)
     every.sort(key=lambda each: each["start"], reverse=True)
     every.sort(key=lambda each: SEVERITIES.index(each["severity"]))
-    found = every[: options.limit]
+    alerts = every[: options.limit]
     nothing = "no alert matches" if fields else "no alerts are open"
-    say(_json(found) if options.json else _alerts(found, nothing))
-    if len(found) < len(every):
+    say(_json(alerts) if options.json else _alerts(alerts, nothing))
+    if len(alerts) < len(every):
         more = " or more" if len(every) == _MOST else ""
-        complain(f"{len(found):,} of {len(every):,}{more} shown; `--limit N` shows more")
+        complain(f"{len(alerts):,} of {len(every):,}{more} shown; `--limit N` shows more")
 
 
 @takes(ShowOptions)
@@ -273,8 +273,8 @@ def show(options: ShowOptions) -> None:
     \b
       cep alerts show 89e505a4
     """
-    found = options.to.ask("GET", f"alerts/{quote(options.to.alert(options.alert))}")
-    say(_json(found) if options.json else _shown(found))
+    alert = options.to.ask("GET", f"alerts/{quote(options.to.alert(options.alert))}")
+    say(_json(alert) if options.json else _shown(alert))
 
 
 @takes(AckOptions)
@@ -286,8 +286,8 @@ def ack(options: AckOptions) -> None:
     """
     for begin in options.alerts:
         path = f"alerts/{quote(options.to.alert(begin))}/acknowledge"
-        found = options.to.ask("DELETE" if options.undo else "POST", path, {"comment": options.comment})
-        _said(found, "no longer acknowledged" if options.undo else f"acknowledged by {plain(found['acknowledged'])}")
+        alert = options.to.ask("DELETE" if options.undo else "POST", path, {"comment": options.comment})
+        _said(alert, "no longer acknowledged" if options.undo else f"acknowledged by {plain(alert['acknowledged'])}")
 
 
 @takes(AssignOptions)
@@ -299,8 +299,8 @@ def assign(options: AssignOptions) -> None:
     """
     to = None if options.person == "-" else options.person
     body = {"to": to, "comment": options.comment}
-    found = options.to.ask("POST", f"alerts/{quote(options.to.alert(options.alert))}/assign", body)
-    _said(found, f"assigned to {plain(found['assignee']) or 'nobody'}")
+    alert = options.to.ask("POST", f"alerts/{quote(options.to.alert(options.alert))}/assign", body)
+    _said(alert, f"assigned to {plain(alert['assignee']) or 'nobody'}")
 
 
 @takes(CommentOptions)
@@ -333,8 +333,8 @@ def close(options: CloseOptions) -> None:
         raise refuse("VERDICT is missing", "`cep alerts close 89e505a4 true`, or `--undo` instead of a verdict")
     _one_of("verdict", options.verdict, _VERDICTS)
     body = {"verdict": options.verdict, "comment": options.comment}
-    found = options.to.ask("POST", f"alerts/{quote(options.to.alert(options.alert))}/close", body)
-    _said(found, f"closed as {found['verdict']}")
+    alert = options.to.ask("POST", f"alerts/{quote(options.to.alert(options.alert))}/close", body)
+    _said(alert, f"closed as {alert['verdict']}")
 
 
 @takes(SilenceOptions)
@@ -346,9 +346,9 @@ def silence(options: SilenceOptions) -> None:
       cep alerts silence site=north --preview
     """
     if options.preview:
-        fields = [("matcher", each) for each in options.matchers] + [("limit", str(_MOST))]
-        found = options.to.ask("GET", f"alerts?{urlencode(fields)}")
-        say(_json(found) if options.json else _alerts(found, "no open alert matches"))
+        fields = [("matcher", matcher) for matcher in options.matchers] + [("limit", str(_MOST))]
+        alerts = options.to.ask("GET", f"alerts?{urlencode(fields)}")
+        say(_json(alerts) if options.json else _alerts(alerts, "no open alert matches"))
         return
     if (options.span is None) == (options.until is None):
         raise refuse("a silence needs one end", "`--for 2h`, or `--until 2026-12-01T06:00Z`")
@@ -364,14 +364,14 @@ def silence(options: SilenceOptions) -> None:
     body = {"matchers": [*options.matchers], "endsAt": end.isoformat(), "comment": options.comment}
     if begin is not None:
         body["startsAt"] = begin.isoformat()
-    found = options.to.ask("POST", "silences", body)
-    hides = f"{found['hides']} open alert{'s' * (found['hides'] != 1)}"
+    created = options.to.ask("POST", "silences", body)
+    hides = f"{created['hides']} open alert{'s' * (created['hides'] != 1)}"
     effect = f"it hides {hides} now"
-    if found["status"]["state"] == "pending":
-        effect = f"it begins at {_short(found['startsAt'])} UTC"
-    text = f"{found['id']}\nuntil {_short(found['endsAt'])} UTC; {effect}"
-    say(_json(found) if options.json else text)
-    for warning in found.get("warnings", []):
+    if created["status"]["state"] == "pending":
+        effect = f"it begins at {_short(created['startsAt'])} UTC"
+    text = f"{created['id']}\nuntil {_short(created['endsAt'])} UTC; {effect}"
+    say(_json(created) if options.json else text)
+    for warning in created.get("warnings", []):
         complain(f"warning: {plain(warning)}")
 
 
@@ -382,7 +382,11 @@ def silences(options: SilencesOptions) -> None:
     \b
       cep alerts silences --all
     """
-    found = [each for each in options.to.ask("GET", "silences") if options.all or each["status"]["state"] != "expired"]
+    found = [
+        silence
+        for silence in options.to.ask("GET", "silences")
+        if options.all or silence["status"]["state"] != "expired"
+    ]
     if options.json:
         say(_json(found))
         return
@@ -405,8 +409,8 @@ def unsilence(options: UnsilenceOptions) -> None:
     """
     for begin in options.silences:
         path = f"silences/{quote(options.to.silence(begin))}"
-        found = options.to.ask("DELETE", path, {"comment": options.comment})
-        say(f"{found['id']} has ended")
+        answer = options.to.ask("DELETE", path, {"comment": options.comment})
+        say(f"{answer['id']} has ended")
 
 
 @takes(VerdictsOptions)
@@ -420,9 +424,9 @@ def verdicts(options: VerdictsOptions) -> None:
     `cep backtest --labels server:http://host:8000` reads them by itself.
     """
     found = [
-        each
-        for each in options.to.verdicts()
-        if (options.all or each["verdict"] == "true") and (not options.name or each["name"] in options.name)
+        alert
+        for alert in options.to.verdicts()
+        if (options.all or alert["verdict"] == "true") and (not options.name or alert["name"] in options.name)
     ]
     if options.json:
         say(_json(found))
@@ -477,10 +481,10 @@ def _one_of(what: str, word: str, words: Sequence[str]) -> None:
 def _time(text: str, option: str) -> datetime:
     """Return a time of an option; without an offset it is in UTC."""
     try:
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         raise refuse(f"{option}: `{text}` is not a valid time", "e.g. 2026-12-01T06:00Z") from None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
 def _minutes(span: str) -> str:
@@ -542,7 +546,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[object]], nothing: str) 
     """Return a table of WIDTH columns. The last column is cut, earlier ones only if they are very long."""
     if not rows:
         return nothing
-    texts = [[plain(each) for each in row] for row in rows]
+    texts = [[plain(cell) for cell in row] for row in rows]
     widths = [min(14, max(len(row[at]) for row in (head, *texts))) for at in range(len(head) - 1)]
     last = max(16, WIDTH - sum(widths) - 2 * len(widths))
 
@@ -589,8 +593,14 @@ def _shown(alert: dict[str, Any]) -> str:
     lines.append(_table(("recorded UTC", "event time", "what happened"), rows, "nothing"))
     if alert["episodes"]:
         before = [
-            (each["alert"][:_FIRST], each["state"], _short(each["start"]), each["verdict"] or "-", each["title"])
-            for each in alert["episodes"]
+            (
+                episode["alert"][:_FIRST],
+                episode["state"],
+                _short(episode["start"]),
+                episode["verdict"] or "-",
+                episode["title"],
+            )
+            for episode in alert["episodes"]
         ]
         lines += ["", _table(("also", "state", "since UTC", "verdict", "what"), before, "")]
     return "\n".join(lines)

@@ -64,14 +64,14 @@ class ClauseColumns:
         start, end = pl.select(pl.when(instant).then(point).otherwise(low).alias("start"),
                                pl.when(instant).then(point).otherwise(high).alias("end"))  # fmt: skip
         bounds = pl.select(pl.when(instant).then(pl.lit("[]")).otherwise(fields["f5"] + fields["f13"])).to_series()
-        there = end.is_null() | (end > start) | ((end == start) & (bounds == "[]"))
+        nonempty = end.is_null() | (end > start) | ((end == start) & (bounds == "[]"))
         return self._made(
             len(lines),
             {
                 str(name): (rows["line"], _split(rows["f1"], ",", len(self.schemas[str(name)].attributes) - _MORE, 0),
                             rows["start"], rows["end"], rows["bounds"])
                 for (name,), rows in fields.with_columns(start.alias("start"), end.alias("end"), bounds.alias("bounds"))
-                .filter(there)
+                .filter(nonempty)
                 .partition_by("f0", maintain_order=True, as_dict=True)
                 .items()
             },
@@ -101,18 +101,18 @@ class ClauseColumns:
         """Yield the rows of an event, or those of a fluent, which have one tick or two."""
         wanted = len(self.schemas[name].attributes)
         if name not in self.fluents:
-            found = self._fields(rows, wanted + 2, (2,))
-            return [] if found is None else [(found[0], found[2], found[1][0], None, None)]
+            fields = self._fields(rows, wanted + 2, (2,))
+            return [] if fields is None else [(fields[0], fields[2], fields[1][0], None, None)]
         forms: list[_Found] = []
         wanted -= _MORE
         if wanted < 1:
             return forms
-        if (found := self._fields(rows, wanted + 2, (2,))) is not None:
-            lines, (time,), texts = found
+        if (fields := self._fields(rows, wanted + 2, (2,))) is not None:
+            lines, (time,), texts = fields
             bounds = pl.Series("", ["(]"], dtype=pl.String).new_from_index(0, len(time))
             forms.append((lines, [*texts[1:], texts[0]], time - self.tick, time, bounds))
-        if (found := self._fields(rows, wanted + 3, (2, 3))) is not None:
-            lines, (first, last), texts = found
+        if (fields := self._fields(rows, wanted + 3, (2, 3))) is not None:
+            lines, (first, last), texts = fields
             bounds = pl.Series("", ["(]"], dtype=pl.String).new_from_index(0, len(first))
             good = (last > first).to_numpy()
             every = (lines, *[*texts[1:], texts[0]], first - self.tick, last - self.tick, bounds)
@@ -129,12 +129,12 @@ class ClauseColumns:
             return None
         split = rows["text"].str.split_exact("|", bars).struct.unnest()
         groups = [split.to_series(at).str.extract_groups(f"^{self._number}$").struct.unnest() for at in times]
-        for each in groups:
-            each.columns = ["sign", "whole", "part"]
-        numbers = [self._ticks(each, "sign", "whole", "part") for each in groups]
-        good = pl.Series(np.logical_and.reduce([each.is_not_null().to_numpy() for each in numbers]))
+        for group in groups:
+            group.columns = ["sign", "whole", "part"]
+        numbers = [self._ticks(group, "sign", "whole", "part") for group in groups]
+        good = pl.Series(np.logical_and.reduce([number.is_not_null().to_numpy() for number in numbers]))
         texts = [split.to_series(at).filter(good) for at in range(times[-1] + 1, bars + 1)]
-        return rows["line"].filter(good), [each.filter(good) for each in numbers], texts
+        return rows["line"].filter(good), [number.filter(good) for number in numbers], texts
 
     # --- both ---
 

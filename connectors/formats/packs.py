@@ -167,9 +167,9 @@ class PackReader:
         data = "\n".join([*rows.lines, ""]).encode("ascii" if all(map(str.isascii, rows.lines)) else "utf-8")
         tables, dead, block = self._lines.read("", data, 0, 0, first, beside)
         index = np.arange(block.count) if block.lines is None else block.lines
-        for place, one in enumerate(dead):
-            if (reason := rows.refused.get(one.line)) is not None:
-                dead[place] = replace(one, code=reason.code, reason=reason.reason)
+        for place, letter in enumerate(dead):
+            if (reason := rows.refused.get(letter.line)) is not None:
+                dead[place] = replace(letter, code=reason.code, reason=reason.reason)
         return tables.get(self.schema.name), dead, index, block.times, block.unmatched
 
     def batch(
@@ -183,11 +183,11 @@ class PackReader:
         lines = line + np.searchsorted(breaks, spans[:, 0])
         block = Block(file, first, len(index), line, lines[index], spans.reshape(-1), position, data, times, 2 * index)
         block = replace(block, unmatched=unmatched)
-        found = []
-        for one in dead:
-            record = data[slice(*spans[one.line].tolist())].decode("utf-8", "replace")
-            found.append(replace(one, file=file, line=int(lines[one.line]), text=record))
-        return table, found, block
+        letters = []
+        for letter in dead:
+            record = data[slice(*spans[letter.line].tolist())].decode("utf-8", "replace")
+            letters.append(replace(letter, file=file, line=int(lines[letter.line]), text=record))
+        return table, letters, block
 
 
 def read_packs(file: str, stream: ByteStream, packs: PackReader, chunk: int, first: int) -> _Parts:
@@ -204,14 +204,14 @@ def read_packs(file: str, stream: ByteStream, packs: PackReader, chunk: int, fir
             yield from _whole(file, data, position, packs, first)
             return
         text, rows = _decoded(data), DocumentLines()
-        found = packs.plain(data, text, *line_ends(data), True)
+        plain = packs.plain(data, text, *line_ends(data), True)
         at = 0
-        for number, one in enumerate(text.split("\n")):
-            if found is not None and number < len(found.plain) and found.plain[number]:
-                packs.add_plain(found, text, number, rows)
-            elif one.strip(" \t\r"):
-                _line(packs, one, at, number, rows)
-            at += len(one) + 1
+        for number, document in enumerate(text.split("\n")):
+            if plain is not None and number < len(plain.plain) and plain.plain[number]:
+                packs.add_plain(plain, text, number, rows)
+            elif document.strip(" \t\r"):
+                _line(packs, document, at, number, rows)
+            at += len(document) + 1
         if rows.lines:
             yield (read := packs.batch(file, text, data, position, line, rows, first))
             first = read[2].beyond
@@ -220,15 +220,15 @@ def read_packs(file: str, stream: ByteStream, packs: PackReader, chunk: int, fir
 
 def documents(text: str, pages: str | None) -> Iterator[list[Any] | None]:
     """Yield the elements of the documents of a text; None: one is not JSON, and ends with its line."""
-    at = _past_blanks(text, 0)
-    while at < len(text):
+    place = _past_blanks(text, 0)
+    while place < len(text):
         try:
-            values, spans, end = elements(text, at, pages)
+            values, spans, end = elements(text, place, pages)
             yield values if pages is None else _unpacked(values, spans)[0]
         except Unreadable:
             yield None
-            end = text.find("\n", at) % (len(text) + 1)
-        at = _past_blanks(text, end)
+            end = text.find("\n", place) % (len(text) + 1)
+        place = _past_blanks(text, end)
 
 
 def _line(packs: PackReader, text: str, at: int, number: int, rows: DocumentLines) -> None:
@@ -241,25 +241,25 @@ def _line(packs: PackReader, text: str, at: int, number: int, rows: DocumentLine
     else:
         packs.document(text, _past_blanks(text, 0), number, rows)
     if at:
-        rows.first[before:] = [each + at for each in rows.first[before:]]
-        rows.beyond[before:] = [each + at for each in rows.beyond[before:]]
+        rows.first[before:] = [place + at for place in rows.first[before:]]
+        rows.beyond[before:] = [place + at for place in rows.beyond[before:]]
 
 
 def _whole(file: str, data: bytes, position: int, packs: PackReader, first: int) -> _Parts:
     """Read the documents of a whole file, one after the other."""
     text, rows = _decoded(data), DocumentLines()
-    at, number = _past_blanks(text, 0), 0
+    place, number = _past_blanks(text, 0), 0
     try:
         decode(data)
     except Unreadable as reason:
-        rows.add(reason, 0, at, min(len(text), at + _QUOTED))
-        at = len(text)
-    found = packs.plain(data, text, np.array([0]), np.array([len(data)]), False)
-    if found is not None and found.plain[0]:
-        packs.add_plain(found, text, 0, rows)
-        at = len(text)
-    while at < len(text):
-        at = _past_blanks(text, packs.document(text, at, number, rows, last=False))
+        rows.add(reason, 0, place, min(len(text), place + _QUOTED))
+        place = len(text)
+    plain = packs.plain(data, text, np.array([0]), np.array([len(data)]), False)
+    if plain is not None and plain.plain[0]:
+        packs.add_plain(plain, text, 0, rows)
+        place = len(text)
+    while place < len(text):
+        place = _past_blanks(text, packs.document(text, place, number, rows, last=False))
         number += 1
     for begin in range(0, len(rows.lines), ROWS):
         some = slice(begin, begin + ROWS)
@@ -308,50 +308,50 @@ def elements(text: str, at: int, pages: str | None) -> tuple[list[Any], list[tup
         raise Unreadable("json", "bad JSON: a number of more than 4300 digits") from None
 
 
-def _list(text: str, at: int, scan: _Scan) -> tuple[list[Any], list[tuple[int, int]], int]:
+def _list(text: str, place: int, scan: _Scan) -> tuple[list[Any], list[tuple[int, int]], int]:
     values, spans = [], []
     space = _space
-    at = _past_blanks(text, at + 1)
-    if text[at : at + 1] == "]":
-        return [], [], at + 1
+    place = _past_blanks(text, place + 1)
+    if text[place : place + 1] == "]":
+        return [], [], place + 1
     while True:
-        value, end = scan(text, at)
+        value, end = scan(text, place)
         values.append(value)
-        spans.append((at, end))
+        spans.append((place, end))
         match = space(text, end)
         assert match is not None, "blanks may be none"
-        at = match.end()
-        mark = text[at : at + 1]
+        place = match.end()
+        mark = text[place : place + 1]
         if mark == "]":
-            return values, spans, at + 1
+            return values, spans, place + 1
         if mark != ",":
-            raise json.JSONDecodeError("expecting ',' or ']'", text, at)
-        match = space(text, at + 1)
+            raise json.JSONDecodeError("expecting ',' or ']'", text, place)
+        match = space(text, place + 1)
         assert match is not None, "blanks may be none"
-        at = match.end()
+        place = match.end()
 
 
-def _page(text: str, at: int, wanted: str) -> tuple[list[Any], list[tuple[int, int]], int] | None:
+def _page(text: str, place: int, wanted: str) -> tuple[list[Any], list[tuple[int, int]], int] | None:
     """Return the same for the list at a key of an object; None: there is no such list."""
-    found: tuple[list[Any], list[tuple[int, int]]] | None = None
-    at = _past_blanks(text, at + 1)
-    while text[at : at + 1] == '"':
-        key, at = scanstring(text, at + 1, True)
-        at = _past_blanks(text, at)
-        if text[at : at + 1] != ":":
+    page: tuple[list[Any], list[tuple[int, int]]] | None = None
+    place = _past_blanks(text, place + 1)
+    while text[place : place + 1] == '"':
+        key, place = scanstring(text, place + 1, True)
+        place = _past_blanks(text, place)
+        if text[place : place + 1] != ":":
             return None
-        at = _past_blanks(text, at + 1)
-        if key == wanted and text[at : at + 1] == "[":
-            values, spans, at = _list(text, at, _plain)
-            found = values, spans
+        place = _past_blanks(text, place + 1)
+        if key == wanted and text[place : place + 1] == "[":
+            values, spans, place = _list(text, place, _plain)
+            page = values, spans
         else:
-            _, at = _plain(text, at)
-        at = _past_blanks(text, at)
-        if text[at : at + 1] == "}":
-            return None if found is None else (*found, at + 1)
-        if text[at : at + 1] != ",":
+            _, place = _plain(text, place)
+        place = _past_blanks(text, place)
+        if text[place : place + 1] == "}":
+            return None if page is None else (*page, place + 1)
+        if text[place : place + 1] != ",":
             return None
-        at = _past_blanks(text, at + 1)
+        place = _past_blanks(text, place + 1)
     return None
 
 
@@ -361,17 +361,17 @@ def _unpacked(
     """Return the same with the observations of data arrays in their place, and with their texts."""
     if not any(isinstance(value, dict) and "dataArray" in value for value in values):
         return values, spans, {}
-    found: list[Any] = []
+    elements: list[Any] = []
     where: list[tuple[int, int]] = []
     texts: dict[int, str] = {}
     for value, span in zip(values, spans):
         inner = sensorthings.rows(value) if isinstance(value, dict) else None
-        for each in [value] if inner is None else inner:
+        for element in [value] if inner is None else inner:
             if inner is not None:
-                texts[len(found)] = sensorthings.written(each)
-            found.append(each)
+                texts[len(elements)] = sensorthings.written(element)
+            elements.append(element)
             where.append(span)
-    return found, where, texts
+    return elements, where, texts
 
 
 def _bad(text: str, at: int, place: int, why: str) -> Unreadable:
@@ -399,5 +399,5 @@ def _bytes(text: str, data: bytes, places: Sequence[int]) -> NDArray[np.int64]:
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     escaped = (points >= 0xDC80) & (points < 0xDD00)  # bytes that are not UTF-8
     sizes = np.select([points < 0x80, points < 0x800, escaped, points < 0x10000], [1, 2, 1, 3], 4)
-    found: NDArray[np.int64] = np.concatenate([[0], np.cumsum(sizes)])[np.array(places, np.int64)]
-    return found
+    positions: NDArray[np.int64] = np.concatenate([[0], np.cumsum(sizes)])[np.array(places, np.int64)]
+    return positions

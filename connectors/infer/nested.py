@@ -63,16 +63,16 @@ def _kind(value: Any) -> str:
 def nested_sample(name: str | None, records: Sequence[Mapping[str, Any]]) -> RecordSample:
     """Return the columns of records of one event. `name`: the name that they give it."""
     sample = RecordSample(name, records=len(records))
-    lengths = {len(each[_ARGUMENTS]) if isinstance(each.get(_ARGUMENTS), list) else -1 for each in records}
+    lengths = {len(record[_ARGUMENTS]) if isinstance(record.get(_ARGUMENTS), list) else -1 for record in records}
     own = {"type"} if name is not None else set()
     if len(lengths) == 1 and lengths != {-1}:
-        if any(isinstance(value, dict | list) for each in records for value in each[_ARGUMENTS]):
+        if any(isinstance(value, dict | list) for record in records for value in record[_ARGUMENTS]):
             hint = 'without `args`, values of records are read by their names: `FROM "a.b"`'
             message = "`args` has values by position, and lists or objects are among them"
             raise CepError(message, hint=hint, code="input")
         _positional(records, own, sample)
         return sample
-    if any(_ARGUMENTS in each for each in records):
+    if any(_ARGUMENTS in record for record in records):
         sample.left_out[_ARGUMENTS] = "values by position are for records that have all of them so"
         own.add(_ARGUMENTS)
     shape = _Shape()
@@ -85,7 +85,7 @@ def nested_sample(name: str | None, records: Sequence[Mapping[str, Any]]) -> Rec
         sample.left_out.clear()
         paths = _leaves(shape, series, sample.left_out, len(records))
     if series is None and not paths:
-        lists = [each for each in shape.elements if _homogeneous(shape, each) and _reachable(shape, each)]
+        lists = [element for element in shape.elements if _homogeneous(shape, element) and _reachable(shape, element)]
         series = max(lists, key=lambda each: shape.elements[each], default=None)
         paths = _leaves(shape, series, sample.left_out, len(records))
     _fill(sample, records, paths, series)
@@ -94,12 +94,12 @@ def nested_sample(name: str | None, records: Sequence[Mapping[str, Any]]) -> Rec
 
 def _positional(records: Sequence[Mapping[str, Any]], own: set[str], sample: RecordSample) -> None:
     """Return values by position: a column for each, and those of the time."""
-    times = [key for key in ("time", "start", "end") if any(key in each for each in records)]
+    times = [key for key in ("time", "start", "end") if any(key in record for record in records)]
     for each in records:
         values = {f"arg{place}": value for place, value in enumerate(each[_ARGUMENTS], 1)}
         sample.add({key: each.get(key) for key in times} | values)
     sample.positional = True
-    others = dict.fromkeys(key for each in records for key in each if key not in (*own, _ARGUMENTS, *times))
+    others = dict.fromkeys(key for record in records for key in record if key not in (*own, _ARGUMENTS, *times))
     for key in others:
         sample.left_out[key] = "the record has its values by position"
     if len(sample.columns) > len(times):
@@ -122,7 +122,7 @@ def _series(shape: _Shape, count: int) -> Path | None:
     """Return the list whose elements are events: a list of objects that every record has, else a list of many numbers;
     among several the one with most elements. None: a record is an event."""
     best: tuple[bool, int, int] | None = None
-    found = None
+    series = None
     for steps, number in shape.elements.items():
         if not shape.is_always(steps, LIST, count) or not _homogeneous(shape, steps) or not _reachable(shape, steps):
             continue
@@ -131,19 +131,19 @@ def _series(shape: _Shape, count: int) -> Path | None:
             continue
         rank = (objects, number, -len(steps))
         if best is None or rank > best:
-            best, found = rank, steps
-    return found
+            best, series = rank, steps
+    return series
 
 
 def _mostly(kinds: Counter[str]) -> set[str]:
     """Return the kinds of values at a path, without very rare ones."""
-    there = set(kinds) - {NULL}
-    count = sum(kinds[kind] for kind in there)
+    present = set(kinds) - {NULL}
+    count = sum(kinds[kind] for kind in present)
     for most in ({VALUE, NUMBER}, {OBJECT}, {LIST}):
         others = count - sum(kinds[kind] for kind in most)
         if others <= allowed(count):
-            return there & most
-    return there
+            return present & most
+    return present
 
 
 def _reachable(shape: _Shape, steps: Path) -> bool:
@@ -154,14 +154,14 @@ def _reachable(shape: _Shape, steps: Path) -> bool:
 
 def _leaves(shape: _Shape, series: Path | None, left_out: dict[str, str], count: int) -> list[Path]:
     """Find the paths of plain values that a declaration can have; the others are `left_out`."""
-    found: list[Path] = []
+    paths: list[Path] = []
     closed: set[Path] = set()
     names = {steps[0] for steps in shape.kinds}
     for steps, kinds in shape.kinds.items():
         if any(steps[:n] in closed for n in range(1, len(steps))):
             continue
         source = written(steps)
-        there = _mostly(kinds)
+        present = _mostly(kinds)
         why = None
         if steps[-1] == EACH and steps[:-1] != series:
             closed.add(steps)
@@ -170,27 +170,27 @@ def _leaves(shape: _Shape, series: Path | None, left_out: dict[str, str], count:
             why = "no path has such a name"
             if len(steps) > 1 and source in names:
                 why = f"of the object `{steps[0]}`: `{source}` is the field that is called so"
-        elif LIST in there and there != {LIST}:
-            why = f"it is {' and '.join(sorted(_one(each) for each in there))}, {_of(kinds, LIST)}"
-        elif LIST in there and steps != series and _is_place(shape, steps):
+        elif LIST in present and present != {LIST}:
+            why = f"it is {' and '.join(sorted(_one(kind) for kind in present))}, {_of(kinds, LIST)}"
+        elif LIST in present and steps != series and _is_place(shape, steps):
             closed.add(steps)
-            found += [(*steps, f"[{place}]") for place in range(shape.longest[steps])]
+            paths += [(*steps, f"[{place}]") for place in range(shape.longest[steps])]
             continue
-        elif LIST in there and steps != series:
+        elif LIST in present and steps != series:
             why = _no_event(shape, steps, series, count)
             source += EACH
-        elif OBJECT in there and there != {OBJECT}:
-            why = f"it is {' and '.join(sorted(_one(each) for each in there))}, {_of(kinds, OBJECT)}"
-        if OBJECT in kinds and OBJECT not in there:
+        elif OBJECT in present and present != {OBJECT}:
+            why = f"it is {' and '.join(sorted(_one(kind) for kind in present))}, {_of(kinds, OBJECT)}"
+        if OBJECT in kinds and OBJECT not in present:
             closed.add(steps)
         if why is not None:
             closed.add(steps)
             left_out[source] = why
-        elif there and not there & {LIST, OBJECT}:
-            found.append(steps)
-        elif not there and not any(len(each) > len(steps) and each[: len(steps)] == steps for each in shape.kinds):
-            found.append(steps)
-    return found
+        elif present and not present & {LIST, OBJECT}:
+            paths.append(steps)
+        elif not present and not any(len(path) > len(steps) and path[: len(steps)] == steps for path in shape.kinds):
+            paths.append(steps)
+    return paths
 
 
 def _one(kind: str) -> str:
@@ -229,12 +229,12 @@ def _no_event(shape: _Shape, steps: Path, series: Path | None, count: int) -> st
     if not _homogeneous(shape, steps):
         return "some of its elements are objects, and others are not"
     key = next((key for *above, key in shape.kinds if tuple(above) == (*steps, EACH)), None)
-    each = f'`FROM "{written(steps)}[]{"" if key is None else f".{key}"}"` makes an event of each element'
+    remedy = f'`FROM "{written(steps)}[]{"" if key is None else f".{key}"}"` makes an event of each element'
     lists = shape.kinds[steps][LIST]
     if series is None and lists < count:
-        return f"{count - lists} of {count} records have none; {each}, and a dead letter of such a record"
+        return f"{count - lists} of {count} records have none; {remedy}, and a dead letter of such a record"
     other = "" if series is None else f"instead of those of `{written(series)}`"
-    return f"{each} {other}".strip()
+    return f"{remedy} {other}".strip()
 
 
 def _fill(
@@ -256,6 +256,6 @@ def _elements(record: Mapping[str, Any], series: Path | None) -> Iterator[Any]:
     if series is None:
         yield None
         return
-    found = first_at(record, series)
-    if isinstance(found, list):
-        yield from found
+    elements = first_at(record, series)
+    if isinstance(elements, list):
+        yield from elements

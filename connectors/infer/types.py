@@ -95,33 +95,33 @@ def guess(
 ) -> Guess:
     """Guess the type of a column. `text`: its values come from a table of text, with these marks, which does not
     distinguish numbers from texts."""
-    there = [value for value in column if value is not None]
-    optional = len(there) < len(column)
+    present = [value for value in column if value is not None]
+    optional = len(present) < len(column)
     if typed is not None:
-        return _typed(typed, there, optional, name)
-    if not there:
+        return _typed(typed, present, optional, name)
+    if not present:
         return Guess("string", (), optional=True, note="always missing, so its type is not known")
     if text:
-        return _fields(name, there, decimal, thousands, optional)
-    kinds = Counter(map(_kind, there))
+        return _fields(name, present, decimal, thousands, optional)
+    kinds = Counter(map(_kind, present))
     if (most := _majority(kinds)) is not None:
         kept = [value if value is None or _of_kinds(value, most) else ... for value in column]
-        found = guess(name, [value for value in kept if value is not ...], text, decimal, typed, thousands)
+        guessed = guess(name, [value for value in kept if value is not ...], text, decimal, typed, thousands)
         odd = [value for value, own in zip(column, kept, strict=True) if own is ...]
-        if found.type == "time" and found.format is None and most == {"string"} and unit_of_all(odd) == "s":
+        if guessed.type == "time" and guessed.format is None and most == {"string"} and unit_of_all(odd) == "s":
             number = "1 is a number, seconds" if len(odd) == 1 else f"{len(odd)} are numbers, seconds"
-            return replace(found, note="; ".join(filter(None, (found.note, f"{number} since 1970"))))
-        return _without_bad(found, len(odd), len(there))
-    if set(kinds) == {"int"} and (dates := _dates(name, there)) is not None:
+            return replace(guessed, note="; ".join(filter(None, (guessed.note, f"{number} since 1970"))))
+        return _without_bad(guessed, len(odd), len(present))
+    if set(kinds) == {"int"} and (dates := _dates(name, present)) is not None:
         return _with(dates, (), optional)
     if set(kinds) <= {"int", "float"}:
-        return _numbers(name, _plain(there), optional)
+        return _numbers(name, _plain(present), optional)
     if set(kinds) == {"string"}:
-        found = _texts(name, there, optional)
-        return replace(found, note=_in_quotes(found.values)) if found.type == "string" else found
+        guessed = _texts(name, present, optional)
+        return replace(guessed, note=_in_quotes(guessed.values)) if guessed.type == "string" else guessed
     if "bool" in kinds:
-        return _bools(there, kinds, optional)
-    return _mixed(name, there, kinds, optional)
+        return _bools(present, kinds, optional)
+    return _mixed(name, present, kinds, optional)
 
 
 def _majority(kinds: Counter[str]) -> frozenset[str] | None:
@@ -160,14 +160,14 @@ def _kind(value: Any) -> str:
 
 
 def _plain(values: Sequence[Any]) -> list[int | float]:
-    return [float(each) if isinstance(each, Real) else each for each in values]
+    return [float(value) if isinstance(value, Real) else value for value in values]
 
 
-def _bools(there: Sequence[Any], kinds: Counter[str], optional: bool) -> Guess:
+def _bools(present: Sequence[Any], kinds: Counter[str], optional: bool) -> Guess:
     """Guess a column of booleans, and of other values that are read as booleans."""
-    words = {str(each).lower() for each in there if not isinstance(each, bool)}
+    words = {str(value).lower() for value in present if not isinstance(value, bool)}
     if words <= {*TRUE_WORDS, *FALSE_WORDS}:
-        return Guess("bool", tuple(there), optional=optional)
+        return Guess("bool", tuple(present), optional=optional)
     return _unlike(kinds)
 
 
@@ -179,29 +179,29 @@ def _unlike(kinds: Counter[str]) -> Guess:
     return Guess("", (), note=f"{' and '.join(f'{number} {kind}' for kind, number in counts.most_common())} in it")
 
 
-def _mixed(name: str, there: Sequence[Any], kinds: Counter[str], optional: bool) -> Guess:
+def _mixed(name: str, present: Sequence[Any], kinds: Counter[str], optional: bool) -> Guess:
     """Guess the type of numbers among which a few texts mean "missing", or of texts among which a number does. Other
     mixed columns have no type."""
-    numbers = [each for each in there if _kind(each) != "string"]
-    texts = [each for each in there if _kind(each) == "string"]
-    quoted = [each for each in texts if is_number(each.strip(" \t"))]
+    numbers = [value for value in present if _kind(value) != "string"]
+    texts = [value for value in present if _kind(value) == "string"]
+    quoted = [text for text in texts if is_number(text.strip(" \t"))]
     if quoted:
         return _quoted(name, numbers, texts, quoted, optional)
     words = sorted(set(texts))
-    if len(words) > FEW and len(texts) <= allowed(len(there)):
-        return _without_bad(_numbers(name, _plain(numbers), optional), len(texts), len(there), words)
-    if len(numbers) >= SHARE * len(there) and len(words) <= FEW:
-        found = _numbers(name, _plain(numbers), True)
-        if found.type:
+    if len(words) > FEW and len(texts) <= allowed(len(present)):
+        return _without_bad(_numbers(name, _plain(numbers), optional), len(texts), len(present), words)
+    if len(numbers) >= SHARE * len(present) and len(words) <= FEW:
+        guessed = _numbers(name, _plain(numbers), True)
+        if guessed.type:
             odd = [word for word in words if word.strip().lower() not in ABSENT]
-            note = f"{found.note}; " if found.note else ""
+            note = f"{guessed.note}; " if guessed.note else ""
             note += f"{', '.join(map(json.dumps, odd))} is read as a missing one" if odd else ""
-            words = sorted({form for each in words for form in (each, each.strip(" \t"))})
-            return replace(found, missing=(*words, *found.missing), note=note.removesuffix("; "))
-    absent = {each for each in numbers if isinstance(each, int) and each in sentinels([*_plain(numbers), 0, 1])}
+            words = sorted({form for word in words for form in (word, word.strip(" \t"))})
+            return replace(guessed, missing=(*words, *guessed.missing), note=note.removesuffix("; "))
+    absent = {number for number in numbers if isinstance(number, int) and number in sentinels([*_plain(numbers), 0, 1])}
     if len(absent) == len(set(numbers)) and len(words) > 1:
-        found = _texts(name, [each for each in there if _kind(each) == "string"], True)
-        return replace(found, missing=(*found.missing, *sorted(absent)), optional=True)
+        guessed = _texts(name, [value for value in present if _kind(value) == "string"], True)
+        return replace(guessed, missing=(*guessed.missing, *sorted(absent)), optional=True)
     return _unlike(kinds)
 
 
@@ -217,59 +217,61 @@ def _in_quotes(texts: Sequence[str]) -> str:
 def _quoted(name: str, numbers: Sequence[Any], texts: Sequence[str], quoted: Sequence[str], optional: bool) -> Guess:
     """Guess the type of numbers, some of them in quotes. If there are more than a few other texts, the column has no
     type."""
-    absent = {each for each in texts if each.strip(" \t").lower() in ABSENT}
-    odd = sorted({each for each in texts if each not in quoted and each not in absent})
-    bad = sum(each in odd for each in texts)
+    absent = {text for text in texts if text.strip(" \t").lower() in ABSENT}
+    odd = sorted({text for text in texts if text not in quoted and text not in absent})
+    bad = sum(text in odd for text in texts)
     count = len(numbers) + len(texts)
     if bad > allowed(count):
         return _unlike(Counter(int=len(numbers), string=len(texts)))
-    plain = [each.strip(" \t") for each in quoted]
-    read = [int(each) if each.lstrip("+-").isdigit() and len(each) < 400 else float(each) for each in plain]
-    found = _numbers(name, [*_plain(numbers), *read], optional or bool(absent))
-    if found.type not in ("int", "float"):
-        return found
+    plain = [text.strip(" \t") for text in quoted]
+    read = [int(text) if text.lstrip("+-").isdigit() and len(text) < 400 else float(text) for text in plain]
+    guessed = _numbers(name, [*_plain(numbers), *read], optional or bool(absent))
+    if guessed.type not in ("int", "float"):
+        return guessed
     note = f"{len(quoted):,} of {count:,} stand in quotes"
-    found = replace(found, quoted=True, note="; ".join(filter(None, (found.note, note))))
-    words = tuple(sorted({form for each in absent if each for form in (each, each.strip(" \t"))}))
-    found = _with(found, words, bool(absent))
-    return _without_bad(found, bad, count, odd) if bad else found
+    guessed = replace(guessed, quoted=True, note="; ".join(filter(None, (guessed.note, note))))
+    words = tuple(sorted({form for text in absent if text for form in (text, text.strip(" \t"))}))
+    guessed = _with(guessed, words, bool(absent))
+    return _without_bad(guessed, bad, count, odd) if bad else guessed
 
 
 def _fields(name: str, raw: Sequence[str], decimal: str, thousands: str | None, optional: bool) -> Guess:
     """Guess the type of a table's fields: numbers and booleans, times, or else strings or IRIs."""
-    there = [each.strip(" \t") for each in raw]
-    words = tuple(sorted({each for each in there if each.lower() in ABSENT}))
-    some = [each for each in there if each not in words]
+    present = [text.strip(" \t") for text in raw]
+    words = tuple(sorted({value for value in present if value.lower() in ABSENT}))
+    some = [value for value in present if value not in words]
     if some and (points := _pointed(some, decimal, thousands)) is not None:
-        whole = all(each.lstrip("+-").isdigit() for each in points)
-        if any(len(each) > 1 and each.lstrip("+-").startswith("0") and each.isdigit() for each in points):
+        whole = all(point.lstrip("+-").isdigit() for point in points)
+        if any(len(point) > 1 and point.lstrip("+-").startswith("0") and point.isdigit() for point in points):
             if (times := _times(name, some)) is None:
                 return Guess("string", tuple(raw), optional=optional, note="digits with a leading 0: a name")
             return _with(times, words, optional)
         if whole and (times := _times(name, some)) is not None and times.format and times.format.pattern:
             return _with(times, words, optional)
-        found = _numbers(name, [int(each) if whole and len(each) < 400 else float(each) for each in points], optional)
-        if not found.type or found.note == _BIG_FLOAT:
-            return Guess("string", tuple(raw), optional=optional, note=_BIG_TEXT if found.type else found.note)
-        if found.type == "time" and thousands is not None and points != some:
+        guessed = _numbers(
+            name, [int(point) if whole and len(point) < 400 else float(point) for point in points], optional
+        )
+        if not guessed.type or guessed.note == _BIG_FLOAT:
+            return Guess("string", tuple(raw), optional=optional, note=_BIG_TEXT if guessed.type else guessed.note)
+        if guessed.type == "time" and thousands is not None and points != some:
             return Guess("string", tuple(raw), optional=optional, note="counts with marks between thousands")
-        return _with(found, words, optional)
-    low = {each.lower() for each in some}
+        return _with(guessed, words, optional)
+    low = {text.lower() for text in some}
     if low and (low <= {"true", "false"} or low <= {"yes", "no"}):
-        absent = tuple(dict.fromkeys(each for each in raw if each.strip(" \t") in words))
+        absent = tuple(dict.fromkeys(text for text in raw if text.strip(" \t") in words))
         return Guess("bool", tuple(some), None, absent, optional or bool(absent))
     if some and (times := _times(name, some)) is not None:
         return _with(times, words, optional)
-    odd = Counter(each for each in some if _pointed([each], decimal, thousands) is None)
+    odd = Counter(text for text in some if _pointed([text], decimal, thousands) is None)
     if not 0 < odd.total() <= allowed(len(some)):
         odd = _untimely(name, some)
     if odd:
-        kept = [each for each in raw if each.strip(" \t") not in odd]
-        found = _fields(name, kept, decimal, thousands, optional)
-        if found.type in ("int", "float", "time"):
-            return _without_bad(found, odd.total(), len(some), sorted(odd))
-    found = _named(raw, optional)
-    return found if found.type != "string" else replace(found, note=_nearly(some, decimal, thousands))
+        kept = [text for text in raw if text.strip(" \t") not in odd]
+        guessed = _fields(name, kept, decimal, thousands, optional)
+        if guessed.type in ("int", "float", "time"):
+            return _without_bad(guessed, odd.total(), len(some), sorted(odd))
+    guessed = _named(raw, optional)
+    return guessed if guessed.type != "string" else replace(guessed, note=_nearly(some, decimal, thousands))
 
 
 def _untimely(name: str, texts: Sequence[str]) -> Counter[str]:
@@ -313,7 +315,7 @@ def _fits(pattern: str, text: str) -> bool:
 
 def _nearly(texts: Sequence[str], decimal: str, thousands: str | None) -> str:
     """Return a remark about texts most of which are numbers; empty for others."""
-    odd = Counter(each for each in texts if _pointed([each], decimal, thousands) is None)
+    odd = Counter(text for text in texts if _pointed([text], decimal, thousands) is None)
     numbers = len(texts) - odd.total()
     if not odd or len(odd) > FEW or numbers < MOSTLY * len(texts):
         return ""
@@ -323,7 +325,7 @@ def _nearly(texts: Sequence[str], decimal: str, thousands: str | None) -> str:
 
 def _pointed(texts: Sequence[str], decimal: str, thousands: str | None) -> list[str] | None:
     """Return numbers with points and without marks between thousands; None: some are not numbers."""
-    found = []
+    numbers = []
     for text in texts:
         try:
             plain = with_point(text if thousands is None else plain_number(text, thousands, decimal), decimal)
@@ -331,29 +333,29 @@ def _pointed(texts: Sequence[str], decimal: str, thousands: str | None) -> list[
             return None
         if not is_number(plain):
             return None
-        found.append(plain)
-    return found
+        numbers.append(plain)
+    return numbers
 
 
-def _texts(name: str, there: Sequence[str], optional: bool) -> Guess:
+def _texts(name: str, present: Sequence[str], optional: bool) -> Guess:
     """Guess the type of texts that are not fields of a table: times, or else strings or IRIs."""
-    absent = {each for each in there if each.strip(" \t").lower() in ABSENT}
-    words = tuple(sorted({form for each in absent for form in (each, each.strip(" \t"))}))
-    some = [each for each in there if each not in words]
+    absent = {value for value in present if value.strip(" \t").lower() in ABSENT}
+    words = tuple(sorted({form for text in absent for form in (text, text.strip(" \t"))}))
+    some = [value for value in present if value not in words]
     if some and (times := _times(name, some, quoted=True)) is not None:
         return _with(times, words, optional)
     if odd := _untimely(name, some):
-        found = _texts(name, [each for each in there if each not in odd], optional)
-        if found.type == "time":
-            return _without_bad(found, odd.total(), len(some), sorted(odd))
-    return _named(there, optional)
+        guessed = _texts(name, [value for value in present if value not in odd], optional)
+        if guessed.type == "time":
+            return _without_bad(guessed, odd.total(), len(some), sorted(odd))
+    return _named(present, optional)
 
 
 def _named(texts: Sequence[str], optional: bool) -> Guess:
     """Guess strings or IRIs."""
-    words = tuple(dict.fromkeys(each for each in texts if each.strip(" \t").lower() in ABSENT))
-    some = [each for each in texts if each not in words]
-    if some and all(_IRI.match(each) and not NOT_IRI.search(each) for each in some) and len(words) <= FEW:
+    words = tuple(dict.fromkeys(text for text in texts if text.strip(" \t").lower() in ABSENT))
+    some = [text for text in texts if text not in words]
+    if some and all(_IRI.match(text) and not NOT_IRI.search(text) for text in some) and len(words) <= FEW:
         return Guess("iri", tuple(some), None, words, optional or bool(words))
     return Guess("string", tuple(texts), optional=optional)
 
@@ -374,31 +376,33 @@ def _numbers(name: str, numbers: Sequence[int | float], optional: bool) -> Guess
         finite = False
     if not finite:
         return Guess("", (), note="numbers beyond the floats in it")
-    whole = all(isinstance(each, int) for each in numbers)
+    whole = all(isinstance(number, int) for number in numbers)
     absent = sentinels(numbers)
-    kept = tuple(each for each in numbers if each not in absent)
-    big = whole and any(abs(each) > LARGEST for each in numbers)
+    kept = tuple(number for number in numbers if number not in absent)
+    big = whole and any(abs(number) > LARGEST for number in numbers)
     type = "int" if whole and not big else "float"
     return Guess(type, kept, None, absent, optional or bool(absent), _BIG_FLOAT if big else "")
 
 
 def _dates(name: str, numbers: Sequence[int | float]) -> Guess | None:
     """Guess whole numbers whose digits are dates, `20240501`, if the name says time; None: they are not dates."""
-    if not TIMELY.search(name) or not all(each >= 0 and each == int(each) for each in numbers):
+    if not TIMELY.search(name) or not all(number >= 0 and number == int(number) for number in numbers):
         return None
-    found = None if unit_of(numbers) else _times(name, [str(int(each)) for each in numbers])
-    return found if found is not None and found.format is not None and found.format.pattern is not None else None
+    guessed = None if unit_of(numbers) else _times(name, [str(int(number)) for number in numbers])
+    return (
+        guessed if guessed is not None and guessed.format is not None and guessed.format.pattern is not None else None
+    )
 
 
 def unit_of_all(values: Sequence[Any]) -> str | None:
     """Return the unit of values that are all numbers and count from 1970; None: they do not."""
-    return unit_of(_plain(values)) if all(_kind(each) in ("int", "float") for each in values) else None
+    return unit_of(_plain(values)) if all(_kind(value) in ("int", "float") for value in values) else None
 
 
 def unit_of(numbers: Sequence[int | float]) -> str | None:
     """Return the unit in which all numbers count from 1970 to a time of today; None: there is none."""
     for unit, size in _UNITS:
-        if all(_SINCE * size <= each <= _UNTIL * size for each in numbers):
+        if all(_SINCE * size <= number <= _UNTIL * size for number in numbers):
             return unit
     return None
 
@@ -407,22 +411,22 @@ def _times(name: str, texts: Sequence[str], quoted: bool = False) -> Guess | Non
     """Return the format of texts that are all times; among several, the one in which they are in order. `quoted`: they
     are texts of JSON, where counts since 1970 need a FORMAT, and blanks around ISO 8601 count."""
     some = list(dict.fromkeys(texts))
-    if quoted and all(is_number(each.strip(" \t")) for each in some):
-        unit = unit_of([float(each) for each in some]) if TIMELY.search(name) else None
+    if quoted and all(is_number(text.strip(" \t")) for text in some):
+        unit = unit_of([float(text) for text in some]) if TIMELY.search(name) else None
         if unit is not None:
             return Guess("time", tuple(texts), TimeFormat(unit=unit))
     if quoted:
-        texts = [each.strip(" \t") for each in texts]
+        texts = [text.strip(" \t") for text in texts]
     try:
-        found = [of_iso_clock(each) for each in some]
+        found = [of_iso_clock(text) for text in some]
     except ValueError:
         pass
     else:
         local = not all(absolute for _, absolute in found)
-        day = all(_ISO_DAY.fullmatch(each) for each in some)
+        day = all(_ISO_DAY.fullmatch(text) for text in some)
         return Guess("time", tuple(texts), local=local, day=day)
     if numbers := all(map(is_number, texts)):
-        if not TIMELY.search(name) or not all(len(each) in (7, 8, 12, 14)[quoted:] for each in texts):
+        if not TIMELY.search(name) or not all(len(text) in (7, 8, 12, 14)[quoted:] for text in texts):
             return None
         some = some if quoted else list(dict.fromkeys(map(_eight, some)))
     first = some[:_TRIED]
@@ -467,17 +471,17 @@ def _patterns() -> Iterator[str]:
 
 def _read(texts: Sequence[str], pattern: str) -> list[int] | None:
     try:
-        return [of_pattern(each, pattern)[0] for each in texts]
+        return [of_pattern(text, pattern)[0] for text in texts]
     except ValueError:
         return None
 
 
 def clock_pattern(texts: Sequence[str]) -> str | None:
     """Return the format of times of day. None: they are not times of day."""
-    some = [each for each in texts if isinstance(each, str) and _CLOCK.fullmatch(each.strip())]
+    some = [text for text in texts if isinstance(text, str) and _CLOCK.fullmatch(text.strip())]
     if not some or len(texts) - len(some) > allowed(len(texts)):
         return None
-    counts = Counter(each.strip() for each in some)
+    counts = Counter(text.strip() for text in some)
     for pattern in _CLOCKS[1:]:
         wrong = sum(number for each, number in counts.items() if not _fits(f"%Y {pattern}", f"2000 {each}"))
         if wrong + len(texts) - len(some) <= allowed(len(texts)):
@@ -501,22 +505,22 @@ _ARROW: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 )
 
 
-def _typed(typed: pa.DataType, there: Sequence[Any], optional: bool, name: str) -> Guess:
+def _typed(typed: pa.DataType, present: Sequence[Any], optional: bool, name: str) -> Guess:
     """Guess by the type of a column of Parquet. Texts and counts in it may be times."""
     if pa.types.is_null(typed):
         return Guess("string", (), optional=True, note="always missing, so its type is not known")
     if pa.types.is_time(typed):
-        return Guess("", tuple(there), optional=optional, note="times of day, without a day", clock=True)
+        return Guess("", tuple(present), optional=optional, note="times of day, without a day", clock=True)
     type = next((type for fits, type in _ARROW if fits(typed)), "string")
-    if type in ("int", "float") and there:
-        if (dates := _dates(name, there)) is not None:
+    if type in ("int", "float") and present:
+        if (dates := _dates(name, present)) is not None:
             return _with(dates, (), optional)
-        found = _numbers(name, there, optional)
-        if found.type in ("int", "float") and not pa.types.is_integer(typed):
-            found = replace(found, type="float")
-        return found
-    if type == "string" and there:
-        return _texts(name, there, optional)
+        guessed = _numbers(name, present, optional)
+        if guessed.type in ("int", "float") and not pa.types.is_integer(typed):
+            guessed = replace(guessed, type="float")
+        return guessed
+    if type == "string" and present:
+        return _texts(name, present, optional)
     local = type == "time" and getattr(typed, "tz", None) is None
-    day = local and (pa.types.is_date(typed) or all(each % _DAY == 0 for each in there))
-    return Guess(type, tuple(there), optional=optional, day=day, local=local)
+    day = local and (pa.types.is_date(typed) or all(value % _DAY == 0 for value in present))
+    return Guess(type, tuple(present), optional=optional, day=day, local=local)

@@ -57,32 +57,32 @@ class _RangeReader:
         self.links: list[Link] = []
         self.filters: list[str] = []
         self.first = True  # nothing so far reads bound variables
-        for each in self.tokens:
-            if each.kind == "iri" and not _PLAIN.fullmatch(each.text):
+        for token in self.tokens:
+            if token.kind == "iri" and not _PLAIN.fullmatch(token.text):
                 raise _Unclear
-            if each.kind == "word" and each.text.lower() in _NOT:
+            if token.kind == "word" and token.text.lower() in _NOT:
                 raise _Unclear
         self.pairs = self._paired()
 
     def _paired(self) -> dict[int, int]:
         """Return the closing bracket of each opening one, by token numbers."""
-        found: dict[int, int] = {}
+        closing: dict[int, int] = {}
         open: list[int] = []
-        for number, each in enumerate(self.tokens):
-            if each.kind == "mark" and each.text in _OPENING:
+        for number, token in enumerate(self.tokens):
+            if token.kind == "mark" and token.text in _OPENING:
                 open.append(number)
-            elif each.kind == "mark" and each.text in _CLOSING:
-                if not open or _OPENING[self.tokens[open[-1]].text] != each.text:
+            elif token.kind == "mark" and token.text in _CLOSING:
+                if not open or _OPENING[self.tokens[open[-1]].text] != token.text:
                     raise _Unclear
-                found[open.pop()] = number
+                closing[open.pop()] = number
         if open:
             raise _Unclear
-        return found
+        return closing
 
-    def word(self, at: int) -> str:
+    def word(self, place: int) -> str:
         """The token there, if it is a word or a mark, in lower case."""
-        one = self.tokens[at] if at < len(self.tokens) else SparqlToken("", "", 0, 0)
-        return one.text.lower() if one.kind in ("word", "mark") else ""
+        token = self.tokens[place] if place < len(self.tokens) else SparqlToken("", "", 0, 0)
+        return token.text.lower() if token.kind in ("word", "mark") else ""
 
     def timed(self) -> QueryParts:
         at = 0
@@ -114,50 +114,50 @@ class _RangeReader:
         parts = (self.stamps, self.ranges, order, self.links, self.filters)
         return QueryParts(self.text, *parts, self.tokens[at].end, star, self.prefixes)
 
-    def _group(self, at: int, last: int) -> None:
+    def _group(self, place: int, last: int) -> None:
         """Read the elements directly in a group."""
-        while at < last:
-            word, before, bracket = self.word(at), self.word(at - 1), self.word(at + 1) == "("
+        while place < last:
+            word, before, bracket = self.word(place), self.word(place - 1), self.word(place + 1) == "("
             if word == "filter" and bracket:
-                self.filters.append(self.text[self.tokens[at + 1].end : self.tokens[self.pairs[at + 1]].start])
-                for name, one in self._bounds(at + 2, self.pairs[at + 1]):
+                self.filters.append(self.text[self.tokens[place + 1].end : self.tokens[self.pairs[place + 1]].start])
+                for name, bounds in self._bounds(place + 2, self.pairs[place + 1]):
                     old = self.ranges.get(name, Range())
-                    since, until = (one.since, old.since), (one.until, old.until)
+                    since, until = (bounds.since, old.since), (bounds.until, old.until)
                     self.ranges[name] = Range(_of(max, since), _of(min, until))
-                at = self.pairs[at + 1] + 1
+                place = self.pairs[place + 1] + 1
             elif word == "values":
-                at = self.pairs[at + 1] + 1 if bracket else at + 2
-                at = self.pairs[at] + 1
+                place = self.pairs[place + 1] + 1 if bracket else place + 2
+                place = self.pairs[place] + 1
             elif bracket and (word == "bind" or before == "filter"):
                 self.first = self.first and word != "bind"
-                at = self.pairs[at + 1] + 1
+                place = self.pairs[place + 1] + 1
             elif word in ("filter", "optional", "minus", "union", "not", "exists", "."):
                 self.first = self.first and word not in ("optional", "minus")
-                at += 1
+                place += 1
             elif word == "{":
-                at = self.pairs[at] + 1
-            elif self.tokens[at].kind in ("variable", "iri", "name", "blank") or word == "[":
-                at = self._triples(at, last)
+                place = self.pairs[place] + 1
+            elif self.tokens[place].kind in ("variable", "iri", "name", "blank") or word == "[":
+                place = self._triples(place, last)
             else:
                 raise _Unclear
 
-    def _triples(self, at: int, last: int) -> int:
+    def _triples(self, place: int, last: int) -> int:
         """Read a subject with its properties and values, and return the position after them."""
-        subject = self._named(at)
-        at = self.pairs[at] + 1 if self.word(at) == "[" else at + 1
-        while at < last and self.word(at) != ".":
-            verb, at = at, self._path(at)
-            value, end = at, self._value(at)
+        subject = self._named(place)
+        place = self.pairs[place] + 1 if self.word(place) == "[" else place + 1
+        while place < last and self.word(place) != ".":
+            verb, place = place, self._path(place)
+            value, end = place, self._value(place)
             if self.word(end) != ",":
                 self._triple(subject, verb, value, end)
-            at = end
-            while self.word(at) == ",":
-                at = self._value(at + 1)
-            if self.word(at) != ";":
-                return at
-            while self.word(at) == ";":
-                at += 1
-        return at
+            place = end
+            while self.word(place) == ",":
+                place = self._value(place + 1)
+            if self.word(place) != ";":
+                return place
+            while self.word(place) == ";":
+                place += 1
+        return place
 
     def _triple(self, subject: str, verb: int, value: int, end: int) -> None:
         """Add a triple of one property and one value."""
@@ -174,56 +174,56 @@ class _RangeReader:
         if self.first and len(path) == 1 and ":" in name and (term is not None or self._named(value)):
             self.links.append(Link(ox.NamedNode(name), subject, self._named(value), term))
 
-    def _named(self, at: int) -> str:
+    def _named(self, place: int) -> str:
         """Return the name of a variable, a blank node or the contents of brackets."""
-        one = self.tokens[at]
-        if one.kind in ("variable", "blank"):
-            return f"?{one.text[1:]}" if one.kind == "variable" else one.text
-        return f"[{sum(each.text == '[' for each in self.tokens[:at])}" if one.text == "[" else ""
+        token = self.tokens[place]
+        if token.kind in ("variable", "blank"):
+            return f"?{token.text[1:]}" if token.kind == "variable" else token.text
+        return f"[{sum(token.text == '[' for token in self.tokens[:place])}" if token.text == "[" else ""
 
-    def _path(self, at: int) -> int:
+    def _path(self, place: int) -> int:
         """Return the position after a property or a path of properties."""
         while True:
-            while self.word(at) in ("^", "!"):
-                at += 1
-            if self.word(at) == "(":
-                at = self.pairs[at] + 1
-            elif self.tokens[at].kind in ("iri", "name", "variable") or self.tokens[at].text == "a":
-                at += 1
+            while self.word(place) in ("^", "!"):
+                place += 1
+            if self.word(place) == "(":
+                place = self.pairs[place] + 1
+            elif self.tokens[place].kind in ("iri", "name", "variable") or self.tokens[place].text == "a":
+                place += 1
             else:
                 raise _Unclear
-            while self.word(at) in ("*", "+", "?"):
-                at += 1
-            if self.word(at) not in ("/", "|"):
-                return at
-            at += 1
+            while self.word(place) in ("*", "+", "?"):
+                place += 1
+            if self.word(place) not in ("/", "|"):
+                return place
+            place += 1
 
-    def _value(self, at: int) -> int:
+    def _value(self, place: int) -> int:
         """Return the position after a value."""
-        if self.word(at) in ("[", "("):
-            return self.pairs[at] + 1
-        if self.tokens[at].kind == "string":
-            at += 1
-            return at + 2 if self.word(at) == "^^" else at + (self.tokens[at].kind == "language")
-        at += self.word(at) in ("+", "-")
-        one = self.tokens[at]
-        if one.kind in ("variable", "iri", "name", "blank", "number") or one.text in ("true", "false"):
-            return at + 1
+        if self.word(place) in ("[", "("):
+            return self.pairs[place] + 1
+        if self.tokens[place].kind == "string":
+            place += 1
+            return place + 2 if self.word(place) == "^^" else place + (self.tokens[place].kind == "language")
+        place += self.word(place) in ("+", "-")
+        token = self.tokens[place]
+        if token.kind in ("variable", "iri", "name", "blank", "number") or token.text in ("true", "false"):
+            return place + 1
         raise _Unclear
 
-    def _constant(self, at: int) -> ox.NamedNode | ox.Literal | None:
-        one = self.tokens[at]
-        if one.kind == "string":
-            return ox.Literal(one.text[1:-1]) if re.fullmatch(r'"[^"]+"', one.text) else None
-        iri = self._iri(at)
+    def _constant(self, place: int) -> ox.NamedNode | ox.Literal | None:
+        token = self.tokens[place]
+        if token.kind == "string":
+            return ox.Literal(token.text[1:-1]) if re.fullmatch(r'"[^"]+"', token.text) else None
+        iri = self._iri(place)
         return ox.NamedNode(iri) if iri else None
 
-    def _iri(self, at: int) -> str:
-        one = self.tokens[at]
-        if one.kind == "iri":
-            return one.text[1:-1]
-        prefix, _, local = one.text.partition(":")
-        return self.prefixes[prefix] + local if one.kind == "name" and prefix in self.prefixes else ""
+    def _iri(self, place: int) -> str:
+        token = self.tokens[place]
+        if token.kind == "iri":
+            return token.text[1:-1]
+        prefix, _, local = token.text.partition(":")
+        return self.prefixes[prefix] + local if token.kind == "name" and prefix in self.prefixes else ""
 
     def _bounds(self, at: int, last: int) -> Iterator[tuple[str, Range]]:
         """Yield the ranges of variables in a filter that is a comparison, or several that all hold."""
@@ -264,9 +264,9 @@ class _RangeReader:
                 return None
         value = f"<{XSD}dateTime>({self.text[self.tokens[start].start : self.tokens[end - 1].end]})"
         try:
-            found = _EMPTY.query(f"SELECT ({value} AS ?time) {{}}", prefixes=self.prefixes)
-            assert isinstance(found, ox.QuerySolutions), "it is a SELECT"
-            (time,) = (_time(row["time"]) for row in found)
+            solutions = _EMPTY.query(f"SELECT ({value} AS ?time) {{}}", prefixes=self.prefixes)
+            assert isinstance(solutions, ox.QuerySolutions), "it is a SELECT"
+            (time,) = (_time(row["time"]) for row in solutions)
             return None if time is None else (_minute(time), _minute(time + _LATER))
         except (SyntaxError, ValueError, RuntimeError, OSError, OverflowError):
             return None
@@ -293,7 +293,7 @@ class _RangeReader:
 
 
 def _of(choose: Callable[[list[str]], str], bounds: Iterable[str | None]) -> str | None:
-    some = [each for each in bounds if each is not None]
+    some = [bound for bound in bounds if bound is not None]
     return choose(some) if some else None
 
 

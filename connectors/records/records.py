@@ -86,10 +86,10 @@ class Twice(dict[str, Any]):
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) == len(pairs):
-        return found
-    repeated = Twice(found)
+    members = dict(pairs)
+    if len(members) == len(pairs):
+        return members
+    repeated = Twice(members)
     repeated.names = frozenset(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
     return repeated
 
@@ -117,20 +117,22 @@ def read_events(
     `bound`: the input was bound to that type, so a field `type` counts only if it names another event of the program.
     `envelope`: further values, which the message around the record has, by source.
     """
-    found = parse(line)
-    if not isinstance(found, dict):
-        hint = f"; {_ONE_A_LINE}" if isinstance(found, list) else ""
-        raise Unreadable("object", f"a record is a JSON object, this is {kind(found)}{hint}")
-    tested = [each for each in schemas.values() if each.when is not None and (not bound or each.name == default)]
+    value = parse(line)
+    if not isinstance(value, dict):
+        hint = f"; {_ONE_A_LINE}" if isinstance(value, list) else ""
+        raise Unreadable("object", f"a record is a JSON object, this is {kind(value)}{hint}")
+    tested = [
+        schema for schema in schemas.values() if schema.when is not None and (not bound or schema.name == default)
+    ]
     if not tested:
-        return _events(found, schemas[_type(found, schemas, default, bound)], envelope)
-    made: list[Record | Unreadable] = []
-    name = found.get("type")
+        return _events(value, schemas[_type(value, schemas, default, bound)], envelope)
+    events: list[Record | Unreadable] = []
+    name = value.get("type")
     if not bound and isinstance(name, str) and name in schemas and schemas[name].when is None:
-        made += _readable(partial(_events, found, schemas[name], envelope))
+        events += _readable(partial(_events, value, schemas[name], envelope))
     for schema in tested:
-        made += _readable(partial(_tested, found, schema, envelope))
-    return made or ([Unreadable("type", NO_EVENT)] if tested[0].strict else [])
+        events += _readable(partial(_tested, value, schema, envelope))
+    return events or ([Unreadable("type", NO_EVENT)] if tested[0].strict else [])
 
 
 def _readable(read: Callable[[], list[Record | Unreadable]]) -> list[Record | Unreadable]:
@@ -193,13 +195,13 @@ def _events(
         what = "is missing" if elements is None else f"is {kind(elements)}, and no list"
         hint = f'; without `[]` it is read as it is: FROM "{name}.value"' if isinstance(elements, dict) else ""
         raise Unreadable("args", f"`{name}` {what}{hint}")
-    made: list[Record | Unreadable] = []
+    events: list[Record | Unreadable] = []
     for place in range(len(elements)) if places is None else places:
         try:
-            made.append(_event(found, schema, place, envelope))
+            events.append(_event(found, schema, place, envelope))
         except Unreadable as reason:
-            made.append(Unreadable(reason.code, f"element {place + 1} of `{written(series)}`: {reason.reason}"))
-    return made
+            events.append(Unreadable(reason.code, f"element {place + 1} of `{written(series)}`: {reason.reason}"))
+    return events
 
 
 def _positional(found: Mapping[str, Any], schema: Schema) -> Record:
@@ -210,9 +212,12 @@ def _positional(found: Mapping[str, Any], schema: Schema) -> Record:
     own = [attribute for attribute in schema.attributes if is_own(attribute)]
     if len(given) != len(own):
         raise Unreadable("args", f"`args` holds {len(given)} values, {schema.name} has {_count(own)}")
-    if named := sorted({source_of(each) for each in own} & found.keys() - set(time_keys(schema))):
+    if named := sorted({source_of(attribute) for attribute in own} & found.keys() - set(time_keys(schema))):
         raise Unreadable("args", f"`args` and `{named[0]}` both give values")
-    values = [*given, *(_reach(found, path(source_of(each)), schema) for each in schema.attributes[len(own) :])]
+    values = [
+        *given,
+        *(_reach(found, path(source_of(attribute)), schema) for attribute in schema.attributes[len(own) :]),
+    ]
     return Record(schema.name, start, end, tuple(map(json_value, schema.attributes, values)))
 
 
@@ -319,10 +324,10 @@ def parse(line: bytes) -> Any:
 
 def table_hint(line: str) -> str:
     """The remedy for a line that looks like the header of a table where JSON is read; empty for any other line."""
-    found = _HEADER.fullmatch(line)
-    if found is None:
+    match = _HEADER.fullmatch(line)
+    if match is None:
         return ""
-    return f"; this looks like the header of a table: `--format {'tsv' if found[1] == chr(9) else 'csv'}`"
+    return f"; this looks like the header of a table: `--format {'tsv' if match[1] == chr(9) else 'csv'}`"
 
 
 def decode(raw: bytes, table: bool = False) -> str:
@@ -448,24 +453,24 @@ def read_times(
     """Start and end by the values of `time_keys`; `read` makes microseconds of a key and its value. `fields`: texts are
     those of a table, where digits alone are a number."""
     keys = time_keys(schema)
-    given = [get(key) for key in keys]
+    values = [get(key) for key in keys]
     if len(keys) == 3:
-        time, *ends = given
+        time, *ends = values
         if time is None and ends == [None, None]:
             raise Unreadable("time", "no time: `time`, or `start` and `end`, is missing")
         if time is not None and ends != [None, None]:
             raise Unreadable("time", "`time` and `start` or `end` both give the time")
-        keys, given = (keys[:1], given[:1]) if time is not None else (keys[1:], given[1:])
-    for key, value in zip(keys, given):
+        keys, values = (keys[:1], values[:1]) if time is not None else (keys[1:], values[1:])
+    for key, value in zip(keys, values):
         if value is None:
             raise Unreadable("time", f"no time: `{key}` is missing")
     if schema.further:
-        words = [_word(*each, fields) for each in zip(keys, given, part_patterns(schema.format, len(keys)))]
+        words = [_word(*each, fields) for each in zip(keys, values, part_patterns(schema.format, len(keys)))]
         return (time := read(", ".join(keys), " ".join(words))), time
     if len(keys) == 2 and keys[0] == keys[1]:
-        return interval(keys[0], given[0], read, schema)
-    start = read(keys[0], given[0])
-    return start, read(keys[-1], given[-1]) if len(keys) > 1 else start
+        return interval(keys[0], values[0], read, schema)
+    start = read(keys[0], values[0])
+    return start, read(keys[-1], values[-1]) if len(keys) > 1 else start
 
 
 def interval(key: str, value: Any, read: Callable[[str, Any], int], schema: Schema | None = None) -> tuple[int, int]:

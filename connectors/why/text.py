@@ -95,9 +95,9 @@ class Explainer:
         answer = self.occurrence(node.occurrence, node.record)
         if node.rule is not None:
             answer["rule"] = self.rule(node.rule)
-            answer["also"] = [self.rule(each) for each in node.also]
+            answer["also"] = [self.rule(rule) for rule in node.also]
             answer["variables"] = self.variables(node.bound or {})
-            answer["conditions"] = [self.condition(each) for each in node.judged]
+            answer["conditions"] = [self.condition(condition) for condition in node.judged]
             answer["absent"] = [
                 fluents.absent(self, pattern, node.bound or {}, until) for pattern, until in node.silent
             ]
@@ -155,7 +155,7 @@ class Explainer:
             own_name(name): self.json_value((v, "any")) for name, v in judged.values.items() if not name.endswith(")")
         }
         if judged.within:
-            answer["because"] = [self.condition(each) for each in judged.within]
+            answer["because"] = [self.condition(inner) for inner in judged.within]
         if judged.facts:
             answer["triples"] = [self.fact(fact) for fact in judged.facts]
         return answer
@@ -164,7 +164,7 @@ class Explainer:
         steps = []
         for step in fact.steps:
             answer: dict[str, Any] = {"triple": list(step.triple), "rule": step.rule}
-            steps.append(answer | ({"from": [list(each) for each in step.premises]} if step.premises else {}))
+            steps.append(answer | ({"from": [list(premise) for premise in step.premises]} if step.premises else {}))
         return {"triple": fact.triple, "proof": list(fact.proof), "steps": steps}
 
     # --- absence ---
@@ -183,7 +183,7 @@ class Explainer:
             memory = Memory(self.engine)
             answer["found"] = [self.occurrence(one, memory.is_input(one)) for one in found.found]
             return answer
-        answer["rules"] = [self.refusal(each) for each in found.refusals]
+        answer["rules"] = [self.refusal(refusal) for refusal in found.refusals]
         answer["rules"] += [answers.refusal(self, each) for each in found.answers]
         if found.ended is not None:
             answer["ended"] = fluents.turn(self, found.ended, "ended")
@@ -205,18 +205,18 @@ class Explainer:
             "failure": {"kind": failure.kind, "told": self.failure_text(refusal)}
             | ({"by": float(failure.by) / 1_000_000} if failure.by else {})
             | ({"occurrence": self.occurrence(failure.occurrence, False)} if failure.occurrence else {})
-            | ({"conditions": [self.condition(each) for each in failure.judged]} if failure.judged else {})
+            | ({"conditions": [self.condition(condition) for condition in failure.judged]} if failure.judged else {})
             | self._around(refusal.before, refusal.after),
             "parts": [self.occurrence(part, False) for part in dict.fromkeys(attempt.parts)],
             "variables": self.variables(attempt.bound),
             "conditions": [self.condition(each) for each, _ in attempt.judged],
         }
         if refusal.gaps:
-            answer["gaps"] = [fluents.gap(self, each) for each in refusal.gaps]
+            answer["gaps"] = [fluents.gap(self, gap) for gap in refusal.gaps]
         if refusal.ended is not None:
             answer["ended"] = fluents.turn(self, refusal.ended, "ended")
         if refusal.because:
-            answer["because"] = [self.refusal(each) for each in refusal.because]
+            answer["because"] = [self.refusal(reason) for reason in refusal.because]
         return answer
 
     def failure_text(self, refusal: Refusal) -> str:
@@ -227,7 +227,7 @@ class Explainer:
             case "missing":
                 return f"there is no {self.missing_text(failure)}{self._when(refusal)}"
             case "condition":
-                conditions = " and ".join(f"`{condition_text(each.condition)}`" for each in failure.judged)
+                conditions = " and ".join(f"`{condition_text(condition.condition)}`" for condition in failure.judged)
                 return f"{conditions} {_does(failure)} hold"
             case "relation":
                 return f"they do not lie as `{what}` says"
@@ -236,15 +236,15 @@ class Explainer:
                 bound = "" if within is None else f"WITHIN {write_duration(within)} "
                 return f"{bound}is exceeded by {say_duration(failure.by)}"
             case "came":
-                came = "something" if failure.occurrence is None else self.occurrence_text(failure.occurrence)
-                at = "" if failure.occurrence is None else f", at {self.time(failure.occurrence.end)}"
-                return f"{came} came{at}"
+                subject = "something" if failure.occurrence is None else self.occurrence_text(failure.occurrence)
+                when = "" if failure.occurrence is None else f", at {self.time(failure.occurrence.end)}"
+                return f"{subject} came{when}"
             case "unheld":
                 then = self.time(attempt.end if failure.at is None else failure.at)
                 return f"{self.missing_text(failure)} does not hold at {then}"
             case "held":
-                came = "it" if failure.occurrence is None else self.occurrence_text(failure.occurrence)
-                return f"{came} holds at {self.time(attempt.end if failure.at is None else failure.at)}"
+                subject = "it" if failure.occurrence is None else self.occurrence_text(failure.occurrence)
+                return f"{subject} holds at {self.time(attempt.end if failure.at is None else failure.at)}"
             case "over":
                 end = 0 if failure.occurrence is None else failure.occurrence.end
                 return f"all holds at {self.time(end)}, and it has ended since"
@@ -291,13 +291,13 @@ class Explainer:
         """Return `warning("EWR", _)`. `names`: the variables to show if no value is known."""
         schema = self.engine.plan.schemas[event]
         told = {} if names is None else names
-        each = [
+        arguments = [
             self.value_text((fixed[i], a.type)) if i in fixed else told.get(i, "_")
             for i, a in enumerate(schema.attributes)
         ]
         if schema.fluent is not None:
-            return fluents.fluent_text(schema, each, fixed.get(len(each) - 1))
-        return f"{event}({', '.join(each)})" if each else event
+            return fluents.fluent_text(schema, arguments, fixed.get(len(arguments) - 1))
+        return f"{event}({', '.join(arguments)})" if arguments else event
 
     def occurrence_text(self, one: Occurrence) -> str:
         return self.event_text(one.event, dict(enumerate(one.args)))
@@ -371,10 +371,12 @@ def by_id(
     for name in engine.outputs if event is None else [event]:
         if memory.fluents.knows(name):  # it may have ended since
             since, until = BEGINNING, END
-        for one in memory.find(name, {}, since, until):
-            known = cut(one, (cuts or {}).get(name))
-            if occurrence_id(known, engine.meanings()[name]) == id.removeprefix("@") and not memory.is_input(one):
-                return one
+        for occurrence in memory.find(name, {}, since, until):
+            known = cut(occurrence, (cuts or {}).get(name))
+            if occurrence_id(known, engine.meanings()[name]) == id.removeprefix("@") and not memory.is_input(
+                occurrence
+            ):
+                return occurrence
     hint = "it is of another program or another input, or too long ago"
     raise CepError(f"no derived event has the id `{id.removeprefix('@')}`", hint=hint, code="option")
 
@@ -391,7 +393,7 @@ def why(engine: Engine, event: str | None, id: str, facts: SupportingTriples | N
 
 def _twice(pattern: Pattern) -> dict[int, str]:
     """Return the variables that appear several times in an event, which therefore have one value."""
-    names = [each.name if isinstance(each, Variable) else "_" for each in pattern.properties().arguments]
+    names = [argument.name if isinstance(argument, Variable) else "_" for argument in pattern.properties().arguments]
     return {place: own_name(name) for place, name in enumerate(names) if name[0] != "_" and names.count(name) > 1}
 
 
@@ -402,7 +404,9 @@ def own_name(name: str) -> str:
 
 def condition_text(condition: Condition) -> str:
     """Return a condition on one line."""
-    condition = rename_condition(condition, {each.name: own_name(each.name) for each in used_variables([condition])})
+    condition = rename_condition(
+        condition, {variable.name: own_name(variable.name) for variable in used_variables([condition])}
+    )
     condition = parameters_named(condition)
     if isinstance(condition, Predicate) and condition.graph is not None:
         text = on_one_line(condition.graph.text, longest=LONGEST)
@@ -415,7 +419,7 @@ def condition_text(condition: Condition) -> str:
 
 def _plain(condition: Disjunction) -> bool:
     """Return True if it contains no graph pattern."""
-    return not any(isinstance(each, Predicate) and each.graph is not None for each in each_condition([condition]))
+    return not any(isinstance(inner, Predicate) and inner.graph is not None for inner in each_condition([condition]))
 
 
 def _does(failure: Failure) -> str:
