@@ -76,22 +76,22 @@ def inputs(
         raise CepError(f"`{format}` is not a format of the input", hint=f"formats are {KNOWN}", code="input")
     if not schemas:
         raise CepError("the program reads no events", hint="no event of a pattern comes from the input", code="input")
-    found = []
+    files = []
     for spec in specs:
         name, path = _split(spec, schemas)
         if live(path):
-            found.append(_live(path, name, schemas, format))
+            files.append(_live(path, name, schemas, format))
             continue
         for file in _files(path, spec, known):
             try:
-                found.append(_input(file, name, schemas, format))
+                files.append(_input(file, name, schemas, format))
             except CepError:
                 if not unsure:
                     raise
-                found.append(Input(file, format or known_format(file) or "", name, name is not None))
-    if sum(one.path == "-" for one in found) > 1:
+                files.append(Input(file, format or known_format(file) or "", name, name is not None))
+    if sum(file.path == "-" for file in files) > 1:
         raise CepError("standard input is named twice", hint="`-` can be read once", code="input")
-    return found
+    return files
 
 
 def sure(one: Input, schemas: Mapping[str, Schema]) -> Input:
@@ -168,11 +168,11 @@ def _stored(path: str, known: Set[str]) -> list[str]:
             if not every:
                 raise CepError(f"{path}: no file matches", code="no-files")
         else:
-            there = stored.found(path)
-            if there is None:
+            entry = stored.found(path)
+            if entry is None:
                 raise CepError(f"{path}: no such file", hint=_beside(path), code="no-file")
-            every = [there]
-            if there.folder:
+            every = [entry]
+            if entry.folder:
                 every = [one for one in stored.listed(path) if not one.folder and _is_read(one.name)]
                 if not every:
                     raise CepError(f"{path}: no file in this folder ends in {', '.join(BY_SUFFIX)}", code="no-files")
@@ -206,10 +206,10 @@ def _listed(path: str, spec: str, known: Set[str]) -> list[str]:
     """Return the files of a directory. A known file costs no more than its name in the listing."""
     above = os.path.join(os.path.abspath(path), "")
     with os.scandir(path) as listed:
-        there = list(listed)
-    new = [entry for entry in there if above + entry.name not in known]
+        entries = list(listed)
+    new = [entry for entry in entries if above + entry.name not in known]
     files = sorted(entry.name for entry in new if _is_read(entry.name) and _is_file(entry))
-    if not files and len(new) == len(there):
+    if not files and len(new) == len(entries):
         suffixes = ", ".join(BY_SUFFIX)
         raise CepError(f"{spec}: no file in this directory ends in {suffixes}", code="no-files")
     return [str(Path(path, name)) for name in files]
@@ -265,33 +265,39 @@ def _input(path: str, name: str | None, schemas: Mapping[str, Schema], format: s
 
 def _named_format(path: str, name: str | None, schemas: Mapping[str, Schema]) -> str | None:
     """Return the format by suffix; if that gives none, or only JSON, the one that the declaration names."""
-    found = known_format(path) if path != "-" else "jsonl"
+    format = known_format(path) if path != "-" else "jsonl"
     declared = _declared_format(name, schemas)
-    if found == "jsonl" and declared is not None:
+    if format == "jsonl" and declared is not None:
         shape = FORMATS[declared].shape
         if shape == "documents" or (path == "-" and shape in ("points", "table")):
             return declared
-    return found or declared
+    return format or declared
 
 
 def _declared_format(name: str | None, schemas: Mapping[str, Schema]) -> str | None:
     """Return the format that the declaration of the event names, or those of all possible events."""
-    named = {None if one.records is None else one.records.name for one in schemas.values() if name in (None, one.name)}
+    named = {
+        None if schema.records is None else schema.records.name
+        for schema in schemas.values()
+        if name in (None, schema.name)
+    }
     return named.pop() if len(named) == 1 else None
 
 
 def _live(path: str, name: str | None, schemas: Mapping[str, Schema], format: str | None) -> Input:
-    found = address(path)
+    parsed = address(path)
     for one in schemas.values():
         if one.format is not None and one.format.fold == "order" and name in (None, one.name):
             hint = "write the offset (`%z`), or `FOLD earlier`: every time is read by itself then"
-            raise found.refused(f"messages have no order that `FOLD order` of {one.name} could go by", hint)
+            raise parsed.refused(f"messages have no order that `FOLD order` of {one.name} could go by", hint)
     declared = _declared_format(name, schemas)
-    format = found.options.get("format", format) or (declared if declared and FORMATS[declared].of_sensors else "jsonl")
+    format = parsed.options.get("format", format) or (
+        declared if declared and FORMATS[declared].of_sensors else "jsonl"
+    )
     if format not in FORMATS or FORMATS[format].reader is None:
         known = ", ".join(name for name in NAMES if FORMATS[name].reader is not None)
-        raise found.refused(f"a message is no {format}", f"messages are {known}")
-    return Input(found.text, format, _type(found.text, name, schemas, format), name is not None, found)
+        raise parsed.refused(f"a message is no {format}", f"messages are {known}")
+    return Input(parsed.text, format, _type(parsed.text, name, schemas, format), name is not None, parsed)
 
 
 def _type(path: str, name: str | None, schemas: Mapping[str, Schema], format: str) -> str | None:

@@ -147,7 +147,7 @@ class JobInputs:
             known = FileList(str(request.checkpoint / FILES)).known
         absent = ("no-files",) if options.spark.open_ended else ()  # files may be added later
         found = [
-            one.path for one in data_source.new_files(schemas, request.inputs, options.source.format, absent, known)
+            file.path for file in data_source.new_files(schemas, request.inputs, options.source.format, absent, known)
         ]
         every = {
             n: one
@@ -244,7 +244,7 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
         check_writable("--compact", Path(options.spark.compact))
     if not request.sent and request.mirror is None:
         _report_missing(options, file_sink.missing_files(Path(query.output)))
-    knowledge_changes.FileChangeLog(folder, [os.path.abspath(one) for one in query.updates]).look(
+    knowledge_changes.FileChangeLog(folder, [os.path.abspath(update) for update in query.updates]).look(
         query.closing, strict=True
     )
     return query
@@ -283,9 +283,9 @@ def _check_end(request: JobRequest, reads: JobInputs, query: Job) -> None:
     if over:
         options.log("ended", f"the input of {request.checkpoint} has ended: there is nothing new to read", "info")
     if end_sent and reads.files:
-        found = reads.files
-        late = f"{count(len(found), 'file')} came after the end of the input was declared, and will not be read"
-        options.log("after", f"{late}: {', '.join(found[:3])}{', ...' if len(found) > 3 else ''}", "warning")
+        files = reads.files
+        late = f"{count(len(files), 'file')} came after the end of the input was declared, and will not be read"
+        options.log("after", f"{late}: {', '.join(files[:3])}{', ...' if len(files) > 3 else ''}", "warning")
 
 
 def _report_missing(options: RunOptions, gone: list[Path]) -> None:
@@ -306,7 +306,7 @@ def _judgeable(program: ShippedProgram) -> None:
     program.clocks(0)
     hint = "`--lateness` of all records together; or run it in one process, or with `--workers`"
     if program.records:
-        named = " and ".join(f"`{each}`" for each in program.records)
+        named = " and ".join(f"`{event}`" for event in program.records)
         raise refuse(f"--lateness-by: what ends an interval of {named} is not late on Spark", hint)
     if program.beginning:
         raise refuse("--lateness-by: a cycle through NOT or AGGREGATE begins with a record that may be late", hint)
@@ -316,7 +316,7 @@ def _stretch(options: RunOptions, schemas: Mapping[str, Schema]) -> tuple[int | 
     """Return the times between which events are written, in the units of the existing inputs."""
     names, format, absent = options.source.inputs, options.source.format, ("no-file", "no-files")
     found = data_source.new_files(schemas, names, format, absent)
-    found += [one for each in names for one in data_source.alive(schemas, each, format)]
+    found += [one for name in names for one in data_source.alive(schemas, name, format)]
     return options.sink.stretch(number_size(found, schemas))
 
 

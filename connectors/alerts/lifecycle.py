@@ -222,21 +222,21 @@ class AlertLifecycle:
     def take(self, tables: Mapping[str, pl.DataFrame], watermark: int) -> list[AlertChange]:
         """Return the changes up to the watermark, in the order of their times. `tables`: by `Alert.table`."""
         columns = {}
-        came: list[AlertOccurrence] = []
+        occurrences: list[AlertOccurrence] = []
         for number, table, over in self.told_of(tables):
             if not over:
                 columns[number] = {name: table[name].to_list() for name in table.columns}
-            came += self.occurrences(number, table, over)
+            occurrences += self.occurrences(number, table, over)
 
         def row(one: AlertOccurrence) -> Mapping[str, Any]:
             return {name: values[one.row] for name, values in columns[one.place].items()}
 
         self._fewer.clear()
-        found = self.follow(came, row, watermark)
-        for change in found:
+        changes = self.follow(occurrences, row, watermark)
+        for change in changes:
             which = self.fingerprints[change.name]
             self.reached[which] = max(self.reached[which], change.time)
-        return found
+        return changes
 
     def go_on(self, told: Sequence[AlertChange]) -> list[AlertChange]:
         """Continue from the changes of the last `take` as they were published, with others between them."""
@@ -266,21 +266,23 @@ class AlertLifecycle:
                 yield number, table, True
 
     def follow(
-        self, came: list[AlertOccurrence], row: Callable[[AlertOccurrence], Mapping[str, Any]], watermark: int
+        self, occurrences: list[AlertOccurrence], row: Callable[[AlertOccurrence], Mapping[str, Any]], watermark: int
     ) -> list[AlertChange]:
         """Return the changes that occurrences cause, and those up to the watermark. `row`: returns the columns of an
         occurrence."""
-        found: list[AlertChange] = []
-        came.sort(key=lambda one: (one.end, one.place, one.slot, one.over, one.start, one.text))
-        for (end, number, slot, over), same in groupby(came, key=lambda one: (one.end, one.place, one.slot, one.over)):
-            found += self._over(end - 1)
+        changes: list[AlertChange] = []
+        occurrences.sort(key=lambda one: (one.end, one.place, one.slot, one.over, one.start, one.text))
+        for (end, number, slot, over), same in groupby(
+            occurrences, key=lambda one: (one.end, one.place, one.slot, one.over)
+        ):
+            changes += self._over(end - 1)
             group = list(same)
             if over:
-                found += self._ended(slot, end, group)
+                changes += self._ended(slot, end, group)
                 continue
-            found.append(self._seen(self.alerts[number], group, row(group[0])))
-        found += self._over(watermark)
-        return found
+            changes.append(self._seen(self.alerts[number], group, row(group[0])))
+        changes += self._over(watermark)
+        return changes
 
     def occurrences(self, number: int, table: pl.DataFrame, over: bool = False) -> list[AlertOccurrence]:
         """Return the new occurrences of an alert. `over`: they are intervals that end. The text of what begins or ends
@@ -308,8 +310,8 @@ class AlertLifecycle:
         identity = self._identity(alert, row)
         before = self.live.get(first.slot)
         values = {name: json_value(row[name], type) for name, type in self._types[alert.table]}
-        there = alert_place(row)
-        if nowhere(row, there):
+        place = alert_place(row)
+        if nowhere(row, place):
             self.unplaced[alert.name] += 1
         revision = 0 if before is None else before.revision + 1
         since, escalated = (first.end, 0) if before is None else (before.since, before.escalated)
@@ -339,7 +341,7 @@ class AlertLifecycle:
             last=identity,
             key={name: values[name] for name in alert.keys},
             values=values,
-            place=there,
+            place=place,
             urgency=alert.urgency,
             certainty=alert.certainty,
             instruction=fill_template(alert.instruction, values),
@@ -362,23 +364,23 @@ class AlertLifecycle:
         if before is None or not before.holding:
             return []
         # In older outboxes, only the arguments name what holds.
-        over = {one.interval for one in group} | {one.text for one in group}
-        rest = [each for each in before.holding if each not in over]
+        over = {occurrence.interval for occurrence in group} | {occurrence.text for occurrence in group}
+        rest = [interval for interval in before.holding if interval not in over]
         if rest:
             self.live[slot] = replace(before, holding=rest)
             self._fewer.add(slot)
             return []
-        found = []
+        changes = []
         if before.fired is None and (due := self.due(before)) is not None and due <= time:
-            found.append(before := self._by_itself(before, due))  # it has lasted until now, which is long enough
+            changes.append(before := self._by_itself(before, due))  # it has lasted until now, which is long enough
         keep = self._by_name[before.name].keep
         if before.fired is None or not keep:
-            return [*found, resolved(self.live.pop(slot), time)]
+            return [*changes, resolved(self.live.pop(slot), time)]
         kept = replace(
             before, revision=before.revision + 1, state="kept", time=time, until=time + keep, holding=[],
             keeping=True, note="",
         )  # fmt: skip
-        return [*found, self._on(kept)]
+        return [*changes, self._on(kept)]
 
     def _identity(self, alert: Alert, row: Mapping[str, Any]) -> str:
         """Return the name of the event's own occurrence: its `@id` by `identified` or, for an input, by `reading`."""
@@ -389,13 +391,13 @@ class AlertLifecycle:
 
     def _over(self, time: int) -> list[AlertChange]:
         """Make the changes up to `time` that need no occurrence."""
-        found = []
+        changes = []
         while self._due and self._due[0][0] <= time:
             due, _, slot = heapq.heappop(self._due)
             change = self.live.get(slot)
             if change is not None and self.due(change) == due:
-                found.append(self._by_itself(change, due))
-        return found
+                changes.append(self._by_itself(change, due))
+        return changes
 
     def due(self, change: AlertChange) -> int | None:
         """Return the time at which an open alert changes by itself: it fires, escalates or is resolved. None: it
@@ -408,7 +410,7 @@ class AlertLifecycle:
         if change.escalated == len(alert.escalations):
             return over
         graver = self.free(change.alert, max(change.time, change.fired + alert.escalations[change.escalated][1]))
-        times = [each for each in (over, graver) if each is not None]
+        times = [time for time in (over, graver) if time is not None]
         return min(times, default=None)
 
     def _by_itself(self, change: AlertChange, time: int) -> AlertChange:
@@ -441,7 +443,7 @@ class AlertLifecycle:
 
 def _together(before: AlertChange | None, group: Sequence[AlertOccurrence]) -> list[str]:
     """Return the intervals that hold for a key, with those that begin now."""
-    return sorted({*(() if before is None else before.holding), *(one.interval for one in group)})
+    return sorted({*(() if before is None else before.holding), *(occurrence.interval for occurrence in group)})
 
 
 def resolved(change: AlertChange, time: int, withdrawn: bool = False, note: str = "") -> AlertChange:

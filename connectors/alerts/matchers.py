@@ -59,12 +59,12 @@ class Matcher:
         """Return True if the label of an alert meets the condition."""
         value = labels.get(self.name, "")
         if self._pattern is not None:
-            found = self._pattern.fullmatch(value) is not None
+            equal = self._pattern.fullmatch(value) is not None
         elif self.name in IGNORE_CASE:
-            found = value.lower() == self.value.lower()
+            equal = value.lower() == self.value.lower()
         else:
-            found = value == self.value
-        return found is (self.operator in ("=", "=~"))
+            equal = value == self.value
+        return equal is (self.operator in ("=", "=~"))
 
     def __str__(self) -> str:
         name = self.name if _NAME.fullmatch(self.name) else _quoted(self.name)
@@ -90,10 +90,10 @@ class Matchers:
     @classmethod
     def of(cls, matchers: Iterable[Matcher]) -> Matchers:
         """Put matchers into a list without repetition. Raises CepError if there are too many."""
-        found = tuple(dict.fromkeys(matchers))
-        if len(found) > MOST:
-            raise _wrong(f"there are {len(found)} matchers", f"at most {MOST}; `=~` takes several values: `a|b|c`")
-        return cls(found)
+        distinct = tuple(dict.fromkeys(matchers))
+        if len(distinct) > MOST:
+            raise _wrong(f"there are {len(distinct)} matchers", f"at most {MOST}; `=~` takes several values: `a|b|c`")
+        return cls(distinct)
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Return True if an alert with these labels (`labels.alert_labels`) meets all conditions."""
@@ -148,48 +148,48 @@ def _parsed(text: str) -> Iterator[Matcher]:
         inside = inside[1:-1].strip()
     if not inside:
         return
-    at = 0
+    place = 0
     while True:
-        at = _blank(inside, at)
-        name, at = _name(text, inside, at)
-        if (sign := _SIGN.match(inside, at)) is None:
+        place = _blank(inside, place)
+        name, place = _name(text, inside, place)
+        if (sign := _SIGN.match(inside, place)) is None:
             raise _wrong(f"`{clean(text, 80)}`: `{clean(name, 40)}` is not followed by an operator", _FORM)
-        value, at = _value(text, inside, sign.end())
+        value, place = _value(text, inside, sign.end())
         operator = sign[1]
         assert operator in OPERATORS, "the pattern has no others"
         yield Matcher(name, operator, value)
-        at = _blank(inside, at)
-        if at == len(inside):
+        place = _blank(inside, place)
+        if place == len(inside):
             return
-        if inside[at] != ",":
-            raise _wrong(f"`{clean(text, 80)}`: a comma is missing before `{clean(inside[at:], 40)}`", _FORM)
-        at = _blank(inside, at + 1)
-        if at == len(inside):  # a comma at the end, which Alertmanager accepts
+        if inside[place] != ",":
+            raise _wrong(f"`{clean(text, 80)}`: a comma is missing before `{clean(inside[place:], 40)}`", _FORM)
+        place = _blank(inside, place + 1)
+        if place == len(inside):  # a comma at the end, which Alertmanager accepts
             return
 
 
-def _blank(text: str, at: int) -> int:
-    while at < len(text) and text[at].isspace():
-        at += 1
-    return at
+def _blank(text: str, place: int) -> int:
+    while place < len(text) and text[place].isspace():
+        place += 1
+    return place
 
 
-def _name(text: str, inside: str, at: int) -> tuple[str, int]:
-    if (found := _NAME.match(inside, at)) is not None:
-        return found[0], found.end()
-    if (quoted := _QUOTED.match(inside, at)) is not None:
+def _name(text: str, inside: str, place: int) -> tuple[str, int]:
+    if (match := _NAME.match(inside, place)) is not None:
+        return match[0], match.end()
+    if (quoted := _QUOTED.match(inside, place)) is not None:
         return _unescaped(quoted[1]), quoted.end()
-    raise _wrong(f"`{clean(text, 80)}`: there is no name of a label at `{clean(inside[at:], 40)}`", _FORM)
+    raise _wrong(f"`{clean(text, 80)}`: there is no name of a label at `{clean(inside[place:], 40)}`", _FORM)
 
 
-def _value(text: str, inside: str, at: int) -> tuple[str, int]:
-    if (quoted := _QUOTED.match(inside, at)) is not None:
+def _value(text: str, inside: str, place: int) -> tuple[str, int]:
+    if (quoted := _QUOTED.match(inside, place)) is not None:
         return _unescaped(quoted[1]), quoted.end()
-    if (found := _BARE.match(inside, at)) is not None:
-        return found[0].rstrip(), found.end()
-    if at == len(inside) or inside[at] == ",":
-        return "", at
-    raise _wrong(f"`{clean(text, 80)}`: there is no value at `{clean(inside[at:], 40)}`", _FORM)
+    if (match := _BARE.match(inside, place)) is not None:
+        return match[0].rstrip(), match.end()
+    if place == len(inside) or inside[place] == ",":
+        return "", place
+    raise _wrong(f"`{clean(text, 80)}`: there is no value at `{clean(inside[place:], 40)}`", _FORM)
 
 
 def _quoted(text: str) -> str:

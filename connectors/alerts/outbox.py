@@ -99,7 +99,10 @@ class Outbox:
             live = self._begin(fingerprints)
             revised_tables.forget(self._base)  # what is not revised is followed from what is open
             self._base.execute("delete from meta where name like 'revised %'")
-            reached = {each: int(self._meta(f"reached {each}") or BEGINNING) for each in fingerprints.values()}
+            reached = {
+                fingerprint: int(self._meta(f"reached {fingerprint}") or BEGINNING)
+                for fingerprint in fingerprints.values()
+            }
         self._notify()
         return live, reached
 
@@ -210,13 +213,13 @@ class Outbox:
         changes = [change for change in changes if not change.hidden]
         now = _now()
         added = [(n, c.alert, c.revision, c.dump(), now) for n, c in enumerate(changes, self.last + 1)]
-        made = [(*row, outbox_tables.row_hash(*row)) for row in added]
+        rows = [(*row, outbox_tables.row_hash(*row)) for row in added]
         latest = {change.alert: (number, change.state) for number, change in enumerate(changes, self.last + 1)}
         live = [(alert, number) for alert, (number, state) in latest.items() if state != "resolved"]
         over = [(alert,) for alert, (_, state) in latest.items() if state == "resolved"]
         with self._at_once():
             self._base.executemany(
-                "insert into changes (number, alert, revision, body, came, hash) values (?, ?, ?, ?, ?, ?)", made
+                "insert into changes (number, alert, revision, body, came, hash) values (?, ?, ?, ?, ?, ?)", rows
             )
             self._base.executemany(
                 "insert or replace into live (alert, number, hash) values (?1, ?2, hashed(?1, ?2))", live
@@ -234,7 +237,7 @@ class Outbox:
         if not changes:
             return
         self._newest = [OutboxEntry(number, change, now) for number, change in enumerate(changes, self.last + 1)]
-        self.last += len(made)
+        self.last += len(rows)
 
     def _hide(self, change: AlertChange) -> None:
         """Keep the last change of an open alert that is never published."""
@@ -282,10 +285,10 @@ class Outbox:
     def revision(self, alert: str, revision: int | None = None) -> OutboxEntry | None:
         """Return one change of an alert, by default the latest."""
         if revision is None:
-            found = self._entries("where alert = ? order by revision desc limit 1", alert)
+            entries = self._entries("where alert = ? order by revision desc limit 1", alert)
         else:
-            found = self._entries("where alert = ? and revision = ?", alert, revision)
-        return found[0] if found else None
+            entries = self._entries("where alert = ? and revision = ?", alert, revision)
+        return entries[0] if entries else None
 
     def life(self, alert: str, after: int = 0, most: int = -1) -> list[OutboxEntry]:
         """Return up to `most` changes of an alert after a number, in order (-1: all)."""
@@ -300,9 +303,9 @@ class Outbox:
         """Yield the changes of an alert before a revision that receivers are sent, latest first."""
         loud = "json_extract(body, '$.silenced') is null and json_extract(body, '$.inhibited') is null"
         where = f"where alert = ? and revision < ? and {loud} order by revision desc limit 100"
-        while found := self._entries(where, alert, before):
-            yield from (entry for entry in found if not entry.change.quiet)
-            before = found[-1].change.revision
+        while entries := self._entries(where, alert, before):
+            yield from (entry for entry in entries if not entry.change.quiet)
+            before = entries[-1].change.revision
 
     def standing(self, change: AlertChange) -> AlertChange:
         """Return the current change of a change's key that receivers are sent: of its open alert, else the last of its
@@ -334,7 +337,7 @@ class Outbox:
         `action`, `person` and `alert`; empty: any."""
         wanted = {name: values for name, values in only.items() if values}
         some = "".join(f" and {name} in ({', '.join('?' * len(values))})" for name, values in wanted.items())
-        asked = [each for values in wanted.values() for each in values]
+        asked = [value for values in wanted.values() for value in values]
         with self._lock:
             where = f"where number > ?{some} order by number limit ?"
             return list(handling_tables.actions(self._base, where, after, *asked, most))
@@ -442,8 +445,8 @@ class Outbox:
 
     def next_retry(self, name: str) -> RefusedEntry | None:
         """Return the first dead letter of a receiver that is to be sent once more."""
-        found = self._dead_letters("where receiver = ? and again order by dead.number limit 1", name)
-        return found[0] if found else None
+        letters = self._dead_letters("where receiver = ? and again order by dead.number limit 1", name)
+        return letters[0] if letters else None
 
     def delivered(self, name: str, number: int) -> None:
         """Record that a receiver has accepted a dead letter. CepError: the disk cannot be written."""
@@ -454,13 +457,13 @@ class Outbox:
         """Return the groups of a receiver: when each was last sent, and the numbers of the changes that were sent."""
         with self._lock:
             rows = self._base.execute("select name, value from meta where name like 'group %'").fetchall()
-        found = {}
+        groups = {}
         for row, value in rows:
             receiver, key = json.loads(row.removeprefix("group "))
             if receiver == name:
                 sent, numbers = json.loads(value)
-                found[key] = sent, numbers
-        return found
+                groups[key] = sent, numbers
+        return groups
 
     def note_group(self, name: str, key: str, sent: int, numbers: Sequence[int]) -> None:
         """Record that a group of a receiver is sent now. CepError: the disk cannot be written."""
@@ -477,13 +480,13 @@ class Outbox:
         """Return the first message that told a receiver about each of some alerts, in order. For alerts without one it
         is this message from now on, as long as a change of the alert is kept. CepError: the disk cannot be written."""
         with self._lock, self._at_once():
-            found: dict[str, None] = {}
+            firsts: dict[str, None] = {}
             for alert in alerts:
                 place = outbox_tables.thread(name, alert)
                 if (first := self._meta(place)) is None:
                     self._set(place, first := message)
-                found[first] = None
-        return list(found)
+                firsts[first] = None
+        return list(firsts)
 
     def serves(self, name: str) -> bool:
         """Return True if a sender serves this receiver now."""
@@ -492,10 +495,10 @@ class Outbox:
     def statuses(self) -> list[ReceiverStatus]:
         """Return the progress of each receiver, by name."""
         with self._lock:
-            found = self._base.execute(
+            rows = self._base.execute(
                 "select name, cursor, (select count(*) from dead where receiver = name) from receivers order by name"
             ).fetchall()
-            return [ReceiverStatus(name, cursor, self._waiting(name, cursor), dead) for name, cursor, dead in found]
+            return [ReceiverStatus(name, cursor, self._waiting(name, cursor), dead) for name, cursor, dead in rows]
 
     @property
     def open(self) -> int:
@@ -544,9 +547,9 @@ class Outbox:
                 raise
 
     def _waiting(self, name: str, cursor: int) -> int:
-        there = "select count(*) from changes where number between ? and ?"
-        beyond = sum(self._one(there, low, high) or 0 for low, high in self.ahead(name))
-        return (self._one(there, cursor + 1, self.last) or 0) - beyond
+        query = "select count(*) from changes where number between ? and ?"
+        beyond = sum(self._one(query, low, high) or 0 for low, high in self.ahead(name))
+        return (self._one(query, cursor + 1, self.last) or 0) - beyond
 
     def _before(self) -> int:
         """Return the number up to which changes were removed. Older outboxes do not record it, and have no gap after
@@ -554,26 +557,26 @@ class Outbox:
         noted = self._meta("pruned")
         if noted is not None:
             return int(noted)
-        found = self._one("select max(number) from changes where number - 1 not in (select number from changes)")
-        before = self.last if found is None else found - 1
+        first = self._one("select max(number) from changes where number - 1 not in (select number from changes)")
+        before = self.last if first is None else first - 1
         self._set("pruned", str(before))
         return before
 
     def _entries(self, where: str, *values: object) -> list[OutboxEntry]:
         with self._lock:
-            found = self._base.execute(f"select {_CHANGES}, hash from changes {where}", values).fetchall()
-        for row in found:
+            rows = self._base.execute(f"select {_CHANGES}, hash from changes {where}", values).fetchall()
+        for row in rows:
             if outbox_tables.row_hash(*row[:-1]) != row[-1]:
                 raise outbox_tables.damaged_outbox(self._where, f"in changes, at {row[0]}")
-        return [OutboxEntry(number, AlertChange.load(body), came) for number, _, _, body, came, _ in found]
+        return [OutboxEntry(number, AlertChange.load(body), came) for number, _, _, body, came, _ in rows]
 
     def _dead_letters(self, where: str, *values: object) -> list[RefusedEntry]:
         query = f"select number, body, came, reason, time, again from dead join changes using (number) {where}"
         with self._lock:
-            found = self._base.execute(query, values).fetchall()
+            rows = self._base.execute(query, values).fetchall()
         return [
             RefusedEntry(OutboxEntry(number, AlertChange.load(body), came), reason, time, bool(again))
-            for number, body, came, reason, time, again in found
+            for number, body, came, reason, time, again in rows
         ]
 
     def _one(self, query: str, *values: object) -> int | None:

@@ -157,18 +157,18 @@ class RevisedLifecycle:
     # --- what a round brings ---
 
     def _withdraw(self, turn: _Turn, gone: Tables, place: Place | None) -> None:
-        for name, one in self._rows(gone, place):
-            key = self._keys.get(one.occurrence.slot)
+        for name, entry in self._rows(gone, place):
+            key = self._keys.get(entry.occurrence.slot)
             if key is not None and key.held.pop(name, None) is not None:
-                turn.anew[one.occurrence.slot] = True
-                turn.gone.add((one.occurrence.slot, name))
+                turn.anew[entry.occurrence.slot] = True
+                turn.gone.add((entry.occurrence.slot, name))
 
     def _add(self, turn: _Turn, come: Tables, place: Place | None) -> None:
-        for name, one in self._rows(come, place):
-            slot, end = one.occurrence.slot, one.occurrence.end
-            key = self._keys.setdefault(slot, AlertKey(one.occurrence.place))
+        for name, entry in self._rows(come, place):
+            slot, end = entry.occurrence.slot, entry.occurrence.end
+            key = self._keys.setdefault(slot, AlertKey(entry.occurrence.place))
             if name not in key.held and end > key.since:
-                key.held[name] = one
+                key.held[name] = entry
                 turn.come.setdefault(slot, []).append(name)
                 turn.gone.discard((slot, name))
                 turn.anew[slot] = turn.anew.get(slot, False) or end <= key.reached
@@ -179,9 +179,9 @@ class RevisedLifecycle:
         for number, table, over in lifecycle.told_of(tables):
             mark = self._marks.get(lifecycle.fingerprints[lifecycle.alerts[number].name])
             if place is None or mark is None or place > mark:
-                for one in lifecycle.occurrences(number, table, over):
-                    name = json.dumps([one.end, one.over, one.start, one.text])
-                    yield name, HeldOccurrence(one, table.row(one.row, named=True))
+                for occurrence in lifecycle.occurrences(number, table, over):
+                    name = json.dumps([occurrence.end, occurrence.over, occurrence.start, occurrence.text])
+                    yield name, HeldOccurrence(occurrence, table.row(occurrence.row, named=True))
 
     # --- one key ---
 
@@ -236,17 +236,17 @@ class RevisedLifecycle:
 
     def _followed(self, base: AlertChange | None, held: Sequence[HeldOccurrence], watermark: int) -> list[AlertChange]:
         """Return the changes of one key's alerts. The alert that is open at the end is in `lifecycle.live`."""
-        values = {id(each.occurrence): each.values for each in held}
+        values = {id(entry.occurrence): entry.values for entry in held}
         self.lifecycle.begin([] if base is None else [base])
-        return self.lifecycle.follow([each.occurrence for each in held], lambda one: values[id(one)], watermark)
+        return self.lifecycle.follow([entry.occurrence for entry in held], lambda one: values[id(one)], watermark)
 
     def _again(self, base: AlertChange | None, held: Sequence[HeldOccurrence], watermark: int) -> list[AlertChange]:
         """Return the same without counting invalid places again."""
         counted = self.lifecycle.unplaced.copy()
-        found = self._followed(base, held, watermark)
+        changes = self._followed(base, held, watermark)
         for name, number in counted.items():
             self.lifecycle.unplaced[name] = number
-        return found
+        return changes
 
     def _said(self, note: str) -> str:
         return note.format(why=clean(self._why()))
@@ -287,7 +287,7 @@ class RevisedLifecycle:
             for name in over:
                 del key.held[name]
                 turn.gone.add((slot, name))
-            open_ = [each.alert for each in (key.base, key.now) if each is not None]
+            open_ = [change.alert for change in (key.base, key.now) if change is not None]
             for alert in [each for each, change in key.told.items() if change.time <= stable and each not in open_]:
                 del key.told[alert]
             if not open_ and not key.held and not key.told:
@@ -302,7 +302,7 @@ class RevisedLifecycle:
         if due is not None:
             heapq.heappush(self._due, (due, slot))
         if key.looked is None or anew:
-            ends = [each.occurrence.end for each in key.held.values()]
+            ends = [entry.occurrence.end for entry in key.held.values()]
             ends += [change.time for change in key.told.values() if change.time > key.since]
             if ends and (key.looked is None or min(ends) < key.looked):
                 key.looked = min(ends)
@@ -322,7 +322,9 @@ class RevisedLifecycle:
             self._reached[which] = max(self._reached.get(which, BEGINNING), change.time)
         marks = self._marks
         if place is not None:
-            marks = {each: max(place, self._marks.get(each, place)) for each in fingerprints.values()}
+            marks = {
+                fingerprint: max(place, self._marks.get(fingerprint, place)) for fingerprint in fingerprints.values()
+            }
         come = {
             (slot, name): json.dumps(self._keys[slot].held[name].values, ensure_ascii=False)
             for slot, names in turn.come.items()
@@ -347,7 +349,7 @@ class RevisedLifecycle:
     def _kept(self, key: AlertKey | None) -> RevisedKey | None:
         if key is None:
             return None
-        base, now = (None if each is None else each.dump() for each in (key.base, key.now))
+        base, now = (None if change is None else change.dump() for change in (key.base, key.now))
         name = self.lifecycle.alerts[key.place].name
         return RevisedKey(name, base, key.since, now, key.reached, sorted(key.told))
 
@@ -364,7 +366,7 @@ def _placed(changes: Iterable[AlertChange]) -> Iterator[tuple[tuple[int, bool], 
 
 def _latest(before: int, held: Iterable[HeldOccurrence], found: Iterable[AlertChange]) -> int:
     """Return the time up to which these occurrences have been followed. Later ends continue from there."""
-    return max([before, *(each.occurrence.end for each in held), *(change.time for change in found)])
+    return max([before, *(entry.occurrence.end for entry in held), *(change.time for change in found)])
 
 
 def _latest_of(outbox: Outbox, alert: str) -> AlertChange | None:
@@ -382,14 +384,14 @@ def _lives(key: AlertKey, found: Iterable[AlertChange]) -> dict[str, list[AlertC
 
 def _heirs(key: AlertKey, lives: Mapping[str, Sequence[AlertChange]]) -> list[Heir]:
     """Return the withdrawn alerts, each with the last alert that lasts at the same time."""
-    found = []
+    heirs = []
     for alert, before in key.told.items():
         if alert not in lives and not before.withdrawn:
             beside = [
                 own[-1] for own in lives.values() if own[-1].start <= _end(before) and before.start <= _end(own[-1])
             ]
-            found += [(before, beside[-1].alert)] if beside else []
-    return found
+            heirs += [(before, beside[-1].alert)] if beside else []
+    return heirs
 
 
 def _end(change: AlertChange) -> int:
@@ -412,7 +414,7 @@ def _says_the_same(change: AlertChange, before: AlertChange) -> bool:
 
 
 def _loaded(kept: RevisedKey, slot: str, place: int) -> AlertKey:
-    base, now = (None if each is None else AlertChange.load(each) for each in (kept.base, kept.now))
+    base, now = (None if text is None else AlertChange.load(text) for text in (kept.base, kept.now))
     key = AlertKey(place, base, kept.since, now, kept.reached)
     for row, (name, values) in enumerate(kept.held.items()):
         end, over, start, text = json.loads(name)

@@ -45,19 +45,23 @@ class ClauseReader:
     def __init__(self, schemas: Mapping[str, Schema], format: str) -> None:
         """CepError: the program is of another dialect."""
         self.schemas = without_changes({name: each for name, each in schemas.items() if each.when is None})
-        self._revises = any(each.attributes[-1:] and each.attributes[-1].name == CHANGE for each in schemas.values())
+        self._revises = any(
+            schema.attributes[-1:] and schema.attributes[-1].name == CHANGE for schema in schemas.values()
+        )
         self.facts = format == "facts"
-        found = {
-            each.records.option("tick") for each in schemas.values() if each.records and each.records.name == format
+        ticks = {
+            schema.records.option("tick")
+            for schema in schemas.values()
+            if schema.records and schema.records.name == format
         }
-        if not found:
+        if not ticks:
             dialect = "datalogmtl" if self.facts else "rtec"
             raise CepError(
                 f"--format {format}: the program is no {dialect}, and nothing says what its events are in it",
                 hint=f"`--dialect {dialect}`, or another format",
                 code="input",
             )
-        self.tick = int(next(iter(found)) or SECOND)
+        self.tick = int(next(iter(ticks)) or SECOND)
 
     def read(
         self,
@@ -143,8 +147,8 @@ class ClauseReader:
         times = pl.Series([time for time, _, _ in found], dtype=pl.Int64)
         order = pl.Series([number for _, number, _ in found], dtype=pl.Int64)
         columns = {"start": times, "end": times, ARRIVAL: order}
-        for at, attribute in enumerate(self.schemas[name].attributes):
-            columns[attribute.name] = series(attribute, [values[at] for _, _, values in found])
+        for place, attribute in enumerate(self.schemas[name].attributes):
+            columns[attribute.name] = series(attribute, [values[place] for _, _, values in found])
         return pl.DataFrame(columns)
 
     def _record(self, name: str, texts: Sequence[str], span: tuple[int, int | None, str]) -> _Row:
@@ -175,13 +179,13 @@ class ClauseReader:
             raise Unreadable("row", f"this is not a fact: {FACT}")
         name, inside, when = self._known(match[1]), match[2], match[3]
         texts: list[str] = []
-        at = 0
-        while inside is not None and at < len(inside):
-            term = _TERM.match(inside, at)
+        place = 0
+        while inside is not None and place < len(inside):
+            term = _TERM.match(inside, place)
             if term is None:
-                raise Unreadable("row", f"`{inside[at:]}` are no arguments: {FACT}")
+                raise Unreadable("row", f"`{inside[place:]}` are no arguments: {FACT}")
             texts.append(read_string(term[1]) if term[1][0] == '"' else term[1])
-            at = term.end()
+            place = term.end()
         return self._record(name, texts, self._interval(when))
 
     def _interval(self, text: str) -> tuple[int, int | None, str]:
@@ -212,7 +216,7 @@ class ClauseReader:
 
     def _row(self, text: str) -> _Row:
         """Read a line of RTEC: an event, or a fluent for one tick or from one tick to another."""
-        name, *fields = (each.strip() for each in text.split("|"))
+        name, *fields = (part.strip() for part in text.split("|"))
         if len(fields) < 2:
             raise Unreadable("row", "a line is written `event|arrival|time|arguments..`: `go_to|9|9|chris|work`")
         if not self._is_fluent(self._known(name)):

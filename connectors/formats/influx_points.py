@@ -47,32 +47,32 @@ def read_point(line: bytes) -> LinePoint:
     match = _NAME.match(text)
     if match is None:
         raise _bad("a line begins with the name of a measurement", text, 0)
-    measurement, at = _unescaped(match[0], ", "), match.end()
+    measurement, place = _unescaped(match[0], ", "), match.end()
     tags: dict[str, str] = {}
     fields: dict[str, Any] = {}
     twice: set[str] = set()
-    while text[at : at + 1] == ",":
-        key, at = _key(text, at + 1, "tag")
-        match = _WORD.match(text, at)
+    while text[place : place + 1] == ",":
+        key, place = _key(text, place + 1, "tag")
+        match = _WORD.match(text, place)
         if match is None or text[match.end() : match.end() + 1] == "=":
             reason = "has no value, or one in which `=`, `,` or a blank lacks its `\\`"
-            raise _bad(f"the tag `{shown(key)}` {reason}", text, at)
+            raise _bad(f"the tag `{shown(key)}` {reason}", text, place)
         if key in tags:
             twice.add(key)
-        tags[key], at = _unescaped(match[0], ",= "), match.end()
-    if text[at : at + 1] != " ":
-        raise _bad(f"no field: a line is {_LINE}", text, at)
-    at = _past_blanks(text, at)
+        tags[key], place = _unescaped(match[0], ",= "), match.end()
+    if text[place : place + 1] != " ":
+        raise _bad(f"no field: a line is {_LINE}", text, place)
+    place = _past_blanks(text, place)
     while True:
-        key, at = _key(text, at, "field")
-        value, at = _value(text, at, key)
+        key, place = _key(text, place, "field")
+        value, place = _value(text, place, key)
         if key in fields:
             twice.add(key)
         fields[key] = value
-        if text[at : at + 1] != ",":
+        if text[place : place + 1] != ",":
             break
-        at += 1
-    rest = text[at:]
+        place += 1
+    rest = text[place:]
     time = rest.lstrip(" ")
     if rest and (rest == time or _TIME.fullmatch(time) is None):
         raise _bad(f"`{shown(time)}` is not a timestamp, a whole number behind a blank", text, len(text) - len(time))
@@ -87,7 +87,10 @@ def timed(schema: Schema) -> Schema:
     if TIME in (schema.time, schema.start, schema.end) and (schema.format is None or schema.format.unit is None):
         precision = schema.records.option("precision") if _own(schema) and schema.records is not None else None
         format = TimeFormat(unit=precision or "ns")
-        ends = (replace(each, format=format) if each.name == RECORD_END else each for each in schema.attributes)
+        ends = (
+            replace(attribute, format=format) if attribute.name == RECORD_END else attribute
+            for attribute in schema.attributes
+        )
         schema = replace(schema, format=format, attributes=tuple(ends))
     return schema
 
@@ -107,15 +110,15 @@ def record(point: LinePoint, schema: Schema, envelope: Mapping[str, str | None] 
         for prefix, values in ((TAGS, point.tags), (FIELDS, point.fields)):
             if source.startswith(prefix) and source not in point.tags and source not in point.fields:
                 return values.get(source.removeprefix(prefix))
-        given = [values[source] for values in (point.tags, point.fields) if source in values]
+        candidates = [values[source] for values in (point.tags, point.fields) if source in values]
         if source == TIME and point.time is not None:
-            given.append(_Count(point.time))
+            candidates.append(_Count(point.time))
         elif source == MEASUREMENT:
-            given.append(point.measurement)
-        if len(given) > 1:
+            candidates.append(point.measurement)
+        if len(candidates) > 1:
             places = f'"{TAGS}{source}" is the tag, "{FIELDS}{source}" the field'
             raise Unreadable("args", f"`{source}` stands for several things in this line: FROM {places}")
-        return given[0] if given else None
+        return candidates[0] if candidates else None
 
     def time(key: str, value: Any) -> int:
         if isinstance(value, str) and not isinstance(value, Real | _Count):
@@ -185,14 +188,14 @@ def _value(text: str, at: int, key: str) -> tuple[Any, int]:
 def _unescaped(text: str, escaped: str) -> str:
     if "\\" not in text:
         return text
-    found = []
-    at = 0
-    while at < len(text):
-        if text[at] == "\\" and text[at + 1 : at + 2] and text[at + 1] in escaped:
-            at += 1
-        found.append(text[at])
-        at += 1
-    return "".join(found)
+    parts = []
+    place = 0
+    while place < len(text):
+        if text[place] == "\\" and text[place + 1 : place + 2] and text[place + 1] in escaped:
+            place += 1
+        parts.append(text[place])
+        place += 1
+    return "".join(parts)
 
 
 def _past_blanks(text: str, at: int) -> int:

@@ -299,17 +299,17 @@ class LineReader:
             counts = np.ones(len(lines), np.int64)
         else:
             counts = np.bincount(at, minlength=len(lines))
-        offset, length, kind = (each[:wanted] for each in matrix)
+        offset, length, kind = (cells[:wanted] for cells in matrix)
         cells = Cells(buffer, offset, length, kind, False)
         if any(map(from_message, sources(schema, ()))):
             cells = with_envelope(schema, times, cells, good, row, beside or {})
         if schema.when is None:
             return _LineRows(schema, lines[~odd], counts[~odd], lines[odd], row, place, good, cells)
-        there = good & passed(schema, of_cells(cells, sources(schema, time_keys(schema))))
-        own, counts = np.unique(row[there], return_counts=True)
+        tested = good & passed(schema, of_cells(cells, sources(schema, time_keys(schema))))
+        own, counts = np.unique(row[tested], return_counts=True)
         place = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         alone = np.concatenate([lines[odd], row[~good]])
-        return _LineRows(schema, own, counts, alone, row[there], place, good[there], cells.some(there))
+        return _LineRows(schema, own, counts, alone, row[tested], place, good[tested], cells.some(tested))
 
     def _passed(
         self,
@@ -332,7 +332,7 @@ class LineReader:
         if may is None or may.all():
             return lines, matrix, good
         kept = may | ~good
-        return lines[kept], [each[:, kept] for each in matrix], good[kept]
+        return lines[kept], [cells[:, kept] for cells in matrix], good[kept]
 
     def _settle(self, types: NDArray[np.int32]) -> None:
         """Give untyped lines the default type. Lines whose type is unknown then are odd."""
@@ -430,10 +430,10 @@ def with_envelope(
     texts = set()
     for cell, source in enumerate(sources(schema, ()), times):
         given = beside.get(source)
-        there = cells.kind[cell] > NULL
-        if given is None or there.any():
+        present = cells.kind[cell] > NULL
+        if given is None or present.any():
             if given is not None or level(source) is not None:
-                good &= there
+                good &= present
             continue
         raw = [(given[each] or "").encode("utf-8", "replace") for each in row.tolist()]
         length = np.array([len(text) for text in raw], np.int32)
@@ -448,9 +448,9 @@ def with_envelope(
 
 def _form(line: bytes, schema: Schema) -> str:
     """Return the time format of a readable record."""
-    found = parse(line)
+    record = parse(line)
     for key in time_keys(schema):
-        value = first_at(found, path(key)) if key not in found else found[key]
+        value = first_at(record, path(key)) if key not in record else record[key]
         if value is not None:
             return form(schema.format, not isinstance(value, str) or isinstance(value, Real))
     return "iso"

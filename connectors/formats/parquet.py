@@ -42,23 +42,23 @@ _EMPTY: dict[str, type[pl.DataType]] = {
 def open_parquet(file: str) -> pq.ParquetFile:
     """Return the file's footer. CepError: it is not a Parquet file, or unpacks to more than is allowed."""
     try:
-        found = pq.ParquetFile(opened(file), pre_buffer=True) if is_url(file) else pq.ParquetFile(file)
+        parquet = pq.ParquetFile(opened(file), pre_buffer=True) if is_url(file) else pq.ParquetFile(file)
     except pa.ArrowInvalid as error:
         raise CepError(f"{file}: no Parquet file: {first_line(error)}", code="input") from None
-    chunks = _chunks(found.metadata)
+    chunks = _chunks(parquet.metadata)
     try:
         check_unpacked(sum(one for one, _ in chunks), sum(packed for _, packed in chunks))
     except UnpackedTooLarge as error:
-        found.close()
+        parquet.close()
         raise CepError(f"{file}: {error}", code="input") from None
-    return found
+    return parquet
 
 
 def _chunks(footer: pq.FileMetaData) -> list[tuple[int, int]]:
     """Return the unpacked and the packed size of each column of each row group."""
     groups = (footer.row_group(number) for number in range(footer.num_row_groups))
     columns = (group.column(number) for group in groups for number in range(group.num_columns))
-    return [(each.total_uncompressed_size, each.total_compressed_size) for each in columns]
+    return [(column.total_uncompressed_size, column.total_compressed_size) for column in columns]
 
 
 def _type(kind: pa.DataType) -> str:
@@ -80,7 +80,7 @@ def read_parquet(
     for schema in schemas:
         keys = [key for key in (schema.time, *schema.further, schema.start, schema.end) if key is not None]
         nested = resolved(arrow, sources(schema, keys))
-        events.append(bind(file, schema, [*arrow.names, *nested], {each.name: _type(each.type) for each in arrow}))
+        events.append(bind(file, schema, [*arrow.names, *nested], {batch.name: _type(batch.type) for batch in arrow}))
         columns |= dict.fromkeys(columns_of(events[-1], nested))
     yield from read_events(file, _batches(file, opened, rows, list(columns)), events, first)
 
@@ -123,8 +123,10 @@ def read_events(
 
 def columns_of(schema: Schema, nested: Mapping[str, Path] | None = None) -> list[str]:
     """Return the columns to read for an event whose time columns are set. `nested`: values inside of columns."""
-    found = nested or {}
-    return list(dict.fromkeys(found[each][0] if each in found else each for each in sources(schema, time_keys(schema))))
+    inner = nested or {}
+    return list(
+        dict.fromkeys(inner[source][0] if source in inner else source for source in sources(schema, time_keys(schema)))
+    )
 
 
 def read_batches(
@@ -193,7 +195,7 @@ def _times(file: str, columns: pl.DataFrame, schema: Schema, reasons: Reasons) -
         key = ", ".join(keys) if in_parts else column.name
         ticks = column_ticks(file, column, Attribute(key, "time", format=schema.format), reasons, "time")
         for row in np.flatnonzero(ticks.is_null().to_numpy()).tolist():
-            lacking = next((each for each in keys if columns[each][row] is None), key) if in_parts else key
+            lacking = next((key for key in keys if columns[key][row] is None), key) if in_parts else key
             reasons.setdefault(row, ("time", f"no time: `{lacking}` is missing"))
         times.append(ticks)
     return times[0], times[-1]
@@ -236,11 +238,11 @@ def _present(column: pl.Series, attribute: Attribute) -> pl.Series:
     if not attribute.missing:
         return column
     if column.dtype.is_numeric():
-        numbers = [float(each) for each in attribute.missing if not isinstance(each, str)]
+        numbers = [float(value) for value in attribute.missing if not isinstance(value, str)]
         return column.set(column.cast(pl.Float64).is_in(numbers).fill_null(False), None) if numbers else column
     if column.dtype == pl.String or isinstance(column.dtype, (pl.Categorical, pl.Enum)):
         texts = column.cast(pl.String)
-        return texts.set(texts.is_in([str(each) for each in attribute.missing]).fill_null(False), None)
+        return texts.set(texts.is_in([str(value) for value in attribute.missing]).fill_null(False), None)
     return column
 
 
@@ -291,8 +293,8 @@ def _column(file: str, column: pl.Series, attribute: Attribute, reasons: Reasons
             return column
         case "bool" if dtype.is_integer() or dtype == pl.String:
             words = column.cast(pl.String).str.strip_chars(" \t").str.to_lowercase()
-            found = pl.select(pl.when(words.is_in(TRUE_WORDS)).then(True).when(words.is_in(FALSE_WORDS)).then(False))
-            answers = found.to_series()
+            values = pl.select(pl.when(words.is_in(TRUE_WORDS)).then(True).when(words.is_in(FALSE_WORDS)).then(False))
+            answers = values.to_series()
             refuse(answers.is_null() & column.is_not_null(), column, attribute, "is not a boolean", reasons)
             return answers
         case "string" | "iri" | "any" if dtype == pl.String or isinstance(dtype, (pl.Categorical, pl.Enum)):
@@ -320,13 +322,13 @@ def _column(file: str, column: pl.Series, attribute: Attribute, reasons: Reasons
 
 def _quoted(column: pl.Series, attribute: Attribute, reasons: Reasons) -> pl.Series:
     """Read texts as numbers; an empty text is missing."""
-    found, odd = quoted_numbers(attribute, column)
+    numbers, odd = quoted_numbers(attribute, column)
     for row in odd.tolist():
         try:
-            found[row] = text_value(attribute, column[row] or None, declarable=False)
+            numbers[row] = text_value(attribute, column[row] or None, declarable=False)
         except Unreadable as reason:
             reasons.setdefault(row, (reason.code, reason.reason))
-    return found
+    return numbers
 
 
 def _whole(column: pl.Series, attribute: Attribute, reasons: Reasons) -> pl.Series:

@@ -82,7 +82,7 @@ def read_data(
             (batch,) = in_order(batches, schemas, sys.maxsize)
             yield replace(batch, watermark=None, together=True)
         return
-    for name, one in data.items():
+    for name, table in data.items():
         if name not in schemas:
             known = ", ".join(sorted(schemas))
             near = closest(str(name), list(schemas))
@@ -91,14 +91,14 @@ def read_data(
                 hint=f"input events are {known}",
                 code="input",
             )
-        for batch in _read(f'data["{name}"]', one, schemas, name, True, first, rows, folded):
+        for batch in _read(f'data["{name}"]', table, schemas, name, True, first, rows, folded):
             yield batch
             first = batch.blocks[-1].beyond
 
 
 def needed_columns(label: str, columns: pa.Schema, schema: Schema) -> list[str]:
     """Return the columns from which an event is read. CepError: one is missing, or has a wrong type."""
-    empty = pa.RecordBatch.from_arrays([pa.array([], each.type) for each in columns], schema=columns)
+    empty = pa.RecordBatch.from_arrays([pa.array([], column.type) for column in columns], schema=columns)
     bound, nested = _bound(label, _Table(columns.names, _arrow_types(columns), lambda names: [empty]), schema)
     needed = columns_of(bound, nested)
     for _ in _rows(label, iter([empty.select(needed)]), [(bound, nested)], 0):
@@ -110,11 +110,11 @@ def whole_table(data: Any, label: str) -> pl.DataFrame:
     """Return all columns of data. CepError: they have none."""
     if isinstance(data, pl.DataFrame):
         return data
-    found = _opened(label, data)
-    if found is None:
+    columns = _opened(label, data)
+    if columns is None:
         raise _no_table(label, data)
-    batches = list(found.rows(list(found.names)))
-    return pl.DataFrame(pl.from_arrow(batches)) if batches else pl.DataFrame(schema=list(found.names))
+    batches = list(columns.rows(list(columns.names)))
+    return pl.DataFrame(pl.from_arrow(batches)) if batches else pl.DataFrame(schema=list(columns.names))
 
 
 def _by_event(data: Any, schemas: Mapping[str, Schema]) -> bool:
@@ -146,9 +146,9 @@ def _read(
     folded: FoldedTables,
     together: bool = False,
 ) -> Iterator[Batch]:
-    found = None if hasattr(data, "dtype") else _opened(label, data)
-    if found is not None:
-        yield from _columns(label, found, _events(label, schemas, event), first, rows, folded)
+    columns = None if hasattr(data, "dtype") else _opened(label, data)
+    if columns is not None:
+        yield from _columns(label, columns, _events(label, schemas, event), first, rows, folded)
         return
     if not isinstance(data, Iterable) or isinstance(data, str | bytes) or hasattr(data, "dtype"):
         raise _no_table(label, data)
@@ -178,7 +178,7 @@ def _further(batch: Batch, rows: Mapping[str, int]) -> Batch:
     """Return the same after so many rows of earlier pieces, by the name of their data."""
     dead = [replace(letter, line=letter.line + rows.get(letter.file or "", 0)) for letter in batch.dead]
     return replace(
-        batch, dead=dead, blocks=[replace(one, line=one.line + rows.get(one.file, 0)) for one in batch.blocks]
+        batch, dead=dead, blocks=[replace(block, line=block.line + rows.get(block.file, 0)) for block in batch.blocks]
     )
 
 
@@ -214,8 +214,8 @@ def _columns(
     columns = dict.fromkeys(name for bound, nested in events for name in columns_of(bound, nested))
     for tables, dead, block in _rows(label, _cut(found.rows(list(columns)), rows), events, first):
         dead = [replace(letter, event=letter.event or schemas[0].name) for letter in dead]
-        there = {name: table for name, table in tables.items() if table.height}
-        yield Batch(folded.settled(there), dead, [block])
+        filled = {name: table for name, table in tables.items() if table.height}
+        yield Batch(folded.settled(filled), dead, [block])
 
 
 def _rows(
@@ -235,7 +235,7 @@ def _rows(
 def _bound(label: str, found: _Table, schema: Schema) -> tuple[Schema, dict[str, Path]]:
     """Return an event with its time columns, and which of its values are in columns. CepError: a column is missing."""
     keys = [key for key in (schema.time, *schema.further, schema.start, schema.end) if key is not None]
-    paths = {each: path(each) for each in sources(schema, keys) if each not in found.names}
+    paths = {source: path(source) for source in sources(schema, keys) if source not in found.names}
     nested = {each: steps for each, steps in paths.items() if len(steps) > 1 and steps[0] in found.names}
     try:
         return bind(label, schema, [*found.names, *nested], found.types), nested
@@ -254,22 +254,22 @@ def _with_paths(
         known = resolved(batch.schema, list(nested))
         for source, steps in nested.items():
             if source not in known:
-                inside = [written(each) for each in leaves(batch.schema, steps[0]) if len(each) > 1]
-                there = (
-                    ", ".join(f"`{each}`" for each in inside[:8]) or f"{batch.schema.field(steps[0]).type}, no structs"
+                inside = [written(leaf) for leaf in leaves(batch.schema, steps[0]) if len(leaf) > 1]
+                contents = (
+                    ", ".join(f"`{leaf}`" for leaf in inside[:8]) or f"{batch.schema.field(steps[0]).type}, no structs"
                 )
-                hint = f"the column `{steps[0]}` holds {there}"
+                hint = f"the column `{steps[0]}` holds {contents}"
                 raise CepError(f"{label}: {schema.name} needs `{source}`", hint=hint, code="input")
         yield batch
 
 
 def _within(found: _Table, schema: Schema) -> str | None:
     """Return where a missing column may be inside another one, or None if no column holds structs."""
-    missing = [each for each in sources(schema, ()) if each not in found.names]
+    missing = [source for source in sources(schema, ()) if source not in found.names]
     batch = next(iter(found.rows([name for name in found.names if found.names.count(name) == 1])), None)
     if batch is None:
         return None
-    nested = [each.name for each in batch.schema if pa.types.is_struct(each.type)]
+    nested = [field.name for field in batch.schema if pa.types.is_struct(field.type)]
     for name in nested:
         for steps in leaves(batch.schema, name):
             if steps[-1] in missing:

@@ -36,8 +36,8 @@ def alternatives(records: Records) -> list[tuple[str, RecordTest, Records]]:
 
 def _without_empty(records: Records) -> Records:
     """Return the records without keys that never have a value."""
-    there = {key for each in records for key in each if says(each[key])}
-    return [{key: value for key, value in each.items() if key in there} for each in records]
+    keys = {key for record in records for key in record if says(record[key])}
+    return [{key: value for key, value in record.items() if key in keys} for record in records]
 
 
 def says(value: Any) -> bool:
@@ -49,14 +49,14 @@ def _alternatives(records: Records) -> list[tuple[str, RecordTest, Records]]:
     if len(records) < _LEAST:
         return []
     flat = _flat(records)
-    keys = sorted(dict.fromkeys(key for each in flat for key in each), key=lambda key: len(path(key)))
+    keys = sorted(dict.fromkeys(key for record in flat for key in record), key=lambda key: len(path(key)))
     groups = {key: found for key in keys if (found := _groups(flat, key))}
     addresses = {key for key, found in groups.items() if any("/" in value for value in found)}
     if parts := _by_value(records, flat, {key: groups[key] for key in groups if key not in addresses}):
         return parts
-    top = [key for key in dict.fromkeys(key for each in records for key in each) if path(key) == (key,)]
+    top = [key for key in dict.fromkeys(key for record in records for key in record) if path(key) == (key,)]
     if objects := _objects(records, top):
-        return [(key, RecordTest(key, "exists"), [each for each in records if each.get(key)]) for key in objects]
+        return [(key, RecordTest(key, "exists"), [record for record in records if record.get(key)]) for key in objects]
     if fields := _fields(records, flat, top):
         return [
             (path(key)[-1], RecordTest(key, "exists"), [records[row] for row in rows]) for key, rows in fields.items()
@@ -82,7 +82,7 @@ def _by_value(
 def _flat(records: Records) -> list[dict[str, Any]]:
     """Return the records with a key for each path through objects that WHEN can name. A name at the top has
     precedence."""
-    top = {key for each in records for key in each}
+    top = {key for record in records for key in record}
     names: dict[Path, str | None] = {}
     flat: list[dict[str, Any]] = []
     for record in records:
@@ -103,8 +103,8 @@ def _groups(records: Records, key: str) -> dict[str, list[int]]:
     """Return the rows by the value of a key; empty if it has too many values, or some that cannot name an event."""
     groups: dict[str, list[int]] = {}
     missing = 0
-    for row, each in enumerate(records):
-        value = each.get(key)
+    for row, record in enumerate(records):
+        value = record.get(key)
         if type(value) is not str or not says(value):
             missing += 1
             if missing > allowed(len(records)):
@@ -136,14 +136,14 @@ def _said(records: Records, rows: Sequence[int]) -> Iterator[str]:
 
 def _objects(records: Records, keys: Sequence[str]) -> list[str]:
     """Return the objects of which almost each record has exactly one."""
-    there = {key: [each.get(key) is not None for each in records] for key in keys}
+    present = {key: [record.get(key) is not None for record in records] for key in keys}
     some = [
         key
         for key in keys
-        if not all(there[key]) and all(isinstance(each.get(key), dict | type(None)) for each in records)
+        if not all(present[key]) and all(isinstance(record.get(key), dict | type(None)) for record in records)
     ]
-    some = [key for key in some if sum(there[key]) >= 2]
-    alone = sum(sum(there[key][row] for key in some) == 1 for row in range(len(records)))
+    some = [key for key in some if sum(present[key]) >= 2]
+    alone = sum(sum(present[key][row] for key in some) == 1 for row in range(len(records)))
     return some if 2 <= len(some) <= MOST and len(records) - alone <= allowed(len(records)) else []
 
 
@@ -153,7 +153,7 @@ def _fields(records: Records, flat: Records, keys: Sequence[str]) -> dict[str, l
     Of fields that always appear together, only the first counts.
     """
     for key in keys:
-        if sum(isinstance(each.get(key), dict) for each in records) < len(records) - allowed(len(records)):
+        if sum(isinstance(record.get(key), dict) for record in records) < len(records) - allowed(len(records)):
             continue
         rows: dict[str, list[int]] = {}
         for row, each in enumerate(flat):

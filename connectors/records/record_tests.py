@@ -42,8 +42,8 @@ class Tested(Protocol):
 def passed(schema: Schema, values: Callable[[str], Tested]) -> Bools:
     """Return which records pass the tests of an event. `values`: returns the values at a source."""
     assert schema.when is not None, "there are tests"
-    found: Bools = np.logical_or.reduce([_together(tests, values) for tests in schema.when])
-    return found
+    rows: Bools = np.logical_or.reduce([_together(tests, values) for tests in schema.when])
+    return rows
 
 
 def passed_before(
@@ -52,7 +52,7 @@ def passed_before(
     """Return which records can pass, by the tests of values whose paths are `known`; None: all can. `elements`: the
     list in which the other tests look."""
     assert schema.when is not None, "there are tests"
-    found: Bools | None = None
+    rows: Bools | None = None
     for tests in schema.when:
         own = [test for test in tests if known(path(test.source)) and not from_message(test.source)]
         holds = _together(own, values) if own else None
@@ -61,53 +61,53 @@ def passed_before(
             holds = elements.there() if holds is None else holds & elements.there()
         if holds is None:
             return None
-        found = holds if found is None else found | holds
-    return found
+        rows = holds if rows is None else rows | holds
+    return rows
 
 
 def _together(tests: Sequence[RecordTest], values: Callable[[str], Tested]) -> Bools:
     first, *others = tests
-    found = _passes(first, values(first.source))
+    rows = _passes(first, values(first.source))
     for test in others:
-        found = found & _passes(test, values(test.source))
-    return found
+        rows = rows & _passes(test, values(test.source))
+    return rows
 
 
 def _passes(test: RecordTest, values: Tested) -> Bools:
-    there = values.there()
+    present = values.there()
     if test.missing:
-        there = there & ~_equal(test.missing, values)
+        present = present & ~_equal(test.missing, values)
     match test.operator:
         case "exists":
-            return there
+            return present
         case "not exists":
-            return ~there
+            return ~present
         case "=" | "in":
-            return there & _equal(test.values, values)
+            return present & _equal(test.values, values)
         case "!=" | "not in":
-            return there & ~_equal(test.values, values)
+            return present & ~_equal(test.values, values)
     with np.errstate(invalid="ignore"):
         sizes: Bools = _SIZES[test.operator](values.numbers(), test.values[0])
-    return there & sizes
+    return present & sizes
 
 
 def _equal(wanted: Sequence[int | float | str | bool], values: Tested) -> Bools:
     """Return which values equal one of some constants. A text never equals a number."""
-    found: Bools | None = None
-    words = [each for each in wanted if isinstance(each, str)]
-    flags = [each for each in wanted if isinstance(each, bool)]
-    sizes = [float(each) for each in wanted if not isinstance(each, str | bool)]
+    equal_any: Bools | None = None
+    words = [value for value in wanted if isinstance(value, str)]
+    flags = [value for value in wanted if isinstance(value, bool)]
+    sizes = [float(value) for value in wanted if not isinstance(value, str | bool)]
     if words:
-        found = values.texts().is_in(words).fill_null(False).to_numpy()
+        equal_any = values.texts().is_in(words).fill_null(False).to_numpy()
     if sizes:
         equal = np.isin(values.numbers(), sizes)
-        found = equal if found is None else found | equal
+        equal_any = equal if equal_any is None else equal_any | equal
     if flags:
         yes, no = values.flags()
         equal = (yes if True in flags else np.zeros_like(yes)) | (no if False in flags else np.zeros_like(no))
-        found = equal if found is None else found | equal
-    assert found is not None, "a test has values"
-    return found
+        equal_any = equal if equal_any is None else equal_any | equal
+    assert equal_any is not None, "a test has values"
+    return equal_any
 
 
 class ColumnValues:
