@@ -1,8 +1,8 @@
 """The work of people with alerts: acknowledge, assign, comment, close, silence.
 
-Each action is journalled with the watermark at which it took effect, and is a change of its alert, numbered among all
-others. Between two rounds the changes of an alert come from here, in a round from the program; one lock keeps their
-order. Silences and maintenance windows begin and end by the clock; these are changes too.
+Each action is recorded with the watermark at which it took effect, and is a change of its alert, numbered among all
+others. The program changes alerts in a round, people between two rounds; one lock keeps the order. Silences and
+maintenance windows begin and end by the clock, which are changes, too.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def _clock() -> int:
 class Handling:
     """The alerts of one server as people see them. `program` and `status` are labels of all its alerts.
 
-    `watermark`: where event time is; `lock`: held during a round, and while an action is taken. Actions raise Unknown,
-    Conflict and CepError.
+    `watermark`: the event time that was reached; `lock`: held during a round, and during an action. Actions raise
+    Unknown, Conflict and CepError.
     """
 
     def __init__(
@@ -107,7 +107,9 @@ class Handling:
                 self._unread.append(f"the silence {id} cannot be read and hides nothing: {clean(reason)}")
         self._windows: Mapping[str, Silence] = {}
         self._labels: dict[str, dict[str, str]] = {}
-        self._active: dict[str, Matchers] | None = None  # by which `silenced` of open alerts is; None: look at all
+        self._active: dict[str, Matchers] | None = (
+            None  # the silences on which `silenced` of open alerts is based; None: check all
+        )
         self._bell, self._stopped = threading.Event(), False
 
     # --- by the clock ---
@@ -117,8 +119,8 @@ class Handling:
         trouble: Callable[[str], None] = lambda reason: None,
         remark: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Begin and end silences when they are due, until `stop`. `trouble` is called once for a failure in a row, and
-        with an empty text when it is over; `remark` for each event of the calendar that is not a window."""
+        """Begin and end silences when they are due, until `stop`. `trouble` is called once for failures in a row, and
+        with an empty text when they are over; `remark` for each event of the calendar that is not a window."""
         told, remarked = "", frozenset[str]()
         for text in self._unread:
             trouble(text)
@@ -153,7 +155,7 @@ class Handling:
         self._bell.set()
 
     def tick(self) -> int:
-        """Tell of silences that have begun or ended; return when the next one does."""
+        """Publish silences that have begun or ended, and return when the next one does."""
         windows = {} if self._calendar is None else self._calendar.windows(self.clock())  # slow, so outside of the lock
         with self.lock:
             self._windows, now = windows, self.clock()
@@ -167,9 +169,9 @@ class Handling:
             return min(times, default=now + KEPT)
 
     def look(self, by: str = "", comment: str = "") -> None:
-        """Tell of silences that have begun or ended, before a round tells of other changes: by the clock, or since the
-        person `by` ended them, with a comment. Alerts are looked at when a silence begins or ends, and only for that
-        one; under `lock`."""
+        """Publish silences that have begun or ended, before a round publishes other changes: by the clock, or because
+        the person `by` ended them, with a comment. Call it under `lock`. Alerts are checked only when a silence begins
+        or ends, and only against that one."""
         now = self.clock()
         active = {id: each.matchers for id, each in self._all.items() if each.starts <= now < each.ends}
         if active == self._active:
@@ -192,8 +194,8 @@ class Handling:
         return {**self._silences, **self._windows}
 
     def _turned(self, told: AlertChange, silenced: list[str], by: str = "", comment: str = "") -> AlertChange:
-        """The change of an open alert that other silences hide now, or none: by the author of the first of these, or by
-        whoever ended it."""
+        """Return the change of an open alert that other silences hide now, or that none hides any more. Its author is
+        that of the first of these, or whoever ended it."""
         if not silenced:
             return self._next(told, "unsilenced", by or MACHINE, comment, silenced=[])
         first = self._all.get(silenced[0])
@@ -251,7 +253,7 @@ class Handling:
         return found
 
     def _told(self, change: AlertChange, before: AlertChange | None, silenced: list[str]) -> AlertChange:
-        """A change of a round as it is told after the one `before`."""
+        """Return a change of a round as it is published after the one `before`."""
         sent = change.sent if before is None else before.sent
         if before is None and sent is not None and (change.inhibited or silenced):
             sent = None
@@ -263,7 +265,8 @@ class Handling:
         return replace(told, acknowledged=before.acknowledged, assignee=before.assignee, verdict=before.verdict)
 
     def _silenced(self, change: AlertChange, before: AlertChange | None) -> list[str]:
-        """The ids of the silences that hide an alert, sorted; `before`: its last change, if it goes on from that."""
+        """Return the ids of the silences that hide an alert, sorted. `before`: its last change, if it continues from
+        that."""
         if change.state == "resolved":
             return []
         if before is not None and all(getattr(before, name) == getattr(change, name) for name in LABELLED):
@@ -272,7 +275,8 @@ class Handling:
         return sorted(id for id, matchers in (self._active or {}).items() if matchers.matches(labels))
 
     def hand_over(self, heirs: Sequence[Heir]) -> bool:
-        """Have alerts acknowledged since when those were whose place they take; return True if that changes any."""
+        """Keep the acknowledgement times of withdrawn alerts for those that replace them. Return True if that changes
+        any."""
         turned = False
         for old, alert in heirs:
             spans, own = self._spans.get(old.alert, []), self._spans.get(alert, [])
@@ -284,9 +288,8 @@ class Handling:
     def taken_over(
         self, heirs: Sequence[Heir], changes: Sequence[AlertChange]
     ) -> tuple[list[AlertChange], list[RecordedAction]]:
-        """Acknowledge, assign and close alerts as those were that are withdrawn and whose place they take, unless
-        somebody has done so already. Return the changes, which come after those of the round, and the actions that made
-        them."""
+        """Acknowledge, assign and close alerts like the withdrawn ones that they replace, unless somebody has done so
+        already. Return the changes, which come after those of the round, and the actions that made them."""
         told = {change.alert: change for change in changes}
         found: list[AlertChange] = []
         recorded: list[RecordedAction] = []
@@ -314,14 +317,14 @@ class Handling:
         return found, recorded
 
     def hold(self, changes: Sequence[AlertChange]) -> None:
-        """Note that of open alerts other intervals hold now; nothing else of them has changed (`Outbox.add`)."""
+        """Note that other intervals keep open alerts open; nothing else in them has changed (`Outbox.add`)."""
         for change in changes:
             told = self._open.get(change.alert)
             if told is not None:
                 self._open[change.alert] = replace(told, holding=change.holding)
 
     def free(self, alert: str, time: int) -> int | None:
-        """The first time from `time` on at which nobody has acknowledged an alert; None: somebody has it for good."""
+        """Return the first time from `time` on at which nobody has acknowledged an alert; None: there is none."""
         for begin, end in self._spans.get(alert, ()):
             if begin < time and (end is None or time < end):
                 if end is None:
@@ -330,7 +333,7 @@ class Handling:
         return time
 
     def _last(self, alert: str) -> AlertChange | None:
-        """The last change of an alert that was told."""
+        """Return the last published change of an alert."""
         if alert in self._open:
             return self._open[alert]
         entry = self.outbox.revision(alert)
@@ -350,7 +353,7 @@ class Handling:
     # --- what people do ---
 
     def acknowledge(self, alert: str, by: str, comment: str = "") -> AlertChange:
-        """Take an alert: it does not escalate any more, and nobody is reminded of it."""
+        """Acknowledge an alert: it escalates no more, and reminders stop."""
         with self.lock:
             told = self._known(alert)
             if told.ended is not None:
@@ -360,7 +363,7 @@ class Handling:
             return self._act(told, "acknowledged", by, comment, acknowledged=by)
 
     def unacknowledge(self, alert: str, by: str, comment: str = "") -> AlertChange:
-        """Give an alert back: it escalates again, and reminders go on."""
+        """Withdraw an acknowledgement: the alert escalates again, and reminders resume."""
         with self.lock:
             told = self._known(alert)
             if not told.acknowledged:
@@ -370,20 +373,20 @@ class Handling:
             return self._act(told, "unacknowledged", by, comment, acknowledged="")
 
     def assign(self, alert: str, by: str, to: str, comment: str = "") -> AlertChange:
-        """Have somebody see to an alert; `to` empty: nobody."""
+        """Assign an alert to a person; `to` empty: to nobody."""
         name = clean(to.strip(), _LONGEST_NAME)
         with self.lock:
             return self._act(self._known(alert), "assigned", by, comment, assignee=name)
 
     def comment(self, alert: str, by: str, comment: str) -> AlertChange:
-        """Say something about an alert."""
+        """Comment on an alert."""
         if not comment.strip():
             raise CepError("comment: there is no text", hint='`{"comment": "pump 2 runs again"}`', code="action")
         with self.lock:
             return self._act(self._known(alert), "commented", by, comment)
 
     def close(self, alert: str, by: str, verdict: str, comment: str = "") -> AlertChange:
-        """Say what an alert was. One that is still open counts as acknowledged too."""
+        """Close an alert with a verdict. An open alert counts as acknowledged, too."""
         given = next((each for each in VERDICTS if each == verdict), None)
         if given is None:
             hint = did_you_mean(verdict, VERDICTS) or f"it is one of {', '.join(VERDICTS)}"
@@ -394,7 +397,7 @@ class Handling:
             return self._act(told, "closed", by, comment, verdict=given, acknowledged=acknowledged)
 
     def reopen(self, alert: str, by: str, comment: str = "") -> AlertChange:
-        """Take back the verdict on an alert; whoever has acknowledged it still has it."""
+        """Take back the verdict on an alert; an acknowledgement stays."""
         with self.lock:
             told = self._known(alert)
             if not told.verdict:
@@ -408,7 +411,7 @@ class Handling:
         return told
 
     def _next(self, told: AlertChange, action: Action, by: str, comment: str, **more: Any) -> AlertChange:
-        """The next change of an alert, between two rounds."""
+        """Return the next change of an alert, between two rounds."""
         state: AlertState = "updated" if told.state in ("firing", "escalated", "inhibited") else told.state
         change = replace(
             told, revision=told.revision + 1, state=state, time=max(told.time, self.watermark), note="",
@@ -438,7 +441,7 @@ class Handling:
                 self._adopter.adopt(change)
 
     def _span(self, alert: str | None, action: str, time: int) -> None:
-        """Note from when until when an alert is acknowledged."""
+        """Note when an alert begins or ceases to be acknowledged."""
         if alert is None:
             return
         spans = self._spans.get(alert, [])
@@ -451,12 +454,12 @@ class Handling:
     # --- silences ---
 
     def silences(self) -> list[Silence]:
-        """The silences, and each maintenance window's active, last and next occurrence: active ones first, then by
-        their ends."""
+        """Return the silences, and the active, last and next occurrence of each maintenance window: active ones first,
+        then by their ends."""
         with self.lock:
             now = self.clock()
             found = [*self._silences.values()]
-            once: dict[tuple[object, ...], Silence] = {}  # the occurrence of a window that is nearest
+            once: dict[tuple[object, ...], Silence] = {}  # the nearest occurrence of a window
             for each in self._windows.values():
                 if (state := each.state(now)) == "active":
                     found.append(each)
@@ -469,7 +472,7 @@ class Handling:
             return sorted([*found, *once.values()], key=lambda each: (order[each.state(now)], each.ends, each.id))
 
     def silence(self, id: str) -> Silence:
-        """The silence of an id."""
+        """Return the silence with an id."""
         with self.lock:
             found = self._all.get(id)
         if found is None:
@@ -477,7 +480,7 @@ class Handling:
         return found
 
     def hidden_by(self, matchers: Matchers) -> list[AlertChange]:
-        """The open alerts that a silence with these matchers would hide."""
+        """Return the open alerts that a silence with these matchers would hide."""
         with self.lock:
             return [each for each in self._open.values() if matchers.matches(self._labels_of(each))]
 
@@ -487,8 +490,8 @@ class Handling:
             return Counter(id for each in self._open.values() for id in each.silenced)
 
     def add(self, new: Silence, by: str, instead: str = "") -> Silence:
-        """Begin a silence, or change the one of the id `instead`: if other alerts match now, or it has ended, the new
-        one gets an id of its own, as in Alertmanager."""
+        """Begin a silence, or change the one with the id `instead`. If it matches other alerts now, or the old one has
+        ended, it gets a new id, as in Alertmanager."""
         with self.lock:
             ended: list[tuple[Silence, Recorded]] = []
             action: Recorded = "silence"
@@ -505,7 +508,7 @@ class Handling:
             return new
 
     def _own(self, id: str) -> Silence:
-        """A silence that is not a maintenance window."""
+        """Return a silence that is not a maintenance window."""
         if id in self._windows:
             raise Conflict("this is a maintenance window: only its calendar file can change or end it")
         found = self._silences.get(id)
@@ -524,7 +527,7 @@ class Handling:
             return ended
 
     def _set(self, by: str, *silences: tuple[Silence, Recorded], comment: str = "") -> None:
-        """Store silences as they are now, each with the action that made it so, all or none. `comment`: the person's
+        """Store silences as they are now, each with the action that caused it, all or none. `comment`: the person's
         words on ending a silence; a new silence has its own comment."""
         recorded, comment = [], clean(comment.strip(), LONGEST_COMMENT)
         for silence, action in silences:
@@ -544,11 +547,11 @@ class Handling:
     # --- what is said of an alert ---
 
     def labels(self, change: AlertChange) -> dict[str, str]:
-        """The labels by which silences choose an alert."""
+        """Return the labels by which silences choose an alert."""
         return alert_labels(change, self.program, self.status)
 
     def _labels_of(self, told: AlertChange) -> Mapping[str, str]:
-        """The same of an open alert, kept as long as they stay."""
+        """Return the labels of an open alert, computed once as long as they stay the same."""
         found = self._labels.get(told.alert)
         if found is None:
             found = self._labels[told.alert] = self.labels(told)

@@ -1,4 +1,4 @@
-"""Send entries of the outbox to one receiver: each at least once, those of one key in order."""
+"""Send entries of the outbox to one receiver: each at least once, and those of one key in order."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from cep.connectors.receivers.position import Position
 from cep.core.errors import CepError
 
 ATTEMPTS = 20
-"""Answers that refuse an entry, after which it is given up: the waits between them are more than ten minutes."""
+"""The refusals after which an entry is given up. The waits between the attempts add up to more than ten minutes."""
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 60.0
-_LOOK = 0.5  # seconds in which a sender notices that it is to stop
-_HELD = 10_000  # entries that are held at most, so that one which is refused for long does not hold up others
+_LOOK = 0.5  # seconds in which a sender notices that it has to stop
+_HELD = 10_000  # the most entries in the queues, so that a refused one does not hold up others for long
 
 
 class ReportTrouble(Protocol):
@@ -38,7 +38,7 @@ class ReportTrouble(Protocol):
 
 
 class Unreachable(Exception):
-    """The receiver did not answer, or asked to wait (`wait` seconds): the entries are sent again, without an end."""
+    """The receiver did not answer, or asked to wait (`wait` seconds). The entries are sent again, without a limit."""
 
     def __init__(self, reason: str, wait: float = 0.0) -> None:
         super().__init__(reason)
@@ -46,20 +46,20 @@ class Unreachable(Exception):
 
 
 class ServerError(Unreachable):
-    """The receiver answered with an error that may be its own: sent again, unless it takes others."""
+    """The receiver answered with an error that may be its own. The entries are sent again, unless it accepts others."""
 
 
 class DeliveryRefused(Exception):
-    """The receiver does not want this: sent again, so many times."""
+    """The receiver refuses the content. It is sent again a limited number of times."""
 
 
 class _AloneNot(Exception):
-    """The receiver takes what comes next, and not this."""
+    """The receiver accepts the next entry, but not this one."""
 
 
 class Delivery(Protocol):
-    """How entries go to one receiver: up to `most` at once, by `lanes` side by side. `states`: it is only interested in
-    how an alert is, so that after trouble nothing is sent that is over by then. Raises Unreachable, ServerError or
+    """The way of entries to one receiver: up to `most` at once, in `lanes` in parallel. `states`: only the state of an
+    alert matters, so that after trouble outdated changes are not sent. Raises Unreachable, ServerError or
     DeliveryRefused."""
 
     most: int
@@ -67,23 +67,24 @@ class Delivery(Protocol):
     states: bool
 
     def key(self, entry: OutboxEntry) -> str:
-        """Entries of one key are given in their order, one after another."""
+        """Return the key of an entry. Entries of one key are sent in order, one after another."""
 
     def give(self, entries: Sequence[OutboxEntry]) -> None: ...
 
     def again(self, entry: OutboxEntry, now: AlertChange) -> None:
-        """An entry of before, on demand; `now`: what holds of its key by now."""
+        """Send a dead letter again on request. `now`: the current entry of its key."""
 
     def rest(self, outbox: Outbox, told: Callable[[], list[OutboxEntry]]) -> None:
-        """Called every half second; `told` returns the open alerts as the receiver was told of them last."""
+        """Called every half second. `told` returns the open alerts in the state of which the receiver was notified
+        last."""
 
     def close(self) -> None: ...
 
 
 @dataclass(slots=True)
 class _Trouble:
-    """The first entry of a key was answered badly: so often; `wait`: seconds until it is sent again; `since`: steps
-    that were begun before that; `alone`: so many entries go one by one."""
+    """The failures of the first entry of a key: their number; `wait`: seconds until it is sent again; `since`: the
+    number of steps begun before that; `alone`: so many entries are sent one by one."""
 
     since: int
     answers: int = 0
@@ -93,8 +94,7 @@ class _Trouble:
 
 @dataclass(slots=True)
 class _Waiting:
-    """The entries of an alert that are queued: under which key, how many; those before the number `hushed` are not sent
-    after all."""
+    """The queued entries of an alert: their key and their number. Those before the number `hushed` will not be sent."""
 
     key: str
     count: int = 0
@@ -103,20 +103,21 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True)
 class _Reminder:
-    """A reminder that is to be sent. `due`: by the clock; `number`: 1 for the first after the receiver was sent the
-    alert, 2 for the next, and so on."""
+    """A reminder to be sent. `due`: by the clock; `number`: 1 for the first after the receiver was sent the alert, then
+    2, and so on."""
 
     due: int
     number: int
 
 
 class Sender:
-    """A thread: `start` begins it; after `halt` or `stop` it finishes what is under way.
+    """A thread that sends. `start` begins it; after `halt` or `stop` it finishes what is in progress.
 
-    Entries wait in a queue for each key; of each the first are given, if none of it are under way. A receiver that does
-    not answer is tried with one of them, then after twice the time, until it does. One that refuses an entry gets those
-    of other keys meanwhile. `wants`: the changes that are for this receiver, `news`: those of them that it is told of.
-    `group_of`: people are told of them in these groups, whose keys take the place of the delivery's.
+    Entries wait in a queue for each key. The first entries of a queue are sent, unless others of it are in progress. A
+    receiver that does not answer is tried with one of them, and again after twice the time, until it does. While it
+    refuses an entry, it gets those of other keys. `wants`: returns the changes that are for this receiver; `news`:
+    those of which it is notified. `group_of`: people are notified in these groups, whose keys replace those of the
+    delivery.
     """
 
     def __init__(
@@ -145,19 +146,19 @@ class Sender:
         self._read, self._held = self.position.cursor, 0
         self._attempts, self._report = attempts, report
         self._queues: dict[str, deque[OutboxEntry]] = {}
-        self._ready: deque[str] = deque()  # keys of which the first may be given
-        self._later: list[tuple[float, str]] = []  # keys that wait, until when
+        self._ready: deque[str] = deque()  # keys whose first entries may be sent
+        self._later: list[tuple[float, str]] = []  # keys that wait, and until when
         self._troubles: dict[str, _Trouble] = {}
-        self._begun = self._taken = 0  # steps; the last one that has gone well
+        self._begun = self._taken = 0  # the number of steps; the last one that succeeded
         self._reported = self._failing = False
-        self._behind = True  # entries that are queued may have come already: before this start, or before a failure
+        self._behind = True  # queued entries may have arrived already: before this start, or before a failure
         self._pause, self._resume = 0.0, 0.0
         self._looked = -_LOOK
         self._resting = self._repeating = False
         self._waiting: dict[str, _Waiting] = {}  # by alert
-        self._following: dict[str, list[OutboxEntry]] = {}  # by alert: what follows what is under way in another group
-        self._doubtful: set[str] = set()  # keys of queues in which may be what is not sent after all
-        self._unsent = outbox.unsent(name)  # by alert, the first revision that was dropped since it was told
+        self._following: dict[str, list[OutboxEntry]] = {}  # by alert: changes behind others that are being sent
+        self._doubtful: set[str] = set()  # keys of queues that may contain entries which will not be sent
+        self._unsent = outbox.unsent(name)  # by alert, the first revision that was dropped since the last message
         self._reminders: dict[str, _Reminder] = {}  # by alert
         self._await_reminders(has)
         self._bell, self._stopping = threading.Event(), threading.Event()
@@ -189,7 +190,7 @@ class Sender:
                 self._bell.clear()
                 self._settle()
             self._acknowledge()
-        except Closed:  # while the receiver took its time: it is sent again after the next start
+        except Closed:  # while the receiver was slow: it is sent again after the next start
             pass
         finally:
             self.delivery.close()
@@ -201,14 +202,14 @@ class Sender:
         self._acknowledge()
 
     def _settle(self) -> None:
-        """See to what has ended."""
+        """Process the steps that have ended."""
         for then, error in self._lanes.finished():
             if isinstance(error, Closed):
                 raise error
             then(error)
 
     def _acknowledge(self) -> None:
-        """Write how far the receiver is, while it is given more."""
+        """Record the progress of the receiver, while it is sent more."""
         position = self.position
         if position.changed:
             noted = self._note(
@@ -219,13 +220,13 @@ class Sender:
                 self._note(self._groups.settle)
 
     def _patience(self) -> float:
-        """Seconds until there may be something to do."""
+        """Return the seconds until there may be something to do."""
         now = time.monotonic()
         times = [self._resume] if self._resume > now else [due for due, _ in self._later[:1]]
         return min([_LOOK, *(max(0.0, due - now) for due in times)])
 
     def _fill(self) -> None:
-        """Queue what has come to the outbox."""
+        """Queue the new entries of the outbox."""
         self._follow()
         while self._held < _HELD and self.outbox.last > self._read:
             entries = self.outbox.after(self._read, min(500, _HELD - self._held))
@@ -264,7 +265,7 @@ class Sender:
         return not (change.remark and self.delivery.states) and self._wants(change) and self._news(change)
 
     def _drop(self, entries: Sequence[OutboxEntry]) -> None:
-        """Leave out entries that were taken out of their queue."""
+        """Drop entries that were removed from their queue."""
         for entry in entries:
             if entry.change.over:
                 self._unsent.pop(entry.change.alert, None)
@@ -273,7 +274,7 @@ class Sender:
         self._gone(entries)
 
     def _gone(self, entries: Sequence[OutboxEntry]) -> None:
-        """Entries are in no queue any more."""
+        """Note that entries are in no queue any more."""
         for entry in entries:
             self.position.done(entry.number)
             waiting = self._waiting[entry.change.alert]
@@ -283,11 +284,11 @@ class Sender:
         self._held -= len(entries)
 
     def _sift(self, key: str) -> bool:
-        """Take out of a queue what is not sent after all: changes of alerts that were silenced or inhibited while they
-        waited, the end of one that the receiver knows nothing of, and reminders of what has changed since. Return True
-        if that changes the queue."""
+        """Remove from a queue what will not be sent: changes of alerts that were silenced or inhibited while they
+        waited, the end of an alert unknown to the receiver, and reminders of something that has changed since. Return
+        True if that changes the queue."""
         queue = self._queues[key]
-        if self.outbox.last > self._read:  # so much waits that not all was read
+        if self.outbox.last > self._read:  # so many wait that not all were read
             for entry in islice(queue, self.delivery.most):
                 latest = self.outbox.revision(entry.change.alert)
                 if latest is not None and latest.number > self._read and latest.change.quiet:
@@ -306,7 +307,7 @@ class Sender:
                 dropped.append(entry)
             elif (
                 change.over
-                and not self.delivery.states  # which may know it without an answer, or ignore it
+                and not self.delivery.states  # the receiver may know it without an answer, or ignore it
                 and change.alert in unsent
                 and change.alert not in told
                 and self._last_told(change, unsent[change.alert]) is None
@@ -331,7 +332,7 @@ class Sender:
         return True
 
     def _hush(self, entry: OutboxEntry) -> None:
-        """A change of an alert is not sent, since it is silenced or inhibited: nor is what waits of it."""
+        """Do not send a change of an alert that is silenced or inhibited, nor the waiting changes of the alert."""
         waiting = self._waiting.get(entry.change.alert)
         if waiting is not None:
             waiting.hushed = entry.number
@@ -340,15 +341,16 @@ class Sender:
     def _last_told(
         self, change: AlertChange, before: int, has: Callable[[int], bool] = lambda number: True
     ) -> OutboxEntry | None:
-        """The last change of an alert before a revision that the receiver was sent; `has`: which numbers it has."""
+        """Return the last change of an alert before a revision that the receiver was sent. `has`: returns which numbers
+        it has."""
         for entry in self.outbox.loud(change.alert, before):
             if has(entry.number) and self._wanted(entry.change):
                 return entry
         return None
 
     def _told_of(self, sent: int, unsent: Mapping[str, int]) -> list[OutboxEntry]:
-        """The open alerts as the receiver was told of them last, if it has all entries up to `sent`, except for those
-        from a revision on that `unsent` has by alert."""
+        """Return the open alerts as the receiver was last notified of them, if it has all entries up to `sent`, except
+        for those in `unsent`, which has by alert the first revision that is missing."""
         found: list[OutboxEntry] = []
         for latest in self.outbox.live():
             change = latest.change
@@ -358,7 +360,7 @@ class Sender:
         return found
 
     def _give(self) -> None:
-        """Begin what there is a lane for; while the receiver is in trouble one step, when it is time to try again."""
+        """Begin steps while there are lanes; while the receiver is in trouble, one step when it is time to retry."""
         now = time.monotonic()
         while self._later and self._later[0][0] <= now:
             self._ready.append(heapq.heappop(self._later)[1])
@@ -392,7 +394,7 @@ class Sender:
         return self._lanes.busy < (1 if self._failing else self.delivery.lanes)
 
     def _look(self, now: float) -> None:
-        """Do periodic work: send dead letters again, and let the delivery do its own."""
+        """Do periodic work: send dead letters again, and call `Delivery.rest`."""
         self._looked = now
         self._remind()
         letter = None if self._repeating else self.outbox.next_retry(self.name)
@@ -414,8 +416,8 @@ class Sender:
                 self._heard(change, told.came)
 
     def _heard(self, change: AlertChange, when: int, number: int = 0) -> None:
-        """The receiver heard of an alert at a time: it is reminded a while after that, if it hears nothing more.
-        `number`: 0 for a change, else that of the reminder (`_Reminder`)."""
+        """Note that the receiver was notified of an alert. It is reminded later, unless it is notified again. `number`:
+        0 for a change, else that of the reminder (`_Reminder`)."""
         if not change.repeat or change.over or self.delivery.states:
             self._reminders.pop(change.alert, None)
             return
@@ -423,7 +425,7 @@ class Sender:
         self._reminders[change.alert] = _Reminder(when + passed * change.repeat, number + passed)
 
     def _remind(self) -> None:
-        """Queue open alerts again of which the receiver is to be reminded, as they are now."""
+        """Queue the open alerts of which the receiver is due a reminder, in their current state."""
         now = _now()
         for alert, reminder in list(self._reminders.items()):
             if reminder.due > now or alert in self._waiting or self.outbox.ended:
@@ -452,8 +454,8 @@ class Sender:
                 self._line_up(key)
 
     def _regroup(self, groups: Groups, entry: OutboxEntry, key: str, waiting: _Waiting) -> None:
-        """Queue a change of an alert whose earlier changes wait in another group: they go along with it. It follows
-        later if some of them are under way."""
+        """Queue a change of an alert whose earlier changes wait in another group: they move with it. It follows later
+        if some of them are in progress."""
         alert, begun = entry.change.alert, groups.begun(waiting.key)
         queue = self._queues[waiting.key]
         moved = [each for each in queue if each.change.alert == alert and each.number not in begun]
@@ -464,7 +466,7 @@ class Sender:
         self._follow()
 
     def _follow(self) -> None:
-        """Queue the changes of alerts that have moved to another group and have nothing under way any more."""
+        """Queue the changes of alerts that have moved to another group and have nothing in progress any more."""
         for alert, entries in list(self._following.items()):
             waiting = self._waiting[alert]
             if waiting.count > len(entries):
@@ -476,13 +478,13 @@ class Sender:
             self._set_queue(self._groups, key, [*self._queues.get(key, ()), *entries])
 
     def _set_queue(self, groups: Groups, key: str, entries: Sequence[OutboxEntry]) -> None:
-        """Replace the queue of a group: first what is under way, then the rest in the order of the outbox."""
+        """Replace the queue of a group: first the entries in progress, then the rest in the order of the outbox."""
         begun = groups.begun(key)
         first = [entry for entry in entries if entry.number in begun]
         rest = sorted((entry for entry in entries if entry.number not in begun), key=lambda entry: entry.number)
         self._queues[key] = deque([*first, *rest])
         if first:
-            return  # it is given, or waits to be given again
+            return  # it is being sent, or waits for a retry
         if key in self._ready:
             self._ready.remove(key)
         self._later = [each for each in self._later if each[1] != key]
@@ -493,7 +495,7 @@ class Sender:
             del self._queues[key]
 
     def _line_up(self, key: str) -> None:
-        """Have the first entries of a key given, or wait until its group is due."""
+        """Have the first entries of a key sent, or wait until its group is due."""
         seconds = 0.0 if self._groups is None else (self._groups.due(key, self._queues[key]) - _now()) / 1_000_000
         if seconds > 0:
             heapq.heappush(self._later, (time.monotonic() + seconds, key))
@@ -512,7 +514,7 @@ class Sender:
         self._lanes.begin(step, then)
 
     def _given(self, key: str, entries: Sequence[OutboxEntry], number: int, error: Exception | None) -> None:
-        """Take the result of step `number`, which sent the first entries of a key."""
+        """Process the result of step `number`, which sent the first entries of a key."""
         if error is None:
             self._answers(number)
             self._counts.delivered += len(entries)
@@ -525,14 +527,14 @@ class Sender:
         elif not _may_be_content(error):
             self._ready.append(key)
         elif len(entries) > 1 and (isinstance(error, DeliveryRefused) or trouble.answers + 1 >= self._attempts):
-            trouble.answers, trouble.alone = 0, len(entries)  # which of them?
+            trouble.answers, trouble.alone = 0, len(entries)  # which of them failed?
             self._ready.appendleft(key)
         else:
             trouble.answers += 1
             self._refused(key, entries[0], trouble, error)
 
     def _refused(self, key: str, entry: OutboxEntry, trouble: _Trouble, error: Exception) -> None:
-        """The first entry of a key was answered badly: it is given up, or sent again."""
+        """Give up the first entry of a key, which was refused, or send it again."""
         following = list(islice(self._queues[key], 1, 2))
         if trouble.answers < self._attempts:
             self._wait(key, trouble)
@@ -550,7 +552,7 @@ class Sender:
             self._wait(key, trouble)
 
     def _give_beyond(self, entry: OutboxEntry, following: OutboxEntry) -> None:
-        """_AloneNot: the receiver takes what follows and still not this."""
+        """Try the next entry. _AloneNot: the receiver accepts it, but still not the first one."""
         self.delivery.give([following])
         try:
             self.delivery.give([entry])
@@ -564,7 +566,7 @@ class Sender:
         trouble.wait = min(2 * trouble.wait, _LONGEST_WAIT)
 
     def _fail(self, error: Exception, known: bool = False) -> None:
-        """Something was not taken; `known`: it was not taken before either. The first failure in a row is reported."""
+        """Note a failure. `known`: the entry failed before. The first failure in a row is reported."""
         self._counts.failures += 1
         self._counts.failing = True
         if not self._reported and not known:
@@ -574,12 +576,12 @@ class Sender:
         self._behind = True
         if isinstance(error, Unreachable):
             now = time.monotonic()
-            if now >= self._resume:  # else others have failed at the same time
+            if now >= self._resume:  # otherwise others have failed at the same time
                 self._pause = min(max(2 * self._pause, _FIRST_WAIT), _LONGEST_WAIT)
             self._failing, self._resume = True, max(self._resume, now + max(self._pause, error.wait))
 
     def _answers(self, number: int) -> None:
-        """Step `number` has gone well."""
+        """Note that step `number` has succeeded."""
         self._counts.failing = False
         self._taken = max(self._taken, number)
         self._failing = self._behind = False
@@ -589,7 +591,7 @@ class Sender:
         self._reported = False
 
     def _finish(self, key: str, count: int, taken: bool = True) -> None:
-        """The first entries of a key are done: the receiver has `taken` them, or never will."""
+        """Finish the first entries of a key: the receiver has `taken` them, or never will."""
         queue = self._queues[key]
         entries = [queue.popleft() for _ in range(count)]
         for entry in entries:
@@ -620,8 +622,8 @@ class Sender:
             self._finish(key, 1, taken=False)
 
     def _bury(self, entry: OutboxEntry, reason: str) -> bool:
-        """An entry becomes a dead letter, but not a reminder, after which another one comes. False: that could not be
-        noted before the sender was to stop."""
+        """Turn an entry into a dead letter; not a reminder, which is followed by another one. Return False if that
+        could not be recorded before the sender had to stop."""
         if not entry.reminder and not self._note(lambda: self.outbox.reject(self.name, entry.number, reason)):
             return False
         change = entry.change
@@ -630,13 +632,13 @@ class Sender:
         return True
 
     def _repeat(self, letter: RefusedEntry) -> None:
-        """Send a dead letter again, on demand; if that fails, the failure is its new reason."""
+        """Send a dead letter again on request. If that fails, the failure is its new reason."""
         entry = letter.entry
         now = self.outbox.standing(entry.change)
 
         def then(error: Exception | None) -> None:
             self._repeating = False
-            self._looked = -_LOOK  # there may be others
+            self._looked = -_LOOK  # there may be more
             if error is None:
                 self._counts.delivered += 1
                 self._note(lambda: self.outbox.delivered(self.name, entry.number))
@@ -647,14 +649,14 @@ class Sender:
         if self.delivery.states and any(
             each.change.slot == now.slot for queue in self._queues.values() for each in queue
         ):
-            then(None)  # how it is comes anyway, behind what is still to come
+            then(None)  # the current state is sent anyway, after what is still queued
             return
         self._repeating = True
         self._begin(lambda: self.delivery.again(entry, now), then)
 
     def _note(self, write: Step) -> bool:
-        """Write how far the receiver is; False: it is to stop. Where the disk takes nothing, nothing else is sent
-        meanwhile: it would come twice after the next start."""
+        """Record the progress of the receiver. Return False if the sender has to stop. While the disk cannot be
+        written, nothing else is sent, because it would be sent twice after the next start."""
         return self._until(write, "how far it is cannot be noted: {}; nothing more is sent until it can")
 
     def _until(self, step: Step, trouble: str) -> bool:
