@@ -107,9 +107,7 @@ class Handling:
                 self._unread.append(f"the silence {id} cannot be read and hides nothing: {clean(reason)}")
         self._windows: Mapping[str, Silence] = {}
         self._labels: dict[str, dict[str, str]] = {}
-        self._active: dict[str, Matchers] | None = (
-            None  # the silences on which `silenced` of open alerts is based; None: check all
-        )
+        self._active: dict[str, Matchers] | None = None  # those that `silenced` of alerts reflects; None: check all
         self._bell, self._stopped = threading.Event(), False
 
     # --- by the clock ---
