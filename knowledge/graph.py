@@ -297,8 +297,10 @@ class Knowledge(KnowledgeSource):
         self.tables, self._answers, self._last = dict(tables), {}, None
 
     def __getstate__(self) -> dict[str, Any]:
-        # Stores cannot be sent to another process, and answers are in the codes of a pool of this one.
-        return {**self.__dict__, "_stores": {}, "_answers": {}, "_last": None, "_lent": False}
+        # Stores and places cannot be sent to another process, and answers are in the codes of a pool of this one. All
+        # are made again where they are asked for, and so are tables.
+        made_again: dict[str, Any] = {"_stores": {}, "_answers": {}, "tables": {}, "_refreshed": {}, "_places": None}
+        return {**self.__dict__, **made_again, "_last": None, "_lent": False}
 
     def change(self, add: Any = None, remove: Any = None) -> bytes:
         """A change: first triples go, then others come. Each is text (Turtle, TriG, N-Triples or N-Quads), a Path of a

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -20,7 +22,9 @@ from cep.command import app
 from cep.core.compilation import Compilation
 from cep.core.errors import CepError
 from cep.engine import Engine
-from cep.spark import program, tasks
+from cep.knowledge.graph import Knowledge
+from cep.runtime.options import EngineOptions
+from cep.spark import Rules, program, tasks
 from cep.spark.disk import locked
 from cep.spark.driver.failure import said
 from cep.spark.driver.session import checked, java, silent
@@ -273,3 +277,25 @@ def test_what_comes_after_the_end_was_told_is_not_read(tmp_path: Path, monkeypat
     later = FileReader(files)
     later.prepareForTriggerAvailableNow()
     assert later.latestOffset(planned | {"end": 0}, ReadAllAvailable())["files"] == 2
+
+
+def test_knowledge_of_places_goes_to_workers_after_it_was_asked(tmp_path: Path) -> None:
+    text = """event gust(lat: float, long: float).
+    PREFIX wgs84: <http://www.w3.org/2003/01/geo/wgs84_pos#>
+    at(S, Lat, Long) :- { ?S wgs84:lat ?Lat ; wgs84:long ?Long }.
+    hears(A, B) :- at(A, Lat, Long), near(Lat, Long, 300000, B, _).
+    heard(A, B) <- gust(Lat, Long) WHERE at(A, Lat, Long), hears(A, B).
+    """
+    wgs84 = "@prefix w: <http://www.w3.org/2003/01/geo/wgs84_pos#> ."
+    (tmp_path / "places.ttl").write_text(
+        f"{wgs84} <urn:a> w:lat 40.7 ; w:long -74.0 . <urn:b> w:lat 41.0 ; w:long -74.5 ."
+    )
+    known = Knowledge.load(tmp_path / "places.ttl")
+    planned = Rules.from_text(text, knowledge=known).planned(EngineOptions(lateness=None), 0)
+    sent = pickle.loads(pickle.dumps(planned.program))
+    tables = {"gust": pl.DataFrame({"start": [1], "end": [1], "lat": [40.7], "long": [-74.0]})}
+    found = []
+    for engine in (planned.engine, Engine(program._compiled(sent), lateness=0)):
+        engine.push(tables)
+        found.append(engine.close()["heard"].rows())
+    assert found[0] == found[1] and len(found[0]) == 2
