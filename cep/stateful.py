@@ -16,7 +16,7 @@ from cep.runtime import engine_state, snapshot, stepping
 from cep.runtime.history import StageHistory
 from cep.runtime.keyed_stage import KeyedStage, KeySelection
 from cep.runtime.options import EngineOptions
-from cep.runtime.prior_state import PriorState, SnapshotParts
+from cep.runtime.prior_state import SnapshotParts
 from cep.runtime.revision.window_snapshot import begin_window
 from cep.runtime.snapshot import Fetch, SegmentBook, SegmentedState
 from cep.runtime.state_by_key import StateByKey
@@ -40,7 +40,7 @@ class StatefulEngine(EngineView):
             state = SnapshotParts.of(options.before)
             with snapshot.restoring():
                 warm = options.before.warm
-                start = None if warm is None else SnapshotParts.of(PriorState(warm))
+                start = None if warm is None else SnapshotParts.of(warm)
                 taken = engine_state.carry(self._parts, state, self._goals(), self._loaded, self._event_names(), start)
             self.carried = {rule: goals <= taken for rule, goals in self.goals().items()}
 

@@ -93,7 +93,8 @@ def test_lineage_goes_on(program: Program, data: st.DataObject) -> None:
         for piece in pieces[:-1]:
             for engine in (old, whole, warm):
                 push(engine, piece)
-        new = Engine.from_text(two, before=PriorState(old.state_for_another(), warm=warm.snapshot()), **options)
+        prior = PriorState(old.state_for_another(), warm=PriorState(warm.snapshot()))
+        new = Engine.from_text(two, before=prior, **options)
         new.set_lineage_columns("because", "constituents")
         remembered = {name: Memory(new).find(name, {}, -(2**62), 2**62) for name in new.outputs}
         before = {name: Memory(old).find(name, {}, -(2**62), 2**62) for name in old.outputs}

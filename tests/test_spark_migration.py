@@ -18,7 +18,7 @@ from cep.core.time import BEGINNING
 from cep.engine import Engine
 from cep.spark import job
 from cep.spark.state.checkpoint import CheckpointInfo, claim
-from cep.spark.state.migration import Generation, Migration, StateLayout, migrated
+from cep.spark.state.migration import EarlierInput, Generation, Migration, StartingPoint, StateLayout, migrated
 from tests import spark_runs
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -67,12 +67,18 @@ def test_what_is_carried_over(before: str, now: str, carried: Migration, sources
         (RISE + PAIR, RISE, {}),
     ],
 )  # fmt: skip
-def test_rules_that_start_empty_may_lack_results(before: str, now: str, lacking: dict[str, int | None]) -> None:
-    moved, _ = migrated(laid(READING + before), laid(READING + now))
+def test_new_rules_may_lack_results(before: str, now: str, lacking: dict[str, int | None]) -> None:
     seconds = {rule: time if time is None else time * 10**6 for rule, time in lacking.items()}
-    horizons = Engine.from_text(READING + now).input_horizons()
-    assert moved.lacking(horizons, 100 * 10**6) == seconds
-    assert moved.lacking(horizons, BEGINNING) == {}, "there was no input"
+    start = StartingPoint(1, laid(READING + before), {}, 0, 100 * 10**6, {}, None, [], 1, 0)
+    engine = Engine.from_text(READING + now)
+    assert start.lacking(engine) == seconds
+    assert replace(start, time=BEGINNING).lacking(engine) == {}, "there was no input"
+    earlier = EarlierInput.of(engine, start)
+    assert (earlier is not None) == bool(lacking)
+    if earlier is not None:
+        bounded = None not in lacking.values()
+        longest = max((time or 0 for time in lacking.values()), default=0) - 100
+        assert earlier.since == ((100 - longest) * 10**6 if bounded else BEGINNING)
 
 
 def test_what_cannot_be() -> None:
@@ -141,7 +147,7 @@ def test_a_checkpoint_of_a_run_that_revises_goes_on(tmp_path: Path) -> None:
         with pytest.raises(CepError, match=why):
             claim(state, kept(READING + RISE + PAIR, tmp_path, **(keyed | other)), True)
     third, moved = claim(state, kept(READING + RISE + PAIR, tmp_path, **keyed), True)
-    assert moved is not None and str(moved) == "go on: line 3: rise; start empty: line 4: pair"
+    assert moved is not None and str(moved) == "go on: line 3: rise; are new: line 4: pair"
     assert third.generation == Generation(2) and third.revise == hour
 
 
@@ -158,7 +164,7 @@ def test_a_checkpoint_goes_from_one_program_to_the_next(tmp_path: Path) -> None:
     assert moved is not None and str(moved) == "go on: line 3: rise; are gone: line 4: pair"
     assert second.name == first.name and second.generation == Generation(2), "no micro-batch is finished"
     third, moved = claim(state, kept(texts[2], tmp_path), True)
-    assert moved is not None and moved.empty == ("line 4: pair",)
+    assert moved is not None and moved.new == ("line 4: pair",)
     assert claim(state, kept(texts[2], tmp_path)) == (third, None)
     assert {one.times for one in (second, third, claim(state, kept(texts[2], tmp_path))[0])} == {"seconds"}
     wider = kept(texts[2], tmp_path, buckets=8)
@@ -278,16 +284,15 @@ def test_rules_that_change_between_runs(tmp_path: Path, monkeypatch: pytest.Monk
     with monkeypatch.context() as patch:
         patch.setattr(job, "start", killed)
         result = run("--once", "--migrate", output="out-2")
-    carried = "carried over: go on: line 3: fire; start empty: line 4: many, line 5: noon, line 6: early"
+    carried = "carried over: go on: line 3: fire; are new: line 4: many, line 5: noon, line 6: early"
     assert result.exit_code == 3 and carried in result.stderr
-    lacking = (
-        "rules that start empty have not seen the input until 1970-01-01T00:00:54.999999Z, and may lack results: "
-        "line 4: many (until 1970-01-01T02:00:54.999999Z), line 5: noon (for good), line 6: early (for good). "
-        "A run with other folders derives everything from all input"
+    seen = (
+        "new rules have seen the input files from 1970-01-01T00:00:01Z until 1970-01-01T00:00:54.999999Z: "
+        "line 4: many, line 5: noon, line 6: early"
     )
-    assert lacking in " ".join(result.stderr.split())
+    assert seen in " ".join(result.stderr.split())
     result = run("--once", output="out-2")
-    assert result.exit_code == 0 and "2 late" in result.stderr, result.stderr
+    assert result.exit_code == 0 and "2 late" in result.stderr and "have seen" not in result.stderr, result.stderr
     forget("spark-2")
     assert run(output="out-2").exit_code == 0
     there = {folder.name for folder in Path("state").iterdir() if folder.is_dir()}
@@ -300,6 +305,7 @@ def test_rules_that_change_between_runs(tmp_path: Path, monkeypatch: pytest.Monk
     Path("alone.parquet").rename("alone/alone.parquet")
     found = derived("out", "r", "t") + derived("out-2/type=fire", "r", "t")
     assert len(found) == 5 and sorted(found) == derived("alone", "r", "t")
-    # The others begin when they came: the loft had burnt before, and 30 s have passed.
-    assert sorted(row[-1] for row in derived("out-2/type=many", "n")) == [1, 2, 3, 4]
-    assert derived("out-2/type=noon", "r") == [(90, 95, "cellar")] and not Path("out-2", "type=early").exists()
+    # The others take over where they came, and know what was before: the loft had burnt, and 30 s had passed.
+    assert sorted(row[-1] for row in derived("out-2/type=many", "n")) == [2, 3, 4, 5]
+    assert derived("out-2/type=noon", "r") == [(90, 95, "cellar")]
+    assert derived("out-2/type=early", "r") == [(30, 95, "cellar")]

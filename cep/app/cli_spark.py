@@ -15,6 +15,8 @@ from cep.core.extras import install_command
 from cep.core.storage.urls import local_path
 
 if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
     from cep.app.spark_query import JobInputs, JobRequest
     from cep.app.watch import Watch
     from cep.core.logs import Log
@@ -96,6 +98,7 @@ def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) ->
     from pathlib import Path
 
     from cep.app.meter import charts
+    from cep.app.spark_query import warm
     from cep.app.watch import Watch
     from cep.connectors.addresses import bare
     from cep.connectors.inputs import passed_over
@@ -156,8 +159,13 @@ def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) ->
         else nullcontext() as sends,
     ):
         query = replace(query, forwarding=sends)
+
+        def begin() -> StreamingQuery:
+            warm(spark, request, query)
+            return job.start(spark, query, options.spark.follow)
+
         queries.run_query(
-            lambda: job.start(spark, query, options.spark.follow),
+            begin,
             stop,
             options.spark.follow,
             lambda: watch.meter.batches,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cep.app.answer_modes import CHANGES
 from cep.app.durations import duration, refuse, selected
@@ -14,6 +15,7 @@ from cep.app.opening import ProgramSource
 from cep.app.run_options import RunOptions
 from cep.app.spark_mirror import ALONE
 from cep.app.terminal import announce_compiling, warn, warnings_of
+from cep.connectors.addresses import bare
 from cep.connectors.brokers.live import reach
 from cep.connectors.brokers.sending import Sending, is_topic, output_address
 from cep.connectors.inputs import Input
@@ -39,7 +41,11 @@ from cep.spark.sink.forwarding import check_table
 from cep.spark.source import data_source, kafka_connector, knowledge_changes
 from cep.spark.source.file_list import FileList
 from cep.spark.state import checkpoint as checkpoints
-from cep.spark.state.migration import Generation, Migration
+from cep.spark.state.migration import EarlierInput, StartingPoint
+from cep.spark.warming import warmed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 EVERY = "1s"
 FILES_AT_ONCE = 4096
@@ -237,9 +243,18 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
         raise refuse(f"--checkpoint: {folder} is being carried over to another program", ALONE)
     _check_end(request, reads, query)
     if moved is not None:
-        carried = {"on": moved.on, "empty": moved.empty, "gone": moved.gone}
+        carried = {"on": moved.on, "new": moved.new, "gone": moved.gone}
         options.log("migrate", f"carried over: {moved}" if str(moved) else "nothing to carry over", "info", **carried)
-        _tell_lacking(options, request.engine, moved, query.generation)
+    if (start := query.generation.start) is not None and not query.generation.begun(folder):
+        why = ""
+        if reads.live:
+            why = f"; what came from {', '.join(bare(one.path) for one in reads.live.values())} is not kept"
+        elif request.program.changes and start.time in query.generation.cuts.values():
+            why = "; with `--changes`, a new fluent that holds by then would end without having begun"
+        if not why:
+            query = replace(query, earlier=EarlierInput.of(request.engine, start))
+        elif moved is not None:
+            _tell_lacking(options, request.engine, start, f"have not seen the input until {iso(start.time)}", why)
     if options.spark.compact is not None:
         check_writable("--compact", Path(options.spark.compact))
     if not request.sent and request.mirror is None:
@@ -250,15 +265,36 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
     return query
 
 
-def _tell_lacking(options: RunOptions, engine: Engine, moved: Migration, generation: Generation) -> None:
-    """Warn of the rules that start empty, and may lack results."""
-    start = generation.start
-    lacking = {} if start is None else moved.lacking(engine.input_horizons(), start.time)
-    if start is None or not lacking:
+def warm(spark: SparkSession, request: JobRequest, query: Job) -> None:
+    """Have new rules read the input files of before, unless they have, and tell how far back these go. CepError and
+    Spark's errors: see `cep.spark.warming.warmed`."""
+    options, start = request.options, query.generation.start
+
+    def begins(files: int) -> None:
+        options.log("warming", f"new rules read {count(files, 'file')} of before", files=files)
+
+    done = warmed(spark, query, begins)
+    if done is None or start is None:
+        return
+    seen = "have seen no input of before"
+    if done.since is not None:
+        seen = f"have seen the input files from {iso(done.since)} until {iso(start.time)}"
+    if missing := [*done.gone, *done.unread]:
+        shown = f"{', '.join(missing[:3])}{', ...' if len(missing) > 3 else ''}"
+        why = f"; {count(len(missing), 'file')} cannot be read any more: {shown}"
+        _tell_lacking(options, request.engine, start, seen, why)
+    elif rules := start.lacking(request.engine):
+        fields = {"since": None if done.since is None else iso(done.since), "until": iso(start.time)}
+        options.log("warmed", f"new rules {seen}: {', '.join(rules)}", "info", rules=[*rules], **fields)
+
+
+def _tell_lacking(options: RunOptions, engine: Engine, start: StartingPoint, seen: str, why: str) -> None:
+    """Warn of new rules that may lack results. `seen`: the input that they have seen, or have not; `why`."""
+    if not (lacking := start.lacking(engine)):
         return
     until = {rule: "for good" if time is None else f"until {iso(time)}" for rule, time in lacking.items()}
     told = ", ".join(f"{rule} ({each})" for rule, each in until.items())
-    text = f"rules that start empty have not seen the input until {iso(start.time)}, and may lack results: {told}"
+    text = f"new rules {seen}, and may lack results: {told}{why}"
     text += ". A run with other folders derives everything from all input"
     fields = {rule: None if time is None else iso(time) for rule, time in lacking.items()}
     options.log("lacking", f"warning: {text}", "warning", since=iso(start.time), rules=fields)

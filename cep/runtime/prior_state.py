@@ -28,7 +28,7 @@ from cep.runtime.snapshot import Fetch
 class PriorState:
     """A snapshot of another program. `goals`: the names of those whose state may be taken over (None: all); `waits`:
     so may what waits for the watermark; `watermark`: time has come so far at least (microseconds). `segments`: the
-    names of its segments, and how they are read, where it has some. `warm`: a snapshot of the program that goes on,
+    names of its segments, and how they are read, where it has some. `warm`: the state of the program that goes on,
     after input of before alone, from which goals start that are not in `state`; None: they start empty."""
 
     state: bytes
@@ -36,7 +36,7 @@ class PriorState:
     waits: bool = True
     watermark: int = BEGINNING
     segments: tuple[Sequence[str], Fetch] | None = None
-    warm: bytes | None = None
+    warm: PriorState | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -340,9 +340,8 @@ class LiveProgram:
         try:
             warmed = warm(engine, program.journal, before.latest, self._updates(engine), stop)
             self._refuse_unchangeable()
-            after = Engine(
-                compiled, replace(program.running, before=PriorState(before.state_for_another(), warm=warmed.state))
-            )
+            prior = PriorState(before.state_for_another(), warm=PriorState(warmed.state))
+            after = Engine(compiled, replace(program.running, before=prior))
             yield Prepared(dict(texts), source.text, after, warmed, tests, warnings)
         finally:
             if held:

@@ -41,6 +41,9 @@ SPARK = "spark"
 BUCKETS = "buckets"
 """The folder of the states of buckets (`cep.spark.state.bucket_states`)."""
 
+WARM = "warm"
+"""The folder of the states from which new rules start (`cep.spark.warming`)."""
+
 HANDED = "handed"
 """The folder of what one task of a micro-batch hands to another (`cep.spark.handover`)."""
 

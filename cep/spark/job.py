@@ -28,7 +28,7 @@ from cep.spark.source.data_source import SparkSourceOptions, source
 from cep.spark.stage_task import GenerationStart, StageWork
 from cep.spark.state.batch_notes import BatchNotes
 from cep.spark.state.bucket_states import BucketStates, begin
-from cep.spark.state.migration import FIRST, Generation
+from cep.spark.state.migration import FIRST, EarlierInput, Generation, WarmStates
 from cep.spark.tasks import QueryWork
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ class Job:
     `frames`: DataFrames that are read, and what workers need to know of each; `each`: is called with what each
     micro-batch has derived, and `forwarding` sends it on; None: nobody asks.
     `mirror`: of these folders, where a micro-batch is to count elsewhere; None: it is not. `run`: a name by which
-    workers know its engines. `ahead`: how far records may be ahead of the clock."""
+    workers know its engines. `ahead`: how far records may be ahead of the clock. `earlier`: the input that new rules
+    take from files of before, None: none."""
 
     program: ShippedProgram
     inputs: tuple[str, ...]
@@ -75,6 +76,7 @@ class Job:
     frames: tuple[Provided, ...] = ()
     each: Each | None = None
     forwarding: Forwarding | None = None
+    earlier: EarlierInput | None = None
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
@@ -92,6 +94,14 @@ class Job:
         return KeyRule(self.program.bare(), own, behind, self.program.window or 0)
 
     @property
+    def warmed(self) -> WarmStates | None:
+        """The states from which new rules start, where its first micro-batch is to come; None: they start empty."""
+        folder = Path(self.checkpoint)
+        if self.earlier is None or self.generation.begun(folder):
+            return None
+        return self.generation.warmed(folder, self.earlier)
+
+    @property
     def dead(self) -> str | None:
         """The prefix of the paths of files of dead letters."""
         return None if self.dead_letters is None else os.path.join(self.dead_letters, self.mark)
@@ -103,7 +113,10 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     handed = None if job.apart else str(folder / HANDED)
     if handed is not None:
         handover.begin(Path(handed))
-    found = source(SparkSourceOptions.of(job, closing, spark.sparkContext.defaultParallelism))
+    warm = job.warmed
+    waits = () if warm is None or job.earlier is None else job.earlier.waiting(warm)
+    more = tuple((state, tuple(events)) for state, events in waits)
+    found = source(SparkSourceOptions.of(job, closing, spark.sparkContext.defaultParallelism, more))
     spark.dataSource.register(found)
     records = spark.readStream.format(found.name()).load()
     for frame, one in reversed(job.frames):
@@ -114,7 +127,7 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     own, states = job.generation.spark(folder), job.generation.states(folder)
     begin(states, job.mark)
     notes = BatchNotes(states, None if job.rule is None else job.generation.clocks(folder))
-    work = _work(job, states, handed)
+    work = _work(job, states, handed, warm)
     given: Receiver | None = job.forwarding
     if job.each is not None:
         given = GivenBatches(job.each, work.sink, notes, job.dead, job.generation)
@@ -129,16 +142,16 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     return writer.trigger(availableNow=True).start()
 
 
-def _work(job: Job, states: Path, handed: str | None) -> QueryWork:
+def _work(job: Job, states: Path, handed: str | None, warm: WarmStates | None) -> QueryWork:
     """The work of the query's tasks."""
     program, generation, folder = job.program, job.generation, Path(job.checkpoint)
     run, start = job.run, generation.start
-    beginning = None if start is None else GenerationStart(start, generation.before(folder))
+    beginning = None if start is None else GenerationStart(start, generation.before(folder), warm)
     stages = []
     for stage in program.stages:
         own = BucketStates(str(states), stage.number)
         out = job.wanted, job.dead, own, beginning, job.times, job.stretch, generation.number
-        stages.append(StageWork(program, stage.number, run, *out))
+        stages.append(StageWork(program, stage.number, run, *out, cuts=generation.cuts))
     ways = None
     if program.window is not None and program.merged:
         ways = WaysWork(program, run, BucketStates(str(states), len(stages) + 1))

@@ -134,11 +134,17 @@ def for_world(
     derived: Mapping[str, pl.DataFrame],
     wanted: Sequence[str],
     stretch: Stretch = (None, None),
+    cuts: Mapping[str, int] | None = None,
 ) -> Iterator[WorldRows]:
     """The results of a bucket that are `wanted` in the sink, as far as they lie in the `stretch`; those that others may
-    have made as well, by the bucket in which they meet."""
+    have made as well, by the bucket in which they meet. `cuts`: the times at which intervals of fluents begin at the
+    earliest."""
     place = (stage.number << 32) + bucket
-    for event, table in clipped(_as_written(program, derived), program.outputs, *stretch).items():
+    rows = clipped(_as_written(program, derived), program.outputs, *stretch)
+    for event, time in (cuts or {}).items():
+        if event in rows:
+            rows |= clipped({event: rows[event]}, program.outputs, time, None)
+    for event, table in rows.items():
         if event not in wanted or not table.height:
             continue
         if program.window is not None:

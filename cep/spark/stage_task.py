@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
@@ -23,6 +23,7 @@ from cep.engine import Engine
 from cep.runtime.buckets import merged_by_arrival, stacked
 from cep.runtime.encode import late_reason
 from cep.runtime.fluent_records import as_intervals
+from cep.runtime.prior_state import PriorState
 from cep.runtime.report import Report
 from cep.runtime.run_stats import RevisionStats
 from cep.runtime.state_by_key import gather
@@ -46,7 +47,7 @@ from cep.spark.shuffle_blocks import (
 from cep.spark.source.file_list import FILE_BITS
 from cep.spark.state.bucket_states import BucketStates
 from cep.spark.state.delta_log import Came
-from cep.spark.state.migration import StartingPoint
+from cep.spark.state.migration import StartingPoint, WarmStates
 from cep.workers.multiplicities import added, net, withdrawn
 
 _engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}
@@ -69,10 +70,12 @@ KNOWN = "the update is late: what it would change is final"
 
 @dataclass(frozen=True, slots=True)
 class GenerationStart:
-    """The states that the buckets of a generation begin with, and the folder of these."""
+    """The states that the buckets of a generation begin with, and the folder of these; `warm`: those from which new
+    rules start, None: they start empty."""
 
     start: StartingPoint
     folder: str
+    warm: WarmStates | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,9 @@ class StageWork:
     """The work of the stage of a `number`. `run`: a name of this run of the query, by which a worker knows its engines
     again. `wanted`: the events that go out; `dead_letters`: the prefix of the paths of dead letters; `states`: of this
     stage; `beginning`: with what the buckets begin; `times`: their form (`cep.connectors.records.times`); `stretch`:
-    what goes out lies there; `generation`: its number."""
+    what goes out lies there, and intervals of fluents begin at the `cuts` at the earliest; `generation`: its number;
+    `warms`: all input of before comes in one micro-batch, of which
+    nothing is late."""
 
     program: ShippedProgram
     number: int
@@ -92,6 +97,8 @@ class StageWork:
     times: str = "iso"
     stretch: Stretch = (None, None)
     generation: int = 1
+    warms: bool = False
+    cuts: Mapping[str, int] = field(default_factory=dict)
 
     def task(self) -> StageTask:
         """It in a worker."""
@@ -105,6 +112,7 @@ class StageTask:
         self.program, self.stage, self.beginning = work.program, work.program.stages[work.number - 1], work.beginning
         self.run, self.wanted, self.dead_letters, self.states = work.run, work.wanted, work.dead_letters, work.states
         self.times, self.stretch, self.generation = work.times, work.stretch, work.generation
+        self.warms, self.cuts = work.warms, work.cuts
         self.recorded = frozenset(self.program.records.values())
         handed = self.stage.inputs.keys() - self.stage.outside
         self.several = handed & self.program.scattered if self.program.window is not None else frozenset()
@@ -121,6 +129,9 @@ class StageTask:
         0: there is none yet), in the micro-batch of this number."""
         engine = self.engine(bucket, version)
         before = engine.revision_stats, engine.late_rows
+        if self.warms:
+            self.taken(engine, bucket, version, rows, 0)
+            rows = ()
         derived, dead = self.taken(engine, bucket, version, rows, watermark)
         name = stage_letters(self.stage.number, bucket, version, self.generation)
         write_dead_letters(self.dead_letters, name, sorted(dead, key=lambda one: (one.file or "", one.line)))
@@ -142,7 +153,7 @@ class StageTask:
             version + 1,
             watermark + 1 if waits else None,
             [*from_stage(self.program, self.stage, bucket, derived), report_block(report)],
-            list(for_world(self.program, self.stage, bucket, derived, self.wanted, self.stretch)),
+            list(for_world(self.program, self.stage, bucket, derived, self.wanted, self.stretch, self.cuts)),
         )
 
     def taken(
@@ -205,8 +216,10 @@ class StageTask:
         if beginning is None:
             return self.program.engine(number)
         start, folder = beginning.start, beginning.folder
+        warm = None if beginning.warm is None else beginning.warm.state(number, bucket)
         if not self.stage.keyed or start.buckets == count or not start.sources[number - 1]:
-            return self.program.engine(number, before=start.state(folder, number, bucket))
+            own = start.state(folder, number, bucket)
+            return self.program.engine(number, before=None if own is None else replace(own, warm=warm))
 
         def before(place: int) -> Engine | None:
             state = start.own(folder, number, place)
@@ -214,6 +227,9 @@ class StageTask:
 
         engine = self.program.engine(number, before=start.only_time(folder))
         gather(before, start.buckets, engine, bucket, count)
+        if warm is not None:
+            state = PriorState(engine.snapshot(), frozenset(start.laid.goals), watermark=start.time, warm=warm)
+            engine = self.program.engine(number, before=state)
         engine.begin_window()
         return engine
 

@@ -49,7 +49,8 @@ class SparkSourceOptions:
     watermark goes on by itself, None: it never does; `lateness`: that of the watermark (both microseconds).
     `updates`: where changes of the knowledge are. `generation`: of the checkpoint. `apart`: workers share no folder.
     `ahead`: how far records may be ahead of the clock. `by_key`: the clocks of keys move the watermark, too. `tasks`:
-    how many run at once.
+    how many run at once. `waits`: states in which events wait that only a new program reads, and the names of these
+    events.
     """
 
     program: bytes
@@ -72,9 +73,12 @@ class SparkSourceOptions:
     ahead: AheadLimits
     by_key: bool
     tasks: int
+    waits: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @classmethod
-    def of(cls, job: Job, closing: bool, tasks: int = 1) -> SparkSourceOptions:
+    def of(
+        cls, job: Job, closing: bool, tasks: int = 1, waits: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    ) -> SparkSourceOptions:
         """The files and live inputs of a query, without those that come as DataFrames."""
         program, schemas = job.program, job.program.inputs
         if len(job.inputs) > SPECS:
@@ -103,6 +107,7 @@ class SparkSourceOptions:
             job.ahead,
             program.lateness_by is not None,
             tasks,
+            waits,
         )
 
 
@@ -183,7 +188,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._over:
             self._target = len(self._journal)
             return
-        self._target, _ = self._discover(), self._changes.look(last=self.files.closing)
+        self._target, _ = self.discover(), self._changes.look(last=self.files.closing)
         for each in self._live_inputs.values():
             each.target()
 
@@ -192,7 +197,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start | self._moved()
         if self._begins(start):
             return start | {"generation": self.files.generation.number}
-        there = self._discover() if self._target is None else self._target
+        there = self.discover() if self._target is None else self._target
         most = limit.max_files if isinstance(limit, ReadMaxFiles) else there
         files = max(start["files"], min(there, start["files"] + most))
         live = {name: live_offset(start, name, each) for name, each in self._live_inputs.items()}
@@ -297,7 +302,8 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if watermark := generation.start.watermark:
             late = -(-self.files.lateness // 1000)
             found.append(TimeReached((watermark + late) * 1000))
-        return [*found, *(WaitingEvents(state, events) for state, events in generation.start.waiting(folder))]
+        waiting = [*generation.start.waiting(folder), *self.files.waits]
+        return [*found, *(WaitingEvents(state, events) for state, events in waiting)]
 
     def _idle_time(self, something_came: bool) -> dict[str, Any]:
         """The event time to send, where nothing has come."""
@@ -312,7 +318,8 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         time = self._idle_watermark.due()
         return {} if time is None else {"time": time}
 
-    def _discover(self) -> int:
+    def discover(self) -> int:
+        """List the files that are new; gives how many there are then. CepError: see `cep.connectors.inputs`."""
         now: list[tuple[int, Input]] = []
         known, absent = self._journal.known, ("no-file", "no-files")  # perhaps none yet, or any more
         with chdir(self.files.folder):

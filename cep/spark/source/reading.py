@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,19 @@ def file_blocks(
     CepError: it may be readable later, or on another machine."""
     pieces = readable_batches(read_one(input, program.read, rows=ROWS), input.path, there)
     yield from _packed(program, number, input.path, in_time(pieces, ahead), dead_letters, f"read-{number:08}")
+
+
+def part_blocks(
+    program: ShippedProgram,
+    number: int,
+    input: Input,
+    there: bool,
+    kept: Callable[[Iterable[Batch]], Iterable[Batch]],
+) -> Iterator[ShuffleBlock]:
+    """The records of a file likewise of which `kept` keeps some; dead letters are dropped. CepError: as of
+    `file_blocks`."""
+    pieces = readable_batches(read_one(input, program.read, rows=ROWS), input.path, there)
+    yield from _packed(program, number, input.path, kept(pieces), None, "")
 
 
 def message_blocks(

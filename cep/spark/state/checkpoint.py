@@ -177,6 +177,7 @@ def _migrated(
     moved, sources = migrated(before.laid if start is None else start.laid, now.laid, reasons)
     if start is not None:
         generation = replace(generation, start=replace(start, sources=sources))
+    generation = generation.cut(now.laid)
     if before.output != now.output:
         _empty(now.output, f"{before.output} has what was derived before")
         finish_batches(Path(before.output))

@@ -1,4 +1,4 @@
-"""The migration of a checkpoint to another program: which rules go on, which start empty, and what forbids it.
+"""The migration of a checkpoint to another program: which rules go on, which are new, and what forbids it.
 
 It begins a generation: new folders for Spark and for the states of buckets, which go on where the last finished
 micro-batch ended.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from cep.core.errors import CepError
 from cep.core.fluents import author_name
 from cep.core.time import BEGINNING
 from cep.spark import spark_files
-from cep.spark.disk import BUCKETS, SPARK
+from cep.spark.disk import BUCKETS, SPARK, WARM
 from cep.spark.sink.commit_log import CommitLog
 from cep.spark.sink.file_sink import agree
 from cep.spark.state import bucket_states
@@ -37,12 +37,14 @@ if TYPE_CHECKING:  # loaded only where a migration begins: processes that plan a
 class StateLayout:
     """The layout of a program's state: `rules` with state and their `goals`, by name; `stages`: for each how its events
     are dealt to buckets (`inputs`, `keyed`), which of them are input (`outside`), what it derives (`outputs`), and its
-    goals. `events`: the types of input events; `columns`: of Parquet, by event."""
+    goals. `events`: the types of input events; `columns`: of Parquet, by event; `fluents`: the meaning of each that is
+    derived, None: a version made it that did not keep them."""
 
     rules: dict[str, list[str]]
     stages: list[dict[str, Any]]
     events: dict[str, list[str]]
     columns: dict[str, dict[str, str]]
+    fluents: dict[str, str] | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, engine: Engine, wanted: Sequence[str]) -> StateLayout:
@@ -51,11 +53,13 @@ class StateLayout:
         from cep.plan.partition import partition
 
         rules = {rule: sorted(goals) for rule, goals in engine.goals().items()}
+        meanings = engine.meanings()
         return cls(
             rules,
             [_stage(engine, stage) for stage in partition(engine.plan)],
             {name: [a.type for a in schema.attributes] for name, schema in sorted(engine.inputs.items())},
             ParquetLayout({event: engine.outputs[event] for event in wanted}).names,
+            {name: meanings[name] for name, schema in engine.outputs.items() if schema.fluent is not None},
         )
 
     @property
@@ -70,7 +74,7 @@ class StartingPoint:
     `watermark` of its next micro-batch (milliseconds, 0: none), `time` of its buckets (microseconds), their `versions`,
     by names as `1-0003`; `latest`: the bucket with the latest time, None: there are no buckets. `sources`: for each
     stage now the one whose state it takes over, 0: none. `buckets`: how many a keyed stage had. `last`: its last
-    micro-batch."""
+    micro-batch. `cuts`: those of the generation."""
 
     number: int
     laid: StateLayout
@@ -82,6 +86,7 @@ class StartingPoint:
     sources: list[int]
     buckets: int
     last: int
+    cuts: dict[str, int] = field(default_factory=dict)
 
     def state(self, folder: str, stage: int, bucket: int) -> PriorState | None:
         """Return the state that a bucket begins with: its own, or only the time of other buckets, or None if there was
@@ -99,34 +104,91 @@ class StartingPoint:
         return None if self.latest is None else self._read(folder, self.latest, frozenset())
 
     def _read(self, folder: str, name: str, goals: frozenset[str] | None) -> PriorState:
-        from cep.runtime.prior_state import PriorState
+        return _prior(folder, name, self.versions[name], goals, self.time)
 
-        blob, segments = bucket_states.parted_state(Path(folder, f"{name}-{self.versions[name]:08}"))
-        own = (segments.names, segments.fetch) if segments.names else None
-        return PriorState(blob, goals, waits=False, watermark=self.time, segments=own)
+    def new(self, engine: Engine) -> dict[str, InputHorizon]:
+        """The rules of an engine's program with state that the program before had not, each with how much input it
+        needs to have seen."""
+        horizons = engine.input_horizons()
+        return {rule: horizons[rule] for rule, goals in engine.goals().items() if not self.laid.goals.issuperset(goals)}
+
+    def lacking(self, engine: Engine) -> dict[str, int | None]:
+        """The new rules that may lack results if they have not seen the input of before, each with the end of the
+        results from which on it lacks none, None: it may always."""
+        new = self.new(engine) if self.time > BEGINNING else {}
+        remember = {rule: horizon for rule, horizon in new.items() if horizon.length or not horizon.bounded}
+        return {rule: self.time + one.length if one.bounded else None for rule, one in remember.items()}
 
     def waiting(self, folder: str) -> Iterator[tuple[str, list[str]]]:
         """The states in which input events wait, and the names of these events; each event is taken from one stage,
         from all of its buckets or from the first."""
-        seen_events: set[str] = set()
-        for number, stage in enumerate(self.laid.stages, 1):
-            mine = {event: stage["inputs"][event] for event in stage["outside"] if event not in seen_events}
-            seen_events |= mine.keys()
-            for name, version in self.versions.items():
-                at, _, bucket = name.partition("-")
-                events = sorted(event for event, way in mine.items() if way != "broadcast" or int(bucket) == 0)
-                if int(at) == number and events:
-                    yield str(Path(folder, f"{name}-{version:08}")), events
+        stages = [{event: stage["inputs"][event] for event in stage["outside"]} for stage in self.laid.stages]
+        return _waiting(folder, stages, self.versions)
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierInput:
+    """The input of before that a program needs where it takes over: rows that end at `since` or later (microseconds).
+
+    `goals`: those that the program before did not have, which start from it; `events`: the input that only the new
+    program takes, and `tables`: the tables of it. `stages`: how each stage takes its input, by table.
+    """
+
+    since: int
+    goals: frozenset[str]
+    events: frozenset[str]
+    tables: frozenset[str]
+    stages: Sequence[Mapping[str, Any]]
+
+    @classmethod
+    def of(cls, engine: Engine, start: StartingPoint) -> EarlierInput | None:
+        """The input that the program of an engine needs; None: none."""
+        from cep.plan.event_schemas import tables_of
+        from cep.plan.partition import partition
+
+        stages = [{event: stage.inputs[event] for event in stage.outside} for stage in partition(engine.plan)]
+        tables = frozenset[str]().union(*stages).difference(*(stage["outside"] for stage in start.laid.stages))
+        if not (tables or start.lacking(engine)):
+            return None
+        named = tables_of(engine.plan)
+        events = frozenset(name for name in engine.inputs if named.get(name, name) in tables)
+        horizons = start.new(engine).values()
+        bounded = start.time > BEGINNING and all(one.bounded for one in horizons)
+        since = start.time - max((one.length for one in horizons), default=0) if bounded else BEGINNING
+        goals = frozenset[str]().union(*engine.goals().values()) - start.laid.goals
+        return cls(since, goals, events, tables, stages)
+
+    def waiting(self, warm: WarmStates) -> Iterator[tuple[str, list[str]]]:
+        """The states in which events wait that only the new program reads, and the names of these events."""
+        stages = [{event: way for event, way in stage.items() if event in self.tables} for stage in self.stages]
+        return _waiting(warm.folder, stages, warm.versions)
+
+
+@dataclass(frozen=True, slots=True)
+class WarmStates:
+    """States of the new program, after the input of before alone: their `folder` and their `versions`, by names as
+    `1-0003`. Of each, the `goals` may be taken."""
+
+    folder: str
+    versions: Mapping[str, int]
+    goals: frozenset[str]
+
+    def state(self, stage: int, bucket: int) -> PriorState:
+        """The state that the goals of a bucket start from. CepError: it is missing or damaged."""
+        name = bucket_states.state_name(stage, bucket)
+        return _prior(self.folder, name, self.versions[name], self.goals)
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
     """The `number` counts from 1. `first`: the number of its first micro-batch in the sink's log; `start`: None where
-    it began with nothing."""
+    it began with nothing. `cuts`: the times at which intervals of fluents begin at the earliest (microseconds), which
+    an earlier program did not have."""
 
     number: int = 1
     first: int = 0
     start: StartingPoint | None = None
+    cuts: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Generation:
@@ -134,7 +196,15 @@ class Generation:
 
         start = fields["start"]
         found = None if start is None else StartingPoint(**{**start, "laid": StateLayout(**start["laid"])})
-        return cls(fields["number"], fields["first"], found)
+        return cls(fields["number"], fields["first"], found, fields.get("cuts", {}))
+
+    def cut(self, now: StateLayout) -> Generation:
+        """The same with the times at which fluents of its program begin at the earliest."""
+        if self.start is None or (known := self.start.laid.fluents) is None or now.fluents is None:
+            return self
+        same = {name for name, meaning in now.fluents.items() if known.get(name) == meaning}
+        cuts = dict.fromkeys(sorted(now.fluents.keys() - same), self.start.time) if self.start.time > BEGINNING else {}
+        return replace(self, cuts=cuts | {name: time for name, time in self.start.cuts.items() if name in same})
 
     def spark(self, checkpoint: Path) -> Path:
         """The folder of Spark's own files."""
@@ -149,6 +219,17 @@ class Generation:
         if self.start is None or self.begun(checkpoint):
             return None
         return BatchNotes(Path(self.before(checkpoint))).clocks(self.start.last)
+
+    def warm(self, checkpoint: Path) -> Path:
+        """The folder of the states from which new rules start."""
+        return checkpoint / _numbered(WARM, self.number)
+
+    def warmed(self, checkpoint: Path, earlier: EarlierInput) -> WarmStates | None:
+        """The states from which new rules start; None: they are not there yet. CepError: they are damaged."""
+        folder = self.warm(checkpoint)
+        if not any(folder.glob("batch-*")):
+            return None
+        return WarmStates(str(folder), BatchNotes(folder).after(0).versions, earlier.goals)
 
     def before(self, checkpoint: Path) -> str:
         """The folder of the states that it takes over."""
@@ -170,6 +251,8 @@ class Generation:
             for number in range(1, self.number):
                 shutil.rmtree(Generation(number).spark(checkpoint), ignore_errors=True)
                 shutil.rmtree(Generation(number).states(checkpoint), ignore_errors=True)
+            for number in range(2, self.number + 1):
+                shutil.rmtree(Generation(number).warm(checkpoint), ignore_errors=True)
 
 
 FIRST = Generation()
@@ -202,7 +285,7 @@ def next_generation(
         done, CommitLog(output).last - before.first
     )  # what the sink has counts, also where Spark was killed then
     made = Generation(before.number + 1, before.first + last + 1)
-    for folder in (made.spark(checkpoint), made.states(checkpoint)):
+    for folder in (made.spark(checkpoint), made.states(checkpoint), made.warm(checkpoint)):
         shutil.rmtree(folder, ignore_errors=True)
     if last < 0:
         return Generation(made.number, made.first, before.start)
@@ -227,8 +310,34 @@ def next_generation(
     else:
         seen = max((int(head["latest"]) for head in heads.values()), default=BEGINNING)
         watermark = max(spark_files.planned_at(spark, last), (seen - lateness) // 1000)
-    start = StartingPoint(before.number, laid, offset, watermark, time, versions, latest, [], buckets, last)
+    start = StartingPoint(
+        before.number, laid, offset, watermark, time, versions, latest, [], buckets, last, before.cuts
+    )
     return Generation(made.number, made.first, start)
+
+
+def _prior(folder: str, name: str, version: int, goals: frozenset[str] | None, time: int = BEGINNING) -> PriorState:
+    """The state of a bucket, for another program, without what waits. CepError: it is missing or damaged."""
+    from cep.runtime.prior_state import PriorState
+
+    blob, segments = bucket_states.parted_state(Path(folder, f"{name}-{version:08}"))
+    own = (segments.names, segments.fetch) if segments.names else None
+    return PriorState(blob, goals, waits=False, watermark=time, segments=own)
+
+
+def _waiting(
+    folder: str, stages: Sequence[Mapping[str, Any]], versions: Mapping[str, int]
+) -> Iterator[tuple[str, list[str]]]:
+    """The states in which input events wait, and the names of these events. `stages`: how each deals its own."""
+    seen_events: set[str] = set()
+    for number, stage in enumerate(stages, 1):
+        mine = {event: way for event, way in stage.items() if event not in seen_events}
+        seen_events |= mine.keys()
+        for name, version in versions.items():
+            at, _, bucket = name.partition("-")
+            events = sorted(event for event, way in mine.items() if way != "broadcast" or int(bucket) == 0)
+            if int(at) == number and events:
+                yield str(Path(folder, f"{name}-{version:08}")), events
 
 
 def _numbered(name: str, number: int) -> str:
@@ -237,25 +346,15 @@ def _numbered(name: str, number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The rules with state: those that go `on`, those that start `empty`, and those that are `gone`."""
+    """The rules with state: those that go `on`, those that are `new`, and those that are `gone`."""
 
     on: tuple[str, ...]
-    empty: tuple[str, ...]
+    new: tuple[str, ...]
     gone: tuple[str, ...]
 
     def __str__(self) -> str:
-        parts = {"go on": self.on, "start empty": self.empty, "are gone": self.gone}
+        parts = {"go on": self.on, "are new": self.new, "are gone": self.gone}
         return "; ".join(f"{what}: {', '.join(rules)}" for what, rules in parts.items() if rules)
-
-    def lacking(self, horizons: Mapping[str, InputHorizon], time: int) -> dict[str, int | None]:
-        """The rules that may lack results because they start empty at a time, each with the end of the results from
-        which on it lacks none, None: it may always. `horizons`: of the rules."""
-        found: dict[str, int | None] = {}
-        for rule in self.empty if time > BEGINNING else ():
-            horizon = horizons[rule]
-            if horizon.length or not horizon.bounded:
-                found[rule] = time + horizon.length if horizon.bounded else None
-        return found
 
 
 def migrated(before: StateLayout, now: StateLayout, reasons: Sequence[str] = ()) -> tuple[Migration, list[int]]:

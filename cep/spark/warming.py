@@ -1,0 +1,171 @@
+"""New rules of a migrated checkpoint start from the input files of before, read once more.
+
+It is one micro-batch of its own, before the first of the new generation: the new program takes all of the files, up to
+the watermark at which it takes over, and writes nothing. The states of its buckets are in a folder of the checkpoint
+(`warm-2`), whose note says that they are whole; a run that is killed before reads the files anew.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import polars as pl
+
+from cep.connectors.records.batch import Batch
+from cep.core.storage.urls import is_url
+from cep.core.time import END_OF_TIME
+from cep.spark import handover
+from cep.spark.disk import FILES, HANDED
+from cep.spark.handed_blocks import HandedBlocks
+from cep.spark.job import Job
+from cep.spark.micro_batch import MicroBatch, MicroBatches
+from cep.spark.outbox import Outbox, handed
+from cep.spark.program import ShippedProgram
+from cep.spark.shuffle_blocks import wake_ups
+from cep.spark.sink.file_sink import FileSinkOptions
+from cep.spark.source import reading
+from cep.spark.source.data_source import FileReader, SparkSourceOptions
+from cep.spark.source.file_list import FileList, ListedFile
+from cep.spark.source.knowledge_changes import FileChangeLog
+from cep.spark.source.work_item import FilePack, packed
+from cep.spark.stage_task import StageWork
+from cep.spark.state.batch_notes import BatchNote, BatchNotes
+from cep.spark.state.bucket_states import BucketStates, begin
+from cep.spark.tasks import QueryWork
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Warmed:
+    """The input that new rules have seen: rows from `since` on (microseconds; None: none), up to where they take over.
+    `gone`: files that are not there any more; `unread`: those that cannot be read, each with its reason."""
+
+    since: int | None
+    gone: Sequence[str]
+    unread: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """The rows that are taken of files, by their ends in microseconds: from `since` on, and up to `until`, None: all.
+    `events`: only these, None: all. `ahead`: see `cep.spark.source.reading.in_time`."""
+
+    since: int
+    until: int | None
+    events: frozenset[str] | None
+    ahead: tuple[int | None, int | None]
+
+
+@dataclass(slots=True)
+class _Seen:
+    """How far back files go: the first `start` among their rows, and the first `end`."""
+
+    start: int = END_OF_TIME
+    end: int = END_OF_TIME
+    unread: list[str] = field(default_factory=list)
+
+    def taken(self, pieces: Iterable[Batch], stretch: _Stretch) -> Iterator[Batch]:
+        """The batches with the rows of the stretch."""
+        for piece in reading.in_time(pieces, stretch.ahead):
+            self.unread += [f"{one.file}: {one.reason}" for one in piece.dead if one.code == reading.FILE]
+            tables = {
+                event: self._rows(table, stretch)
+                for event, table in piece.tables.items()
+                if stretch.events is None or event in stretch.events
+            }
+            yield replace(piece, tables={event: rows for event, rows in tables.items() if rows.height}, dead=[])
+
+    def join(self, other: _Seen) -> None:
+        """Take on how far other files go back."""
+        self.start, self.end = min(self.start, other.start), min(self.end, other.end)
+        self.unread += other.unread
+
+    def _rows(self, table: pl.DataFrame, stretch: _Stretch) -> pl.DataFrame:
+        start, end = table["start"].min(), table["end"].min()
+        self.start = min(self.start, start) if isinstance(start, int) else self.start
+        self.end = min(self.end, end) if isinstance(end, int) else self.end
+        late = pl.col("end") < stretch.since  # where a row has no end, another may go by its key
+        gone = late if stretch.until is None else late | (pl.col("end") > stretch.until)
+        return table.filter(~gone.fill_null(value=False))
+
+
+def warmed(spark: SparkSession, job: Job, begins: Callable[[int], None] = lambda _: None) -> Warmed | None:
+    """Have the new rules of a job take the input of before; returns what they have seen, None: they have before.
+
+    `begins`: is called with the number of files that are about to be read. CepError: an input cannot be listed, or a
+    state cannot be written; Spark's errors."""
+    earlier, generation, folder = job.earlier, job.generation, Path(job.checkpoint)
+    start = generation.start
+    if earlier is None or start is None or generation.begun(folder) or generation.warmed(folder, earlier) is not None:
+        return None
+    states, shared = generation.warm(folder), folder / HANDED
+    shutil.rmtree(states, ignore_errors=True)
+    begin(states, job.mark)
+    handover.begin(shared)
+    program, context = job.program, spark.sparkContext
+    ahead = job.ahead.files, time.time_ns() // 1000
+    listed, read = FileList(str(folder / FILES)), start.offset["files"]
+    files = [(listed.entries(0, read), _Stretch(earlier.since, None, None, ahead))]
+    if earlier.events:
+        beyond = FileReader(SparkSourceOptions.of(job, closing=False)).discover()
+        later = [one for one in listed.entries(read, beyond) if one.input.type in (None, *earlier.events)]
+        files.append((later, _Stretch(earlier.since, start.time, earlier.events, ahead)))
+    lines = FileChangeLog(folder, ()).lines(0, start.offset.get("changes", 0))
+    calls = [*wake_ups(program, every=True), *(reading.changes(program, "", lines, None) if lines else ())]
+    blocks, seen, gone = [HandedBlocks.of(handed(block, block.rows) for block in calls)], _Seen(), list[str]()
+    for some, stretch in files:
+        there = [one for one in some if is_url(one.path) or Path(one.path).exists()]
+        gone += sorted({one.path for one in some} - {one.path for one in there})
+        begins(len(there))
+        for rows, one in _read(context, program, there, stretch, str(shared)):
+            blocks.append(rows)
+            seen.join(one)
+    batches = MicroBatches(spark, _work(job, states, str(shared)), states, BatchNotes(states))
+    done = MicroBatch(batches, 0, max((start.time + 1) // 1000, 0), HandedBlocks.joined(blocks))
+    done.run()
+    batches.notes.write(0, BatchNote(done.versions))
+    handover.clear(shared)
+    reached = earlier.since if seen.end <= earlier.since else seen.start
+    return Warmed(None if seen.start == END_OF_TIME else reached, gone, seen.unread)
+
+
+def _read(
+    context: SparkContext, program: ShippedProgram, files: Sequence[ListedFile], stretch: _Stretch, shared: str
+) -> Sequence[tuple[HandedBlocks, _Seen]]:
+    """The rows of files in a stretch, dealt to the buckets of the program, and how far back the files go, by tasks."""
+    packs = packed([one.seen() for one in files], context.defaultParallelism)
+    if not packs:
+        return ()
+    sent, few = context.broadcast(program.bare()), handover.share(len(packs))
+
+    def read(some: Iterable[FilePack]) -> Iterator[tuple[HandedBlocks, _Seen]]:
+        for pack in some:
+            outbox, seen = Outbox(shared, few), _Seen()
+            for one in pack.files:
+                kept = partial(seen.taken, stretch=stretch)
+                for block in reading.part_blocks(sent.value, one.number, one.input, one.there, kept):
+                    outbox.add(block)
+            yield outbox.close(), seen
+
+    return context.parallelize(packs, len(packs)).mapPartitions(read).collect()
+
+
+def _work(job: Job, states: Path, shared: str) -> QueryWork:
+    """The work of the tasks: of all that the program derives nothing is written."""
+    program, run = job.program, uuid4().hex
+    stages = [
+        StageWork(program, stage.number, run, (), None, BucketStates(str(states), stage.number), None, warms=True)
+        for stage in program.stages
+    ]
+    sink = FileSinkOptions(str(states / "sink"), "jsonl", {}, frozenset(), first=1)
+    return QueryWork(stages, None, sink, shared)
