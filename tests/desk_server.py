@@ -1,6 +1,7 @@
 """A server of alerts for tests that kill it: `python -m tests.desk_server FOLDER PORT FEED...` runs the program of
-`tests.desk`, and an alert that is pending at first, over levels that come until there is a file `enough` in the folder.
-It answers people on the port, and goes on where it was."""
+`tests.desk`, one alert that is pending at first, and one that this inhibits, over levels that come until there is a
+file `enough` in the folder. It answers people on the port, and goes on where it was. A file `routes.toml` in the folder
+has more receivers."""
 
 from __future__ import annotations
 
@@ -14,12 +15,14 @@ from pathlib import Path
 
 import uvicorn
 
+from cep.connectors.receivers.routes import Routes
 from cep.connectors.receivers.senders import sending, targets
 from tests.desk import ORIGIN, PROGRAM, SECOND, Desk
 from tests.waiting import pause
 
 LASTING = """ALERT lasting ON high(S) SEVERITY "Moderate" TITLE "Flood lasts at {S}" KEYED BY S AFTER 7 s KEEP 4 s
   REPEAT 1 s.
+ALERT damp ON high(S) SEVERITY "Minor" TITLE "Damp at {S}" KEYED BY S KEEP 7 s INHIBITED BY lasting(s: S).
 """
 
 
@@ -37,10 +40,11 @@ def serve(folder: Path, port: int, feeds: list[str]) -> None:
     desk = Desk(folder, clock=lambda: time.time_ns() // 1000, program=PROGRAM + LASTING)
     origin = replace(ORIGIN, sender="alerts@example.org")
     begun = desk.handling.watermark
+    routes = Routes.read(folder / "routes.toml") if (folder / "routes.toml").exists() else None
     threading.Thread(target=desk.handling.run, daemon=True).start()
     server = uvicorn.Server(uvicorn.Config(desk.client.app, port=port, log_config=None, lifespan="off"))
     threading.Thread(target=server.run, daemon=True).start()
-    with sending(desk.outbox, targets(feeds), origin, report):
+    with sending(desk.outbox, targets(feeds, routes), origin, report, routes):
         print("runs", flush=True)
         for second in count():
             while (folder / "enough").exists() and second * SECOND > begun:

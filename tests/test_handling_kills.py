@@ -1,5 +1,6 @@
 """A server that is killed again and again while people work: for each alert nothing is missing or out of order at a
-client of Server-Sent Events, a webhook, a mailbox, an Alertmanager and in the list of actions."""
+client of Server-Sent Events, a webhook, a mailbox, one that is sent groups, an Alertmanager and in the list of
+actions."""
 
 from __future__ import annotations
 
@@ -101,20 +102,25 @@ Life = list[dict[str, Any]]
 """The changes of an alert, in order."""
 
 
+def _hidden(change: dict[str, Any]) -> bool:
+    """Return True if a change says that the alert is silenced or inhibited."""
+    return bool(change["silenced"] or change["inhibited"])
+
+
 def _sent(life: Life) -> list[int]:
     """The revisions of an alert that receivers may be sent: since it fires, while nothing hides it; and its end, if
     they were sent another one."""
     found: list[int] = []
     for change in life:
         over = change["state"] == "resolved"
-        if found if over else change["fired"] and not (change["silenced"] or change["inhibited"]):
+        if found if over else change["fired"] and not _hidden(change):
             found.append(change["revision"])
     return found
 
 
 def _check_sent(life: Life, came: list[int], seldom: bool = False) -> None:
-    """AssertionError: of an alert a change is missing, out of order, or came though it is silenced. A change may be
-    left out if the alert was silenced before the next one was sent, and the end, if no change was sent at all.
+    """AssertionError: of an alert a change is missing, out of order, or came though it is hidden. A change may be
+    left out if the alert was hidden before the next one was sent, and the end, if no change was sent at all.
     `seldom`: what is only updated is left out, too."""
     loud, there = _sent(life), list(dict.fromkeys(came))
     assert {*there} <= {*loud} and there == sorted(there)
@@ -126,7 +132,7 @@ def _check_sent(life: Life, came: list[int], seldom: bool = False) -> None:
         if seldom and change["state"] == "updated" and not change["action"]:
             continue
         following = next((each for each in there if each > revision), len(life))
-        assert any(life[each]["silenced"] for each in range(revision + 1, following)), f"{revision} is missing"
+        assert any(map(_hidden, life[revision + 1 : following])), f"{revision} is missing"
 
 
 def _check_life(life: Life) -> None:
@@ -140,7 +146,7 @@ def _check_life(life: Life) -> None:
             owner = "ben"
         assert change["acknowledged"] == owner, "whoever has an alert has it after a start too"
         assert not (change["state"] == "escalated" and owner), "an acknowledged alert does not escalate"
-    states = [each["state"] for each in life if each["state"] not in ("updated", "escalated")]
+    states = [each["state"] for each in life if each["state"] not in ("updated", "escalated", "inhibited")]
     order = ["pending", "firing", "kept", "resolved"]
     fires = [order.index(state) for state in states if state != "kept"]
     assert fires == sorted(fires), "first it is pending, then it fires, then it is over"
@@ -209,6 +215,10 @@ def test_nothing_is_missing_or_out_of_order_after_kills(seed: int, tmp_path: Pat
             f"smtp://localhost:{mail_port}/team@example.org#private=yes&tls=none",
             f"alertmanager+{hook}#every=1",
         ]
+        (tmp_path / "routes.toml").write_text(
+            f'[receivers]\ngroup = "smtp://localhost:{mail_port}/group@example.org#private=yes&tls=none"\n'
+            '[[routes]]\nreceiver = "group"\ngroup_by = ["site"]\ngroup_wait = "200ms"\ngroup_interval = "1s"\n'
+        )
         with process(tmp_path, port, feeds):
             events = Events(url)
             until(lambda: ask("alerts"), "something fires")
@@ -248,31 +258,37 @@ def test_nothing_is_missing_or_out_of_order_after_kills(seed: int, tmp_path: Pat
         assert each["id"] == id, "a repeat has the same id, and so has a reminder"
         assert each["key"] == (f"{id}.{reminder}" if reminder else id)
         hooked.setdefault(each["data"]["alert"], []).append(each["data"]["revision"])
-    mailed: dict[str, list[int]] = {}
-    messages: dict[str, str] = {}
+    mailed: dict[str, dict[str, list[int]]] = {"team@example.org": {}, "group@example.org": {}}
+    messages: dict[tuple[str, str], str] = {}  # by mailbox and id
     for message in mailbox.messages:
-        id, changes = message["Message-ID"], message["X-Semcep-Changes"]
-        first = messages.setdefault(id, changes).split()
+        changes = message["X-Semcep-Changes"]
+        first = messages.setdefault((message["To"], message["Message-ID"]), changes).split()
         assert {*changes.split()} <= {*first}, "a repeat has the same id, and says the same"
         for left_out in {*first} - {*changes.split()}:
             life = lives[left_out.rpartition("-")[0]]
-            assert any(each["silenced"] for each in life), "it leaves out what was silenced since"
+            assert any(map(_hidden, life)), "it leaves out what was hidden since"
         for change in changes.split():
             alert, _, revision = change.rpartition("-")
-            mailed.setdefault(alert, []).append(int(revision))
-    once = [change for id, changes in messages.items() for change in changes.split() if not _reminder(id)]
-    assert len(once) == len({*once}), "no change is told in two messages"
+            mailed[message["To"]].setdefault(alert, []).append(int(revision))
+    for to in mailed:
+        mine = [changes for (each, id), changes in messages.items() if each == to and not _reminder(id)]
+        once = [change for changes in mine for change in changes.split()]
+        assert len(once) == len({*once}), "no change is told in two messages"
     for alert, life in lives.items():
         _check_life(life)
         _check_sent(life, hooked.get(alert, []))
-        _check_sent(life, mailed.get(alert, []), seldom=True)
+        for mails in mailed.values():
+            _check_sent(life, mails.get(alert, []), seldom=True)
     _check_manager(managed, lives)
     open_now = [life[-1] for life in lives.values() if life[-1]["fired"] and life[-1]["state"] != "resolved"]
-    assert sorted((each["name"], each["key"]["site"], bool(each["silenced"])) for each in open_now) == sorted(
+    assert sorted((each["name"], each["key"]["site"], _hidden(each)) for each in open_now) == sorted(
         (each["labels"]["alertname"], each["labels"]["site"], each["status"]["state"] == "suppressed")
         for each in offered
     ), "Alertmanager's API has what fires"
-    assert any(change["action"] for life in lives.values() for change in life)
+    changes = [change for life in lives.values() for change in life]
+    assert any(change["action"] for change in changes) and any(change["inhibited"] for change in changes)
+    grouped = [message["X-Semcep-Changes"] for message in mailbox.messages if message["To"] == "group@example.org"]
+    assert any(len({change.rpartition("-")[0] for change in each.split()}) > 1 for each in grouped), "there are digests"
 
 
 def _reminder(id: str) -> bool:

@@ -123,7 +123,7 @@ export class AlertView {
     this.rest.replaceChildren(...[
       placed ? el("p", { class: "actions" }, el("button", { type: "button", onclick: () => this.shows(change) }, "Show on the map")) : null,
       facts([["alert", change.name], ...Object.entries(change.key).map(([name, value]) => [name, stationed(value, this.store)]), ...judged(change),
-        ...(change.fired === null || change.fired === change.start ? [] : [["fired", time(change.fired)]]), ...(change.verdict ? [["closed as", change.verdict]] : []),
+        ...(change.fired === null || Date.parse(change.fired) - Date.parse(change.start) < 60_000 ? [] : [["fired", time(change.fired)]]), ...(change.verdict ? [["closed as", change.verdict]] : []),
         ...labels.filter(([name, value]) => String(change.key[name]) !== value)]),
       el("details", { class: "folded", open: opened }, el("summary", {}, "All attributes"), facts([
         ...values.map(([name, value]) => [name, valued(value)]), ["latest", time(change.end)], ...(over ? [] : [["until", time(change.until)]]), ["occurrences", counted(change.occurrences)],

@@ -30,7 +30,7 @@ export function paint(line) {
   pen.textBaseline = "middle";
   if (!line.rows.length) {
     pen.fillStyle = colour("muted");
-    pen.fillText(line.filters.set ? "Nothing passes the filters." : "Nothing derived yet.", 14, height / 2);
+    pen.fillText(line.filters.set ? "Nothing passes the filters." : "Nothing derived yet.", 14, 22);
     return;
   }
   const [from, to] = line.range();
