@@ -393,6 +393,17 @@ def test_quick_fixes(editor: Editor, tmp_path: Path, text: str, title: str | Non
         assert not {each.message for each in document.diagnostics()} & {each.message for each in told}
 
 
+def test_a_quick_fix_knows_parameters_of_other_files(editor: Editor, tmp_path: Path) -> None:
+    (tmp_path / "x.test.yaml").write_text("program: [a.cep, b.cep]\ntests: [{name: a, input: [], none: [b]}]\n")
+    (tmp_path / "b.cep").write_text("PARAM Patience = 5 min. PARAM Many = 3.\n")
+    text = A + "b(X) <- a(X) TIMES 2 WITHIN Patince.\n"
+    document = Document(editor, tmp_path / "a.cep", text)
+    (told,) = [each for each in document.diagnostics() if each.severity == 1]
+    assert document.actions(told.range) == [("write `Patience`", text.replace("Patince", "Patience"))]
+    document.change(text.replace("Patince", "Patience"))
+    assert document.diagnostics() == []
+
+
 def test_every_hint_that_says_what_to_write_is_a_fix() -> None:
     """Of all mistakes that are written down; with the fix the mistake is no longer made."""
     tried = 0
@@ -401,7 +412,7 @@ def test_every_hint_that_says_what_to_write_is_a_fix() -> None:
             text = part.partition("--\n")[0]
             for wrong in mistakes(text):
                 finding = Finding("error", wrong.message, wrong.hint, wrong.code, path, wrong.span or NOWHERE)
-                found = fixes(Index(text), finding, "rules.cep")
+                found = fixes(Index(text), finding, "rules.cep", {})
                 says = wrong.hint is not None and ("did you mean `" in wrong.hint or wrong.hint.startswith("write `"))
                 assert found or not says, (text, wrong.hint)
                 for each in found:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from cep.core.errors import NOWHERE, CepError, CepErrors
+from cep.core.errors import NOWHERE, CepError, CepErrors, Source
 from cep.core.suggest import nearest
 from cep.editor.checking import Finding
 from cep.editor.symbols import Index
-from cep.language.reading import read
+from cep.language.reading import parameters_with, read
 
 _INSTEAD = re.compile(
     r"(?:did you mean `(?P<meant>[^`]+)`\?"
@@ -35,13 +35,14 @@ class Fix:
     new: str
 
 
-def fixes(index: Index, finding: Finding, name: str) -> list[Fix]:
-    """Changes that a hint proposes, those that leave the mistake where it is left out."""
+def fixes(index: Index, finding: Finding, name: str, beside: Mapping[str, str]) -> list[Fix]:
+    """Changes that a hint proposes, those that leave the mistake where it is left out. `beside`: the texts of the
+    program's files by name, which may declare parameters."""
     if finding.hint is None:
         return []
     begin, end = extent(index, finding)
     found = list(_proposed(index, finding, begin, end))
-    return [each for each in found if _helps(index.text, each, finding, name)]
+    return [each for each in found if _helps(index.text, each, finding, name, beside)]
 
 
 def extent(index: Index, finding: Finding) -> tuple[int, int]:
@@ -100,13 +101,13 @@ def _wrong_word(index: Index, finding: Finding, instead: str, begin: int, end: i
     return None if found is None else (found.start, found.end)
 
 
-def _helps(text: str, fix: Fix, finding: Finding, name: str) -> bool:
+def _helps(text: str, fix: Fix, finding: Finding, name: str, beside: Mapping[str, str]) -> bool:
     """Return True unless the changed text is refused for the same reason, or for an earlier one."""
     changed = text[: fix.start] + fix.new + text[fix.end :]
     moved = fix.new.count("\n") - text[fix.start : fix.end].count("\n")
-    known = set(_refused(text, name))
+    known = set(_refused(text, name, beside))
     here = finding.span.line, finding.span.column
-    for message, (line, column) in _refused(changed, name):
+    for message, (line, column) in _refused(changed, name, beside):
         place = line - moved, column
         new = (message, place) == (finding.message, here) or (message, place) not in known
         if new and (finding.code != "syntax" or place <= here):
@@ -114,10 +115,10 @@ def _helps(text: str, fix: Fix, finding: Finding, name: str) -> bool:
     return True
 
 
-def _refused(text: str, name: str) -> list[tuple[str, tuple[int, int]]]:
+def _refused(text: str, name: str, beside: Mapping[str, str]) -> list[tuple[str, tuple[int, int]]]:
     """Return the mistakes for which a text cannot be read, with their lines and columns."""
     try:
-        read(text, name)
+        read(text, name, parameters=parameters_with(Source(text, name), beside) if len(beside) > 1 else None)
     except CepError as error:
         errors = error.errors if isinstance(error, CepErrors) else (error,)
         spans = [each.span or NOWHERE for each in errors]

@@ -201,12 +201,13 @@ class RuleServer(LanguageServer):
         text = self.text(path)
         index, positions, uri = Index(text), self.positions(text), self.opened[path]
         begin, end = positions.offset(range.start), positions.offset(range.end)
+        beside = {str(each): other.text for each, other in self.program(path).indexes.items()}
         made = []
         for finding in self.understood.get(self.setup(path).files, Understood()).findings:
             start, stop = extent(index, finding)
             if finding.path != path or stop < begin or end < start:
                 continue
-            for fix in fixes(index, finding, str(path)):
+            for fix in fixes(index, finding, str(path), beside):
                 edit = lsp.TextEdit(positions.range(fix.start, fix.end), fix.new)
                 made.append(
                     lsp.CodeAction(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from cep.core.errors import CepError, CepErrors, Files, Mistakes, Source
@@ -121,19 +122,20 @@ def formatted(text: str, name: str = "<program>", beside: Mapping[str, str] | No
     try:
         return _formatted(source)
     except CepError:
-        parameters = Parameters()
-        collect(source, parameters)
-        for each, other in (beside or {}).items():
-            try:
-                if each != name and dialect_of(each) is None:
-                    collect(Source(other, each), parameters)
-            except CepError:
-                continue  # it is about that file
-        try:
-            return _formatted(source, parameters)
-        except CepError:
-            pass
+        with suppress(CepError):
+            return _formatted(source, parameters_with(source, beside or {}))
         raise
+
+
+def parameters_with(source: Source, beside: Mapping[str, str]) -> Parameters:
+    """Return the parameters that a text in our own language and those beside it declare, those of a wrong text as far
+    as it is right. `beside`: texts by name, the text itself perhaps among them."""
+    parameters = Parameters()
+    for each, text in {**beside, source.name: source.text}.items():
+        with suppress(CepError):
+            if dialect_of(each) is None:
+                collect(Source(text, each), parameters)
+    return parameters
 
 
 def together(
