@@ -12,9 +12,7 @@ from heapq import heappop, heappush
 import pyoxigraph as ox
 
 from cep.core.errors import CepError
-from cep.knowledge.rdf.nesting import TOO_DEEP, triples_too_deep
-from cep.knowledge.rdf.parse_errors import plain
-from cep.knowledge.updates import Graphs, RefusedUpdate, Update
+from cep.knowledge.updates import Graphs, RefusedUpdate, Update, quads_of
 
 BEGINNING = -(2**62)
 Awaited = Callable[[Iterator[bytes]], bytes | None]
@@ -61,11 +59,7 @@ class Arriving:
     def _take(self, line: bytes) -> list[Update]:
         made: list[Update] = []
         try:
-            if triples_too_deep(line):
-                raise CepError(TOO_DEEP, code="quad")
-            for quad in ox.parse(line, ox.RdfFormat.N_QUADS):
-                if isinstance(quad.object, ox.Triple):
-                    raise CepError("a triple stands as a term in another, which RDF 1.1 does not know", code="quad")
+            for quad in quads_of(line):
                 default = isinstance(quad.graph_name, ox.DefaultGraph)
                 name = str(quad.subject if default else quad.graph_name)
                 if name != self._open:
@@ -75,8 +69,6 @@ class Arriving:
                 begins = self._graphs.known[name].begins
                 if default and begins is not None:
                     self.now = max(self.now, begins)
-        except SyntaxError as error:
-            self._refuse(self._line, f"this is not N-Quads: {plain(error)}", "quad", line)
         except CepError as error:
             self._refuse(self._line, error.message, error.code, line)
         return made

@@ -10,14 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyoxigraph as ox
-
 from cep.core.errors import CepError
 from cep.knowledge.change import Change
 from cep.knowledge.load import files
-from cep.knowledge.rdf.nesting import TOO_DEEP, triples_too_deep
-from cep.knowledge.rdf.parse_errors import plain
-from cep.knowledge.updates import Graphs, RefusedUpdate, Update, read_updates
+from cep.knowledge.updates import Graphs, RefusedUpdate, Update, quads_of, read_updates
 
 
 @dataclass(slots=True)
@@ -54,14 +50,8 @@ class GrowingFile:
         for line in lines.splitlines(keepends=True):
             self._line += 1
             try:
-                if triples_too_deep(line):
-                    raise CepError(TOO_DEEP, code="quad")
-                for quad in ox.parse(line, ox.RdfFormat.N_QUADS):
-                    if isinstance(quad.object, ox.Triple):
-                        raise CepError("a triple stands as a term in another, which RDF 1.1 does not know", code="quad")
+                for quad in quads_of(line):
                     touched[self._graphs.take(quad, self._line)] = None
-            except SyntaxError as error:
-                news.refused.append(self._refused(self._line, f"this is not N-Quads: {plain(error)}", "quad", line))
             except CepError as error:
                 news.refused.append(self._refused(self._line, error.message, error.code, line))
         for name in [*touched, *(self._graphs.known if last else ())]:

@@ -23,7 +23,8 @@ from cep.knowledge.change import labelled
 from cep.knowledge.load import at, base_iri, files, open_rdf, rdf_format
 from cep.knowledge.rdf.guarded_file import guarded
 from cep.knowledge.rdf.namespaces import PROV
-from cep.knowledge.rdf.parse_errors import unreadable
+from cep.knowledge.rdf.nesting import TOO_DEEP, triples_too_deep
+from cep.knowledge.rdf.parse_errors import plain, unreadable
 
 FROM, UNTIL = PROV + "generatedAtTime", PROV + "invalidatedAtTime"
 _HINT = (
@@ -71,6 +72,19 @@ class TimedGraph:
     fresh: list[ox.Quad] = field(default_factory=list)
     brought: dict[ox.Quad, None] = field(default_factory=dict)
     about: ox.Quad | None = None  # what is said of it besides
+
+
+def quads_of(line: bytes) -> Iterator[ox.Quad]:
+    """Yield the quads of a line. CepError: it is not N-Quads, or has a triple as a term."""
+    try:
+        if triples_too_deep(line):
+            raise CepError(TOO_DEEP, code="quad")
+        for quad in ox.parse(line, ox.RdfFormat.N_QUADS):
+            if isinstance(quad.object, ox.Triple):
+                raise CepError("a triple stands as a term in another, which RDF 1.1 does not know", code="quad")
+            yield quad
+    except SyntaxError as error:
+        raise CepError(f"this is not N-Quads: {plain(error)}", code="quad") from None
 
 
 class Graphs:

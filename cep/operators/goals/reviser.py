@@ -117,7 +117,32 @@ class InputReviser(LinearReviser):
         return Revised(signed(*(first_of_equal(by_arrival(table)) for table in parts_of(inputs[0]))))
 
 
-class SetReviser:
+class KeyedReviser:
+    """A reviser that keeps `rows` of `known` keys, and by default needs no states."""
+
+    known: Keys
+    rows: KeyedRows
+
+    def forget(self, until: int) -> None:
+        """See `Reviser`."""
+        self.rows.floor = until
+
+    def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
+        """Return no states."""
+        return ()
+
+    @property
+    def keys(self) -> int:
+        """See `Reviser`."""
+        return self.known.count
+
+    @property
+    def nbytes(self) -> int:
+        """See `Reviser`."""
+        return self.rows.nbytes + self.known.nbytes
+
+
+class SetReviser(KeyedReviser):
     """The reviser of an event whose occurrences are a set.
 
     It keeps the distinct rows, each with the multiplicities and the arrival orders of its derivations.
@@ -164,24 +189,6 @@ class SetReviser:
         table[END], table[START], table[ORDER] = found.T
         table[FIRST:] = self.known.known[keys[pairs]].T
         return as_set([by_arrival(table)])
-
-    def forget(self, until: int) -> None:
-        """See `Reviser`."""
-        self.rows.floor = until
-
-    def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
-        """Return no states."""
-        return ()
-
-    @property
-    def keys(self) -> int:
-        """See `Reviser`."""
-        return self.known.count
-
-    @property
-    def nbytes(self) -> int:
-        """See `Reviser`."""
-        return self.rows.nbytes + self.known.nbytes
 
 
 @bare

@@ -59,7 +59,7 @@ from cep.operators.goals.keyed_rows import (
     turn,
 )
 from cep.operators.goals.keys import Keys, grow
-from cep.operators.goals.reviser import Revised, Reviser
+from cep.operators.goals.reviser import KeyedReviser, Revised, Reviser
 
 # of a transition, behind its end, start and order: the value, what it does; how often it is there, and the cells of its
 # key after its instant
@@ -258,7 +258,7 @@ def _become(state, heap, counts, slots, ended):  # type: ignore[no-untyped-def]
             state[slots[i], cell] = ended[i, 1 + cell]
 
 
-class InertiaReviser:
+class InertiaReviser(KeyedReviser):
     """The reviser of an Inertia node."""
 
     remembers = True
@@ -327,10 +327,6 @@ class InertiaReviser:
             goal.heap = filled_room(goal.heap, int(goal.counts[S_HEAP]) + len(ended), 0)
         _become(goal.state, goal.heap, goal.counts, slots, ended)
 
-    def forget(self, until: int) -> None:
-        """See `Reviser`."""
-        self.rows.floor = until
-
     def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
         """See `Reviser`."""
         found, keys = self.rows.every()
@@ -347,16 +343,6 @@ class InertiaReviser:
         heap = heap[np.argsort(heap[:, 0], kind="stable")]
         heap[:, 1] = np.arange(len(heap))
         return {"keys": self.known.known[held], "held": cells[held], "heap": heap}
-
-    @property
-    def keys(self) -> int:
-        """See `Reviser`."""
-        return self.known.count
-
-    @property
-    def nbytes(self) -> int:
-        """See `Reviser`."""
-        return self.rows.nbytes + self.known.nbytes
 
 
 @njit()
