@@ -128,7 +128,7 @@ class Journal:
         head = {
             "tables": [(name, self._schemas[name], len(rows)) for name, rows in packed.items()],
             "rows": [table.height for table in batch.tables.values()],
-            "dead": [astuple(one) for one in batch.dead],
+            "dead": [astuple(letter) for letter in batch.dead],
             "blocks": [_placed(block) for block in batch.blocks],
             # A silence counts from its beginning, or from a snapshot in between.
             "silence": _silence(batch.silence, self._before),
@@ -253,7 +253,7 @@ class Journal:
             _note(self, batch)
             fit = [self._schemas.get(name) == fields for name, fields, _ in head["tables"]]
             self.behind += sum(rows for rows, fits in zip(head["rows"], fit) if fits)
-            self.behind += sum(not one.of_file for one in batch.dead)
+            self.behind += sum(not letter.of_file for letter in batch.dead)
         log.move(self._path)
         log.append([])  # cuts off an incomplete record
         return log
@@ -292,8 +292,8 @@ def _batch(head: Mapping[str, Any], data: bytes, schemas: Mapping[str, list[list
         elif beside:
             others[name] = unpack(data[start : start + size])
         start += size
-    dead = [DeadLetter(*each) for each in head["dead"]]
-    blocks = [_block(each) for each in head["blocks"]]
+    dead = [DeadLetter(*letter) for letter in head["dead"]]
+    blocks = [_block(block) for block in head["blocks"]]
     place, silence = dict(head["place"]), head["silence"]
     known = data[start : start + head.get("knowledge", 0)]
     return Batch(

@@ -114,8 +114,8 @@ def _seen(made: Inferred, sample: RecordSample) -> str:
     count = sample.count if sample.records is None else sample.records
     text = "from 1 record" if count == 1 else f"from {count:,} records"
     times = (made.schema.time, made.schema.start, made.schema.end)
-    sources = [*map(source_of, made.schema.attributes), *(each for each in times if each is not None)]
-    if sample.series is not None and any(EACH in path(each) for each in sources):
+    sources = [*map(source_of, made.schema.attributes), *(time for time in times if time is not None)]
+    if sample.series is not None and any(EACH in path(source) for source in sources):
         events = "1 event" if sample.count == 1 else f"{sample.count:,} events"
         text += f", {events}: the elements of `{sample.series}`"
     return text

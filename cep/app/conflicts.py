@@ -74,11 +74,11 @@ class OutputGuard:
         """Make a guard from the parameters of a command, after a check of all outputs they name. `also`: further input
         of the command. CepError: an output would overwrite an input, or two outputs are the same file."""
         read = [(what, text) for name, what in READ.items() for text in _texts(parameters.get(name))]
-        found = cls([*read, *also], parameters.get("on") == "spark")
+        guard = cls([*read, *also], parameters.get("on") == "spark")
         for name, option in WRITTEN.items():
             for path in _texts(parameters.get(name)):
-                found.write(option, path)
-        return found
+                guard.write(option, path)
+        return guard
 
     def write(self, option: str, path: str) -> None:
         """Check a file or folder before it is opened for writing. CepError: it is read, contains what is read, or
@@ -94,21 +94,21 @@ class OutputGuard:
         if is_url(path):
             self._write_stored(option, str(url(path)))
             return
-        found = _standard(1) if path == "-" else _identity(path)
-        if found is None:
+        identity = _standard(1) if path == "-" else _identity(path)
+        if identity is None:
             return
         shown = "standard output" if path == "-" else f"`{path}`"
         for other, before in self._written:
-            if other != option and (_standard(1) if before == "-" else _identity(before)) == found:
+            if other != option and (_standard(1) if before == "-" else _identity(before)) == identity:
                 raise refuse(f"{option}: {shown} is the file of {other} as well", _HINT)
         self._written.append((option, path))
-        if isinstance(found, tuple) and (what := self._is(found)) is not None:
+        if isinstance(identity, tuple) and (what := self._is(identity)) is not None:
             raise refuse(f"{option}: {shown} is {what} as well", _HINT)
         if path == "-":
             return
         self._beside(option, path)
         if os.path.isdir(path):
-            if (conflict := self._conflict(found, option)) is not None:
+            if (conflict := self._conflict(identity, option)) is not None:
                 raise refuse(
                     f"{option}: the folder {shown} holds `{conflict[1]}`, which is {conflict[0]}", "name another one"
                 )
@@ -191,8 +191,8 @@ def _matches(path: str, pattern: str) -> bool:
     parts = os.path.abspath(pattern).split(os.sep)
     fixed = next(at for at, part in enumerate(parts) if glob.has_magic(part))
     start = os.path.realpath(os.sep.join(parts[:fixed]) or os.sep)
-    found = os.path.join(os.path.realpath(os.path.dirname(os.path.abspath(path))), os.path.basename(path))
-    if os.path.commonpath((start, found)) != start:
+    resolved = os.path.join(os.path.realpath(os.path.dirname(os.path.abspath(path))), os.path.basename(path))
+    if os.path.commonpath((start, resolved)) != start:
         return False
 
     def fits(names: list[str], wanted: list[str]) -> bool:
@@ -202,7 +202,7 @@ def _matches(path: str, pattern: str) -> bool:
             return fits(names, wanted[1:]) or fits(names[1:], wanted)
         return fnmatch.fnmatch(names[0], wanted[0]) and fits(names[1:], wanted[1:])
 
-    return fits(os.path.relpath(found, start).split(os.sep), parts[fixed:])
+    return fits(os.path.relpath(resolved, start).split(os.sep), parts[fixed:])
 
 
 def _texts(value: Any) -> list[str]:
@@ -249,5 +249,5 @@ def _standard(descriptor: int) -> Identity | None:
 
 
 def _numbers(status: os.stat_result) -> tuple[int, int] | None:
-    there = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
-    return (status.st_dev, status.st_ino) if there else None
+    regular = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+    return (status.st_dev, status.st_ino) if regular else None

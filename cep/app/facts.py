@@ -43,7 +43,7 @@ def _csv(path: Path, declared: FactDeclaration | None) -> pl.DataFrame:
         return read(infer_schema_length=None, schema_overrides=dict.fromkeys(texts, pl.String))
     decimal = dialect.option("decimal") or "."
     table = read(infer_schema=False)
-    return table.select(each if each.name in texts else _numbers(each, thousands, decimal) for each in table)
+    return table.select(column if column.name in texts else _numbers(column, thousands, decimal) for column in table)
 
 
 def _dialect(declared: FactDeclaration | None) -> RecordFormat:
@@ -52,14 +52,14 @@ def _dialect(declared: FactDeclaration | None) -> RecordFormat:
 
 def _leading_zeros(table: pl.DataFrame) -> set[str]:
     """Return the columns of digits with leading zeros: names or dates, `0042`, not numbers."""
-    return {each.name for each in table if each.str.strip_chars().str.contains("^0[0-9]+$").any()}
+    return {column.name for column in table if column.str.strip_chars().str.contains("^0[0-9]+$").any()}
 
 
 def _texts(declared: FactDeclaration, columns: Sequence[str]) -> set[str]:
     """Return the columns that stay as they are written: for a string, `0042` is not 42, nor is `01052024` for
     `%d%m%Y`."""
     attributes = declared.attributes
-    named = by_name([each.name for each in attributes], columns)
+    named = by_name([attribute.name for attribute in attributes], columns)
     return {
         column
         for column, each in zip(named or columns, attributes)
@@ -145,7 +145,7 @@ def _check_header(name: str, path: Path, given: RecordFormat) -> None:
         declared = ", ".join(f"{_word(each)}: ..." for each in line.strip().split(other))
         hint = f'declare it: `fact {name}({declared}) FORMAT csv(separator: "{mark}"{decimal}).`'
         raise refuse(f"--facts {name}: the header of `{path}` is separated by `{mark}`, not by `{separator}`", hint)
-    twice = next((each for each in columns if columns.count(each) > 1), None)
+    twice = next((column for column in columns if columns.count(column) > 1), None)
     if twice is not None:
         raise refuse(f"--facts {name}: two columns of `{path}` are called `{twice}`")
 
@@ -157,9 +157,11 @@ def _word(column: str) -> str:
 def unused(tables: Collection[str], predicates: Collection[str], program: str) -> list[Warning]:
     """Return a warning for each table whose facts no condition of the program reads. `predicates`: those that are read;
     `program`: its name."""
-    found = []
+    warnings = []
     for name in tables:
         if name not in predicates:
             hint = did_you_mean(name, predicates) or f"a condition asks for them: `WHERE {name}(...)`"
-            found.append(Warning(f"--facts {name}: no rule of {program} asks for `{name}`", hint=hint, code="unused"))
-    return found
+            warnings.append(
+                Warning(f"--facts {name}: no rule of {program} asks for `{name}`", hint=hint, code="unused")
+            )
+    return warnings

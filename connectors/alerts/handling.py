@@ -94,9 +94,9 @@ class Handling:
         self._adopter: Adopter | None = None
         self._open = {change.alert: change for change in outbox.open_changes()}
         self._spans: dict[str, list[tuple[int, int | None]]] = {}
-        for one in outbox.actions():
-            if (one.action, one.person) != ("closed", MACHINE):  # that acknowledgement was taken over by itself
-                self._span(one.alert, one.action, one.watermark)
+        for action in outbox.actions():
+            if (action.action, action.person) != ("closed", MACHINE):  # that acknowledgement was taken over by itself
+                self._span(action.alert, action.action, action.watermark)
         self._silences: dict[str, Silence] = {}
         self._unread: list[str] = []
         for id, body in outbox.silences().items():
@@ -163,7 +163,7 @@ class Handling:
                 for id in over:
                     del self._silences[id]
             self.look()
-            times = [at for each in self._all.values() for at in (each.starts, each.ends) if at > now]
+            times = [at for silence in self._all.values() for at in (silence.starts, silence.ends) if at > now]
             return min(times, default=now + KEPT)
 
     def look(self, by: str = "", comment: str = "") -> None:
@@ -385,14 +385,14 @@ class Handling:
 
     def close(self, alert: str, by: str, verdict: str, comment: str = "") -> AlertChange:
         """Close an alert with a verdict. An open alert counts as acknowledged, too."""
-        given = next((each for each in VERDICTS if each == verdict), None)
-        if given is None:
+        known_verdict = next((known for known in VERDICTS if known == verdict), None)
+        if known_verdict is None:
             hint = did_you_mean(verdict, VERDICTS) or f"it is one of {', '.join(VERDICTS)}"
             raise CepError(f"`{clean(verdict, 40)}` is not a verdict", hint=hint, code="action")
         with self.lock:
             told = self._known(alert)
             acknowledged = told.acknowledged or ("" if told.state == "resolved" else by)
-            return self._act(told, "closed", by, comment, verdict=given, acknowledged=acknowledged)
+            return self._act(told, "closed", by, comment, verdict=known_verdict, acknowledged=acknowledged)
 
     def reopen(self, alert: str, by: str, comment: str = "") -> AlertChange:
         """Take back the verdict on an alert; an acknowledgement stays."""
@@ -456,36 +456,36 @@ class Handling:
         then by their ends."""
         with self.lock:
             now = self.clock()
-            found = [*self._silences.values()]
+            silences = [*self._silences.values()]
             once: dict[tuple[object, ...], Silence] = {}  # the nearest occurrence of a window
             for each in self._windows.values():
                 if (state := each.state(now)) == "active":
-                    found.append(each)
+                    silences.append(each)
                     continue
                 window = state, each.matchers, each.author, each.comment
                 other = once.setdefault(window, each)
                 if each.ends > other.ends if state == "expired" else each.starts < other.starts:
                     once[window] = each
             order = {"active": 0, "pending": 1, "expired": 2}
-            return sorted([*found, *once.values()], key=lambda each: (order[each.state(now)], each.ends, each.id))
+            return sorted([*silences, *once.values()], key=lambda each: (order[each.state(now)], each.ends, each.id))
 
     def silence(self, id: str) -> Silence:
         """Return the silence with an id."""
         with self.lock:
-            found = self._all.get(id)
-        if found is None:
+            silence = self._all.get(id)
+        if silence is None:
             raise Unknown("there is no such silence")
-        return found
+        return silence
 
     def hidden_by(self, matchers: Matchers) -> list[AlertChange]:
         """Return the open alerts that a silence with these matchers would hide."""
         with self.lock:
-            return [each for each in self._open.values() if matchers.matches(self._labels_of(each))]
+            return [change for change in self._open.values() if matchers.matches(self._labels_of(change))]
 
     def hidden(self) -> Counter[str]:
         """Return the number of open alerts that each silence hides now, by its id."""
         with self.lock:
-            return Counter(id for each in self._open.values() for id in each.silenced)
+            return Counter(id for change in self._open.values() for id in change.silenced)
 
     def add(self, new: Silence, by: str, instead: str = "") -> Silence:
         """Begin a silence, or change the one with the id `instead`. If it matches other alerts now, or the old one has
@@ -509,18 +509,18 @@ class Handling:
         """Return a silence that is not a maintenance window."""
         if id in self._windows:
             raise Conflict("this is a maintenance window: only its calendar file can change or end it")
-        found = self._silences.get(id)
-        if found is None:
+        silence = self._silences.get(id)
+        if silence is None:
             raise Unknown("there is no such silence")
-        return found
+        return silence
 
     def expire(self, id: str, by: str, comment: str = "") -> Silence:
         """End a silence now."""
         with self.lock:
-            found, now = self._own(id), self.clock()
-            if found.state(now) == "expired":
+            silence, now = self._own(id), self.clock()
+            if silence.state(now) == "expired":
                 raise Conflict("the silence has ended already")
-            ended = found.expired(now)
+            ended = silence.expired(now)
             self._set(by, (ended, "unsilence"), comment=comment)
             return ended
 
@@ -550,7 +550,7 @@ class Handling:
 
     def _labels_of(self, told: AlertChange) -> Mapping[str, str]:
         """Return the labels of an open alert, computed once as long as they stay the same."""
-        found = self._labels.get(told.alert)
-        if found is None:
-            found = self._labels[told.alert] = self.labels(told)
-        return found
+        labels = self._labels.get(told.alert)
+        if labels is None:
+            labels = self._labels[told.alert] = self.labels(told)
+        return labels

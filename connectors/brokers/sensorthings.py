@@ -173,13 +173,13 @@ class Observations:
     @classmethod
     def open(cls, address: Address, place: Mapping[int, int]) -> Observations:
         """Open a source whose service has answered. CepError: it does not, or refuses."""
-        made = cls(address, place)
+        source = cls(address, place)
         try:
-            made._start()
+            source._start()
         except BaseException:
-            made._reader.close()
+            source._reader.close()
             raise
-        return made
+        return source
 
     @property
     def place(self) -> Mapping[int, int]:
@@ -307,10 +307,10 @@ class Observations:
     def _expanded(self) -> str:
         """Return `$expand`: by default an observation comes with the id and name of what it belongs to, a Datastream
         or a MultiDatastream."""
-        found = self._address.options.get("expand")
-        if found is None:
-            found = ",".join(f"{name}($select=id,name)" for name in self._belongs)
-        return "" if found == "none" else found
+        expanded = self._address.options.get("expand")
+        if expanded is None:
+            expanded = ",".join(f"{name}($select=id,name)" for name in self._belongs)
+        return "" if expanded == "none" else expanded
 
     def _collections(self) -> tuple[str, ...]:
         """Return what observations of this path belong to. HttpFailure: the service is not there."""

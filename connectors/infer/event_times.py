@@ -71,7 +71,7 @@ def event_times(
     end = next((source for word in _ENDS for source in whole if last[source].split(" ")[-1] == word), None)
     if begin is not None and end is not None and _interval(guesses[begin], guesses[end]):
         return (begin, end), (), guesses[begin].format
-    if (parts := _parts(sample, guesses)) is not None and all(guesses[each].day for each in whole):
+    if (parts := _parts(sample, guesses)) is not None and all(guesses[source].day for source in whole):
         return parts
     for day in whole:
         found = _clock_of(day, sample, guesses) if guesses[day].day else None
@@ -119,9 +119,9 @@ def mostly_times(sample: RecordSample, guesses: Mapping[str, Guess]) -> str | No
     """Return the remark on the column of texts that are mostly times, although too many are not, or that hold two times
     each; None: there is no such column."""
     best: tuple[int, int, str, str | None] | None = None
-    for source, found in guesses.items():
+    for source, guess in guesses.items():
         texts = [value for value in sample.columns[source] if isinstance(value, str)]
-        if found.type != "string" or not texts:
+        if guess.type != "string" or not texts:
             continue
         if (intervals := _pairs(source, texts)) is not None:
             return intervals
@@ -171,15 +171,15 @@ def _interval(begin: Guess, end: Guess) -> bool:
 def _clock_of(day: str, sample: RecordSample, guesses: Mapping[str, Guess]) -> tuple[str, TimeFormat | None] | None:
     """Return the column of the time of day for a column of days, and the format of both together."""
     for source, column in sample.columns.items():
-        found = guesses[source]
+        guess = guesses[source]
         if source == day or path(source)[:-1] != path(day)[:-1] or column.count(None) > allowed(len(column)):
             continue
-        if found.clock:
+        if guess.clock:
             return source, None
-        sure = found.type == "string" or (found.type == "float" and timely(path(source)[-1]))
+        sure = guess.type == "string" or (guess.type == "float" and timely(path(source)[-1]))
         format = guesses[day].format
-        column = [each for each in column if each is not None]
-        odd = sum(not _is_iso(each) for each in column) if sure and format is None else len(column)
+        column = [text for text in column if text is not None]
+        odd = sum(not _is_iso(text) for text in column) if sure and format is None else len(column)
         if column and odd <= allowed(len(column)):  # also if only some have fractions of a second
             return source, None
         pattern = (clock_pattern(column) if sure else None) or _number_clock(path(source)[-1], column, sample)
@@ -204,8 +204,8 @@ def _is_interval(sample: RecordSample, source: str) -> bool:
 
 def _counts(guesses: Mapping[str, Guess]) -> tuple[str, TimeFormat | None] | None:
     """Return the first column of numbers that all count from 1970 to a time of today, whatever its name."""
-    for source, found in guesses.items():
-        if found.type in ("int", "float") and not found.optional and (unit := unit_of(found.values)) is not None:
+    for source, guess in guesses.items():
+        if guess.type in ("int", "float") and not guess.optional and (unit := unit_of(guess.values)) is not None:
             return source, None if unit == "s" else TimeFormat(unit=unit)
     return None
 
@@ -214,10 +214,10 @@ def _parts(
     sample: RecordSample, guesses: Mapping[str, Guess]
 ) -> tuple[tuple[str, ...], tuple[str, ...], TimeFormat | None] | None:
     """Return the columns of the year, the month, the day and smaller parts, and their format; None: there are none."""
-    found: list[str] = []
+    parts: list[str] = []
     words: list[str] = []
     for names, low, high, directive in _PARTS:
-        source = next((each for each in guesses if each not in found and names.search(path(each)[-1])), None)
+        source = next((source for source in guesses if source not in parts and names.search(path(source)[-1])), None)
         values = [] if source is None else [value for value in sample.columns[source] if value is not None]
         numbers = [int(value) for value in values if str(value).strip().isdigit()]
         odd = len(values) - sum(low <= number <= high for number in numbers)
@@ -229,37 +229,37 @@ def _parts(
             directive = "%H%M"
         if directive == "%Y" and max(numbers) < 100:
             directive = "%y"
-        found.append(source)
+        parts.append(source)
         words.append(directive)
         if directive == "%H%M":
             break
-    if len(found) < 3:
+    if len(parts) < 3:
         return None
-    return (found[0],), tuple(found[1:]), TimeFormat(" ".join(words))
+    return (parts[0],), tuple(parts[1:]), TimeFormat(" ".join(words))
 
 
 def _number_clock(name: str, column: Sequence[object], sample: RecordSample) -> str | None:
     """Return the format of numeric times of day: `1234`, or hours if the name says so. None: they are not times of
     day."""
     values = []
-    for each in column:
-        if isinstance(each, str) and each.strip().isascii() and each.strip().isdigit():
-            if not sample.text and len(each.strip()) not in (4, 6):
+    for text in column:
+        if isinstance(text, str) and text.strip().isascii() and text.strip().isdigit():
+            if not sample.text and len(text.strip()) not in (4, 6):
                 return None
-            values.append(int(each))
-        elif isinstance(each, int | float) and not isinstance(each, bool) and each == int(each):
-            values.append(int(each))
+            values.append(int(text))
+        elif isinstance(text, int | float) and not isinstance(text, bool) and text == int(text):
+            values.append(int(text))
         else:
             return None
     if not values or min(values) < 0:
         return None
     if _HOURS.search(name):
         return "%H" if max(values) <= 24 else None
-    if not _CLOCKS.search(name) or any(each % 100 > 59 for each in values):
+    if not _CLOCKS.search(name) or any(value % 100 > 59 for value in values):
         return None
     if 100 <= max(values) <= 2400:
         return "%H%M"
-    long = 10_000 <= max(values) <= 240_000 and all(each // 100 % 100 < 60 for each in values)
+    long = 10_000 <= max(values) <= 240_000 and all(value // 100 % 100 < 60 for value in values)
     return "%H%M%S" if long else None
 
 

@@ -72,17 +72,17 @@ class Routes:
         """Read a file. CepError: it cannot be read, or is inconsistent."""
         where = f"--routes {file}"
         try:
-            found = tomllib.loads(file.read_text(encoding="utf-8"))
+            document = tomllib.loads(file.read_text(encoding="utf-8"))
         except OSError as error:
             raise _wrong(f"{where}: {reason_of(error)}", "a file in TOML") from None
         except ValueError as error:
             raise _wrong(f"{where}: {error}", "a file in TOML, in UTF-8") from None
-        for name in found.keys() - {"receivers", "routes"}:
+        for name in document.keys() - {"receivers", "routes"}:
             hint = did_you_mean(name, ("receivers", "routes")) or f"it has {_EXAMPLE}"
             raise _wrong(f"{where}: `{name}` is not known", hint)
-        receivers = _receivers(where, found.get("receivers"))
-        tables = found.get("routes")
-        if not isinstance(tables, list) or not tables or not all(isinstance(each, dict) for each in tables):
+        receivers = _receivers(where, document.get("receivers"))
+        tables = document.get("routes")
+        if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
             raise _wrong(f"{where}: there are no routes", f"it has {_EXAMPLE}")
         routes = tuple(_route(f"{where}, route {n}", each, receivers) for n, each in enumerate(tables, 1))
         for name in receivers.keys() - {route.receiver for route in routes}:
@@ -190,14 +190,14 @@ def _value(template: Sequence[str | tuple[str]]) -> str:
 def _receivers(where: str, table: Any) -> dict[str, tuple[str, ...]]:
     if not isinstance(table, dict) or not table:
         raise _wrong(f"{where}: there are no receivers", f"it has {_EXAMPLE}")
-    found = {}
+    receivers = {}
     for name, value in table.items():
         feeds = [value] if isinstance(value, str) else value
         if not isinstance(feeds, list) or not feeds or not all(isinstance(feed, str) for feed in feeds):
             hint = f'`{name} = "smtp://mail.example.org/team@example.org"`, or a list of such addresses'
             raise _wrong(f"{where}: the receiver `{name}` is not an address", hint)
-        found[name] = tuple(feeds)
-    return found
+        receivers[name] = tuple(feeds)
+    return receivers
 
 
 def _route(where: str, table: Mapping[str, Any], receivers: Mapping[str, object]) -> Route:
@@ -216,7 +216,7 @@ def _route(where: str, table: Mapping[str, Any], receivers: Mapping[str, object]
     texts = table.get("matchers", [])
     group_by = table.get("group_by", [])
     for name, value in (("matchers", texts), ("group_by", group_by)):
-        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             example = """`matchers = ['team="water"']`""" if name == "matchers" else '`group_by = ["alertname"]`'
             raise _wrong(f"{where}: `{name}` is a list of texts", example)
     try:
@@ -257,13 +257,13 @@ def _wrong(message: str, hint: str | None) -> CepError:
 
 def lines(routes: Routes, alerts: Iterable[Alert], origin: Publisher, write: Callable[[int], str]) -> list[str]:
     """Return lines for people about the receivers of each alert of a program. `write` formats a duration."""
-    found: list[str] = []
+    lines: list[str] = []
     lost: list[str] = []
     for alert in alerts:
         if alert.hidden:
             continue
         words = [(alert.severity, 0), *alert.escalations]
-        found.append(f"{alert.name}: " + ", ".join(w + (f" after {write(t)}" if t else "") for w, t in words))
+        lines.append(f"{alert.name}: " + ", ".join(w + (f" after {write(t)}" if t else "") for w, t in words))
         told: dict[str, list[tuple[str, str]]] = {}  # by receiver: conditions and groups up to this severity
         certain = ""  # the severity from which on it certainly reaches a receiver
         for number, (severity, _) in enumerate(words):
@@ -279,20 +279,20 @@ def lines(routes: Routes, alerts: Iterable[Alert], origin: Publisher, write: Cal
                 if not {(condition, groups), ("", groups)} & {*told.get(route.receiver, ())}:
                     when = "" if not number else f"from {severity} on"
                     row = "  ".join(each for each in (route.receiver, when, condition, groups) if each)
-                    found.append(f"  {row}")
+                    lines.append(f"  {row}")
             for receiver, own in reached.items():
                 replaced = {condition for condition, _ in own}
-                rest = [] if "" in replaced else [each for each in told.get(receiver, ()) if each[0] not in replaced]
+                rest = [] if "" in replaced else [line for line in told.get(receiver, ()) if line[0] not in replaced]
                 told[receiver] = [*own, *rest]
         if not told:
             lost.append(alert.name)
-            found.append("  reaches no receiver")
+            lines.append("  reaches no receiver")
         elif certain != alert.severity:
             until = f"until {certain}, " if certain else ""
-            found.append(f"  {until}if no matcher above fits: no receiver")
+            lines.append(f"  {until}if no matcher above fits: no receiver")
     if lost:
-        found.append(f"{', '.join(lost)}: {'reaches' if len(lost) == 1 else 'reach'} no receiver")
-    return found
+        lines.append(f"{', '.join(lost)}: {'reaches' if len(lost) == 1 else 'reach'} no receiver")
+    return lines
 
 
 def unreached(routes: Routes, alerts: Iterable[Alert], origin: Publisher) -> list[str]:
@@ -310,24 +310,24 @@ def unreached(routes: Routes, alerts: Iterable[Alert], origin: Publisher) -> lis
 
 def _reach(routes: Routes, labels: Mapping[str, str | None]) -> tuple[list[tuple[Route, str]], bool]:
     """Return the routes that alerts with these labels may take, each with its condition; True: without a receiver."""
-    found: list[tuple[Route, str]] = []
+    reached: list[tuple[Route, str]] = []
     certain = False
     before = False
     for route in routes.routes:
-        asked = [each for each in route.matchers if each.name in labels and labels[each.name] is None]
-        rest = Matchers.of(each for each in route.matchers if each not in asked)
+        asked = [matcher for matcher in route.matchers if matcher.name in labels and labels[matcher.name] is None]
+        rest = Matchers.of(matcher for matcher in route.matchers if matcher not in asked)
         if not rest.matches({name: value for name, value in labels.items() if value is not None}):
             continue
         conditions = [f"if {', '.join(map(str, asked))}"] if asked else []
         conditions += ["otherwise"] if before and not asked else []
-        found.append((route, " ".join(conditions)))
+        reached.append((route, " ".join(conditions)))
         if not asked:
             certain = True
             if not route.goes_on:
-                return found, True
+                return reached, True
         elif not route.goes_on:
             before = True
-    return found, certain
+    return reached, certain
 
 
 def _groups(route: Route, write: Callable[[int], str]) -> str:

@@ -58,17 +58,17 @@ def router(
     def names() -> list[str]:
         if routes is not None:
             return [*routes.receivers]
-        return [each.name for each in outbox.statuses() if outbox.serves(each.name)] or [NOBODY]
+        return [status.name for status in outbox.statuses() if outbox.serves(status.name)] or [NOBODY]
 
     def sent_to(labels: Mapping[str, str]) -> list[tuple[str, dict[str, str]]]:
         """Return the receivers of an alert with these labels, each with the labels of the alert's group there."""
         if routes is None:
             return [(name, {"alertname": labels["alertname"]}) for name in names()]
-        found: dict[str, dict[str, str]] = {}
+        receivers: dict[str, dict[str, str]] = {}
         for route in routes.reached(labels):
             by = sorted(labels) if route.group_by is None else route.group_by
-            found.setdefault(route.receiver, {name: labels.get(name, "") for name in by})
-        return [*found.items()]
+            receivers.setdefault(route.receiver, {name: labels.get(name, "") for name in by})
+        return [*receivers.items()]
 
     def inhibited_by(change: AlertChange, firing: Sequence[AlertChange]) -> list[str]:
         """Return the fingerprints of the alerts that inhibit this one; the inhibitor's name if it is a fluent or a
@@ -78,9 +78,9 @@ def router(
             return ["inhibited"] if change.inhibited else []
         wanted = {mine: change.key.get(own) for mine, own in inhibitor.equal} | dict(inhibitor.values)
         found = [
-            fingerprint(each)
-            for each in firing
-            if each.name == inhibitor.alert and all(each.key.get(name) == value for name, value in wanted.items())
+            fingerprint(change)
+            for change in firing
+            if change.name == inhibitor.alert and all(change.key.get(name) == value for name, value in wanted.items())
         ]
         return found or [inhibitor.alert]
 
@@ -99,7 +99,7 @@ def router(
         chosen = Matchers.of([] if receiver is None else [Matcher("receiver", "=~", receiver)])
         entries = [each for each in outbox.live() if not each.change.over]
         firing = [each.change for each in entries]
-        found: list[tuple[dict[str, Any], list[tuple[str, dict[str, str]]]]] = []
+        alerts: list[tuple[dict[str, Any], list[tuple[str, dict[str, str]]]]] = []
         for entry in entries:
             change = entry.change
             labels = handling.labels(change)
@@ -108,11 +108,11 @@ def router(
                 continue
             if (change.silenced and not silenced) or (change.inhibited and not inhibited):
                 continue
-            sent = [each for each in sent_to(labels) if chosen.matches({"receiver": each[0]})]
+            sent = [receiver for receiver in sent_to(labels) if chosen.matches({"receiver": receiver[0]})]
             if receiver is None or sent:
                 alert = _alert(entry, labels, origin, handling.clock(), inhibited_by(change, firing))
-                found.append((alert | {"receivers": [{"name": name} for name, _ in sent]}, sent))
-        return found
+                alerts.append((alert | {"receivers": [{"name": name} for name, _ in sent]}, sent))
+        return alerts
 
     alerts_of = {**route_responses("application/json", json=_LIST), **_BAD}
 
@@ -169,11 +169,11 @@ def router(
         def shown() -> list[dict[str, Any]]:
             matchers = _parsed(filter)
             return [
-                _silence(each, now)
-                for each in handling.silences()
-                if matchers.matches({one.name: one.value for one in each.matchers})
-                and (not creator or each.author in creator)
-                and asked[each.state(now)]
+                _silence(silence, now)
+                for silence in handling.silences()
+                if matchers.matches({matcher.name: matcher.value for matcher in silence.matchers})
+                and (not creator or silence.author in creator)
+                and asked[silence.state(now)]
             ]
 
         return _answered(shown)
@@ -270,7 +270,7 @@ def _alert(
         if text:
             annotations[name] = text
     state = "suppressed" if change.silenced or inhibited_by else "active"
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "labels": dict(labels),
         "annotations": annotations,
         "startsAt": starts_at(change, now),
@@ -279,7 +279,7 @@ def _alert(
         "fingerprint": fingerprint(change),
         "status": {"state": state, "silencedBy": list(change.silenced), "inhibitedBy": inhibited_by, "mutedBy": []},
     }
-    return found | ({"generatorURL": page} if (page := origin.page(change)) else {})
+    return document | ({"generatorURL": page} if (page := origin.page(change)) else {})
 
 
 def _parsed(filters: list[str] | None) -> Matchers:
@@ -309,18 +309,18 @@ def _config(receivers: Sequence[str], routes: Routes | None) -> str:
         below: list[dict[str, Any]] = [{"receiver": name, "continue": True} for name in receivers if name != NOBODY]
         route = {"receiver": NOBODY, "group_by": ["alertname"], "routes": below}
     else:  # an alert without a route goes to nobody
-        route = {"receiver": NOBODY, "routes": [_route(each) for each in routes.routes]}
+        route = {"receiver": NOBODY, "routes": [_route(route) for route in routes.routes]}
     receivers = [*receivers, NOBODY] if NOBODY not in receivers else receivers
     lines = [f"route: {json.dumps(route)}", "receivers:", *(f"- name: {json.dumps(name)}" for name in receivers)]
     return "\n".join(lines) + "\n"
 
 
 def _route(route: Route) -> dict[str, Any]:
-    found: dict[str, Any] = {"receiver": route.receiver, "continue": route.goes_on}
+    document: dict[str, Any] = {"receiver": route.receiver, "continue": route.goes_on}
     if route.matchers:
-        found["matchers"] = [str(_exact(each)) for each in route.matchers]
-    found["group_by"] = [EACH] if route.group_by is None else [*route.group_by]
-    return found | {"group_wait": f"{route.wait // 1000}ms", "group_interval": f"{max(route.interval // 1000, 1)}ms"}
+        document["matchers"] = [str(_exact(matcher)) for matcher in route.matchers]
+    document["group_by"] = [EACH] if route.group_by is None else [*route.group_by]
+    return document | {"group_wait": f"{route.wait // 1000}ms", "group_interval": f"{max(route.interval // 1000, 1)}ms"}
 
 
 def _exact(matcher: Matcher) -> Matcher:

@@ -58,8 +58,8 @@ class SubjectColumns:
     @classmethod
     def of(cls, schema: Schema) -> SubjectColumns:
         lat, long = _first(schema, "lat", LATITUDES), _first(schema, "long", LONGITUDES)
-        names = [one.name for one in schema.attributes if one.type in CODED]
-        names += [one.name for one in schema.attributes if one.type == "int"]
+        names = [attribute.name for attribute in schema.attributes if attribute.type in CODED]
+        names += [attribute.name for attribute in schema.attributes if attribute.type == "int"]
         names = [name for name in names if name not in (lat, long)]
         both = lat is not None and long is not None
         return cls(names[0] if names else None, lat if both else None, long if both else None)
@@ -190,9 +190,9 @@ def _degrees(column: pl.Series) -> pl.Series:
 
 
 def _first(schema: Schema, local: str, names: frozenset[str]) -> str | None:
-    numbers = [one for one in schema.attributes if one.type in ("float", "int", "any")]
-    declared = [one.name for one in numbers if one.iri == WGS84 + local]
-    return next(iter(declared + [one.name for one in numbers if _called(one) in names]), None)
+    numbers = [attribute for attribute in schema.attributes if attribute.type in ("float", "int", "any")]
+    declared = [attribute.name for attribute in numbers if attribute.iri == WGS84 + local]
+    return next(iter(declared + [attribute.name for attribute in numbers if _called(attribute) in names]), None)
 
 
 def _called(attribute: Attribute) -> str:
@@ -204,6 +204,6 @@ def _iris(iris: tuple[str, ...]) -> str:
 
 
 def _rows(knowledge: Knowledge, query: str) -> list[tuple[object, ...]]:
-    found = knowledge.query(query)
-    assert isinstance(found, pl.DataFrame), "a SELECT gives a table"
-    return list(found.iter_rows())
+    solutions = knowledge.query(query)
+    assert isinstance(solutions, pl.DataFrame), "a SELECT gives a table"
+    return list(solutions.iter_rows())

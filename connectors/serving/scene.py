@@ -79,10 +79,17 @@ class Station:
 
     def shown(self) -> dict[str, Any]:
         lat, long = self.point
-        found = {"key": self.key, "name": self.name, "lat": lat, "long": long, "state": self.state, "event": self.event}
+        document = {
+            "key": self.key,
+            "name": self.name,
+            "lat": lat,
+            "long": long,
+            "state": self.state,
+            "event": self.event,
+        }
         if self.missing:
-            found["last"] = self.last_record
-        return found | ({"holds": list(dict.fromkeys(self.holding.values()))} if self.holding else {})
+            document["last"] = self.last_record
+        return document | ({"holds": list(dict.fromkeys(self.holding.values()))} if self.holding else {})
 
 
 class Scene:
@@ -106,7 +113,7 @@ class Scene:
         self._schemas: dict[str, Schema] = {**service.inputs, **service.outputs}
         self._subject_columns = {name: SubjectColumns.of(schema) for name, schema in self._schemas.items()}
         self._iris = {
-            name: [each.name for each in schema.attributes if each.type == "iri"]
+            name: [attribute.name for attribute in schema.attributes if attribute.type == "iri"]
             for name, schema in self._schemas.items()
         }
         self._gone = 0
@@ -258,7 +265,7 @@ class Scene:
         gone = {id for table in tables.values() for id in table[ID].to_list()}
         if not gone:
             return
-        self.events = deque((each for each in self.events if each[1] not in gone), maxlen=EVENTS)
+        self.events = deque((event for event in self.events if event[1] not in gone), maxlen=EVENTS)
         reason = clean(why()) if gone - again else ""
         for name, table in tables.items():
             fluent = self._schemas[name].fluent is not None
@@ -292,7 +299,10 @@ class Scene:
             "start": values["start"],
             "end": values["end"],
             "key": None if about is None else str(about),
-            "values": {each.name: json_value(values[each.name], each.type) for each in self._schemas[name].attributes},
+            "values": {
+                attribute.name: json_value(values[attribute.name], attribute.type)
+                for attribute in self._schemas[name].attributes
+            },
         }
 
     def _holds(self, name: str, document: Mapping[str, Any]) -> None:
@@ -344,26 +354,26 @@ class Scene:
                 stations.append(station)
             events.reverse()
             reached = events[most - 1][0] if len(events) > most else self.number
-            few = [each.shown() for each in reversed(stations) if each.number <= reached]
+            few = [station.shown() for station in reversed(stations) if station.number <= reached]
             return reached, [text for _, text in events[:most]], few
 
     def newest(self, most: int) -> tuple[int, list[bytes], list[dict[str, Any]]]:
         """Return the latest number, the newest events, oldest first, and all stations."""
         with self.lock:
             events = [text for _, _, text in islice(reversed(self.events), most)]
-            return self.number, events[::-1], [each.shown() for each in self.stations.values()]
+            return self.number, events[::-1], [station.shown() for station in self.stations.values()]
 
     def withdrawn_since(self, time: int) -> list[dict[str, Any]]:
         """Return the events that had ended or were open when the watermark had reached `time`, and that were withdrawn
         later; earliest withdrawal first."""
         with self.lock:
             texts = self.withdrawn.documents()
-        found = []
-        for each in map(json.loads, texts):
-            came = each["start"] if each["end"] is None or each.get("holds") else each["end"]
-            if (came is None or came <= time) and (each["withdrawn"] is None or each["withdrawn"] > time):
-                found.append(each)
-        return found
+        withdrawn = []
+        for document in map(json.loads, texts):
+            end = document["start"] if document["end"] is None or document.get("holds") else document["end"]
+            if (end is None or end <= time) and (document["withdrawn"] is None or document["withdrawn"] > time):
+                withdrawn.append(document)
+        return withdrawn
 
     def taken_back(self, number: int, reached: int) -> list[bytes]:
         """Return the events that were withdrawn after a number, up to another one, oldest first."""

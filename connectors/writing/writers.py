@@ -133,7 +133,7 @@ class Writer:
     def of_rows(self) -> str | None:
         """The format in which others may write the rows (`written_rows`); None: they may not."""
         plain = self.format != "parquet" and self._inputs is None
-        return self.format if plain and not any(isinstance(each, Sending) for each in self._sinks.values()) else None
+        return self.format if plain and not any(isinstance(sink, Sending) for sink in self._sinks.values()) else None
 
     def write_beside(self) -> None:
         """Write row groups of Parquet in threads from now on, those of each file in order, while the next ones are
@@ -150,8 +150,8 @@ class Writer:
 
     def discard(self) -> None:
         """Close without the rest. An object that is uploaded when it is whole is not uploaded."""
-        for each in (*self._sinks.values(), *(self._groups.values() if self.format == "parquet" else ())):
-            each.discard()
+        for output in (*self._sinks.values(), *(self._groups.values() if self.format == "parquet" else ())):
+            output.discard()
 
     def __enter__(self) -> Writer:
         return self
@@ -190,14 +190,14 @@ class Writer:
     def _merged(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[memoryview]:
         """Yield the lines of tables without lineage, some of whose rows are written already, in order, piece by
         piece."""
-        each: list[tuple[Sequence[TextPieces], NDArray[np.int64]]] = []
+        parts: list[tuple[Sequence[TextPieces], NDArray[np.int64]]] = []
         for type, table in tables.items():
             if isinstance(table, WrittenRows):
-                each.append((table.parts, table.order))
+                parts.append((table.parts, table.order))
             else:
-                made = _json_rows(type, table, self._schemas[type], self.times, False)
-                each.append(([made], np.arange(table.height)))
-        return texts_in_order(each, _line_order(tables, self._schemas) if self.format == "jsonl" else None)
+                rows = _json_rows(type, table, self._schemas[type], self.times, False)
+                parts.append(([rows], np.arange(table.height)))
+        return texts_in_order(parts, _line_order(tables, self._schemas) if self.format == "jsonl" else None)
 
     def _timed(self, table: pl.DataFrame, times: str | None = None) -> pl.DataFrame:
         """Return the table with its lineage as text."""
@@ -217,12 +217,12 @@ class Writer:
         )
 
     def _arrow(self, type: str) -> pa.Schema:
-        made = arrow(self._schemas[type])
-        return made if self._inputs is None else made.append(pa.field(BECAUSE, pa.large_string()))
+        columns = arrow(self._schemas[type])
+        return columns if self._inputs is None else columns.append(pa.field(BECAUSE, pa.large_string()))
 
     def _typed(self, type: str, table: pl.DataFrame) -> pl.DataFrame:
-        made = typed(table, self._schemas[type])
-        return made if self._inputs is None else made.with_columns(table[BECAUSE])
+        rows = typed(table, self._schemas[type])
+        return rows if self._inputs is None else rows.with_columns(table[BECAUSE])
 
 
 def written_rows(type: str, table: pl.DataFrame, schema: Schema, format: str, times: str) -> TextPieces:
@@ -241,7 +241,7 @@ def written_rows(type: str, table: pl.DataFrame, schema: Schema, format: str, ti
 
 def _delimited_rows(table: pl.DataFrame, schema: Schema, format: str, times: str, lineage: bool) -> bytes:
     columns = [_first_field(table[key], times) for key in time_columns(schema)]
-    columns += [_field(table[one.name], one, times) for one in schema.attributes]
+    columns += [_field(table[attribute.name], attribute, times) for attribute in schema.attributes]
     columns += [table[key] for key in _more(schema)] + ([table[BECAUSE]] if lineage else [])
     return _as_csv(pl.DataFrame(columns), format, False)
 
@@ -255,7 +255,7 @@ def _as_csv(table: pl.DataFrame, format: str, header: bool) -> bytes:
 def _json_rows(type: str, table: pl.DataFrame, schema: Schema, times: str, lineage: bool) -> TextPieces:
     keys = [*time_columns(schema), *(attribute.name for attribute in schema.attributes), *_more(schema)]
     columns = [as_json(table[key], "string" if key == EDGE else "time", times) for key in time_columns(schema)]
-    columns += [as_json(table[one.name], one.type, times) for one in schema.attributes]
+    columns += [as_json(table[attribute.name], attribute.type, times) for attribute in schema.attributes]
     columns += [as_json(table[key], "string", times) for key in _more(schema)]
     if lineage:
         keys.append(BECAUSE)
@@ -273,12 +273,12 @@ def json_lines(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema]
 def _line_order(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema]) -> NDArray[np.int64]:
     """Return the rows of tables, numbered from the first table on, in the order of their lines."""
     times = [[key for key in time_columns(schemas[type]) if key != EDGE] for type in tables]
-    each = list(zip(tables.values(), times))
-    start = np.concatenate([table[keys[0]].fill_null(BEGINNING).to_numpy() for table, keys in each])
-    end = np.concatenate([table[keys[-1]].fill_null(_OPEN[keys[-1]]).to_numpy() for table, keys in each])
-    if not any(CHANGE in table.columns for table, _ in each):
+    pairs = list(zip(tables.values(), times))
+    start = np.concatenate([table[keys[0]].fill_null(BEGINNING).to_numpy() for table, keys in pairs])
+    end = np.concatenate([table[keys[-1]].fill_null(_OPEN[keys[-1]]).to_numpy() for table, keys in pairs])
+    if not any(CHANGE in table.columns for table, _ in pairs):
         return _by_time(start, end)
-    added = np.concatenate([(table[CHANGE] != WITHDRAW).to_numpy() for table, _ in each])
+    added = np.concatenate([(table[CHANGE] != WITHDRAW).to_numpy() for table, _ in pairs])
     return np.lexsort((start, end, added))
 
 
@@ -294,7 +294,7 @@ def _by_time(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int
 def arrow(schema: Schema) -> pa.Schema:
     """Return the columns of an event in Parquet."""
     fields = [(key, _ARROW.get("string" if key == EDGE else "time", pa.large_string())) for key in time_columns(schema)]
-    fields += [(one.name, _ARROW.get(one.type, pa.large_string())) for one in schema.attributes]
+    fields += [(attribute.name, _ARROW.get(attribute.type, pa.large_string())) for attribute in schema.attributes]
     return pa.schema(fields + [(key, pa.large_string()) for key in _more(schema)])
 
 
