@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cep.core.relation import Table, concat, rows, slice_until, span
+from cep.core.relation import END, Table, concat, rows, slice_until, span
 from cep.core.time import BEGINNING as BEGINNING
 from cep.core.time import END_OF_TIME as END_OF_TIME
 from cep.core.time import Frontier
@@ -83,15 +83,12 @@ class ReorderBuffer:
         for name in sorted(self.waiting):
             passed: list[Table] = []
             later: list[Table] = []
-            latest = BEGINNING
-            for table in filter(rows, self.waiting[name]):
-                first, last = span(table)
-                (passed if first <= watermark else later).append(table)
-                latest = max(latest, last)
+            for table in self.waiting[name]:
+                (passed if rows(table) and span(table)[0] <= watermark else later).append(table)
             if not passed:
                 continue
             table = by_arrival(concat(passed))
-            stop = slice_until(table, watermark) if latest > watermark else rows(table)
+            stop = rows(table) if table[END, -1] <= watermark else slice_until(table, watermark)
             out[name] = table[:, :stop] if stop < rows(table) else table
             if stop < rows(table):
                 later.insert(0, table[:, stop:].copy())
