@@ -99,6 +99,31 @@ def test_equal_codes_are_equal_values(given_values: list[Any], many: bool) -> No
         assert pool.value(a) == x and (x is None or kind(pool.value(a)) == kind(x))
 
 
+@pytest.mark.parametrize("type", ["string", "iri", "any"])
+@pytest.mark.parametrize("rows", [5, 5_000])
+@pytest.mark.parametrize("missing", [False, True])
+def test_categories_have_the_codes_of_their_texts(rows: int, type: str, missing: bool) -> None:
+    names = [f"n{number}" for number in np.random.default_rng(rows).permutation(900).tolist()]
+    texts: list[str | None] = [names[number * number % 700] for number in range(rows)]
+    texts = [None if missing and number % 7 == 0 else text for number, text in enumerate(texts)]
+    plain = pl.Series(texts, dtype=pl.String)
+    pools = Pool(), Pool(), Pool()
+    kinds = pl.String(), pl.Categorical(pl.Categories.random()), pl.Enum(sorted(names))
+    codes = [pool.encode(plain.cast(kind), type).tolist() for pool, kind in zip(pools, kinds, strict=True)]
+    assert codes[1] == codes[0] == codes[2]
+    again = [pool.encode(plain.reverse().cast(kind), type).tolist() for pool, kind in zip(pools, kinds, strict=True)]
+    assert again == [codes[0][::-1]] * 3
+
+
+def test_a_few_rows_of_many_categories() -> None:
+    known = pl.Series([f"n{number}" for number in range(50_000)])
+    rows = known.reverse()[:2_000]
+    kind = pl.Enum(known)
+    pool = Pool()
+    assert pool.encode(rows.cast(kind), "string").tolist() == pool.encode(rows, "string").tolist()
+    assert pool.encode(rows.clear().cast(kind), "string").tolist() == []
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.one_of(st.integers(-5, 5), st.floats(-5, 5), st.sampled_from([2.0**53, 1e300])), max_size=10))
 def test_columns_and_single_values_agree(numbers: list[float]) -> None:

@@ -102,7 +102,7 @@ class Pool:
         if dtype == pl.Null:
             return np.full(len(series), MISSING, dtype=np.int64)
         if isinstance(dtype, pl.Categorical | pl.Enum):
-            series, dtype = series.cast(pl.String), pl.String()
+            return self._encode_categories(series, type)
         if dtype == pl.String:
             return self._encode_texts(series, self._iris if type == "iri" else self._strings)
         if dtype == pl.Object:
@@ -274,6 +274,23 @@ class Pool:
 
     def _by_kind(self, kind: int) -> _Codes:
         return (self._numbers, self._numbers, self._numbers, self._bools, self._strings, self._iris)[kind]
+
+    def _encode_categories(self, series: pl.Series, type: str) -> Ints:
+        """Codes of a column of categories: each that occurs is looked up once, in the order in which they occur. A
+        process may have many more categories than a column has rows; then the rows are looked up."""
+        if series.null_count():
+            found: Ints = np.full(len(series), MISSING)
+            found[series.is_not_null().to_numpy()] = self._encode_categories(series.drop_nulls(), type)
+            return found
+        places = series.to_physical().to_numpy()
+        if len(places) < _MANY or places.max() > 8 * len(places):
+            return self.encode(series.cast(pl.String), type)
+        first = np.full(int(places.max()) + 1, len(places))
+        first[places[::-1]] = np.arange(len(places))[::-1]  # of equal places the last one written stays
+        known = np.sort(first[first < len(places)])
+        codes: Ints = np.empty(len(first), np.int64)
+        codes[places[known]] = self.encode(series.gather(known).cast(pl.String), type)
+        return codes[places]
 
     def _encode_texts(self, series: pl.Series, codes: _Codes) -> Ints:
         if len(series) < _MANY:

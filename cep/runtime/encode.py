@@ -370,7 +370,7 @@ def _values(series: pl.Series, attribute: Attribute, pool: Pool) -> tuple[Number
     if type in ("string", "iri"):
         if series.dtype not in (pl.String, pl.Categorical, pl.Enum):
             return np.full(n, MISSING), series.is_not_null().to_numpy()
-        return pool.encode(series.cast(pl.String), type), wrong
+        return pool.encode(series, type), wrong
     if type == "any":
         if series.dtype == pl.Object:
             return _python_values(series.to_list(), type, pool)
