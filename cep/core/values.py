@@ -278,8 +278,9 @@ class Pool:
     def _encode_categories(self, series: pl.Series, type: str) -> Ints:
         """Codes of a column of categories: each that occurs is looked up once, in the order in which they occur. A
         process may have many more categories than a column has rows; then the rows are looked up."""
+        found: Ints
         if series.null_count():
-            found: Ints = np.full(len(series), MISSING)
+            found = np.full(len(series), MISSING)
             found[series.is_not_null().to_numpy()] = self._encode_categories(series.drop_nulls(), type)
             return found
         places = series.to_physical().to_numpy()
@@ -290,7 +291,8 @@ class Pool:
         known = np.sort(first[first < len(places)])
         codes: Ints = np.empty(len(first), np.int64)
         codes[places[known]] = self.encode(series.gather(known).cast(pl.String), type)
-        return codes[places]
+        found = codes[places]
+        return found
 
     def _encode_texts(self, series: pl.Series, codes: _Codes) -> Ints:
         if len(series) < _MANY:
