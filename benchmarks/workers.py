@@ -97,7 +97,7 @@ def run(text: str, first: Path, source: Path, target: Path, workers: int) -> Mea
             if isinstance(engine, PartitionedEngine):
                 writer.write_beside()
                 if writer.of_rows is not None:
-                    engine.write_rows(engine.outputs, writer.of_rows, True)
+                    engine.write_rows(engine.outputs, writer.of_rows, writer.times)
             began, first_began = process_time(), thread_time()
             before, clock = [spent(each) for each in numbers], perf_counter()
             for batch in read([f"a={file}"], engine.inputs, rows=ROWS, chunk=CHUNK, first=records, readers=readers):

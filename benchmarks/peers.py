@@ -1,0 +1,239 @@
+"""`python -m benchmarks.peers`: the engine beside DuckDB, polars and bare numba loops that do the same job.
+
+Seconds of CPU time, start-up included where whole processes are compared, of each side the least of some turns. All
+sides have one thread and derive the same number of rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from benchmarks import streams
+from benchmarks.measure import ONE_CORE
+from benchmarks.processes import ROOT, write
+
+RULES = """\
+event a(id: int, x: int) TIME time.
+rise(I, X, Y) <- (a(I, X) SEQ a(I, Y) WHERE Y > X + 500) WITHIN 1 s POLICY recent.
+mean(I, M) <- a(I, X) AGGREGATE M = avg(X) OVER LAST 10 s BY I.
+"""
+
+DUCKDB = """\
+import duckdb
+db = duckdb.connect()
+db.execute("SET threads = 1")
+db.execute("CREATE TABLE a AS SELECT id, x, time FROM read_csv('{source}', types = {{'time': 'TIMESTAMPTZ'}})")
+db.execute(\"\"\"COPY (SELECT l.time AS start, r.time AS "end", r.id, l.x, r.x AS y FROM a r ASOF JOIN a l
+    ON l.id = r.id AND l.time < r.time WHERE l.time >= r.time - INTERVAL 1 SECOND AND r.x > l.x + 500)
+    TO '{rise}' (FORMAT parquet)\"\"\")
+db.execute(\"\"\"COPY (SELECT time, id, avg(x) OVER (PARTITION BY id ORDER BY time
+    RANGE BETWEEN INTERVAL 9999999 MICROSECOND PRECEDING AND CURRENT ROW) AS m FROM a) TO '{mean}' (FORMAT parquet)\"\"\")
+"""
+
+POLARS = """\
+import polars as pl
+a = pl.read_csv("{source}", try_parse_dates=True)
+right = a.rename({{"x": "y"}}).with_columns(end=pl.col("time"))
+pairs = right.join_asof(
+    a.with_columns(start=pl.col("time")), on="time", by="id", strategy="backward", tolerance="1s",
+    allow_exact_matches=False, check_sortedness=False,
+)
+pairs.filter(pl.col("y") > pl.col("x") + 500).write_parquet("{rise}")
+means = pl.col("x").rolling_mean_by("time", "10s").over("id")
+a.select("time", "id", means.alias("m")).write_parquet("{mean}")
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """One side of a comparison: CPU seconds and the rows that it derives."""
+
+    name: str
+    run: Callable[[], tuple[float, int]]
+
+
+def stream(events: int, keys: int) -> pl.DataFrame:
+    """Readings of one type, of each key at most one at a time: the engine gives one result for those of one time."""
+    table = streams.mixed({"a": "x"}, events, keys, seed=1).tables["a"]
+    return table.unique(["id", "start"], keep="first", maintain_order=True)
+
+
+def command(arguments: list[str], outputs: list[Path]) -> tuple[float, int]:
+    """CPU seconds of a whole process, and the rows of the files that it writes."""
+    import pyarrow.parquet as pq
+
+    for path in outputs:
+        path.unlink(missing_ok=True)
+    child = subprocess.Popen(
+        [sys.executable, *arguments], env={**os.environ, **ONE_CORE}, cwd=ROOT, stdout=subprocess.DEVNULL
+    )
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.returncode == 0, f"{arguments[:2]} ended with {child.returncode}"
+    return usage.ru_utime + usage.ru_stime, sum(pq.read_metadata(path).num_rows for path in outputs)
+
+
+def csv_to_parquet(folder: Path, events: int) -> list[Peer]:
+    """A CSV file through a SEQ and a sliding average to Parquet, each side a process."""
+    source, rules = folder / "a.csv", folder / "rules.cep"
+    write(stream(events, 1_000), source)
+    rules.write_text(RULES)
+    target, rise, mean = (folder / f"out.{name}parquet" for name in ("", "rise.", "mean."))
+    ours = ["-m", "cep", "run", str(rules), "--input", f"a={source}", "--output", str(target)]
+    theirs = {
+        name: ["-c", script.format(source=source, rise=rise, mean=mean)]
+        for name, script in (("DuckDB", DUCKDB), ("polars", POLARS))
+    }
+    return [
+        Peer("semcep", partial(command, ours, [rise, mean])),
+        *(Peer(name, partial(command, script, [rise, mean])) for name, script in theirs.items()),
+    ]
+
+
+def inequality(events: int, waiting: int) -> list[Peer]:
+    """An unrestricted SEQ with an inequality, of which so many rows of a key wait and about one fits."""
+    whole = stream(events, 100).with_row_index("row")
+    kinds = whole["row"].hash(1) % 2
+    tables = {name: whole.filter(kinds == number).drop("row") for number, name in enumerate("ab")}
+    within, bound = 200 * waiting, int(1000 * (1 - (2 / waiting) ** 0.5)) if waiting > 2 else 0
+    declared = "event a(id: int, x: int) TIME t.\nevent b(id: int, x: int) TIME t.\n"
+    rule = f"ab(I, X, Y) <- (a(I, X) SEQ b(I, Y) WHERE Y > X + {bound}) WITHIN {within} ms.\n"
+
+    def ours() -> tuple[float, int]:
+        from cep.engine import Engine
+
+        engine = Engine.from_text(declared + rule)
+        began = process_time()
+        made = [*engine.push(tables).values(), *engine.close().values()]
+        return process_time() - began, sum(table.height for table in made)
+
+    def theirs() -> tuple[float, int]:
+        import duckdb
+
+        database = duckdb.connect(config={"threads": 1})
+        database.execute("SET enable_progress_bar = false")
+        for name, table in tables.items():
+            database.register(name, table.to_arrow())
+        began = process_time()
+        query = f"""SELECT a.id, a.start, b.start AS "end", a.x, b.x AS y FROM a JOIN b ON a.id = b.id
+            AND a.start < b.start AND a.start >= b.start - {1000 * within} AND b.x > a.x + {bound}"""
+        found = database.sql(query).to_arrow_table()
+        return process_time() - began, found.num_rows
+
+    return [Peer("semcep", ours), Peer("DuckDB", theirs)]
+
+
+def sliding(kind: str, window: str, events: int, keys: int) -> list[Peer]:
+    """A sliding sum, average or count of each key beside a bare numba loop over columns."""
+    import numba
+
+    table = stream(events, keys)
+    by_rows = window.endswith("EVENTS")
+    length = int(window.split()[1]) * (1 if by_rows else 1_000_000)
+    text = "count()" if kind == "count" else f"{kind}(X)"
+    program = f"event a(id: int, x: int) TIME t.\nm(I, S) <- a(I, X) AGGREGATE S = {text} OVER {window} BY I.\n"
+
+    @numba.njit
+    def loop(times: Any, ids: Any, values: Any, mean: bool, rows: bool) -> Any:
+        """The sums and counts of each key's window, whose rows are linked."""
+        n = len(times)
+        first, last = np.full(keys, -1), np.full(keys, -1)
+        counts, sums, following = np.zeros(keys, np.int64), np.zeros(keys), np.full(n, -1)
+        found = np.empty((2, n))
+        for i in range(n):
+            key = ids[i]
+            if last[key] >= 0:
+                following[last[key]] = i
+            else:
+                first[key] = i
+            last[key] = i
+            counts[key] += 1
+            sums[key] += values[i]
+            while (counts[key] > length) if rows else (times[first[key]] <= times[i] - length):
+                counts[key] -= 1
+                sums[key] -= values[first[key]]
+                first[key] = following[first[key]]
+            found[0, i] = sums[key] / counts[key] if mean else sums[key]
+            found[1, i] = counts[key]
+        return found
+
+    columns = [table[name].to_numpy() for name in ("start", "id", "x")]
+    loop(*(column[:10].copy() for column in columns), kind == "avg", by_rows)
+
+    def ours() -> tuple[float, int]:
+        from cep.engine import Engine
+
+        engine = Engine.from_text(program)
+        began = process_time()
+        made = [*engine.push({"a": table}).values(), *engine.close().values()]
+        return process_time() - began, round(sum(float(one[one.columns[-1]].sum()) for one in made))
+
+    def theirs() -> tuple[float, int]:
+        began = process_time()
+        found = loop(*columns, kind == "avg", by_rows)
+        return process_time() - began, round(float(found[int(kind == "count")].sum()))
+
+    return [Peer("semcep", ours), Peer("numba loop", theirs)]
+
+
+def comparisons(folder: Path, events: int) -> dict[str, Callable[[], list[Peer]]]:
+    """By name what is compared."""
+    made: dict[str, Callable[[], list[Peer]]] = {
+        f"{events:,} CSV rows, SEQ and average, to Parquet": partial(csv_to_parquet, folder, events)
+    }
+    for waiting in (1, 10, 100, 1_000):
+        made[f"SEQ with an inequality, {waiting:,} rows of a key wait"] = partial(inequality, events // 5, waiting)
+    for window in ("LAST 10 EVENTS", "LAST 10 s"):
+        for kind in ("sum", "avg", "count"):
+            made[f"{kind} over {window}"] = partial(sliding, kind, window, events, 1_000)
+    return made
+
+
+def measure(name: str, events: int, turns: int) -> None:
+    """In the child process: prints a line for each peer."""
+    with tempfile.TemporaryDirectory() as folder:
+        peers = comparisons(Path(folder), events)[name]()
+        taken: dict[str, list[tuple[float, int]]] = {peer.name: [] for peer in peers}
+        for turn in range(turns + 1):  # the first loads kernels
+            for peer in peers:
+                found = peer.run()
+                taken[peer.name] += [found] if turn else []
+    mine, rows = min(taken["semcep"])
+    for peer, found in taken.items():
+        seconds, same = min(found)
+        assert same == rows, f"{name}: semcep derives {rows:,}, {peer} {same:,}"
+        if peer != "semcep":
+            print(f"| {name} | {mine:.3f} | {peer} | {seconds:.3f} | {mine / seconds:.2f} |", flush=True)
+
+
+def main() -> None:
+    """Measure each comparison in a process that has one thread a library."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
+    parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--only", default="", help="comparisons whose name holds this")
+    asked = parser.parse_args()
+    print("| | semcep | beside | takes | ratio |\n| --- | --: | --- | --: | --: |", flush=True)
+    for name in comparisons(Path(), asked.events):
+        if asked.only in name:
+            spec = json.dumps([name, asked.events, asked.turns])
+            code = f"from benchmarks.peers import measure; measure(*{spec})"
+            subprocess.run([sys.executable, "-c", code], env={**os.environ, **ONE_CORE}, cwd=ROOT, check=True)
+
+
+if __name__ == "__main__":
+    main()
