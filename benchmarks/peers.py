@@ -41,7 +41,8 @@ db.execute(\"\"\"COPY (SELECT l.time AS start, r.time AS "end", r.id, l.x, r.x A
     ON l.id = r.id AND l.time < r.time WHERE l.time >= r.time - INTERVAL 1 SECOND AND r.x > l.x + 500)
     TO '{rise}' (FORMAT parquet)\"\"\")
 db.execute(\"\"\"COPY (SELECT time, id, avg(x) OVER (PARTITION BY id ORDER BY time
-    RANGE BETWEEN INTERVAL 9999999 MICROSECOND PRECEDING AND CURRENT ROW) AS m FROM a) TO '{mean}' (FORMAT parquet)\"\"\")
+    RANGE BETWEEN INTERVAL 9999999 MICROSECOND PRECEDING AND CURRENT ROW) AS m FROM a)
+    TO '{mean}' (FORMAT parquet)\"\"\")
 """
 
 POLARS = """\
