@@ -173,6 +173,11 @@ class EngineView:
         return self._output.schemas
 
     @property
+    def shown(self) -> dict[str, Schema]:
+        """The events of which it gives rows; after a change of the program also those of the former one."""
+        return self.outputs
+
+    @property
     def revises(self) -> bool:
         """Whether records may withdraw others."""
         return self._parts.revision is not None

@@ -51,7 +51,8 @@ class StatefulEngine(EngineView):
 
     @wholly()
     def state_for_another(self) -> bytes:
-        """The whole state for an engine of another program (`PriorState`): with lineage also what is remembered."""
+        """The whole state for an engine of another program (`PriorState`): with lineage also what is remembered. Where
+        input is revised, it is that of `stable`, and the input since then waits."""
         return self._saved(True)
 
     def _saved(self, whole: bool) -> bytes:

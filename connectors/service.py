@@ -79,7 +79,7 @@ class Service:
         self.name = name
         self.meanings: Mapping[str, str] = engine.meanings()
         self.inputs: Mapping[str, Schema] = engine.inputs
-        self.outputs: Mapping[str, Schema] = engine.outputs
+        self.outputs: Mapping[str, Schema] = engine.shown
         self.stats = stats
         self.last: Round | None = None
         self.ended = False

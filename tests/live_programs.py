@@ -93,6 +93,28 @@ def derived(engine: Engine, readings: Sequence[Reading]) -> list[Result]:
     return found
 
 
+class RevisedRules(Rules):
+    """The same with a fluent that some of them have, a formula, a cycle, and an event of an event."""
+
+    FLUENTS: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "state": ("hot",), "cold": ("steep", "hot"), "both": ("steep", "hot"),
+    }  # fmt: skip
+
+    @property
+    def text(self) -> str:
+        cold = f"""fluent cold(f: string).
+initiate cold(F) <- reading(F, T) WHERE T < {self.hot - 2}.
+terminate cold(F) <- reading(F, T) WHERE T > {self.hot}.
+fluent both(f: string).
+both(F) WHILE cold(F) AND state(F) = "mild".
+"""
+        return f"""{super().text}{cold if self.steep else ""}
+chain(F, N) <- reading(F, N) WHERE N > {self.hot}.
+chain(F, N) <- chain(F, N) SEQ reading(F, _) WITHIN {self.within} s.
+twice(F) <- rising(F, _, A) SEQ rising(F, A, _) WITHIN 20 s.
+"""
+
+
 class KnowingRules(Rules):
     """The same with rules that ask what is known, which changes: limits of fridges in `limits.trig`, names in
     `names.ttl`, of the folder where programs are."""
@@ -165,8 +187,12 @@ def _time(time: int) -> str:
 def expected(versions: Sequence[tuple[Rules, int]], readings: Sequence[Reading]) -> set[Row]:
     """What is derived together, by brute force: of each event that ends behind a watermark the program that took over
     there. `versions`: with the watermark at which each took over, the first from the beginning."""
+    return expected_of(versions, {rules: rules.results(readings) for rules, _ in versions})
+
+
+def expected_of(versions: Sequence[tuple[Rules, int]], whole: Mapping[Rules, Sequence[Result]]) -> set[Row]:
+    """The same, from what each program derives over all readings."""
     found: set[Row] = set()
-    whole = {rules: rules.results(readings) for rules, _ in versions}
     fluents = versions[0][0].FLUENTS
     ends = [time for _, time in versions[1:]] + [END]
     for (rules, begin), end in zip(versions, ends):

@@ -217,7 +217,7 @@ def changed_and_killed(
 def _put_in_silence(server: Editable, text: str) -> None:
     """Change the program of a server that may be killed meanwhile."""
     try:
-        while "in a moment" in (answer := server.put(text)).text:
+        while "try again" in (answer := server.put(text)).text:
             pause(0.1)
     except httpx.HTTPError:
         return
@@ -300,7 +300,7 @@ tests:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--revise", "1h"), "with --revise"),
+        (("--revise", "1h", "--explain"), "with --revise"),
         (("--input", "FILE"), "the input is files"),
     ],
 )
@@ -475,7 +475,7 @@ def test_a_shadow_that_cannot_run_is_refused_at_the_start(tmp_path: Path) -> Non
         (["--input", "reading=-", "--shadow", str(tmp_path / "rules.cep"), "--shadow", "x.cep"], "there are 2 files"),
         (["--input", f"reading={tmp_path}/some.jsonl", "--shadow", str(tmp_path / "rules.cep")], "the input is files"),
         (["--input", f"reading={tmp_path}/some.jsonl", "--watch"], "--watch: the input is files"),
-        (["--input", "reading=-", "--watch", "--revise", "1h"], "--watch: with --revise"),
+        (["--input", "reading=-", "--watch", "--revise", "1h", "--explain"], "--watch: with --revise"),
     ):
         refused = CliRunner().invoke(app, [*serve, *arguments])
         assert refused.exit_code == 2 and message in " ".join(refused.stderr.split()), refused.stderr

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -37,16 +37,18 @@ def save(
 ) -> bytes:
     """A snapshot. `goals`: the names of the machine's goals; `knowledge`: what the knowledge is called; `program`: what
     the snapshot is of. With lineage `events` says what events mean, None: of a stage, whose lineage does not go to
-    another program; `whole`: with what is remembered."""
+    another program; `whole`: with what is remembered, and where input is revised as of the time up to which nothing can
+    change, with the rows that end later as waiting ones."""
+    final = whole and parts.revision is not None and not parts.revision.window.final
+    header, batches = _saved(parts, goals, knowledge, final)
     values = parts.pool.dump().to_arrow().combine_chunks().to_batches()
-    header, batches = _saved(parts, goals, knowledge)
     header["values"] = len(values)
     batches = [*values, *batches]
     if parts.history is not None:
         if events is not None:
             header["events"], header["heads"] = dict(events), [head.event for head in parts.plan.heads]
         batches += parts.history.snapshot(parts.names(), whole)
-    if parts.revision is not None:
+    if parts.revision is not None and not final:
         header["revision"], late, held = window_snapshot.save(parts.revision)
         window = [*late, *map(to_arrow, held)]
         header["window"], header["revised"] = len(window), parts.revision.length
@@ -77,21 +79,28 @@ def save_in_segments(
 
 
 def _saved(
-    parts: EngineParts, goals: Sequence[str], knowledge: str | None
+    parts: EngineParts, goals: Sequence[str], knowledge: str | None, final: bool = False
 ) -> tuple[dict[str, object], list[pa.RecordBatch]]:
-    """The header of a snapshot, and what it holds of now: what waits, the states of goals, changes of the knowledge."""
+    """The header of a snapshot, and what it holds of now: what waits, the states of goals, changes of the knowledge.
+    `final`: of the time up to which nothing can change."""
     buffer, schemas = parts.buffer, parts.plan.schemas
-    revised = {} if parts.revision is None else parts.revision.waiting
-    states = parts.machine.snapshot()
+    revised: Collection[str] = () if parts.revision is None else parts.revision.waiting
+    waiting, times = buffer.snapshot(), buffer.times()
+    if final:
+        assert parts.revision is not None, "else all is final"
+        times["watermark"], states, waiting = window_snapshot.stable_state(parts.revision, buffer.frontier)
+        revised = waiting
+    else:
+        states = parts.machine.snapshot()
     header: dict[str, object] = {
         "explain": parts.history is not None,
         "position": parts.position,
-        **buffer.times(),
+        **times,
         "knowledge": knowledge,
         "waiting": {name: [a.type for a in schemas[name].attributes] for name in sorted({*buffer.waiting, *revised})},
         "goals": prior_state.shortened(goals, states),
     }
-    batches = [to_arrow(buffer.snapshot()), *states]
+    batches = [to_arrow(waiting), *states]
     if parts.changes is not None:
         batches.append(parts.changes.snapshot())
     return header, batches

@@ -152,7 +152,7 @@ class ServerParts:
             program.rest,
         )
         if program.keeps_input:
-            self.run.keep_input = _kept_input(options, program.engine)
+            self.run.keep_input = _kept_input(options, program)
         self.live = LiveProgram(options, program, self.run, self._begin, lambda action: self.outbox.act([], action))
         self.receivers = dict[str, list[str]]()  # addresses by the names in the file of routes
         for each in options.alerts.receivers:
@@ -178,7 +178,7 @@ class ServerParts:
             program.meant.note(program.engine.meanings())
         self.answers, self.app.app = answers, answers.app
         if program.keeps_input:
-            self.run.keep_input = _kept_input(self.options, program.engine)
+            self.run.keep_input = _kept_input(self.options, program)
         if self.app.loop is not None:
             asyncio.run_coroutine_threadsafe(before.close(), self.app.loop)
         return service
@@ -202,7 +202,7 @@ class ServerParts:
         service.listen(lambda one: _measure(meter, engine, one, self.dead_letters, self.stats))
         history.troubled = lambda text: run.fail(_unstored(program, text))
         history.begin(program.known, None if before is None else before.history)
-        subscriptions = subscribe.Subscriptions(history, engine.outputs, subscribe.PollingRate())
+        subscriptions = subscribe.Subscriptions(history, service.outputs, subscribe.PollingRate())
         questions = (
             _questions(options, program, why.ended(scene, store, self.vocabulary), self.vocabulary, service)
             if options.retention.explain
@@ -270,12 +270,12 @@ class ServerParts:
         return Answers(app, stream, scene, history, subscriptions, questions)
 
 
-def _kept_input(options: ServeOptions, engine: Engine) -> int | None:
+def _kept_input(options: ServeOptions, program: ServedProgram) -> int | None:
     """How long input is kept for new rules, microseconds, None: for good. With --readings as long as events are, else
     as long as the rules of now need it."""
     if options.retention.readings:
         return options.retention.keep_for
-    return InputHorizon.of(engine.plan).length
+    return InputHorizon.of(program.engine.plan).length + program.behind
 
 
 def _measure(meter: Meter, engine: Engine, one: Round, dead_letters: LoggedDeadLetters, stats: RunStats) -> None:

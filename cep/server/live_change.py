@@ -31,6 +31,7 @@ from cep.connectors.serving.versions import Version, files_hash
 from cep.connectors.why.text import Explainer
 from cep.core.errors import CepError, reason_of
 from cep.core.schema import Schema
+from cep.core.time import BEGINNING
 from cep.engine import Engine
 from cep.knowledge.provenance import Provenance
 from cep.knowledge.report import prefixes
@@ -40,6 +41,7 @@ from cep.server.program import ServedProgram, program_source
 from cep.server.routes import unreached_warning
 from cep.server.shadow import Shadow, forget_texts, keep_texts
 from cep.server.warming import Warmed, warm
+from cep.succession import Successor
 from cep.testing.report import failure_lines
 from cep.testing.rule_files import SUFFIX, read_test_file
 from cep.testing.runs import Programs
@@ -179,6 +181,7 @@ class LiveProgram:
         """Run a shadow program on the same input. An empty `author`: it goes on after a restart, which nobody did.
         Raises ChangeRefused."""
         with self._alone():
+            self._refuse_shadow()
             with self._prepared(texts) as new:
                 warnings = new.warnings
                 self._keep_shadow(texts)
@@ -194,11 +197,21 @@ class LiveProgram:
     def check_shadow(self) -> None:
         """CepError: the files of `--shadow` cannot be a shadow, whatever comes."""
         self.check_changeable("--shadow")
+        try:
+            self._refuse_shadow()
+        except ChangeRefused as error:
+            raise refuse(f"--shadow: {error}") from None
         source = program_source(self._options, None, self._program.known, self._options.server.shadow, later=True)
         try:
             self._refuse_other_input(Engine(source.compiled(alerts=True), self._program.running))
         except ChangeRefused as error:
             raise refuse(f"--shadow: {error}") from None
+
+    def _refuse_shadow(self) -> None:
+        """Raise ChangeRefused if no shadow can run beside the program."""
+        if self._program.engine.withdraws:
+            text = "with --revise there is no shadow: its differences could be withdrawn, and are compared only once"
+            raise ChangeRefused(409, text)
 
     def check_changeable(self, option: str) -> None:
         """CepError: the program can never change while it runs, which an option asks for."""
@@ -303,12 +316,18 @@ class LiveProgram:
         self._refuse_unchangeable()
         options, program = self._options, self._program
         assert program.journal is not None, "else it is refused"
+        if isinstance(program.engine, Successor) and program.engine.former is not None:
+            since = version_time(program.engine.since)
+            until = version_time(program.engine.since + (program.running.revise or 0) + 1)
+            text = f"the former program still revises what ended at or before {since}"
+            raise ChangeRefused(409, f"{text}: try again when time has come to {until}", busy=True)
         before, lock, held = program.engine, program.batches.lock, False
         named = self._named(texts)
         try:
             source = program_source(options, named, program.known, later=True)
             compiled = source.compiled(alerts=True)
-            engine = Engine(compiled, program.running)
+            revised = program.running.revise is not None
+            engine = Engine(compiled, replace(program.running, final=revised))
         except CepError as error:
             raise ChangeRefused(422, self._in_names(str(error))) from None
         if not engine.outputs and not engine.alerts:
@@ -324,6 +343,8 @@ class LiveProgram:
                 409, f"{text}in another way; {_BEHIND}. End the server, and start it with the new program"
             )
         self._refuse_other_input(engine)
+        if revised:
+            self._refuse_other_results(engine)
         tests = self._tested({path.resolve(): text for path, text in named.items()})
         found = warnings_of(engine, source.name, options.knowledge.predicates)
         warnings = [*(self._in_names(str(each)) for each in found), *self._overriding(engine)]
@@ -335,13 +356,14 @@ class LiveProgram:
             nonlocal held
             lock.acquire()
             held = True
-            return before.watermark
+            return before.stable
 
         try:
-            warmed = warm(engine, program.journal, before.latest, self._updates(engine), stop)
+            latest = before.latest - program.behind if before.latest > BEGINNING else BEGINNING
+            warmed = warm(engine, program.journal, latest, self._updates(engine), stop)
             self._refuse_unchangeable()
             prior = PriorState(before.state_for_another(), warm=PriorState(warmed.state))
-            after = Engine(compiled, replace(program.running, before=prior))
+            after = (Successor if revised else Engine)(compiled, replace(program.running, before=prior))
             yield Prepared(dict(texts), source.text, after, warmed, tests, warnings)
         finally:
             if held:
@@ -354,8 +376,10 @@ class LiveProgram:
         assert journal is not None and versions is not None, "else it is refused"
         before = program.engine
         number = max([program.version.number, *versions.numbers()]) + 1
-        ended = run.service.identified(self._ended(after))
+        ended = {} if isinstance(after, Successor) else run.service.identified(self._ended(after))
         cuts, handover = self._handover(number, after, new.warmed, ended)
+        if isinstance(after, Successor):
+            handover = Handover(number, "", after.take_over(before, program.version.texts, cuts))
         version = Version(
             number,
             new.texts,
@@ -463,8 +487,7 @@ class LiveProgram:
             why = f"its knowledge has the Things of {service}, which may change, and a new program would not know when"
             raise ChangeRefused(409, f"{why}: {restart}")
         if program.engine.withdraws:
-            why = "with --revise two programs would have to put right what they derived, each up to its own time, and "
-            raise ChangeRefused(409, f"{why}only one is kept: {restart}")
+            self._refuse_revised(restart)
         if run.failed is not None or run.interrupt.signal:
             raise ChangeRefused(409, f"the program has ended: {run.failed or 'the server stops'}")
         if self._run.service.ended:
@@ -473,6 +496,42 @@ class LiveProgram:
             raise ChangeRefused(
                 409, "the program still takes the input from before its start: try again in a moment", busy=True
             )
+
+    def _refuse_revised(self, restart: str) -> None:
+        """Raise ChangeRefused if the program cannot change while what it derived may still be revised."""
+        options, running = self._options, self._program.running
+        if options.retention.explain:
+            raise ChangeRefused(
+                409, f"with --revise and --explain only one program's records of origins are kept: {restart}"
+            )
+        if options.knowledge.updates:
+            why = "with --revise the former program would need the knowledge of before the change, which changes by "
+            raise ChangeRefused(409, f"{why}--knowledge-updates: {restart}")
+        if running.lateness_by is not None:
+            why = "with --revise and --lateness-by the times of two programs would be different ones"
+            raise ChangeRefused(409, f"{why}: {restart}")
+
+    def _refuse_other_results(self, engine: Engine) -> None:
+        """Raise ChangeRefused if results of the running program cannot be revised beside those of the new one."""
+        before = self._program.engine
+        old, new = before.meanings(), engine.meanings()
+        again = f"{_BEHIND}. Give it another name, or end the server, and start it with the new program"
+        for name in sorted(before.outputs.keys() & engine.outputs.keys()):
+            one, other = before.outputs[name], engine.outputs[name]
+            if (one.fluent is None, one.attributes) != (other.fluent is None, other.attributes):
+                text = f"with --revise `{name}` cannot have other attributes in the new program, since both programs"
+                raise ChangeRefused(409, f"{text} would tell of it at once; {again}")
+        kept = [alert for alert in engine.alerts if new[alert.table] == old.get(alert.table)]
+        for alert in before.alerts:
+            if alert not in kept:
+                text = f"with --revise the alert `{alert.name}` cannot change or go: what it told before the change"
+                raise ChangeRefused(409, f"{text} may still have to be put right; {_BEHIND}")
+        for alert in engine.alerts:
+            if alert.ends is not None and alert not in before.alerts:
+                text = (
+                    f"with --revise `{alert.name}` cannot be a new alert, since it is on a fluent that may have begun"
+                )
+                raise ChangeRefused(409, f"{text} before the change; {_BEHIND}")
 
     def _refuse_other_input(self, engine: Engine) -> None:
         """Raise ChangeRefused if the program reads events that the input is not read for."""

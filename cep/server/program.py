@@ -38,6 +38,7 @@ from cep.runtime.snapshot import DAMAGED
 from cep.server.options import ServeOptions
 from cep.server.shadow import kept_texts
 from cep.spark.sink.reader import SinkReader
+from cep.succession import Successor, former_texts
 
 IDLE = 1.0
 """Seconds of silence after which time goes on by the clock, for live input."""
@@ -72,6 +73,11 @@ class ServedProgram:
     versions: Versions | None
     meant: StateFolder | None
     since: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def behind(self) -> int:
+        """How much older than the latest record one may be, in microseconds."""
+        return (self.running.lateness or 0) + (self.running.revise or 0)
 
     @property
     def keeps_input(self) -> bool:
@@ -188,13 +194,13 @@ def _read_for(
     texts: Mapping[str, str],
     known: Knowledge | None,
 ) -> Mapping[str, Schema]:
-    """The events that the input is read for: those of the program, and of the programs that are at hand to take over,
-    the shadow and the files that another version goes on instead of."""
-    if not options.changeable or options.place.on_spark or engine.withdraws:
+    """The events that the input is read for: those of the program, of the former one if it still revises, and of the
+    programs that are at hand to take over, the shadow and the files that another version goes on instead of."""
+    if not options.changeable or options.place.on_spark:
         return engine.inputs
     kept = None if options.server.shadow else kept_texts(options.retention.state, options.file_names)
     others: list[tuple[Sequence[Path], Mapping[str, str] | None]] = [(options.rules, files)] if texts != files else []
-    others += [(options.rules, kept)] if kept is not None else []
+    others += [(options.rules, each) for each in (kept, _former_texts(options)) if each is not None]
     others += [(options.server.shadow, None)] if options.server.shadow else []
     found: dict[str, Schema] = {}
     for rules, own in others:
@@ -204,6 +210,16 @@ def _read_for(
             if other.revises == engine.revises:
                 found = {**other.inputs, **found}
     return {**found, **engine.inputs}
+
+
+def _former_texts(options: ServeOptions) -> Mapping[str, str] | None:
+    """The texts of the former program, if the snapshot has it."""
+    path = None if options.retention.state is None else options.retention.state / "snapshot"
+    if options.source.revised is None or path is None or not path.is_file():
+        return None
+    with suppress(CepError):  # it is told when it is restored
+        return former_texts(path.read_bytes())
+    return None
 
 
 def _version(options: ServeOptions, versions: Versions, folder: Path, files: Mapping[str, str]) -> Version:
@@ -322,9 +338,16 @@ def _restored(
     """The engine with the snapshot's state; if the program has changed, with that of the rules that mean the same."""
     from cep.runtime.prior_state import PriorState
 
+    def made(texts: Mapping[str, str]) -> Successor:
+        named = dict(zip(options.rules, (texts[name] for name in options.file_names)))
+        former = program_source(options, named, source.known, later=True)
+        return Successor(former.compiled(alerts=True), running)
+
     try:
         if engine.goes_on(blob):
             return engine.restore(blob)
+        if (successor := Successor(source.compiled(alerts=True), running)).goes_on(blob):
+            return successor.go_on_with(blob, made)
         if engine.withdraws:
             raise refuse(
                 "the program has changed, and with --revise nothing that is begun can go on in another: what was "

@@ -20,6 +20,7 @@ from cep.core.time import END_OF_TIME
 from cep.knowledge.graph import Knowledge
 from cep.knowledge.store_follower import StoreFollower
 from cep.runtime.history import BECAUSE, CONSTITUENTS
+from cep.succession import Successor
 
 _MINUTE = 60_000_000
 
@@ -53,6 +54,10 @@ class StoreListener:
         if readings or engine.explain:  # the events whose origin is described
             service.observe()
         self._derivations = Derivations(engine.plan, service.meanings, vocabulary, frozenset(service.outputs))
+        self._former: Derivations | None = None
+        if isinstance(engine, Successor) and engine.former is not None:
+            former, self._since = engine.former, engine.since
+            self._former = Derivations(former.plan, former.meanings(), vocabulary, frozenset(former.shown))
         engine.set_lineage_columns(BECAUSE, CONSTITUENTS)
         self._swept: int | None = None
         self._time = -END_OF_TIME
@@ -82,7 +87,7 @@ class StoreListener:
         if self._loading is not None:
             self._loading.add_done_callback(lambda future: self._notify(future, "the knowledge was", None))
         meanings = self._service.engine.meanings(known=True)
-        activities = {self._derivations.activity(event, []): meanings[event] for event in self._service.outputs}
+        activities = {self._derivations.activity(event, []): meanings[event] for event in self._service.engine.outputs}
         self.store.derive(self._derivations.rules(), activities, self._again)
         changes = self._service.engine.changes
         if knowledge is not None and changes is not None:
@@ -115,7 +120,7 @@ class StoreListener:
         parts = [
             triples.reading_triples(table, service.inputs[name], self.vocabulary) for name, table in records.items()
         ]
-        parts += [self._derivations.events(events, service.outputs)] if events else []
+        parts += self._described(events) if events else []
         parts += [one.handover] if one.handover else []
         new = [*records, *events]
         come = [id for table in events.values() for id in table[ID].to_list()] if self.revises else []
@@ -135,6 +140,17 @@ class StoreListener:
             self._swept = oldest // _MINUTE
         if one.watermark >= END_OF_TIME:
             self.store.settle()
+
+    def _described(self, events: Mapping[str, pl.DataFrame]) -> list[str]:
+        """Describe events, those up to a change of the program by the rules of the former one."""
+        if self._former is None:
+            return [self._derivations.events(events, self._service.outputs)]
+        old = pl.col("end") <= self._since
+        texts = []
+        for derivations, which in ((self._former, old), (self._derivations, old.not_().fill_null(True))):
+            tables = {name: some for name, table in events.items() if (some := table.filter(which)).height}
+            texts += [derivations.events(tables, self._service.outputs)] if tables else []
+        return texts
 
     def _revise(self, one: Round, text: str, come: Sequence[str]) -> Future[None] | None:
         """Write a round, with its withdrawals before its new events. None: all of it has been written."""

@@ -6,12 +6,13 @@ are only replaced, never written to: what is the same array is the same segment 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from cep.core.relation import FIRST, Table
+from cep.core.relation import FIRST, Table, concat, rows
+from cep.core.time import BEGINNING, END_OF_TIME, Frontier
 from cep.operators.goals.contract import Arrays, demand, from_arrow, to_arrow
 from cep.runtime.revision.revision import Revision
 from cep.runtime.revision.row_window import RowChanges, joined
@@ -34,6 +35,25 @@ def begin_window(revision: Revision, watermark: int, waiting: Mapping[str, Table
         for event, table in sorted(waiting.items()):
             window_of(held, event, len(revision.plan.schemas[event].attributes)).add(table)
         revision.waiting = held
+
+
+def stable_state(
+    revision: Revision, frontier: Callable[[int], Frontier]
+) -> tuple[int, list[pa.RecordBatch], dict[str, Table]]:
+    """Return the time up to which nothing can change, the states of the goals then, and the rows that end later."""
+    revision.settle()
+    first, stable = revision.stretches[0], revision.stable
+    machine = revision.going_back.build(revision.plan)
+    machine.restore([to_arrow(state) for state in first.state.base])
+    early = {event: window.ending(BEGINNING, stable) for event, window in sorted(first.inputs.items())}
+    if stable > first.since:
+        machine.step({event: table for event, table in early.items() if rows(table)}, frontier(stable))
+    later: dict[str, list[Table]] = {}
+    for held in (*(each.inputs for each in revision.stretches), revision.waiting):
+        for event, window in held.items():
+            later.setdefault(event, []).append(window.ending(stable, END_OF_TIME))
+    found = {event: concat(tables) for event, tables in sorted(later.items())}
+    return stable, machine.snapshot(), {event: table for event, table in found.items() if rows(table)}
 
 
 def resize(revision: Revision, length: int) -> None:

@@ -1,0 +1,312 @@
+"""A program that took over from another one where input is revised: until nothing before that can change any more, the
+other one puts right what it derived, and both give their results as one.
+
+    ended at or before `since`: the former program          ended later: this one
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import polars as pl
+import pyarrow as pa
+
+from cep.compile import CompiledProgram
+from cep.core.identity import ID, identified
+from cep.core.schema import CHANGE, Schema
+from cep.core.time import BEGINNING
+from cep.engine import Engine
+from cep.runtime import snapshot
+from cep.runtime.admission import EventBatch
+from cep.runtime.encode import RefusedRow
+from cep.runtime.options import EngineOptions
+from cep.runtime.output import Frames
+
+BOTH = " with the program before"
+"""Behind what a snapshot is of: it also has what goes back to the program before."""
+_NEVER = object()
+"""The end of an interval that is not told."""
+
+
+@dataclass(slots=True)
+class FluentCut:
+    """A fluent that is cut at a time: its intervals of the former program end there (`ends`), or those of the new one
+    begin there. `straddling`: the intervals that go on beyond that time, by the `@id` under which they are told, each
+    with its own and its end."""
+
+    schema: Schema
+    meaning: str
+    time: int
+    ends: bool
+    straddling: dict[str, tuple[str, int | None]] = field(default_factory=dict)
+
+    def left(self, stable: int) -> dict[str, tuple[str, int | None]]:
+        """Forget the intervals that end at or before a time; return the others."""
+        self.straddling = {
+            key: (own, end) for key, (own, end) in self.straddling.items() if end is None or end > stable
+        }
+        return self.straddling
+
+    def take(self, changes: pl.DataFrame) -> pl.DataFrame:
+        """Return what changes of a program's intervals change of those that are told."""
+        early = (changes["start"] < self.time).fill_null(True)
+        later = changes.filter(~early & (changes["end"] > self.time).fill_null(True))
+        later = later.clear() if self.ends else later
+        if not early.any():
+            return later
+        changes = changes.filter(early)
+        told = changes
+        if not self.ends:
+            told = changes.drop(ID, CHANGE).with_columns(start=pl.lit(self.time, pl.Int64))
+            told = identified(told, self.schema, self.meaning).with_columns(changes[CHANGE]).select(changes.columns)
+        return pl.concat([later, *self._told(told, changes)]).sort(CHANGE, maintain_order=True)
+
+    def _told(self, told: pl.DataFrame, changes: pl.DataFrame) -> Iterable[pl.DataFrame]:
+        """Yield rows of `told`, which are those of the changes as they are told, with their ends."""
+        before: dict[str, Any] = {}
+        now: dict[str, Any] = {}
+        rows: dict[str, int] = {}
+        columns = told[ID].to_list(), changes[ID].to_list(), changes["end"].to_list(), changes[CHANGE].to_list()
+        for row, (key, own, end, sign) in enumerate(zip(*columns)):
+            straddles = end is None or end > self.time
+            known = self.straddling.get(key)
+            if key not in rows:
+                rows[key] = row
+                gone = end if self.ends and sign < 0 and known is None else _NEVER
+                before[key] = now[key] = gone if known is None else self._end(known[1])
+            if sign > 0 and straddles:
+                self.straddling[key] = own, end
+                now[key] = self._end(end)
+            elif self.ends or (known is not None and known[0] == own):
+                self.straddling.pop(key, None)
+                now[key] = end if self.ends and sign > 0 else _NEVER
+        for key, row in rows.items():
+            old, new = before[key], now[key]
+            if old == new:
+                continue
+            if old is not _NEVER and (
+                old is not None or new is _NEVER
+            ):  # an open interval ends without being withdrawn
+                yield _row(told, row, old, -1)
+            if new is not _NEVER:
+                yield _row(told, row, new, 1)
+
+    def _end(self, end: int | None) -> int | None:
+        """The end with which an interval is told that goes on beyond the time of the cut."""
+        return self.time if self.ends else end
+
+
+def _row(table: pl.DataFrame, row: int, end: int | None, sign: int) -> pl.DataFrame:
+    return table[row].with_columns(pl.lit(end, pl.Int64).alias("end"), pl.lit(sign, pl.Int8).alias(CHANGE))
+
+
+class Successor(Engine):
+    """A program that took over from another one at the watermark `since`, and that program, `former`, while it may
+    still change what it derived: None afterwards. `texts`: those of the former program, by file.
+
+    The former program gives what ends at or before `since`, this one what ends later. Fluents and alerts that mean the
+    same are this one's at all times; other fluents are cut.
+    """
+
+    def __init__(self, program: CompiledProgram, options: EngineOptions) -> None:
+        super().__init__(program, options)
+        self.former: Engine | None = None
+        self.since = BEGINNING
+        self.texts: Mapping[str, str] = {}
+        self._begun: dict[str, FluentCut] = {}
+        self._ended: dict[str, FluentCut] = {}
+        self._split: frozenset[str] = frozenset()
+
+    def take_over(self, former: Engine, texts: Mapping[str, str], cuts: Mapping[str, int]) -> Frames:
+        """Take over from an engine, of which this one has the state (`PriorState`), at its watermark; returns what
+        changes by that. `cuts`: when fluents begin that other programs had before."""
+        self._cut(cuts)
+        for tables in (_as_told(self, super().held_now()), super()._run(former.watermark)):
+            for name in self._begun.keys() & tables.keys():
+                self._begun[name].take(tables[name])
+        self._begin(former, former.watermark, texts)
+        self.count_up_to(former.position + 1)  # a round of its own, behind the last one of the former program
+        begun = {name: table for name, table in _as_told(self, self.held_now()).items() if name in self._changed}
+        ended = {name: table for name, table in _as_told(former, former.held_now()).items() if name in self._ended}
+        for name, table in ended.items():
+            self._ended[name].take(table)
+            before = (pl.col("start") < self.since).fill_null(True)
+            closed = table.filter(before).with_columns(end=pl.lit(self.since, pl.Int64))
+            ended[name] = pl.concat([_signed(table.filter(~before), -1), closed])
+        return _together(ended, begun)
+
+    def _begin(self, former: Engine, since: int, texts: Mapping[str, str]) -> None:
+        """Go on after an engine that may still change what ended until a time."""
+        self.former, self.since, self.texts = former, since, texts
+        old, new = former.meanings(), self.meanings()
+        self._ended = {
+            name: FluentCut(schema, old[name], since, True)
+            for name, schema in former.shown.items()
+            if schema.fluent is not None and new.get(name) != old[name]
+        }
+        events = {name for name, schema in self.outputs.items() if schema.fluent is None}
+        alerts = {table for each in self.alerts if each not in former.alerts for table in each.tables}
+        self._split = frozenset(events | alerts)
+        self._changed = {name for name in self.outputs if new[name] != old.get(name)}
+
+    def _cut(self, cuts: Mapping[str, int]) -> None:
+        meanings = self.meanings()
+        self._begun = {
+            name: FluentCut(schema, meanings[name], cuts[name], False)
+            for name, schema in self.outputs.items()
+            if name in cuts
+        }
+
+    # --- running ---
+
+    @property
+    def inputs(self) -> dict[str, Schema]:
+        """The events that it reads, and those that the former program reads."""
+        return {**({} if self.former is None else self.former.inputs), **super().inputs}
+
+    @property
+    def shown(self) -> dict[str, Schema]:
+        """The events that it derives, and those that the former program did."""
+        return {**({} if self.former is None else self.former.shown), **self.outputs}
+
+    def held_now(self) -> dict[str, pl.DataFrame]:
+        """What fluents hold now, from their cuts on."""
+        found = super().held_now()
+        for name, cut in self._begun.items():
+            if name in found:
+                start = pl.max_horizontal("start", pl.lit(cut.time, pl.Int64))
+                found[name] = found[name].with_columns(start=start)
+        return found
+
+    def push(self, batch: EventBatch) -> Frames:
+        """Take a batch, as an engine does."""
+        self.receive(batch)
+        return self._run(self.reached)
+
+    def receive(self, batch: EventBatch, in_turn: bool = False) -> None:
+        """Take a batch, of which each program has what it reads, and complete nothing."""
+        batch = batch if isinstance(batch, Mapping) else list(batch)
+        own = super().inputs
+        super().receive(_read(batch, own), in_turn)
+        if isinstance(batch, Mapping):
+            super().pass_by({name: table for name, table in batch.items() if name not in own})
+        former = self.former
+        if former is not None:
+            former.receive(_read(batch, former.inputs), in_turn)
+            if isinstance(batch, Mapping):
+                former.pass_by({name: table for name, table in batch.items() if name not in former.inputs})
+            for one, other in ((self, former), (former, self)):
+                one.count_up_to(other.position)
+
+    def pass_by(self, tables: Mapping[str, pl.DataFrame]) -> None:
+        """Records of events have come that neither program reads."""
+        super().pass_by(tables)
+        if self.former is not None:
+            self.former.pass_by(tables)
+
+    def take_dead(self) -> list[RefusedRow]:
+        """The rows refused since the last call; of events that both programs read those that this one refused."""
+        dead, own = super().take_dead(), super().inputs
+        return dead + [row for row in ([] if self.former is None else self.former.take_dead()) if row.type not in own]
+
+    def _run(self, watermark: int) -> Frames:
+        own = super()._run(watermark)
+        for name in self._begun.keys() & own.keys():
+            own[name] = self._begun[name].take(own[name])
+        former = self.former
+        if former is None:
+            return {name: table for name, table in own.items() if table.height}
+        for name in self._split & own.keys():
+            own[name] = own[name].filter(pl.col("end") > self.since)
+        theirs = {}
+        for name, table in self._run_former(former, watermark).items():
+            if name in self._ended:
+                theirs[name] = self._ended[name].take(table)
+            elif name in former.outputs and former.outputs[name].fluent is None:
+                theirs[name] = table.filter(pl.col("end") <= self.since)
+        if self.stable >= self.since:
+            self.former, self._ended = None, {}
+        return _together(theirs, own)
+
+    def _run_former(self, former: Engine, watermark: int) -> Frames:
+        try:
+            return former._run(watermark)
+        except BaseException:
+            self.broken = True
+            raise
+
+    # --- state ---
+
+    def snapshot(self) -> bytes:
+        """The whole state, also of the former program."""
+        own = super().snapshot()
+        begun = {name: cut.left(self.stable) for name, cut in self._begun.items()}
+        if self.former is None and not any(begun.values()):
+            return own
+        ended = {name: cut.straddling for name, cut in self._ended.items()}
+        cuts = {name: cut.time for name, cut in self._begun.items()}
+        texts = None if self.former is None else self.texts
+        header = {"since": self.since, "texts": texts, "cuts": cuts, "begun": begun, "ended": ended}
+        blobs = [own, b"" if self.former is None else self.former.snapshot()]
+        return snapshot.save(
+            header, [pa.record_batch({"blob": pa.array(blobs, pa.large_binary())})], self._state + BOTH
+        )
+
+    def goes_on(self, blob: bytes) -> bool:
+        """Whether a snapshot is of this program, whatever there was before. Raises CepError where it is damaged."""
+        return snapshot.program_of(blob) in (self._state, self._state + BOTH)
+
+    def go_on_with(self, blob: bytes, made: Callable[[Mapping[str, str]], Successor]) -> Self:
+        """Take on a snapshot of this program. `made`: makes an engine of the texts of the former program. Raises
+        CepError where the snapshot is of another program, or damaged."""
+        if snapshot.program_of(blob) == self._state:
+            return self.restore(blob)
+        with snapshot.restoring():
+            header, (blobs,) = snapshot.load(blob, self._state + BOTH)
+            own, former = blobs["blob"].to_pylist()
+            self.restore(own)
+            self._cut(header["cuts"])
+            if former:
+                texts = header["texts"]
+                self._begin(made(texts).go_on_with(former, made), header["since"], texts)
+            for cuts, which in ((self._begun, "begun"), (self._ended, "ended")):
+                for name, straddling in header[which].items():
+                    cuts[name].straddling = {key: (own, end) for key, (own, end) in straddling.items()}
+        return self
+
+
+def former_texts(blob: bytes) -> Mapping[str, str] | None:
+    """The texts of the former program of a snapshot, None: it has none. Raises CepError where it is damaged."""
+    texts: Mapping[str, str] | None = snapshot.header(blob).get("texts")
+    return texts
+
+
+def _read(batch: EventBatch, inputs: Mapping[str, Schema]) -> EventBatch:
+    """The part of a batch that is of these events."""
+    if isinstance(batch, Mapping):
+        return {name: table for name, table in batch.items() if name in inputs}
+    return [event for event in batch if event.type in inputs]
+
+
+def _as_told(engine: Engine, held: Mapping[str, pl.DataFrame]) -> Frames:
+    """Intervals of fluents as rows that come."""
+    meanings, schemas = engine.meanings(), engine.outputs
+    return {name: _signed(identified(table, schemas[name], meanings[name]), 1) for name, table in held.items()}
+
+
+def _signed(table: pl.DataFrame, sign: int) -> pl.DataFrame:
+    return table.with_columns(pl.lit(sign, pl.Int8).alias(CHANGE))
+
+
+def _together(theirs: Frames, own: Frames) -> Frames:
+    """The changes of two programs, those that are withdrawn first."""
+    found = {}
+    for name in sorted({*theirs, *own}):
+        tables = [table for table in (theirs.get(name), own.get(name)) if table is not None and table.height]
+        if len(tables) > 1:
+            tables = [pl.concat(tables).sort(CHANGE, maintain_order=True)]
+        if tables:
+            found[name] = tables[0]
+    return found

@@ -1,0 +1,301 @@
+"""A program takes over where input is revised: what is told is at each time what the former program derives up to the
+change, and the new one afterwards, however late records come, and wherever the program is stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from random import Random
+
+import polars as pl
+import pytest
+
+from cep.compile import CompiledProgram, CompileOptions, compiled
+from cep.connectors.alerts.listener import AlertListener
+from cep.connectors.alerts.outbox import Outbox
+from cep.connectors.records.batch import Batch
+from cep.connectors.service import Service
+from cep.core.errors import CepError
+from cep.core.schema import ARRIVAL, CHANGE, Schema
+from cep.engine import Engine
+from cep.runtime.options import EngineOptions
+from cep.runtime.output import Frames
+from cep.runtime.prior_state import PriorState
+from cep.runtime.run_stats import RunStats
+from cep.succession import Successor
+from tests.live_programs import BEGINNING, END, Result, RevisedRules, Row, Rules, expected_of
+from tests.long import seeds
+from tests.serving import EIGHT
+
+SECOND = 1_000_000
+Record = tuple[int, str, float, int]
+"""Microseconds after eight, a fridge, degrees; 1: it comes, -1: it withdraws."""
+Told = tuple[object, ...]
+
+
+@cache
+def program(text: str, alerts: bool = False) -> CompiledProgram:
+    return compiled(text, "rules.cep", CompileOptions(alerts=alerts))
+
+
+def table(records: Sequence[Record]) -> pl.DataFrame:
+    times = [EIGHT + at for at, *_ in records]
+    return pl.DataFrame(
+        {
+            "start": pl.Series(times, dtype=pl.Int64),
+            "end": pl.Series(times, dtype=pl.Int64),
+            "fridge": pl.Series([fridge for _, fridge, _, _ in records], dtype=pl.String),
+            "temp": pl.Series([temp for _, _, temp, _ in records], dtype=pl.Float64),
+            CHANGE: pl.Series([sign for *_, sign in records], dtype=pl.Int8),
+        }
+    )
+
+
+class Run:
+    """A program that changes. `told`: the rows that it has added and not withdrawn; `there`: the records that count;
+    `versions`: its texts, each with the watermark at which it took over."""
+
+    def __init__(self, text: str, options: EngineOptions, alerts: bool = False) -> None:
+        self.options, self.alerts, self.keyed = options, alerts, " KEY " in text
+        self.engine = Engine(program(text, alerts), options)
+        self.versions = [(text, BEGINNING)]
+        self.batches: list[pl.DataFrame] = []
+        self.there: list[tuple[int, str, float]] = []
+        self.told: dict[tuple[str, str], Told] = {}
+        self.cuts: dict[str, int] = {}
+
+    def push(self, records: Sequence[Record]) -> Frames:
+        shown = self.engine.shown
+        self.batches.append(table(records))
+        self.engine.receive({"reading": self.batches[-1]}, in_turn=True)
+        given = self.engine.advance(self.engine.reached)
+        dead = {row.row for row in self.engine.take_dead()}
+        for row, (*record, sign) in enumerate(records):
+            if row not in dead:
+                at, fridge, temp = record
+                if self.keyed:
+                    self.there = [one for one in self.there if one[:2] != (at, fridge)]
+                elif sign < 0:
+                    self.there.remove((at, fridge, temp))
+                self.there += [(at, fridge, temp)] if sign > 0 else []
+        self.take(given, shown)
+        return given
+
+    def take(self, given: Frames, shown: Mapping[str, Schema]) -> None:
+        """Take rows, of which none is there twice, and none is withdrawn that is not there."""
+        for name in given.keys() & shown.keys():
+            names = sorted(each.name for each in shown[name].attributes)
+            for row in given[name].iter_rows(named=True):
+                key, told = (name, row["@id"]), (name, *(row[each] for each in names), row["start"], row["end"])
+                before = self.told.get(key)
+                if row[CHANGE] < 0:
+                    assert before == told
+                    del self.told[key]
+                else:
+                    assert before is None or (before[-1] is None and before[:-1] == told[:-1] and told[-1] is not None)
+                    self.told[key] = told
+
+    def change(self, text: str) -> Frames | None:
+        """Another program takes over, as a server has it do; None: the former one still revises."""
+        old = self.engine
+        if isinstance(old, Successor) and old.former is not None:
+            return None
+        warm = Engine(program(text, self.alerts), replace(self.options, final=True))
+        for batch in self.batches:
+            warm.receive({"reading": batch}, in_turn=True)
+            warm.advance(warm.reached)
+        warm.advance(old.stable)
+        prior = PriorState(old.state_for_another(), warm=PriorState(warm.snapshot()))
+        new = Successor(program(text, self.alerts), replace(self.options, before=prior))
+        before, after = old.meanings(), new.meanings()
+        self.cuts = {name: time for name, time in self.cuts.items() if after.get(name) == before.get(name)}
+        fluents = [name for name, schema in new.outputs.items() if schema.fluent is not None]
+        self.cuts |= {name: old.watermark for name in fluents if after[name] != before.get(name)}
+        given = new.take_over(old, {"rules.cep": self.versions[-1][0]}, self.cuts)
+        self.versions.append((text, old.watermark))
+        self.engine = new
+        self.take(given, new.shown)
+        return given
+
+    def restart(self) -> None:
+        """Go on from a snapshot."""
+
+        def made(texts: Mapping[str, str]) -> Successor:
+            return Successor(program(texts["rules.cep"], self.alerts), self.options)
+
+        blob = self.engine.snapshot()
+        new = made({"rules.cep": self.versions[-1][0]})
+        assert new.goes_on(blob)
+        self.engine = new.go_on_with(blob, made)
+
+    def check(self, rules: Mapping[str, Rules]) -> None:
+        """What is told is what there is to tell now."""
+        until = self.engine.watermark
+        whole = {rules[text]: results(text, self.there, until) for text, _ in self.versions}
+        wanted = expected_of([(rules[text], time) for text, time in self.versions], whole)
+        open_rows = {(*row[:-1], None) if row[-1] == END else row for row in wanted}
+        told: set[Row] = set(self.told.values())
+        assert sorted(map(str, told - open_rows)) == [], "nothing else is told"
+        assert sorted(map(str, open_rows - told)) == [], "nothing is missing"
+
+
+def results(text: str, there: Sequence[tuple[int, str, float]], until: int) -> list[Result]:
+    """What a program derives from these records in order, up to a time; what still holds ends at the end of time."""
+    engine = Engine(program(text))
+    records = [(*record, 1) for record in sorted(there, key=lambda one: one[0]) if EIGHT + record[0] <= until]
+    tables = [engine.push({"reading": table(records).drop(CHANGE)}), engine.advance(until)]
+    held = {name: rows.with_columns(end=pl.lit(END, pl.Int64)) for name, rows in engine.held_now().items()}
+    found: list[Result] = []
+    for given in (*tables, held):
+        for name, rows in given.items():
+            names = sorted(each.name for each in engine.outputs[name].attributes)
+            for row in rows.iter_rows(named=True):
+                found.append((name, tuple(row[each] for each in names), row["start"], row["end"]))
+    return found
+
+
+class Records:
+    """Random readings of three fridges: late, withdrawn, many at one time."""
+
+    def __init__(self, random: Random, length: int, keyed: bool = False) -> None:
+        self.random, self.length, self.keyed, self.now = random, length, keyed, 0
+
+    def batch(self, there: Sequence[tuple[int, str, float]]) -> list[Record]:
+        random = self.random
+        found: list[Record] = []
+        for _ in range(random.randrange(1, 5)):
+            self.now += random.choice((0, 0, 300_000, 700_000, 1_500_000))
+            at = max(0, self.now - (random.randrange(self.length) if random.random() < 0.4 else 0)) // 100_000 * 100_000
+            fridge, temp = f"f{random.randrange(3)}", float(random.randrange(10))
+            if there and random.random() < 0.15:
+                found.append((*random.choice(there[-20:]), -1))
+            elif self.keyed or not any(one[:2] == (at, fridge) and one[2] != temp for one in (*there, *found)):
+                found.append((at, fridge, temp, 1))  # among different ones at one time the order of arrival would count
+        return found
+
+
+@pytest.mark.parametrize("seed", seeds(36))
+def test_what_is_told_is_what_each_program_derives_in_its_time(seed: int) -> None:
+    random = Random(seed)
+    length, lateness = random.choice((4, 12, 40)) * SECOND, random.choice((0, 0, 2 * SECOND))
+    keyed = random.random() < 0.3
+
+    def text(each: Rules) -> str:
+        return each.text.replace("TIME time", "TIME time KEY fridge") if keyed else each.text
+
+    rules = [RevisedRules.draw(random)]
+    run = Run(text(rules[0]), EngineOptions(revise=length, lateness=lateness, begins=True))
+    records, changes = Records(random, length, keyed), 0
+    for number in range(60):
+        run.push(records.batch(run.there))
+        if random.random() < 0.15:
+            run.restart()
+        if random.random() < 0.2:
+            rules.append(RevisedRules.draw(random))
+            changes += run.change(text(rules[-1])) is not None
+            if random.random() < 0.3:
+                run.restart()
+        if number % 10 == 9:
+            run.check({text(each): each for each in rules})
+    assert changes
+    assert run.engine.stable > 0
+
+
+ALERTS = """
+fluent hot(f: string).
+initiate hot(F) <- reading(F, T) WHERE T > 6.
+terminate hot(F) <- reading(F, T) WHERE T < 3.
+warm(F, T) <- reading(F, T) WHERE T > 6.
+ALERT warm ON warm(f: F, t: T) SEVERITY "Severe" TITLE "{F} at {T}" FOR 3 s KEYED BY F.
+ALERT heat ON hot(F) TITLE "{F} is hot" AFTER 1 s KEYED BY F.
+"""
+
+
+class Follower:
+    """Follows the alerts of a run."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.outbox, self.stats = run, Outbox(None), RunStats()
+        self.begin()
+
+    def begin(self) -> None:
+        self.service = Service(self.run.engine, "", "rules", self.stats)
+        self.service.listen(AlertListener(self.run.engine, self.outbox))
+
+    def push(self, records: Sequence[Record]) -> None:
+        rows = table(records).with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(ARRIVAL))
+        self.service.take(Batch({"reading": rows}, [], []), self.run.push(records))
+
+    def told(self) -> list[Told]:
+        """What was told last of each alert."""
+        entries = [entry.change for entry in self.outbox.latest(most=10**6)]
+        return sorted((one.alert, one.state, one.withdrawn, one.start, one.ended, one.title) for one in entries)
+
+
+@pytest.mark.parametrize("seed", seeds(24))
+def test_alerts_that_mean_the_same_go_on_as_if_nothing_had_changed(seed: int) -> None:
+    random = Random(seed)
+    length = random.choice((4, 12)) * SECOND
+    options = EngineOptions(revise=length, begins=True)
+    first = Rules.draw(random).text + ALERTS
+    changing, steady = (Follower(Run(first, options, alerts=True)) for _ in range(2))
+    records, changes = Records(random, length), 0
+    for _ in range(60):
+        batch = records.batch(steady.run.there)
+        changing.push(batch)
+        steady.push(batch)
+        if random.random() < 0.2:
+            given = changing.run.change(Rules.draw(random).text + ALERTS)
+            if given is not None:
+                changes += 1
+                changing.begin()
+                changing.service.take(Batch({}, [], [], handover="", held=given), {})
+        elif random.random() < 0.1:
+            changing.run.restart()
+            changing.begin()
+    assert changes and len(steady.told()) > 5
+    assert changing.told() == steady.told()
+
+
+def test_the_former_program_reads_what_the_new_one_does_not() -> None:
+    two = """
+event a(x: int) TIME time.
+event b(x: int) TIME time.
+both(X) <- a(X) AND b(X) WITHIN 9 s.
+"""
+    one = "event a(x: int) TIME time.\nonly(X) <- a(X).\n"
+    options = EngineOptions(revise=10 * SECOND, begins=True)
+
+    def rows(*times: int) -> pl.DataFrame:
+        return pl.DataFrame({"start": times, "end": times, "x": [1] * len(times)}, {"start": int, "end": int, "x": int})
+
+    old = Engine(program(two), options)
+    old.push({"a": rows(SECOND), "b": rows(3 * SECOND)})
+    warm = Engine(program(one), replace(options, final=True))
+    warm.advance(old.stable)
+    prior = PriorState(old.state_for_another(), warm=PriorState(warm.snapshot()))
+    new = Successor(program(one), replace(options, before=prior))
+    assert new.take_over(old, {}, {}) == {}
+    assert set(new.inputs) == {"a", "b"} and set(new.shown) == {"both", "only"}
+    found = new.push({"b": rows(2 * SECOND, 4 * SECOND)})
+    assert found["both"]["end"].to_list() == [2 * SECOND] and found.keys() == {"both"}, "until the change"
+    found = new.push({"a": rows(2 * SECOND, 5 * SECOND), "b": rows(20 * SECOND)})
+    assert found["only"]["end"].to_list() == [5 * SECOND], "from the change on"
+    assert new.former is None and new.watermark == 20 * SECOND
+    assert new.push({"a": rows(21 * SECOND), "b": rows(30 * SECOND)}).keys() == {"only"}
+    assert new.watermark == 30 * SECOND, "what nobody reads moves the time"
+
+
+def test_a_snapshot_with_a_former_program_is_of_its_own_program() -> None:
+    options = EngineOptions(revise=10 * SECOND, begins=True)
+    random = Random(1)
+    first, second = Rules.edits(random, 1)
+    run = Run(first.text, options)
+    run.push([(0, "f", 5.0, 1)])
+    run.change(second.text)
+    blob = run.engine.snapshot()
+    other = Successor(program(first.text), options)
+    assert not other.goes_on(blob)
+    with pytest.raises(CepError, match="of another program"):
+        other.go_on_with(blob, lambda texts: other)
