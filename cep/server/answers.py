@@ -223,6 +223,7 @@ class ServerParts:
                 self.origin,
                 options.alerts.routing,
                 {each.name: each.inhibitor for each in engine.alerts},
+                self.receivers.get("", ()),
                 alone,
             ),
             page.router(

@@ -47,24 +47,26 @@ def router(
     origin: Publisher,
     routes: Routes | None = None,
     inhibitors: Mapping[str, Inhibitor | None] | None = None,
+    feeds: Sequence[str] = (),
     local: bool = False,
 ) -> APIRouter:
     """Make the routes. `routes`: None if every receiver gets everything, grouped by the alert's name. `inhibitors`:
-    each alert's inhibitor, by the alert's name. `local`: see `alerts.router`."""
+    each alert's inhibitor, by the alert's name. `feeds`: receivers that get everything beside those of the routes.
+    `local`: see `alerts.router`."""
     made = APIRouter(prefix="/api/v2", tags=["alertmanager"], default_response_class=Response)
     responder = Depends(acting(Role.RESPONDER, "silencing alerts", local))
     outbox, begun = handling.outbox, time.time_ns() // 1000
 
     def names() -> list[str]:
         if routes is not None:
-            return [*routes.receivers]
+            return [*routes.receivers, *feeds]
         return [status.name for status in outbox.statuses() if outbox.serves(status.name)] or [NOBODY]
 
     def sent_to(labels: Mapping[str, str]) -> list[tuple[str, dict[str, str]]]:
         """Return the receivers of an alert with these labels, each with the labels of the alert's group there."""
         if routes is None:
             return [(name, {"alertname": labels["alertname"]}) for name in names()]
-        receivers: dict[str, dict[str, str]] = {}
+        receivers = {name: {"alertname": labels["alertname"]} for name in feeds}
         for route in routes.reached(labels):
             by = sorted(labels) if route.group_by is None else route.group_by
             receivers.setdefault(route.receiver, {name: labels.get(name, "") for name in by})
@@ -304,12 +306,13 @@ def _silence(silence: Silence, now: int) -> dict[str, Any]:
 
 
 def _config(receivers: Sequence[str], routes: Routes | None) -> str:
-    """Write receivers and routes as a configuration of Alertmanager. Without routes, each receiver gets everything."""
-    if routes is None:
-        below: list[dict[str, Any]] = [{"receiver": name, "continue": True} for name in receivers if name != NOBODY]
-        route = {"receiver": NOBODY, "group_by": ["alertname"], "routes": below}
-    else:  # an alert without a route goes to nobody
-        route = {"receiver": NOBODY, "routes": [_route(route) for route in routes.routes]}
+    """Write receivers and routes as a configuration of Alertmanager. A receiver that the routes do not name gets
+    everything. An alert without any goes to nobody."""
+    routed = () if routes is None else routes.receivers
+    everything = [name for name in receivers if name not in routed and name != NOBODY]
+    below: list[dict[str, Any]] = [{"receiver": name, "continue": True} for name in everything]
+    below += [] if routes is None else [_route(route) for route in routes.routes]
+    route = {"receiver": NOBODY, "group_by": ["alertname"], "routes": below}
     receivers = [*receivers, NOBODY] if NOBODY not in receivers else receivers
     lines = [f"route: {json.dumps(route)}", "receivers:", *(f"- name: {json.dumps(name)}" for name in receivers)]
     return "\n".join(lines) + "\n"
