@@ -23,13 +23,13 @@ EVENT = "event reading(k: int, v: float) TIME t.\n"
 RISE = "rise(K, A, B) <- (reading(K, A) SEQ reading(K, B)) WHERE A < 0.3, B > 0.7 WITHIN 300 s.\n"
 RULES = {
     "seq": f"policy chronological.\n{RISE}",
-    "recent": f"policy recent.\n{RISE}",
+    "recent": f"policy recent.\n{RISE.replace('rise', 'latest')}",
     "unless": "low(K) <- reading(K, A) WHERE A < 0.2.\nhigh(K) <- reading(K, A) WHERE A > 0.8.\n"
     "alone(K) <- low(K) UNLESS high(K) WITHIN 60 s.\n",
     "average": "mean(K, M) <- reading(K, V) AGGREGATE M = avg(V) OVER LAST 300 s BY K.\n",
-    "formula": "fluent high(k: int).\ninitiate high(K) <- reading(K, V) WHERE V > 0.8.\n"
-    "terminate high(K) <- reading(K, V) WHERE V < 0.2.\nfluent long(k: int).\n"
-    "long(K) WHILE HISTORICALLY[0, 60 s] high(K).\n",
+    "formula": "fluent raised(k: int).\ninitiate raised(K) <- reading(K, V) WHERE V > 0.8.\n"
+    "terminate raised(K) <- reading(K, V) WHERE V < 0.2.\nfluent long(k: int).\n"
+    "long(K) WHILE HISTORICALLY[0, 60 s] raised(K).\n",
     "cycle": "fluent on(k: int).\nfluent off(k: int).\ninitiate on(K) <- reading(K, V) WHERE V > 0.7, not off(K).\n"
     "terminate on(K) <- reading(K, V) WHERE V < 0.1.\ninitiate off(K) <- reading(K, V) WHERE V < 0.3, not on(K).\n"
     "terminate off(K) <- reading(K, V) WHERE V > 0.9.\n",

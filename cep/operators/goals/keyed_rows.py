@@ -340,7 +340,8 @@ class KeyedRows:
         """For how many rows keys get room that have so many, the first of which ends then: for half as many again as
         they will have when the window is full, if as many come as have come."""
         times = np.clip(1.5 * self.length / np.maximum(self.latest - first, 1), LEAST_TIMES, MOST_TIMES)
-        return counts + roomy(0, 1) * ((counts * (times - 1)).astype(np.int64) + 4)
+        others = counts - 1  # a key that is a whole row has no more of them
+        return counts + roomy(0, 1) * ((others * (times - 1)).astype(np.int64) + np.minimum(others, 4))
 
     def _widen(self, keys: Ints, needed: Ints, rooms: Ints) -> None:
         if not len(keys):

@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from cep.core.hashtable import KeySet
 from cep.core.time import Frontier
 from cep.operators.goals.checkpoint import TakenBack
 from cep.operators.goals.contract import (
@@ -448,9 +449,6 @@ def referred(numbers: Ints, places: Ints) -> Ints:
 
 def distinct(one: Ints, other: Ints) -> tuple[Ints, Ints, Ints]:
     """The rows of both, each once, and the places in them of either's."""
-    both = np.concatenate([one, other])
-    if not both.shape[1]:  # one row at most, of no column
-        return both[:1], np.zeros(len(one), np.int64), np.zeros(len(other), np.int64)
-    rows, numbers = np.unique(both, axis=0, return_inverse=True)
-    numbers = numbers.reshape(-1)
-    return rows, numbers[: len(one)], numbers[len(one) :]
+    kinds = KeySet(one.shape[1])
+    numbers, _ = kinds.insert(np.concatenate([one, other]))
+    return kinds.rows, numbers[: len(one)], numbers[len(one) :]

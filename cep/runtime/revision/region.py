@@ -82,9 +82,8 @@ def due_of(changed: Iterable[tuple[int, Ints | None]], count: int) -> Due:
     return found
 
 
-RunStretch = Callable[[int, Bools | None, Bools | None, States], States]
-"""Run a stretch again, by its number, for keys, of which some have joined in it (None: all), from their states at its
-beginning; returns those at its end."""
+RunStretch = Callable[[int, Bools | None, States], States]
+"""Run a stretch, by its number, for keys (None: all), from their states at its beginning; returns those at its end."""
 
 
 class Region:
@@ -105,51 +104,59 @@ class Region:
         self.numbers, self.alone = numbers, alone
         self._selected: list[_Selected] = []
 
-    def run_again(self, due: Due, window: Window, live: LiveGoals, run: RunStretch, to_the_end: bool = False) -> int:
+    def run_again(
+        self,
+        due: Due,
+        window: Window,
+        live: LiveGoals,
+        run: RunStretch,
+        to_the_end: bool = False,
+        run_as_before: RunStretch | None = None,
+    ) -> int:
         """Run keys again from where they have changes until their states are those that were kept; returns how many
-        keys these were, all as one. `to_the_end`: what comes later may differ as well."""
+        keys these were, all as one.
+
+        `to_the_end`: what comes later may differ as well. `run_as_before`: runs a stretch without the changes, first.
+        """
         stretches = window.stretches
         active: Bools | None = np.zeros(self.numbers.count, np.bool_)
         ever = np.zeros(self.numbers.count, np.bool_)
         carried: States | None = None
-        """The states of the active keys at the beginning of the stretch, where a stretch has just ended with them."""
+        """The states of the active keys at the beginning of the stretch, where the stretch before has changed them."""
+        goals: Goals = ()
         for number in range(min(due), len(stretches)):
-            joining: Bools | None = None
+            kept, changed = stretches[number].state, active
             if number in due:
                 more = due[number]
-                joining = None if more is None or active is None else more & ~active
                 active = None if more is None or active is None else active | more
-            elif active is not None:
-                joining = np.zeros_like(active)
             if active is not None:
                 if not active.any():
                     continue
                 ever |= active
-            if carried is None or active is None:
-                before = self.state(stretches[number].state, active)
-            elif joining is None or not joining.any():
-                before = carried
-            else:
-                before = self.joined(carried, self.state(stretches[number].state, joining), joining)
-            now = run(number, active, joining, before)
+            before = self.state(kept, active) if run_as_before is not None or carried is None else carried
+            was = None if run_as_before is None else run_as_before(number, active, copied(before))
+            if carried is not None:
+                self.put(kept, changed, carried, goals)
+                same_keys = active is changed or (active is not None and np.array_equal(active, changed))
+                before = carried if same_keys else self.state(kept, active)
+            now = run(number, active, before)
             last = number + 1 == len(stretches)
             after = self.live(live) if last else stretches[number + 1].state
-            was = self.state(after, active)
+            was = self.state(after, active) if was is None else was
             carried = None
-            goals: Goals = ()
             if active is None:
                 if not to_the_end and all(same(one, other) for one, other in zip(was, now, strict=True)):
                     active = np.zeros(self.numbers.count, np.bool_)
                     continue
+                goals = tuple(range(len(now)))
+                carried = copied(now)
             else:
                 active, goals = self.differing(was, now, active)
                 if not active.any():
                     continue
-                now = carried = self.part(now, active)
+                carried = self.part(now, active)
             if last:
-                self.become(live, after.base, active, now if active is not None else copied(now), goals)
-            else:
-                self.put(after, active, now, goals)
+                self.become(live, after.base, active, carried, goals)
         return 1 if any(keys is None for keys in due.values()) else int(ever.sum())
 
     # --- states ---
@@ -232,10 +239,6 @@ class Region:
     def part(self, states: States, keys: Bools) -> States:
         """Return the part of states that belongs to some keys."""
         return self._part(states, keys)
-
-    def joined(self, states: States, more: States, keys: Bools) -> States:
-        """States, and of more states that have no key in common with them those of keys."""
-        return self._together(states, self._others(more, ~keys))
 
     def _part(self, states: States, keys: Bools) -> States:
         return [
@@ -503,29 +506,28 @@ class RerunFromStretches(Rerun):
             self.numbers.count,
         )
         old, new = list[Tables](), list[Tables]()
-        last: tuple[int, States] | None = None
-        """The stretch that was run last, and the states that its keys had at its end before."""
+        taken: list[Table] = []
 
-        def run(number: int, keys: Bools | None, joining: Bools | None, before: States) -> States:
-            nonlocal last
-            was, after, until = copied(before), self.stretches[number].since, window.until(number)
-            if last is not None and last[0] == number - 1:
-                was = last[1]
-                if keys is not None and joining is not None:
-                    was = self.region.part(was, keys & ~joining)
-                    was = self.region.joined(was, before, joining) if joining.any() else was
+        def ranges(number: int, keys: Bools | None) -> tuple[Ints, Ints, Ints]:
             every = np.arange(max(1, self.numbers.count)) if keys is None else np.flatnonzero(keys)
-            ranges = every, np.full(len(every), after), np.full(len(every), until)
-            taken = [each.ending(*ranges) for each in self.inputs]
-            made, ended = self._run(was, taken, frontier.until(until))
+            after, until = self.stretches[number].since, window.until(number)
+            return every, np.full(len(every), after), np.full(len(every), until)
+
+        def run_as_before(number: int, keys: Bools | None, before: States) -> States:
+            nonlocal taken
+            taken = [each.ending(*ranges(number, keys)) for each in self.inputs]
+            made, ended = self._run(before, taken, frontier.until(window.until(number)))
             old.append(made)
-            last = number, copied(ended)
+            return copied(ended)
+
+        def run(number: int, keys: Bools | None, before: States) -> States:
             mine = [change[place == number] for change, place in zip(changes, places, strict=True)]
-            made, ended = self._run(copied(before), self._put(mine, taken, ranges), frontier.until(until))
+            now = self._put(mine, taken, ranges(number, keys))
+            made, ended = self._run(copied(before), now, frontier.until(window.until(number)))
             new.append(made)
             return ended
 
-        keys = self.region.run_again(due, window, self.live, run)
+        keys = self.region.run_again(due, window, self.live, run, run_as_before=run_as_before)
         return self._apart(old, new), keys
 
     def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:

@@ -297,7 +297,7 @@ class GoingBack:
         if to_the_end:
             due[window.place(self.knowledge.reached(stage, np.empty(0, np.int64))[0])] = None
 
-        def run(number: int, keys: Bools | None, joining: Bools | None, before: States) -> States:
+        def run(number: int, keys: Bools | None, before: States) -> States:
             stretch, until = window.stretches[number], window.until(number)
             inputs = {}
             for event in stage.inputs:
