@@ -20,10 +20,13 @@ from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, concat,
 from cep.core.time import Frontier
 from cep.operators.goals.arrival import as_set, by_arrival, first_of_equal
 from cep.operators.goals.contract import Arrays, Goal, Ints
-from cep.operators.goals.intrinsics import bare
+from cep.operators.goals.intrinsics import bare, inside
 from cep.operators.goals.keyed_rows import KEY, ROW, KeyedRows, changes_of, parts_of, signed, words_of
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.relational import Project
+
+TOGETHER = 1024
+"""Pairs of rows that arrive together: of so many each is compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,10 +219,59 @@ def instants(one: Ints, other: Ints) -> tuple[Ints, Ints]:
     return keys[:count], ends[:count]
 
 
+@bare
+def _unmatched(was, now, goes, comes):  # type: ignore[no-untyped-def]
+    """Clear the marks of rows that both tables have, which are sorted by arrival. Returns False if too many rows arrive
+    together to compare each with each."""
+    i = j = 0
+    while i < was.shape[1] and j < now.shape[1]:
+        turn = _turn(was, i, now, j)
+        if turn:
+            i += turn < 0
+            j += turn > 0
+            continue
+        last, its_last = i + 1, j + 1
+        while last < was.shape[1] and _turn(was, last, now, j) == 0:
+            last += 1
+        while its_last < now.shape[1] and _turn(was, i, now, its_last) == 0:
+            its_last += 1
+        if (last - i) * (its_last - j) > TOGETHER:
+            return False
+        for row in range(i, last):
+            for other in range(j, its_last):
+                if comes[other] and _equal(was, row, now, other):
+                    goes[row] = comes[other] = False
+                    break
+        i, j = last, its_last
+    return True
+
+
+@inside
+def _turn(one, i, other, j):  # type: ignore[no-untyped-def]
+    """Return -1 if the row of the first table arrives before that of the second, 1 if after it, and 0 if with it."""
+    for word in (END, START, ORDER):
+        if one[word, i] != other[word, j]:
+            return -1 if one[word, i] < other[word, j] else 1
+    return 0
+
+
+@inside
+def _equal(one, i, other, j):  # type: ignore[no-untyped-def]
+    """Return True if two rows have the same arguments."""
+    for word in range(FIRST, one.shape[0]):
+        if one[word, i] != other[word, j]:
+            return False
+    return True
+
+
 def apart(was: Table, now: Table) -> Table:
     """Return the changes that turn one table into the other."""
     if not rows(was) or not rows(now):
         return signed(was, now)
+    was, now = contiguous(by_arrival(was)), contiguous(by_arrival(now))
+    goes, comes = np.ones(rows(was), np.bool_), np.ones(rows(now), np.bool_)
+    if _unmatched(was, now, goes, comes):
+        return signed(contiguous(was[:, goes]), contiguous(now[:, comes]))
     words = [row for row in range(len(was)) if row != IDENTITY]
     kinds = KeySet(len(words))
     one, _ = kinds.insert(np.ascontiguousarray(was[words].T))

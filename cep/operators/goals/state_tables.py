@@ -217,7 +217,8 @@ class DeclaredState(TakenBack):
         numbers: dict[str, Ints] = {}
         for name in self.tables:
             self._key_numbers(name, state, keys, numbers)
-        ranks = {name: _ranks(each) for name, each in numbers.items()}
+        targets = {target for table in self.tables.values() for target, _ in table.refers.values()}
+        ranks = {name: _ranks(numbers[name]) for name in targets if not self.tables[name].dictionary}
         found = []
         for name, table in self.tables.items():
             if table.dictionary:

@@ -32,10 +32,10 @@ from cep.plan.ties import Ties
 from cep.runtime.machine import Machine
 from cep.runtime.machine_part import GivenTables, SingleGoal
 from cep.runtime.revision.plan_regions import PartsTogether, regions_of
-from cep.runtime.revision.region import Rerun, RerunFromStretches, rerun_of
+from cep.runtime.revision.region import Rerun, rerun_of
 from cep.runtime.revision.rerunning import Revised
 from cep.runtime.revision.row_window import RowChanges, parted
-from cep.runtime.revision.window_segment import FEWEST, RERUN, Given, Stretch, extend, window_of
+from cep.runtime.revision.window_segment import FEWEST, Given, Stretch, extend, window_of
 from cep.runtime.schedule import Schedule
 
 A_ROW, A_PUSH = 64, 4096
@@ -95,9 +95,7 @@ class Incremental:
     @property
     def stretches_of_a_window(self) -> int | None:
         """The number of stretches in a window, once it has begun."""
-        if not self.begun:
-            return None
-        return RERUN if any(isinstance(part.reviser, RerunFromStretches) for part in self.parts) else FEWEST
+        return FEWEST if self.begun else None
 
     @property
     def begun(self) -> bool:

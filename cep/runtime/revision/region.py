@@ -16,10 +16,12 @@ from functools import cached_property, partial
 import numpy as np
 
 from cep.core.relation import END, FIRST, Table, concat, contiguous, rows
+from cep.core.stable_order import stable_order
 from cep.core.time import BEGINNING, Frontier
 from cep.core.values import Pool
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import Arrays, Bools, Goal, Ints, KeyedRows, StateKeys
+from cep.operators.goals.intrinsics import bare
 from cep.operators.goals.keyed_rows import KEY, R_END, ROW, as_table, changes_of, words_of
 from cep.operators.goals.keyed_rows import KeyedRows as RowsByKey
 from cep.operators.goals.reviser import apart
@@ -137,8 +139,8 @@ class Region:
             was = None if run_as_before is None else run_as_before(number, active, copied(before))
             if carried is not None:
                 self.put(kept, changed, carried, goals)
-                same_keys = active is changed or (active is not None and np.array_equal(active, changed))
-                before = carried if same_keys else self.state(kept, active)
+                more_keys = active is not None and changed is not None and bool((active & ~changed).any())
+                before = self.state(kept, active) if more_keys or (active is None) != (changed is None) else carried
             now = run(number, active, before)
             last = number + 1 == len(stretches)
             after = self.live(live) if last else stretches[number + 1].state
@@ -319,17 +321,28 @@ def _shared(one: KeyedRows, other: KeyedRows) -> bool:
 
 def _differing(one: KeyedRows, other: KeyedRows, count: int) -> Bools:
     """The keys whose rows are not the same, in the same order."""
-    sides = []
-    for numbers, table in (one, other):
-        order = np.argsort(numbers, kind="stable")
-        order = order[np.searchsorted(numbers[order], 0) :]
-        sides.append((numbers[order], table[order]))
-    (mine, left), (theirs, right) = sides
-    counts = np.bincount(mine, minlength=count), np.bincount(theirs, minlength=count)
-    found: Bools = counts[0] != counts[1]
-    left, right, mine = left[~found[mine]], right[~found[theirs]], mine[~found[mine]]
-    found[mine[(left != right).any(axis=1)]] = True
+    found = np.zeros(count, np.bool_)
+    (mine, left), (theirs, right) = one, other
+    _find_differing(mine, stable_order(mine), contiguous(left), theirs, stable_order(theirs), contiguous(right), found)
     return found
+
+
+@bare
+def _find_differing(mine, order, left, theirs, their_order, right, found):  # type: ignore[no-untyped-def]
+    """Mark the keys whose rows are not the same, given the key of each row and the rows in the order of their keys."""
+    i = j = 0
+    while i < len(order) or j < len(their_order):
+        if j == len(their_order) or (i < len(order) and mine[order[i]] < theirs[their_order[j]]):
+            key, same_row, i = mine[order[i]], False, i + 1
+        elif i == len(order) or mine[order[i]] > theirs[their_order[j]]:
+            key, same_row, j = theirs[their_order[j]], False, j + 1
+        else:
+            key, same_row = mine[order[i]], True
+            for word in range(left.shape[1]):
+                same_row &= left[order[i], word] == right[their_order[j], word]
+            i, j = i + 1, j + 1
+        if key >= 0 and not same_row:
+            found[key] = True
 
 
 class _Input:

@@ -57,9 +57,8 @@ def copied(states: States) -> States:
 Given = dict[str, list[Table]]
 Windows = dict[str, RowWindow]
 
-STRETCHES, RERUN, FEWEST = 16, 8, 4
-"""So many of them are as long as the window, at most; so many where goals are run again one by one; so few where little
-comes, or nothing is run again."""
+STRETCHES, FEWEST = 16, 4
+"""So many of them are as long as the window, at most; so few where little comes, or late rows go through as changes."""
 LEAST_ROWS = 16_384
 """A stretch has at least so many rows of input, and twice as many as goals hold, or is a part of FEWEST."""
 
