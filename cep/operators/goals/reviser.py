@@ -17,9 +17,10 @@ import numpy as np
 
 from cep.core.hashtable import KeySet
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, concat, contiguous, empty, rows
+from cep.core.stable_order import stable_order
 from cep.core.time import Frontier
 from cep.operators.goals.arrival import as_set, by_arrival, first_of_equal
-from cep.operators.goals.contract import Arrays, Goal, Ints
+from cep.operators.goals.contract import Arrays, Bools, Goal, Ints
 from cep.operators.goals.intrinsics import bare, inside
 from cep.operators.goals.keyed_rows import KEY, ROW, KeyedRows, changes_of, parts_of, signed, words_of
 from cep.operators.goals.keys import Keys
@@ -288,6 +289,33 @@ def _beyond(table: Table, kinds: Ints, both: Ints) -> Table:
     rank = np.empty(len(kinds), np.int64)
     rank[order] = np.arange(len(kinds)) - np.repeat(first, np.diff(first, append=len(kinds)))
     return contiguous(table[:, rank >= both[kinds]])
+
+
+def differing_keys(one: tuple[Ints, Ints], other: tuple[Ints, Ints], count: int) -> Bools:
+    """The keys whose rows are not the same, in the same order; both are the keys of rows, and the rows."""
+    found = np.zeros(count, np.bool_)
+    (mine, left), (theirs, right) = one, other
+    left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
+    _find_differing(mine, stable_order(mine), left, theirs, stable_order(theirs), right, found)
+    return found
+
+
+@bare
+def _find_differing(mine, order, left, theirs, their_order, right, found):  # type: ignore[no-untyped-def]
+    """Mark the keys whose rows are not the same, given the key of each row and the rows in the order of their keys."""
+    i = j = 0
+    while i < len(order) or j < len(their_order):
+        if j == len(their_order) or (i < len(order) and mine[order[i]] < theirs[their_order[j]]):
+            key, same_row, i = mine[order[i]], False, i + 1
+        elif i == len(order) or mine[order[i]] > theirs[their_order[j]]:
+            key, same_row, j = theirs[their_order[j]], False, j + 1
+        else:
+            key, same_row = mine[order[i]], True
+            for word in range(left.shape[1]):
+                same_row &= left[order[i], word] == right[their_order[j], word]
+            i, j = i + 1, j + 1
+        if key >= 0 and not same_row:
+            found[key] = True
 
 
 def concatenated(width: int, tables: Sequence[Table]) -> Table:

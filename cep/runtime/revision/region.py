@@ -16,15 +16,13 @@ from functools import cached_property, partial
 import numpy as np
 
 from cep.core.relation import END, FIRST, Table, concat, contiguous, rows
-from cep.core.stable_order import stable_order
 from cep.core.time import BEGINNING, Frontier
 from cep.core.values import Pool
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import Arrays, Bools, Goal, Ints, KeyedRows, StateKeys
-from cep.operators.goals.intrinsics import bare
 from cep.operators.goals.keyed_rows import KEY, R_END, ROW, as_table, changes_of, words_of
 from cep.operators.goals.keyed_rows import KeyedRows as RowsByKey
-from cep.operators.goals.reviser import apart
+from cep.operators.goals.reviser import apart, differing_keys
 from cep.plan.order import PlanUnit
 from cep.plan.plan import Plan
 from cep.runtime.keyed_stage import KeySide
@@ -231,7 +229,7 @@ class Region:
             differs, shared = np.zeros(len(keys), np.bool_), False
             for each, its in zip(mine, theirs, strict=True):
                 shared |= _shared(each, its)
-                differs |= _differing(each, its, len(keys))
+                differs |= differing_keys(each, its, len(keys))
             every |= shared
             if shared or differs.any():
                 goals.append(number)
@@ -317,32 +315,6 @@ def _shared(one: KeyedRows, other: KeyedRows) -> bool:
     """Return True if two states differ in rows that belong to every key."""
     mine, theirs = one[1][one[0] < 0], other[1][other[0] < 0]
     return not np.array_equal(mine, theirs)
-
-
-def _differing(one: KeyedRows, other: KeyedRows, count: int) -> Bools:
-    """The keys whose rows are not the same, in the same order."""
-    found = np.zeros(count, np.bool_)
-    (mine, left), (theirs, right) = one, other
-    _find_differing(mine, stable_order(mine), contiguous(left), theirs, stable_order(theirs), contiguous(right), found)
-    return found
-
-
-@bare
-def _find_differing(mine, order, left, theirs, their_order, right, found):  # type: ignore[no-untyped-def]
-    """Mark the keys whose rows are not the same, given the key of each row and the rows in the order of their keys."""
-    i = j = 0
-    while i < len(order) or j < len(their_order):
-        if j == len(their_order) or (i < len(order) and mine[order[i]] < theirs[their_order[j]]):
-            key, same_row, i = mine[order[i]], False, i + 1
-        elif i == len(order) or mine[order[i]] > theirs[their_order[j]]:
-            key, same_row, j = theirs[their_order[j]], False, j + 1
-        else:
-            key, same_row = mine[order[i]], True
-            for word in range(left.shape[1]):
-                same_row &= left[order[i], word] == right[their_order[j], word]
-            i, j = i + 1, j + 1
-        if key >= 0 and not same_row:
-            found[key] = True
 
 
 class _Input:
