@@ -255,7 +255,7 @@ class Successor(Engine):
         )
 
     def goes_on(self, blob: bytes) -> bool:
-        """Whether a snapshot is of this program, whatever there was before. Raises CepError where it is damaged."""
+        """Return True if a snapshot is of this program, whatever there was before. Raises CepError if it is damaged."""
         return snapshot.program_of(blob) in (self._state, self._state + BOTH)
 
     def go_on_with(self, blob: bytes, made: Callable[[Mapping[str, str]], Successor]) -> Self:
