@@ -169,11 +169,40 @@ def test_a_run_that_was_slow_puts_nothing_over_what_is_newer(
         return done
 
     monkeypatch.setattr(mirrors, "create", slow)
-    first.ship()
+    with pytest.raises(CepError, match="another run has taken over s3://bucket/state"):
+        first.ship()
     assert bucket.get(f"out/{SINK_LOG}/leaving") == b"new" and bucket.get("out/part-1") == b"rows"
     put(first, f"{STATE}/a", "more")
     with pytest.raises(CepError, match="another run has taken over s3://bucket/state"):
         first.ship()
+
+
+def test_a_run_that_is_far_behind_does_not_count_where_a_manifest_was_removed(bucket: Bucket, tmp_path: Path) -> None:
+    """The manifests that would refuse it are gone, but the last one is there; so it puts no output a second time."""
+    first = mirror(tmp_path / "1")
+    put(first, f"{STATE}/files.jsonl", "0")
+    first.ship()
+    second = mirror(tmp_path / "2")
+    for number in range(1, 5):
+        put(first, f"{STATE}/files.jsonl", f"{number}")
+        put(first, f"{OUTPUT}/{SINK_LOG}/{number}", f"part-{number}-first")
+        put(first, f"{OUTPUT}/part-{number}-first", f"rows {number}")
+        first.ship()
+    before = {key: bucket.get(key) for key in bucket.keys("out/")}
+    assert len(before) == 8 and len(bucket.keys("state/manifests/")) == KEPT
+    with pytest.raises(CepError, match="another run has taken over s3://bucket/state"):
+        second.refuse_overtaken()
+    put(second, f"{STATE}/files.jsonl", "1")
+    put(second, f"{OUTPUT}/{SINK_LOG}/1", "part-1-second")
+    put(second, f"{OUTPUT}/part-1-second", "rows 1")
+    with pytest.raises(CepError, match="another run has taken over s3://bucket/state"):
+        second.ship()
+    assert {key: bucket.get(key) for key in bucket.keys("out/")} == before
+    last = mirror(tmp_path / "3")
+    assert there(last)[f"{STATE}/files.jsonl"] == "4"
+    assert {key: bucket.get(key) for key in bucket.keys("out/")} == before
+    assert len(bucket.keys("state/manifests/")) == KEPT
+    assert not [key for key in bucket.keys("state/packs/") if second.run[:12] in key], "what it put in vain is gone"
 
 
 def test_a_run_that_is_killed_at_any_put_is_gone_on_from(

@@ -150,7 +150,7 @@ class Mirror:
             there |= away
             there |= {name: one for name, one in self._put.items() if self._counts(name)}
             if there == self._files:
-                if self._put:
+                if self._put and not self._overtaken():
                     self._publish()
                 return
             if content:
@@ -168,21 +168,29 @@ class Mirror:
     def refuse_overtaken(self) -> None:
         """CepError: another run has gone on from where this one is."""
         with storing():
-            if files.found(_manifest(self.places[STATE], self.number + 1)) is not None:
-                raise self._overtaken()
+            if self._overtaken():
+                raise self._taken_over()
 
-    def _overtaken(self) -> CepError:
+    def _overtaken(self) -> bool:
+        """Return True if there is a later manifest, which is of another run. The last one is always there; those
+        between may be gone again."""
+        return max(_numbers(self.places[STATE]), default=-1) > self.number
+
+    def _taken_over(self) -> CepError:
         message = f"--checkpoint: another run has taken over {self.places[STATE]}"
         return CepError(message, hint="a checkpoint is of one run at a time", code="checkpoint")
 
     def _enter(self, number: int, there: Mapping[str, Packed]) -> None:
-        """The manifest of this number, once its pack is there."""
+        """Put the manifest of this number, once its pack is there. CepError: another run has gone on from where this
+        one is, so the manifest does not count, or is not the last one any more."""
         found = {"run": self.run, "output": self.places[OUTPUT], "folder": str(self.folder(OUTPUT))}
         text = json.dumps(found | {"files": {name: one.fields() for name, one in there.items()}})
         address = _manifest(self.places[STATE], number)
         if not create(address, checksum.seal(text.encode(), of=_name(number))):
-            raise self._overtaken()
-        self.number, self._files = number, dict(there)
+            raise self._taken_over()
+        self.number = number
+        self.refuse_overtaken()  # a run that is far ahead has removed its manifest of this number
+        self._files = dict(there)
         self._packs.append({one.pack for one in there.values()})
         before = set[str]().union(*self._packs)
         del self._packs[:-KEPT]
@@ -193,10 +201,8 @@ class Mirror:
 
     def _publish(self) -> None:
         """Put what the manifest has of the output and of dead letters at their own addresses: files before the log that
-        says that they count. Not where another run has gone on from the manifest: it has done so, and what it has put
-        since is newer; to put the next manifest is refused then."""
-        if files.found(_manifest(self.places[STATE], self.number + 1)) is not None:
-            return
+        says that they count. Not to be called where another run has gone on from the manifest: it has done so, and what
+        it has put since is newer."""
         log = {name: one.digest for name, one in self._files.items() if name.startswith(_LOG)}
         objects.at_once(self._copied, [name for name in self._put if name in self._files])
         for name in self._files:
@@ -256,7 +262,7 @@ class Mirror:
         checkpoint = self.places[STATE]
         for name in self.places:
             self.folder(name).mkdir()
-        numbers = [int(one.name) for one in files.listed(joined(checkpoint, MANIFESTS)) if one.name.isdecimal()]
+        numbers = _numbers(checkpoint)
         if not numbers:
             self._vacant()
             return
@@ -278,7 +284,8 @@ class Mirror:
         names = (one.name for one in files.listed(log) if not one.folder)
         # What is beyond the last of this manifest counts already for another run, which has gone on meanwhile.
         self._told = {f"{_LOG}{name}": "" for name in names if _batch(name) <= last}
-        self._publish()
+        if not self._overtaken():
+            self._publish()
         with suppress(StorageError):  # one that may not remove goes on
             for number in numbers:
                 if number <= self.number - KEPT:
@@ -341,6 +348,11 @@ def _batch(name: str) -> int:
     """The number of the micro-batch that a file of the log of the sink is of, -1: of none."""
     found = re.search(r"[0-9]+", name.rpartition("/")[2])
     return -1 if found is None else int(found[0])
+
+
+def _numbers(checkpoint: str) -> list[int]:
+    """The numbers of the manifests that are there."""
+    return [int(one.name) for one in files.listed(joined(checkpoint, MANIFESTS)) if one.name.isdecimal()]
 
 
 def _manifest(checkpoint: str, number: int) -> str:
