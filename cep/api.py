@@ -35,13 +35,13 @@ from cep.workers.partitioned_engine import dealt_engine
 
 
 class ArrowStream(Protocol):
-    """What gives its rows as an Arrow stream."""
+    """An object that exports its rows as an Arrow stream."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
 class ArrowArray(Protocol):
-    """What gives its rows as one Arrow array of structs."""
+    """An object that exports its rows as one Arrow array of structs."""
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
 

@@ -1,5 +1,7 @@
-"""A program that took over from another one where input is revised: until nothing before that can change any more, the
-other one puts right what it derived, and both give their results as one.
+"""A program that took over from a former one under `--revise`.
+
+The former program still corrects its own results until they are final. The results of both appear as those of one
+program:
 
     ended at or before `since`: the former program          ended later: this one
 """
@@ -25,16 +27,19 @@ from cep.runtime.options import EngineOptions
 from cep.runtime.output import Frames
 
 BOTH = " with the program before"
-"""Behind what a snapshot is of: it also has what goes back to the program before."""
+"""The suffix of a snapshot's program if the snapshot also has state for results of the former program."""
 _NEVER = object()
-"""The end of an interval that is not told."""
+"""The end of an interval that is not reported."""
 
 
 @dataclass(slots=True)
 class FluentCut:
-    """A fluent that is cut at a time: its intervals of the former program end there (`ends`), or those of the new one
-    begin there. `straddling`: the intervals that go on beyond that time, by the `@id` under which they are told, each
-    with its own and its end."""
+    """A fluent that is cut at a time.
+
+    `ends`: intervals of the former program end there; otherwise, intervals of the new program begin there.
+    `straddling`: the intervals that continue beyond the cut, by the `@id` with which they are reported. Each has its
+    own `@id` and its end.
+    """
 
     schema: Schema
     meaning: str
@@ -43,14 +48,14 @@ class FluentCut:
     straddling: dict[str, tuple[str, int | None]] = field(default_factory=dict)
 
     def left(self, stable: int) -> dict[str, tuple[str, int | None]]:
-        """Forget the intervals that end at or before a time; return the others."""
+        """Forget the intervals that end at or before `stable`, and return the others."""
         self.straddling = {
             key: (own, end) for key, (own, end) in self.straddling.items() if end is None or end > stable
         }
         return self.straddling
 
     def take(self, changes: pl.DataFrame) -> pl.DataFrame:
-        """Return what changes of a program's intervals change of those that are told."""
+        """Translate changes of a program's intervals into changes of the reported intervals."""
         early = (changes["start"] < self.time).fill_null(True)
         later = changes.filter(~early & (changes["end"] > self.time).fill_null(True))
         later = later.clear() if self.ends else later
@@ -64,7 +69,11 @@ class FluentCut:
         return pl.concat([later, *self._told(told, changes)]).sort(CHANGE, maintain_order=True)
 
     def _told(self, told: pl.DataFrame, changes: pl.DataFrame) -> Iterable[pl.DataFrame]:
-        """Yield rows of `told`, which are those of the changes as they are told, with their ends."""
+        """Yield the changes of the reported intervals.
+
+        `told`: the same rows as `changes`, with the start and `@id` that are reported. The yielded rows also have the
+        reported ends.
+        """
         before: dict[str, Any] = {}
         now: dict[str, Any] = {}
         rows: dict[str, int] = {}
@@ -94,7 +103,7 @@ class FluentCut:
                 yield _row(told, row, new, 1)
 
     def _end(self, end: int | None) -> int | None:
-        """The end with which an interval is told that goes on beyond the time of the cut."""
+        """Return the reported end of an interval that continues beyond the cut."""
         return self.time if self.ends else end
 
 
@@ -103,11 +112,11 @@ def _row(table: pl.DataFrame, row: int, end: int | None, sign: int) -> pl.DataFr
 
 
 class Successor(Engine):
-    """A program that took over from another one at the watermark `since`, and that program, `former`, while it may
-    still change what it derived: None afterwards. `texts`: those of the former program, by file.
+    """A program that took over from another one at the watermark `since`.
 
-    The former program gives what ends at or before `since`, this one what ends later. Fluents and alerts that mean the
-    same are this one's at all times; other fluents are cut.
+    `former`: that program, as long as its results may still change, then None. `texts`: its texts, by file. The former
+    program reports what ends at or before `since`, this one what ends later. This program alone reports the fluents and
+    alerts that mean the same in both; other fluents are cut.
     """
 
     def __init__(self, program: CompiledProgram, options: EngineOptions) -> None:
@@ -120,8 +129,11 @@ class Successor(Engine):
         self._split: frozenset[str] = frozenset()
 
     def take_over(self, former: Engine, texts: Mapping[str, str], cuts: Mapping[str, int]) -> Frames:
-        """Take over from an engine, of which this one has the state (`PriorState`), at its watermark; returns what
-        changes by that. `cuts`: when fluents begin that other programs had before."""
+        """Take over from an engine at its watermark, and return the changes of results that follow at once.
+
+        This engine already has the former one's state (`PriorState`). `cuts`: the times at which fluents of earlier
+        changes begin.
+        """
         self._cut(cuts)
         for tables in (_as_told(self, super().held_now()), super()._run(former.watermark)):
             for name in self._begun.keys() & tables.keys():
@@ -138,7 +150,7 @@ class Successor(Engine):
         return _together(ended, begun)
 
     def _begin(self, former: Engine, since: int, texts: Mapping[str, str]) -> None:
-        """Go on after an engine that may still change what ended until a time."""
+        """Follow an engine whose results that ended at or before `since` may still change."""
         self.former, self.since, self.texts = former, since, texts
         old, new = former.meanings(), self.meanings()
         self._ended = {
@@ -163,16 +175,16 @@ class Successor(Engine):
 
     @property
     def inputs(self) -> dict[str, Schema]:
-        """The events that it reads, and those that the former program reads."""
+        """The events that this program or the former one reads."""
         return {**({} if self.former is None else self.former.inputs), **super().inputs}
 
     @property
     def shown(self) -> dict[str, Schema]:
-        """The events that it derives, and those that the former program did."""
+        """The events that this program or the former one derives."""
         return {**({} if self.former is None else self.former.shown), **self.outputs}
 
     def held_now(self) -> dict[str, pl.DataFrame]:
-        """What fluents hold now, from their cuts on."""
+        """Return the open intervals of fluents. Those of cut fluents begin at the cut or later."""
         found = super().held_now()
         for name, cut in self._begun.items():
             if name in found:
@@ -186,7 +198,7 @@ class Successor(Engine):
         return self._run(self.reached)
 
     def receive(self, batch: EventBatch, in_turn: bool = False) -> None:
-        """Take a batch, of which each program has what it reads, and complete nothing."""
+        """Give each program the events of a batch that it reads. Complete nothing."""
         batch = batch if isinstance(batch, Mapping) else list(batch)
         own = super().inputs
         super().receive(_read(batch, own), in_turn)
@@ -201,13 +213,14 @@ class Successor(Engine):
                 one.count_up_to(other.position)
 
     def pass_by(self, tables: Mapping[str, pl.DataFrame]) -> None:
-        """Records of events have come that neither program reads."""
+        """Note records of events that neither program reads."""
         super().pass_by(tables)
         if self.former is not None:
             self.former.pass_by(tables)
 
     def take_dead(self) -> list[RefusedRow]:
-        """The rows refused since the last call; of events that both programs read those that this one refused."""
+        """Return the rows refused since the last call. If both programs read an event, only this one's refusals
+        count."""
         dead, own = super().take_dead(), super().inputs
         return dead + [row for row in ([] if self.former is None else self.former.take_dead()) if row.type not in own]
 
@@ -240,7 +253,7 @@ class Successor(Engine):
     # --- state ---
 
     def snapshot(self) -> bytes:
-        """The whole state, also of the former program."""
+        """Return the whole state, including that of the former program."""
         own = super().snapshot()
         begun = {name: cut.left(self.stable) for name, cut in self._begun.items()}
         if self.former is None and not any(begun.values()):
@@ -255,12 +268,15 @@ class Successor(Engine):
         )
 
     def goes_on(self, blob: bytes) -> bool:
-        """Return True if a snapshot is of this program, whatever there was before. Raises CepError if it is damaged."""
+        """Return True if a snapshot is of this program, with or without a former one. Raises CepError if it is
+        damaged."""
         return snapshot.program_of(blob) in (self._state, self._state + BOTH)
 
     def go_on_with(self, blob: bytes, made: Callable[[Mapping[str, str]], Successor]) -> Self:
-        """Take on a snapshot of this program. `made`: makes an engine of the texts of the former program. Raises
-        CepError where the snapshot is of another program, or damaged."""
+        """Restore a snapshot of this program. Raises CepError if it is damaged or of another program.
+
+        `made`: makes an engine from the texts of the former program.
+        """
         if snapshot.program_of(blob) == self._state:
             return self.restore(blob)
         with snapshot.restoring():
@@ -278,20 +294,20 @@ class Successor(Engine):
 
 
 def former_texts(blob: bytes) -> Mapping[str, str] | None:
-    """The texts of the former program of a snapshot, None: it has none. Raises CepError where it is damaged."""
+    """Return the texts of the former program in a snapshot, or None. Raises CepError if the snapshot is damaged."""
     texts: Mapping[str, str] | None = snapshot.header(blob).get("texts")
     return texts
 
 
 def _read(batch: EventBatch, inputs: Mapping[str, Schema]) -> EventBatch:
-    """The part of a batch that is of these events."""
+    """Return the part of a batch with these events."""
     if isinstance(batch, Mapping):
         return {name: table for name, table in batch.items() if name in inputs}
     return [event for event in batch if event.type in inputs]
 
 
 def _as_told(engine: Engine, held: Mapping[str, pl.DataFrame]) -> Frames:
-    """Intervals of fluents as rows that come."""
+    """Return the intervals of fluents as added rows."""
     meanings, schemas = engine.meanings(), engine.outputs
     return {name: _signed(identified(table, schemas[name], meanings[name]), 1) for name, table in held.items()}
 
@@ -301,7 +317,7 @@ def _signed(table: pl.DataFrame, sign: int) -> pl.DataFrame:
 
 
 def _together(theirs: Frames, own: Frames) -> Frames:
-    """The changes of two programs, those that are withdrawn first."""
+    """Join the changes of two programs, withdrawals first."""
     found = {}
     for name in sorted({*theirs, *own}):
         tables = [table for table in (theirs.get(name), own.get(name)) if table is not None and table.height]

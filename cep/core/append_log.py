@@ -1,9 +1,9 @@
-"""Logs on disk: entries are only ever added; an entry is read as it was written, or found damaged.
+"""Logs on disk: entries are only ever added. An entry is read as it was written, or reported as damaged.
 
-The last entry may be torn: the process or the machine ended while it was written, and nobody relied on it. It is cut
-off before the next one is added. Anything else that is not what was written is damage, and nothing is cut off.
+The last entry may be torn, because the process or the machine ended while writing it. Nobody has relied on it, so it is
+cut off before the next one is added. Any other difference is damage, and nothing is cut off.
 
-Entries are records of bytes, each with a hash of its own, or lines of JSON, each with a hash of all lines up to it
+Entries are records of bytes, each with its own hash, or lines of JSON, each with a hash of all lines up to it
 (`cep.core.checksum`).
 """
 
@@ -28,8 +28,11 @@ RecordBytes: TypeAlias = tuple[bytes, bytes]
 
 
 class AppendLog(ABC, Generic[Logged]):
-    """The entries of a file, which need not exist yet. `places`: the byte at which each entry that was read or added
-    begins, and last the one at which the next will."""
+    """The entries of a file, which need not exist yet.
+
+    `places`: the bytes at which the entries that were read or added begin, and last the byte at which the next one
+    will.
+    """
 
     MARK = b""
     """The first bytes of the file."""
@@ -44,12 +47,14 @@ class AppendLog(ABC, Generic[Logged]):
 
     @property
     def size(self) -> int:
-        """The bytes of the file up to the last whole entry."""
+        """The size of the file up to the last complete entry, in bytes."""
         return self.places[-1]
 
     def unread(self) -> Iterator[Logged]:
-        """The entries that were added since the file was last read, by anyone, up to a torn one; while one is looked
-        at, `len` is its number. Broken: one is damaged; says its number."""
+        """Yield the entries that anyone has added since the file was last read, up to a torn one.
+
+        During the loop, `len` is the number of the current entry. Raises Broken with the number of a damaged entry.
+        """
         try:
             if self.path.stat().st_size <= self.size:
                 return
@@ -64,13 +69,18 @@ class AppendLog(ABC, Generic[Logged]):
                 self.places.append(self.size + size)
 
     def read(self, first: int, beyond: int) -> list[Logged]:
-        """The entries from one number to before another; all were read or added before. Broken: one is not whole
-        any more; says its number. The hashes of lines are not looked at again."""
+        """Return the entries from one number to before another. All must have been read or added before.
+
+        Raises Broken with the number of an entry that is no longer complete. The hashes of lines are not checked again.
+        """
         return self.read_at(self.places[first], self.places[beyond], first, beyond) if first < beyond else []
 
     def read_at(self, start: int, stop: int, first: int, beyond: int) -> list[Logged]:
-        """The entries from one number to before another, which are between two bytes of the file, whoever has added
-        them. Broken: as `read`."""
+        """Return the entries from one number to before another, between two bytes of the file. Any process may have
+        added them.
+
+        Raises Broken as `read` does.
+        """
         with self.path.open("rb") as file:
             file.seek(start)
             data = file.read(stop - start)
@@ -80,23 +90,25 @@ class AppendLog(ABC, Generic[Logged]):
         return found
 
     def move(self, path: Path) -> None:
-        """Give the file another name, in the place of a file of that name. OSError: it cannot have it."""
+        """Rename the file, replacing a file with the new name. Raises OSError if this fails."""
         os.replace(self.path, path)
         self.path = path
 
     def close(self) -> None:
-        """Let go of the file; it is opened again where more is added."""
+        """Close the file. The next entry opens it again."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     @abstractmethod
     def _decoded(self, file: BinaryIO, number: int, new: bool) -> Iterator[tuple[Logged, int]]:
-        """Entries and the bytes of each, from where the file stands, up to a torn one. `number`: of the first; `new`:
-        they are read for the first time. Broken: one is damaged."""
+        """Yield entries and their lengths in bytes, from the file's position up to a torn entry.
+
+        `number`: that of the first entry. `new`: they are read for the first time. Raises Broken if one is damaged.
+        """
 
     def _write(self, pieces: Sequence[bytes], sync: bool) -> None:
-        """Add entries behind those that were read; a torn one is cut off."""
+        """Add entries after those that were read. A torn entry is cut off."""
         try:
             if self._file is None:
                 self._file = self._opened()
@@ -126,8 +138,10 @@ class RecordLog(AppendLog[RecordBytes]):
     MARK = checksum.MARK
 
     def append(self, records: Sequence[RecordBytes], sync: bool = True) -> None:
-        """Add records; they outlive the process when this returns, with `sync` also the end of the machine. OSError:
-        the file cannot be written."""
+        """Add records. When this returns, they survive the end of the process, and with `sync` a crash of the machine.
+
+        Raises OSError if the file cannot be written.
+        """
         self._write([checksum.record(head, body) for head, body in records], sync)
 
     def _decoded(self, file: BinaryIO, number: int, new: bool) -> Iterator[tuple[RecordBytes, int]]:
@@ -148,7 +162,8 @@ class LineLog(AppendLog[dict[str, Any]]):
         self._chain = checksum.Chain()
 
     def append(self, lines: Sequence[dict[str, Any]]) -> None:
-        """Add lines; they outlive the end of the machine when this returns. OSError: the file cannot be written."""
+        """Add lines. When this returns, they survive a crash of the machine. Raises OSError if the file cannot be
+        written."""
         chain = self._chain.copy()
         self._write([chain.add(json.dumps(each, ensure_ascii=False).encode()) for each in lines], sync=True)
         self._chain = chain

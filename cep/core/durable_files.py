@@ -9,9 +9,10 @@ from cep.core.private_files import private_opener
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a private file that is whole and on disk as soon as it has its name. OSError: it cannot be written.
+    """Write a private file. The file gets its name only when its content is complete and on disk.
 
-    It replaces an older file of that name. Call `sync_names` if the name has to be on disk, too.
+    It replaces an older file with that name. Call `sync_names` if the name has to be on disk, too. Raises OSError if
+    the file cannot be written.
     """
     part = path.with_suffix(".part")
     with open(part, "wb", opener=private_opener) as file:

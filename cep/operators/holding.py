@@ -30,7 +30,8 @@ ANY = "_'"
 
 @dataclass(frozen=True, slots=True)
 class HoldingPattern(Pattern):
-    """`pattern WHERE fluent`, or `not` it. The last argument of `fluent`, a table of its edges, is KIND."""
+    """`pattern WHERE fluent`, or `not fluent`. The last argument of `fluent`, which is a table of its edges, is
+    KIND."""
 
     pattern: Pattern
     fluent: Atom
@@ -70,7 +71,7 @@ class HoldingPattern(Pattern):
         take: tuple[int, ...],
         places: Mapping[str, int],
     ) -> Node:
-        """The node over those of both parts; `places`: the columns of the left's variables."""
+        """Return the node over the nodes of both parts. `places`: the columns of the left's variables."""
         return Holding(left, right, key, kind, take, self.negated, len(places))
 
     def decider(self) -> Pattern:
@@ -91,9 +92,11 @@ class HoldingPattern(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class Holding(Node):
-    """Occurrences of the left at whose end a fluent holds, one for each of its tuples with these keys; `negated`: at
-    whose end it does not. The right has the fluent's edges, which its column `kind` distinguishes. Columns: the left's,
-    `width`, then those of the right at `take`."""
+    """Occurrences of the left at whose end a fluent holds, one for each tuple of the fluent with the same key.
+
+    `negated`: the fluent does not hold. The right has the fluent's edges; its column `kind` distinguishes beginnings
+    from ends. Columns of the output: the left's `width` columns, then those of the right at `take`.
+    """
 
     left: int
     right: int

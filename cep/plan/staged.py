@@ -1,4 +1,4 @@
-"""The plan of one stage alone: its rules with the goals they need; what other stages make is input."""
+"""Parts of a plan: a single stage with the goals that its rules need, where the results of other stages are input."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from cep.rules.alert import Alert
 
 
 def staged(plan: Plan, number: int) -> Plan:
-    """The part of a plan that a stage runs, from 1. Types are those of the whole program.
+    """Return the part of a plan that a stage runs; stages count from 1. Types are those of the whole program.
 
-    An event of another stage is taken as it was made there: declared ranges, and what may be missing, hold for records.
-    Raises ValueError where there is no such stage.
+    Events of other stages are read as these derived them: declared ranges and missing values concern records only.
+    Raises ValueError if there is no such stage.
     """
     stages = partition(plan)
     if not 0 < number <= len(stages):
@@ -28,8 +28,7 @@ def staged(plan: Plan, number: int) -> Plan:
 
 
 def alerts_alone(plan: Plan, alerts: Sequence[Alert]) -> Plan:
-    """The part that makes the occurrences of alerts, over what the program derives: nothing of it remembers
-    anything."""
+    """Return the part that makes the occurrences of alerts from derived events. It keeps no state."""
     dependencies, tables = Dependencies(plan), {table for alert in alerts for table in alert.tables}
     rules = tuple(number for number, head in enumerate(plan.heads) if head.event in tables)
     read = frozenset[str]().union(*(dependencies.reads[rule] for rule in rules))
@@ -48,7 +47,8 @@ def alerts_alone(plan: Plan, alerts: Sequence[Alert]) -> Plan:
 
 
 def alerts_left_out(plan: Plan) -> Plan:
-    """The plan without what makes the occurrences of alerts, which stands behind all else (`alerts_last`)."""
+    """Return the plan without the nodes that make the occurrences of alerts. They are its last nodes
+    (`alerts_last`)."""
     rules = without_alerts(plan.rules)
     own = range(len(rules.rules))
     users = [frozenset(rule for rule in each if rule in own) for each in plan.users]

@@ -1,4 +1,4 @@
-"""The whole state of an engine: saved, restored and checked, and taken over from another program."""
+"""The whole state of an engine: save it, restore and check it, and take it over from another program."""
 
 from __future__ import annotations
 
@@ -35,10 +35,13 @@ def save(
     events: Mapping[str, str] | None,
     whole: bool = False,
 ) -> bytes:
-    """A snapshot. `goals`: the names of the machine's goals; `knowledge`: what the knowledge is called; `program`: what
-    the snapshot is of. With lineage `events` says what events mean, None: of a stage, whose lineage does not go to
-    another program; `whole`: with what is remembered, and where input is revised as of the time up to which nothing can
-    change, with the rows that end later as waiting ones."""
+    """Return a snapshot.
+
+    `goals`: the names of the machine's goals. `knowledge`: the name of the knowledge. `program`: the program that the
+    snapshot is of. `events`: with lineage, the meanings of events; None: a stage, whose lineage no other program can
+    take over. `whole`: include the state of the goals. Under revision, this state is as of the time up to which no
+    result can change, and later rows are saved as waiting rows.
+    """
     final = whole and parts.revision is not None and not parts.revision.window.final
     header, batches = _saved(parts, goals, knowledge, final)
     values = parts.pool.dump().to_arrow().combine_chunks().to_batches()
@@ -59,7 +62,8 @@ def save(
 def save_in_segments(
     parts: EngineParts, goals: Sequence[str], knowledge: str | None, program: str, book: SegmentBook
 ) -> SegmentedState:
-    """The same in segments, where input is revised: values and what the window holds. Not with lineage."""
+    """Return the same in segments, for input that may be revised: values and the rows of the window. Not with
+    lineage."""
     assert parts.history is None, "what is kept in segments has no lineage"
     header, batches = _saved(parts, goals, knowledge)
     header["values"] = 0
@@ -81,8 +85,10 @@ def save_in_segments(
 def _saved(
     parts: EngineParts, goals: Sequence[str], knowledge: str | None, final: bool = False
 ) -> tuple[dict[str, object], list[pa.RecordBatch]]:
-    """The header of a snapshot, and what it holds of now: what waits, the states of goals, changes of the knowledge.
-    `final`: of the time up to which nothing can change."""
+    """Return the header of a snapshot, and the current waiting rows, states of goals and changes of the knowledge.
+
+    `final`: those at the time up to which no result can change.
+    """
     buffer, schemas = parts.buffer, parts.plan.schemas
     revised: Collection[str] = () if parts.revision is None else parts.revision.waiting
     waiting, times = buffer.snapshot(), buffer.times()
@@ -107,7 +113,7 @@ def _saved(
 
 
 def value_segments(pool: Pool, book: SegmentBook) -> list[str]:
-    """The names of the segments of values."""
+    """Return the names of the segments of values."""
     names = []
     for first, last in value_blocks.blocks(pool):
         settled = value_blocks.settled(pool, first, last)
@@ -124,7 +130,7 @@ def _block(pool: Pool, first: int, last: int) -> pa.RecordBatch:
 
 
 def read_snapshot(parts: EngineParts, blob: bytes, program: str) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
-    """A snapshot of this program. CepError: it is of another, or damaged."""
+    """Read a snapshot of this program. Raises CepError if it is damaged or of another program."""
     header, batches = snapshot.load(blob, program)
     if header["explain"] != (parts.history is not None):
         raise _other_explain()
@@ -143,8 +149,10 @@ def take_on(
     batches: list[pa.RecordBatch],
     segments: Sequence[pa.RecordBatch] | None = None,
 ) -> bool:
-    """Go on where a snapshot was made; gives whether its codes are codes here. `segments`: of the window, where they
-    are not in the snapshot."""
+    """Continue from a snapshot. Return True if its codes are codes of this engine.
+
+    `segments`: those of the window, if the snapshot does not have them.
+    """
     codes = _codes(parts, header, batches)
     batches = batches[header["values"] :]
     if parts.revision is not None:
@@ -180,7 +188,7 @@ def take_on_segments(
     fetch: Fetch,
     book: SegmentBook,
 ) -> None:
-    """Go on where a snapshot in segments was made."""
+    """Continue from a snapshot in segments."""
     demand(len(names) == header["segments"])
     count, segments = header["values in segments"], [snapshot.streamed(fetch(name)) for name in names]
     values, window = segments[:count], segments[count:]
@@ -196,8 +204,12 @@ def take_on_segments(
 
 
 def _codes(parts: EngineParts, header: Mapping[str, Any], batches: list[pa.RecordBatch]) -> Translation | None:
-    """Take in the values of a snapshot. Gives what its codes are here; None: what they were. That is so of a program
-    that was compiled for the engine; a second engine of one has met its constants in another order."""
+    """Load the values of a snapshot. Return the translation of its codes to codes of this engine; None: they are the
+    same.
+
+    They are the same for the first engine of a compiled program. A second engine has met its constants in another
+    order.
+    """
     if not header["values"]:
         return None
     moved = parts.pool.load(_table(batches[: header["values"]]))
@@ -233,8 +245,10 @@ def carry(
     events: Mapping[str, str],
     warm: SnapshotParts | None = None,
 ) -> frozenset[str]:
-    """Go on where another program was; gives the names of the goals that do. The others start from `warm`. `events`:
-    what events mean."""
+    """Continue from the state of another program. Return the names of the goals that do.
+
+    The other goals start from `warm`. `events`: the meanings of events.
+    """
     schemas, header = parts.plan.schemas, state.header
     if header["explain"] != (parts.history is not None):
         raise _other_explain()
@@ -262,7 +276,7 @@ def carry(
 
 
 def _recoding(parts: EngineParts, codes: Translation) -> Callable[[Mapping[str, Table]], None]:
-    """Puts the codes of a snapshot's values here into tables by event."""
+    """Return a function that translates the codes of a snapshot's values, in tables by event."""
     return lambda tables: recode(tables, codes, coded(parts.plan.schemas))
 
 

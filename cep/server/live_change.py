@@ -1,5 +1,8 @@
-"""Another program takes over while a server runs: it is checked and tested, its new rules take the input of before, and
-at one watermark it goes on where the program of now was."""
+"""Replace the program of a running server.
+
+The new program is checked and tested, and its new rules read the earlier input. Then it takes over from the running
+program at a watermark.
+"""
 
 from __future__ import annotations
 
@@ -54,8 +57,11 @@ _BEHIND = "nothing has changed"
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """An engine of other texts that goes on where the program of now is: the texts by file and together, the input that
-    its new rules have seen, how many tests passed, and what the compiler warns of."""
+    """An engine of other texts that can take over from the running program.
+
+    It has the texts by file and as one, the input that its new rules have read, the number of passed tests, and the
+    compiler's warnings.
+    """
 
     texts: Mapping[str, str]
     text: str
@@ -66,8 +72,11 @@ class Prepared:
 
 
 class LiveProgram:
-    """The program of a server, and its versions. `begin` has another program answer, which is given what
-    ends with the one before; the lock of the batches is held."""
+    """The program of a server, and its versions.
+
+    `begin` makes another program answer, and gets the results that end with the former one. It is called with the lock
+    of the batches.
+    """
 
     def __init__(
         self,
@@ -77,7 +86,7 @@ class LiveProgram:
         begin: Callable[[ServedProgram, Mapping[str, pl.DataFrame]], Service],
         record: Callable[[RecordedAction], None],
     ) -> None:
-        """`record` writes into the log of what people did."""
+        """Keep the arguments. `record` writes into the log of what people did."""
         self._options, self._program, self._run, self._begin = options, program, run, begin
         self._record = record
         self._schemas: Mapping[str, Schema] = program.schemas
@@ -93,11 +102,11 @@ class LiveProgram:
         return self._options.file_names
 
     def running(self) -> dict[str, Any]:
-        """The version that runs, with its texts and the values of its parameters."""
+        """The running version, with its texts and the values of its parameters."""
         return {**self._full(self._program.version), "parameters": self._parameters(self._program.engine)}
 
     def _parameters(self, engine: Engine) -> list[dict[str, str]]:
-        """The parameters of a program: the value in force of each, and where it comes from."""
+        """Return the parameters of a program: their values in force, and where these come from."""
         named = self._options.parameters.values
         return [
             each | {"source": "command line" if each["name"] in named else "program"}
@@ -105,7 +114,8 @@ class LiveProgram:
         ]
 
     def _overriding(self, engine: Engine) -> list[str]:
-        """Warnings of the values on the command line that a program does not declare, or that override its own."""
+        """Return warnings about values on the command line that a program does not declare, or that override its
+        own."""
         parameters = engine.written.parameters.by_name
         found = []
         for name in self._options.parameters.values:
@@ -119,7 +129,7 @@ class LiveProgram:
         return found
 
     def history(self) -> list[dict[str, Any]]:
-        """All versions, the newest first, without their texts."""
+        """Return all versions without their texts, the newest first."""
         versions = self._program.versions
         if versions is None:
             return [self._listed(self._program.version)]
@@ -129,7 +139,7 @@ class LiveProgram:
         ]
 
     def version(self, number: int) -> dict[str, Any]:
-        """A version with its texts. Raises ChangeRefused."""
+        """Return a version with its texts. Raises ChangeRefused."""
         return self._full(self._version(number))
 
     def _version(self, number: int) -> Version:
@@ -160,12 +170,14 @@ class LiveProgram:
     # --- another one ---
 
     def restore(self, number: int, author: str) -> dict[str, Any]:
-        """Have the texts of a version take over again. Raises ChangeRefused."""
+        """Make the texts of an earlier version take over again. Raises ChangeRefused."""
         return self.change(self._version(number).texts, author, number)
 
     def change(self, texts: Mapping[str, str], author: str, restores: int | None = None) -> dict[str, Any]:
-        """Have other texts take over, which are those of the version that it `restores`; the texts that run are no new
-        version. Raises ChangeRefused; then nothing has changed."""
+        """Make other texts take over. Raises ChangeRefused; then nothing has changed.
+
+        `restores`: the version that has these texts. The texts that already run do not become a new version.
+        """
         with self._alone():
             if texts == self._program.version.texts:
                 self._refuse_unchangeable()
@@ -178,8 +190,10 @@ class LiveProgram:
     # --- a shadow ---
 
     def begin_shadow(self, texts: Mapping[str, str], author: str) -> dict[str, Any]:
-        """Run a shadow program on the same input. An empty `author`: it goes on after a restart, which nobody did.
-        Raises ChangeRefused."""
+        """Run a shadow program on the same input. Raises ChangeRefused.
+
+        An empty `author`: the server restarts it by itself, which is not recorded as anyone's action.
+        """
         with self._alone():
             self._refuse_shadow()
             with self._prepared(texts) as new:
@@ -195,7 +209,7 @@ class LiveProgram:
         return {**self.shadow(0, 0), "warnings": warnings}
 
     def check_shadow(self) -> None:
-        """CepError: the files of `--shadow` cannot be a shadow, whatever comes."""
+        """Raise CepError if the files of `--shadow` can never be a shadow of this program."""
         self.check_changeable("--shadow")
         try:
             self._refuse_shadow()
@@ -214,7 +228,7 @@ class LiveProgram:
             raise ChangeRefused(409, text)
 
     def check_changeable(self, option: str) -> None:
-        """CepError: the program can never change while it runs, which an option asks for."""
+        """Raise CepError if an option asks for program changes, but the program can never change while it runs."""
         try:
             self._refuse_unchangeable()
         except ChangeRefused as error:
@@ -222,8 +236,11 @@ class LiveProgram:
                 raise refuse(f"{option}: {error}") from None
 
     def shadow(self, first: int, told: int) -> dict[str, Any]:
-        """The shadow, and the last `first` differences of each kind and event, the last `told` with their reasons.
-        Raises ChangeRefused."""
+        """Return the shadow, with the last `first` differences of each kind and event. The last `told` have their
+        reasons.
+
+        Raises ChangeRefused.
+        """
         with self._program.batches.lock:
             explain = self._explainers() if told and self._program.engine.explain else None
             return self._shadowing().shown(first, told, explain)
@@ -241,7 +258,7 @@ class LiveProgram:
         return lambda engine: Explainer(engine, facts, program.origins.named, check_limit=check)
 
     def end_shadow(self, author: str) -> None:
-        """Run the shadow no more. Raises ChangeRefused."""
+        """End the shadow. Raises ChangeRefused."""
         self._forget_shadow(author, "end_shadow")
 
     def _forget_shadow(self, author: str, action: Recorded, **details: JsonValue) -> None:
@@ -260,13 +277,13 @@ class LiveProgram:
         self._record(RecordedAction(now, watermark, author, action, details=details))
 
     def promote(self, author: str) -> dict[str, Any]:
-        """Have the shadow's texts take over; it is a shadow no more. Raises ChangeRefused."""
+        """Make the shadow's texts take over, and end the shadow. Raises ChangeRefused."""
         taken = self.change(self._shadowing().texts, author)
         self._forget_shadow(author, "promote_shadow", version=taken["version"])
         return taken
 
     def _keep_shadow(self, texts: Mapping[str, str]) -> None:
-        """Have a shadow begin again after a restart. Raises ChangeRefused."""
+        """Note that a shadow starts again after a restart. Raises ChangeRefused."""
         try:
             keep_texts(self._program.folder, texts)
         except OSError as error:
@@ -281,7 +298,7 @@ class LiveProgram:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """One change at a time. Raises ChangeRefused, also for what is wrong with a program."""
+        """Allow one change at a time. Raises ChangeRefused, also for errors of a program."""
         if not self._one.acquire(blocking=False):
             text = "the program is being changed by another request: try again when that is done"
             raise ChangeRefused(409, text, busy=True)
@@ -293,8 +310,8 @@ class LiveProgram:
             self._one.release()
 
     def _updates(self, engine: Engine) -> KnowledgeUpdates:
-        """The changes of the knowledge for an engine beside that of the program. Raises ChangeRefused: they cannot be
-        read, or taken."""
+        """Return the changes of the knowledge for an engine beside the program's. Raises ChangeRefused if they cannot
+        be read or used."""
         try:
             return knowledge_updates(engine, self._options.knowledge.updates, None)
         except CepError as error:
@@ -302,7 +319,7 @@ class LiveProgram:
             raise ChangeRefused(409, text + self._in_names(str(error))) from None
 
     def _in_names(self, text: str) -> str:
-        """A text that names files without their folders, which are nobody else's business."""
+        """Return a text in which files have no folders, which nobody else needs to know."""
         for path in self._options.rules:
             text = text.replace(str(path), path.name).replace(f"{path.resolve().parent}/", "")
         return text
@@ -312,7 +329,7 @@ class LiveProgram:
 
     @contextmanager
     def _prepared(self, texts: Mapping[str, str]) -> Iterator[Prepared]:
-        """An engine of other texts that goes on where the program of now is; that one stands still meanwhile."""
+        """Make an engine of other texts that can take over from the running program, which stands still meanwhile."""
         self._refuse_unchangeable()
         options, program = self._options, self._program
         assert program.journal is not None, "else it is refused"
@@ -370,7 +387,7 @@ class LiveProgram:
                 lock.release()
 
     def _take_over(self, new: Prepared, author: str, restores: int | None) -> dict[str, Any]:
-        """Have an engine go on as the program, in one step that outlives a kill."""
+        """Make an engine the program, in one step that survives a kill."""
         options, program, run, after = self._options, self._program, self._run, new.engine
         journal, versions = program.journal, program.versions
         assert journal is not None and versions is not None, "else it is refused"
@@ -429,8 +446,8 @@ class LiveProgram:
         return {**self._listed(version), "same": False, "parameters": self._parameters(after), **taken}
 
     def _ended(self, after: Engine) -> dict[str, pl.DataFrame]:
-        """The intervals that end at the watermark: those of fluents that mean something else in the new program, or are
-        not in it."""
+        """Return the intervals that end at the watermark: those of fluents that the new program lacks, or defines
+        differently."""
         before = self._program.engine
         old, new, time = before.meanings(), after.meanings(), before.watermark
         return {
@@ -442,8 +459,10 @@ class LiveProgram:
     def _handover(
         self, number: int, after: Engine, warmed: Warmed, ended: Mapping[str, pl.DataFrame]
     ) -> tuple[dict[str, int], Handover]:
-        """The times at which fluents begin at the earliest, and the handover. New fluents, and alerts on fluents, begin
-        at the watermark."""
+        """Return the earliest times at which fluents begin, and the handover.
+
+        New fluents, and alerts on fluents, begin at the watermark.
+        """
         before, service = self._program.engine, self._run.service
         old, new, time = before.meanings(), after.meanings(), before.watermark
         fluents = {
@@ -462,7 +481,7 @@ class LiveProgram:
         return cuts, Handover(number, triples, begun)
 
     def _written(self) -> None:
-        """Wait until what was derived is written: what comes after it is the other program's."""
+        """Wait until all results are written. Later ones are the other program's."""
         futures = [each() for each in self._run.service.written]
         wait(futures, _WRITTEN)
         if not all(each.done() for each in futures):
@@ -534,7 +553,7 @@ class LiveProgram:
                 raise ChangeRefused(409, f"{text} before the change; {_BEHIND}")
 
     def _refuse_other_input(self, engine: Engine) -> None:
-        """Raise ChangeRefused if the program reads events that the input is not read for."""
+        """Raise ChangeRefused if the program reads events that the server does not read from its input."""
         for name, schema in engine.inputs.items():
             if name not in self._schemas:
                 text = f"the new program reads `{name}`, which the server was not started to read; {_BEHIND}. "
@@ -544,7 +563,7 @@ class LiveProgram:
                 raise ChangeRefused(409, f"{text}End the server, and start it with the new program")
 
     def _tested(self, texts: Mapping[Path, str]) -> int:
-        """Run the tests that stand next to the program; returns how many. Raises ChangeRefused if one fails."""
+        """Run the tests next to the program, and return their number. Raises ChangeRefused if one fails."""
         session, number = Session(laws=(), programs=Programs(texts)), 0
         folders = dict.fromkeys(path.parent for path in texts)
         for path in (each for folder in folders for each in sorted(folder.glob(f"*{SUFFIX}"))):

@@ -1,13 +1,14 @@
-"""A checkpoint and its output at addresses: a run works in folders of its own machine, and puts each micro-batch there.
+"""A checkpoint and its output in an object store: a run works in local folders, and uploads the changes of each
+micro-batch.
 
-What a micro-batch has changed in the folders is one object, a pack; then a manifest, numbered, says for each file in
-which pack it is. It is put where there is none yet. So a micro-batch counts as a whole, and of two runs that go on from
-one manifest the later one ends. Files of the output and dead letters are in the pack, too, and get their own addresses
-once the manifest counts: the next run does so for one that was killed in between, and they are the same.
+The files that a micro-batch has changed become one object, a pack. Then a numbered manifest says which pack has each
+file. A manifest is only created, never replaced. So a micro-batch counts as a whole, and of two runs that continue from
+one manifest, the later one ends. A pack also has output files and dead letters. They get their own addresses once the
+manifest counts. If the run is killed in between, the next run does this, with the same files.
 
-A run begins with the files of the last manifest, in new folders. Where workers share no folder (`apart`), they
-read and write the states themselves (`cep.spark.worker_dir`). Then no file is here: the manifest says where the states
-are, and where tasks have put output and dead letters.
+A run begins with the files of the last manifest, in new folders. If workers share no folder (`apart`), they read and
+write the states themselves (`cep.spark.worker_dir`). Then no such file is in the local folders, and the manifest says
+where tasks have put states, output and dead letters.
 """
 
 from __future__ import annotations
@@ -56,11 +57,13 @@ Mark = tuple[int, int, int]
 
 
 class Mirror:
-    """The folders in `root`, a folder that is empty, and the addresses of checkpoint, output and dead letters (None:
-    they are kept elsewhere, or not). `apart`: workers share no folder."""
+    """The local folders in `root`, which must be empty, and the addresses of checkpoint, output and dead letters.
+
+    None as an address: these are kept elsewhere, or not at all. `apart`: workers share no folder.
+    """
 
     def __init__(self, root: Path, checkpoint: str, output: str, dead: str | None = None, apart: bool = False) -> None:
-        """CepError: there is something else, or it cannot be read."""
+        """Raise CepError if an address has other files, or cannot be read."""
         self.root, self.run, self.apart = root, uuid4().hex, apart
         self.packs = Packs(joined(checkpoint.rstrip("/"), PACKS))
         self.places = {STATE: checkpoint.rstrip("/"), OUTPUT: output.rstrip("/")}
@@ -79,12 +82,12 @@ class Mirror:
             self._restore()
 
     def folder(self, name: str) -> Path:
-        """Here."""
+        """Return the local folder."""
         return self.root / name
 
     @contextmanager
     def naming(self) -> Iterator[None]:
-        """Errors in the block name the address in place of the folder here."""
+        """Replace local folders by their addresses in the errors of the block."""
         try:
             yield
         except CepError as error:
@@ -92,13 +95,13 @@ class Mirror:
             raise CepError(message, error.source, error.span, hint, error.code) from None
 
     def named(self, text: str) -> str:
-        """A text with the addresses instead of the folders here."""
+        """Return a text with addresses instead of local folders."""
         for name, address in self.places.items():
             text = text.replace(str(self.folder(name)), address)
         return text
 
     def states(self, folder: Path) -> dict[str, dict[str, Packed]]:
-        """The places of the files of states of a folder here, by bucket, as `1-0003`."""
+        """Return the places of the state files of a local folder, by bucket, such as `1-0003`."""
         found, below = dict[str, dict[str, Packed]](), os.path.relpath(folder, self.root)
         for name, one in self._away.items():
             place, _, file = name.rpartition("/")
@@ -109,9 +112,11 @@ class Mirror:
     def coming(
         self, folder: Path, states: Mapping[str, Mapping[str, Packed]], written: Mapping[str, Mapping[str, Packed]]
     ) -> None:
-        """Note for the next manifest the files that tasks have put: the states of buckets, in place of those before, in
-        a folder here; and, by the place, what they have `written`, of which each has an object of its own, or a
-        part."""
+        """Note the files that tasks have put, for the next manifest.
+
+        The states of buckets replace the earlier ones of the folder. `written`: the other files by place, each an
+        object of its own or a part of one.
+        """
         below = os.path.relpath(folder, self.root)
         gone = {f"{below}/{bucket}" for bucket in states}
         self._coming = {
@@ -124,8 +129,10 @@ class Mirror:
         self._put |= {f"{place}/{name}": one for place, files in written.items() for name, one in files.items()}
 
     def ship(self) -> None:
-        """Put what has changed here since the last time. Not while tasks run. CepError: it cannot be put; another run
-        has gone on from where this one is."""
+        """Upload what has changed locally since the last call. Tasks must not run meanwhile.
+
+        Raises CepError if the upload fails, or if another run has continued from the same manifest.
+        """
         with storing():
             there, content = dict[str, Packed](), list[bytes]()
             number, size = self.number + 1, 0
@@ -160,20 +167,22 @@ class Mirror:
             self._publish()
 
     def leave_log(self) -> None:
-        """Put there what Spark has said, for who looks for why a run has failed; it is no part of the checkpoint."""
+        """Upload Spark's log, so that a failed run can be examined. It is not part of the checkpoint."""
         log = self.folder(STATE) / SPARK_LOG
         with suppress(StorageError, OSError):
             files.put(joined(self.places[STATE], SPARK_LOG), log.read_bytes())
 
     def refuse_overtaken(self) -> None:
-        """CepError: another run has gone on from where this one is."""
+        """Raise CepError if another run has continued from the manifest of this one."""
         with storing():
             if self._overtaken():
                 raise self._taken_over()
 
     def _overtaken(self) -> bool:
-        """Return True if there is a later manifest, which is of another run. The last one is always there; those
-        between may be gone again."""
+        """Return True if there is a later manifest, which is of another run.
+
+        The last manifest always exists; those in between may have been removed.
+        """
         return max(_numbers(self.places[STATE]), default=-1) > self.number
 
     def _taken_over(self) -> CepError:
@@ -181,8 +190,11 @@ class Mirror:
         return CepError(message, hint="a checkpoint is of one run at a time", code="checkpoint")
 
     def _enter(self, number: int, there: Mapping[str, Packed]) -> None:
-        """Put the manifest of this number, once its pack is there. CepError: another run has gone on from where this
-        one is, so the manifest does not count, or is not the last one any more."""
+        """Create the manifest of this number, after its pack.
+
+        Raises CepError if another run has continued from the same manifest. This manifest then does not count, or is no
+        longer the last.
+        """
         found = {"run": self.run, "output": self.places[OUTPUT], "folder": str(self.folder(OUTPUT))}
         text = json.dumps(found | {"files": {name: one.fields() for name, one in there.items()}})
         address = _manifest(self.places[STATE], number)
@@ -200,9 +212,12 @@ class Mirror:
             objects.remove([self.packs.place(pack) for pack in sorted(before.difference(*self._packs))])
 
     def _publish(self) -> None:
-        """Put what the manifest has of the output and of dead letters at their own addresses: files before the log that
-        says that they count. Not to be called where another run has gone on from the manifest: it has done so, and what
-        it has put since is newer."""
+        """Put the output and dead letters of the manifest at their own addresses: files before the log that says that
+        they count.
+
+        Do not call it if another run has continued from the manifest. It has then done the same, and its files are
+        newer.
+        """
         log = {name: one.digest for name, one in self._files.items() if name.startswith(_LOG)}
         objects.at_once(self._copied, [name for name in self._put if name in self._files])
         for name in self._files:
@@ -220,7 +235,7 @@ class Mirror:
         self._told = log
 
     def _copied(self, name: str) -> None:
-        """Have what a task has put at its own address, by the store itself where it can."""
+        """Copy a task's file to its own address, by the store itself if it can."""
         place, _, rest = name.partition("/")
         one, to = self._put[name], joined(self.places[place], rest)
         if place == OUTPUT and url(to).place == url(self.places[STATE]).place and url(to).kind in KINDS:
@@ -235,7 +250,7 @@ class Mirror:
         return not name.startswith(f"{OUTPUT}/") or (self.root / name).exists()
 
     def _poor(self) -> set[str]:
-        """Packs of which less than half is still in use: what is goes into the next one."""
+        """Return the packs of which less than half is in use. What is in use goes into the next pack."""
         used, sizes = Counter[str](), Counter[str]()
         for one in self._files.values():
             used[one.pack] += one.length
@@ -243,7 +258,7 @@ class Mirror:
         return {pack for pack, size in sizes.items() if 2 * used[pack] < size}
 
     def _present(self) -> Iterator[tuple[str, Path]]:
-        """The files here that are to be there, by their names in `root`."""
+        """Return the local files to upload, by their names in `root`."""
         for name in (STATE, *(each for each in self.places if each != STATE)):
             for folder, below, found in os.walk(self.folder(name)):
                 own = os.path.relpath(folder, self.root)
@@ -303,7 +318,7 @@ class Mirror:
             raise damaged(address) from None
 
     def _unpack(self) -> None:
-        """The files of the manifest, here."""
+        """Write the files of the manifest to the local folders."""
         here = {name: one for name, one in self._files.items() if name not in self._away}
         for pack in sorted({one.pack for one in here.values()}):
             address = self.packs.place(pack)
@@ -327,7 +342,8 @@ class Mirror:
                 replace(info, output=str(self.folder(OUTPUT))).write(file)
 
     def _vacant(self) -> None:
-        """CepError: others have put something there. Packs are of a run that ended before its first manifest."""
+        """Raise CepError if the place has files of others. Packs alone are of a run that ended before its first
+        manifest."""
         for option, name, own in (("--checkpoint", STATE, {SPARK_LOG, PACKS}), ("--output", OUTPUT, set[str]())):
             if any(one.name not in own for one in files.listed(self.places[name])):
                 message = f"{option}: {self.places[name]} is not empty, and there is no checkpoint of this command"
@@ -335,7 +351,7 @@ class Mirror:
 
 
 def spark_address(address: str) -> str:
-    """The address as Spark and Hadoop write it."""
+    """Return the address as Spark and Hadoop write it."""
     at = url(address)
     return str(replace(at, scheme={"s3": "s3a", "gcs": "gs"}.get(at.scheme, at.scheme))).rstrip("/")
 
@@ -345,13 +361,13 @@ def _name(number: int) -> bytes:
 
 
 def _batch(name: str) -> int:
-    """The number of the micro-batch that a file of the log of the sink is of, -1: of none."""
+    """Return the number of the micro-batch that a file of the sink's log belongs to; -1: none."""
     found = re.search(r"[0-9]+", name.rpartition("/")[2])
     return -1 if found is None else int(found[0])
 
 
 def _numbers(checkpoint: str) -> list[int]:
-    """The numbers of the manifests that are there."""
+    """Return the numbers of the existing manifests."""
     return [int(one.name) for one in files.listed(joined(checkpoint, MANIFESTS)) if one.name.isdecimal()]
 
 

@@ -1,4 +1,4 @@
-"""A program as it is sent to the workers, which make engines of any stage and bucket of it."""
+"""A program as it is sent to the workers, which make engines for any of its stages and buckets."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ from cep.runtime.state_by_key import check_partitions, deal_groups
 
 @dataclass(frozen=True, slots=True)
 class ProgramOptions:
-    """The options that a program's meaning depends on besides its text: `facts` as Arrow streams, `knowledge` pickled,
-    all other options of compiling it and of its engines."""
+    """The options besides the text that determine a program's meaning.
+
+    `facts` are Arrow streams, `knowledge` is pickled. The other options are those of compiling it and of its engines.
+    """
 
     facts: Mapping[str, bytes] = field(default_factory=dict)
     knowledge: bytes | None = None
@@ -39,13 +41,13 @@ class ProgramOptions:
 
     @classmethod
     def of(cls, compiling: CompileOptions, knowledge: bytes | None, running: EngineOptions) -> ProgramOptions:
-        """Those of one process, to be sent. `knowledge`: pickled."""
+        """Pack the options of one process for sending. `knowledge`: pickled."""
         facts = packed_facts(compiling.facts or {})
         return cls(facts, knowledge, replace(compiling, facts=None, knowledge=None), running)
 
     @property
     def unpacked(self) -> CompileOptions:
-        """The options of compiling with facts and knowledge among them."""
+        """Return the options of compiling, with facts and knowledge."""
         facts = {name: pl.read_ipc_stream(BytesIO(table)) for name, table in self.facts.items()}
         known = None if self.knowledge is None else unpickled_knowledge(self.knowledge)
         return replace(self.compiling, facts=facts, knowledge=known)
@@ -53,15 +55,21 @@ class ProgramOptions:
 
 @dataclass(frozen=True, slots=True)
 class ShippedProgram:
-    """A text, cut into stages, each run in `buckets` engines, or in one. `schemas`: of all tables, `inputs`: of
-    what is read, `outputs`: of what is written, `written`: under which of these names a table is written, if it is;
-    `records`: of fluents that are read the tables of their records. `program`: the fingerprint of all of it;
-    `ticking`: the stages in which something happens at certain times without input; `unending`: those in which
-    something may go on by itself, to the latest time in the input; `beginning`: those in which something begins
-    with the first. `revises`: whether records may withdraw or replace others; `window`: how far behind the
-    watermark what was derived may be withdrawn (microseconds), None: never; `known`: how far behind it changes of
-    the knowledge may come; `meanings`: what each event means, by which the `@id` of its rows is made. `lateness_by`:
-    the attribute by whose values' own latest times lateness is judged, None: by that of all."""
+    """A program text, cut into stages. Each stage runs in one engine, or in `buckets` engines.
+
+    `schemas`: those of all tables; `inputs`: of the events that are read; `outputs`: of those that are written.
+    `written`: the names under which tables are written. `records`: the tables of records of the fluents that are read.
+    `meanings`: the meaning of each event, from which the `@id` of its rows is made. `program`: the fingerprint of all
+    of this.
+
+    `ticking`: the stages with results at certain times without input. `unending`: the stages in which something may
+    continue by itself until the latest time in the input. `beginning`: the stages in which something begins with the
+    first event.
+
+    `revises`: True if records may withdraw or replace others. `window`: how far behind the watermark results may be
+    withdrawn (microseconds), None: never. `known`: how far behind it the knowledge may change. `lateness_by`: the
+    attribute whose values each have their own latest time for lateness, None: all share one.
+    """
 
     text: str
     name: str
@@ -84,12 +92,12 @@ class ShippedProgram:
     lateness_by: str | None = None
 
     def __post_init__(self) -> None:
-        """CepError: there are no groups for so many buckets."""
+        """Raise CepError if there are more buckets than key groups."""
         check_partitions(self.buckets)
 
     @classmethod
     def of(cls, engine: Engine, text: str, name: str, options: ProgramOptions, buckets: int) -> ShippedProgram:
-        """The program that `engine` runs. CepError: there are no groups for so many buckets."""
+        """Return the program that `engine` runs. Raises CepError if there are more buckets than key groups."""
         stages, book = partition(engine.plan), Dependencies(engine.plan)
         if engine.revises:
             stages = dealt_by_keys(engine.plan, stages)
@@ -117,7 +125,8 @@ class ShippedProgram:
         )
 
     def engine(self, stage: int, before: PriorState | None = None) -> Engine:
-        """A new engine of a stage, whose time only `advance` moves; with the state `before` of another program."""
+        """Make an engine of a stage. Only `advance` moves its time. `before`: the state of another program to begin
+        with."""
         running = replace(self.options.running, lateness=None, lateness_by=None, stage=stage, before=before)
         return Engine(_compiled(self), running)
 
@@ -127,21 +136,21 @@ class ShippedProgram:
         return KeyClocks(self.lateness_by, lateness, {name: self.inputs[name] for name in sorted(self.inputs)})
 
     def load(self) -> None:
-        """Compile it, once, so that the first engine does not have to."""
+        """Compile the program now, so that the first engine does not have to."""
         _compiled(self)
 
     def bare(self) -> ShippedProgram:
-        """The same without what only engines need."""
+        """Return the program without the parts that only engines need."""
         return replace(self, options=ProgramOptions())
 
     @property
     def read(self) -> Mapping[str, Schema]:
-        """The schemas for readers: with a column `@change` where records may have it."""
+        """Return the schemas for readers. They have a column `@change` if records may withdraw or replace others."""
         return with_changes(self.inputs) if self.revises else self.inputs
 
     @property
     def scattered(self) -> frozenset[str]:
-        """The tables of which several buckets or stages may make identical rows."""
+        """The tables of which several buckets or stages may derive identical rows."""
         return frozenset[str]().union(*(stage.merged for stage in self.stages))
 
     @property
@@ -150,17 +159,17 @@ class ShippedProgram:
         return any(name != table for table, name in self.written.items())
 
     def count(self, stage: Stage) -> int:
-        """In how many buckets a stage runs."""
+        """Return the number of buckets in which a stage runs."""
         return self.buckets if stage.keyed else 1
 
     def dealt(
         self, stage: Stage, tables: Mapping[str, pl.DataFrame], keys: KeyCounter | None = None
     ) -> Sequence[Mapping[str, pl.DataFrame]]:
-        """The tables that each bucket of a stage takes; `keys` counts them."""
+        """Divide tables among the buckets of a stage. `keys` counts their keys."""
         return deal_groups(stage, tables, self.schemas, self.count(stage), keys)
 
     def owner(self, event: str) -> int:
-        """The stage that reports refused rows of the event."""
+        """Return the stage that reports refused rows of the event."""
         return owner(self.stages, event)
 
     @property
@@ -172,8 +181,11 @@ class ShippedProgram:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRules:
-    """Rules as a query runs them. `engine`: of the whole program, for checks; `program`: what workers make theirs from;
-    `lateness`: of the watermark, in microseconds, None: nothing is late before the end of the input."""
+    """The rules of a query.
+
+    `engine`: an engine of the whole program, for checks. `program`: the program from which workers make their engines.
+    `lateness`: that of the watermark, in microseconds; None: no record is late before the end of the input.
+    """
 
     engine: Engine
     program: ShippedProgram
@@ -185,15 +197,17 @@ _last: list[tuple[ShippedProgram, CompiledProgram]] = []
 
 
 def _compiled(program: ShippedProgram) -> CompiledProgram:
-    """A program compiled, once for all engines that a worker makes of it."""
+    """Return the compiled program, one for all engines of a worker."""
     if not _last or _last[0][0] is not program:
         _last[:] = [(program, compiled(program.text, program.name, program.options.unpacked))]
     return _last[0][1]
 
 
 def written_names(engine: Engine) -> dict[str, str]:
-    """The tables of a program that are written, and under which names: of fluents their intervals, or with `changes`
-    when they begin and end."""
+    """Return the written tables of a program and the names under which they are written.
+
+    A fluent is written as its intervals, or with `changes` as its beginnings and ends.
+    """
     outputs, part = engine.outputs, EDGES if engine.plan.changes else HOLDS
     kinds = {name: schema.fluent for name, schema in engine.plan.schemas.items()}
     return {
@@ -205,13 +219,13 @@ def written_names(engine: Engine) -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def unpickled_knowledge(pickled: bytes) -> KnowledgeSource:
-    """The knowledge, unpickled once in a worker."""
+    """Return the knowledge, unpickled once per worker."""
     found: KnowledgeSource = pickle.loads(pickled)
     return found
 
 
 def packed_facts(facts: Mapping[str, pl.DataFrame]) -> dict[str, bytes]:
-    """Tables of facts as Arrow streams."""
+    """Return tables of facts as Arrow streams."""
     found = {}
     for name, table in facts.items():
         sink = BytesIO()

@@ -1,8 +1,8 @@
-"""New rules of a migrated checkpoint start from the input files of before, read once more.
+"""Run the new rules of a migrated checkpoint over the earlier input files.
 
-It is one micro-batch of its own, before the first of the new generation: the new program takes all of the files, up to
-the watermark at which it takes over, and writes nothing. The states of its buckets are in a folder of the checkpoint
-(`warm-2`), whose note says that they are whole; a run that is killed before reads the files anew.
+This takes one micro-batch, before the first of the new generation. The new program reads all files up to the watermark
+at which it takes over, and writes nothing. The states of its buckets are in a folder of the checkpoint (`warm-2`). A
+note there says that they are complete. A run that was killed before this note reads the files again.
 """
 
 from __future__ import annotations
@@ -47,8 +47,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Warmed:
-    """The input that new rules have seen: rows from `since` on (microseconds; None: none), up to where they take over.
-    `gone`: files that are not there any more; `unread`: those that cannot be read, each with its reason."""
+    """The earlier input that new rules have read: rows from `since` (microseconds; None: none) to the time when they
+    take over.
+
+    `gone`: files that no longer exist. `unread`: files that cannot be read, each with the reason.
+    """
 
     since: int | None
     gone: Sequence[str]
@@ -57,8 +60,11 @@ class Warmed:
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """The rows that are taken of files, by their ends in microseconds: from `since` on, and up to `until`, None: all.
-    `events`: only these, None: all. `ahead`: see `cep.spark.source.reading.in_time`."""
+    """The rows to read from files: those that end at or after `since` and at or before `until` (microseconds; None: no
+    limit).
+
+    `events`: only these events; None: all. `ahead`: see `cep.spark.source.reading.in_time`.
+    """
 
     since: int
     until: int | None
@@ -68,14 +74,14 @@ class _Stretch:
 
 @dataclass(slots=True)
 class _Seen:
-    """How far back files go: the first `start` among their rows, and the first `end`."""
+    """How far back files reach: the earliest `start` and the earliest `end` of their rows."""
 
     start: int = END_OF_TIME
     end: int = END_OF_TIME
     unread: list[str] = field(default_factory=list)
 
     def taken(self, pieces: Iterable[Batch], stretch: _Stretch) -> Iterator[Batch]:
-        """The batches with the rows of the stretch."""
+        """Yield the batches with only the rows of the stretch."""
         for piece in reading.in_time(pieces, stretch.ahead):
             self.unread += [f"{one.file}: {one.reason}" for one in piece.dead if one.code == reading.FILE]
             tables = {
@@ -86,7 +92,7 @@ class _Seen:
             yield replace(piece, tables={event: rows for event, rows in tables.items() if rows.height}, dead=[])
 
     def join(self, other: _Seen) -> None:
-        """Take on how far other files go back."""
+        """Include how far back other files reach."""
         self.start, self.end = min(self.start, other.start), min(self.end, other.end)
         self.unread += other.unread
 
@@ -100,10 +106,11 @@ class _Seen:
 
 
 def warmed(spark: SparkSession, job: Job, begins: Callable[[int], None] = lambda _: None) -> Warmed | None:
-    """Have the new rules of a job take the input of before; returns what they have seen, None: they have before.
+    """Run a job's new rules over the earlier input. Return what they have read; None: there was nothing to do.
 
-    `begins`: is called with the number of files that are about to be read. CepError: an input cannot be listed, or a
-    state cannot be written; Spark's errors."""
+    `begins` is called with the number of files before they are read. Raises CepError if an input cannot be listed or a
+    state cannot be written, and Spark's errors.
+    """
     earlier, generation, folder = job.earlier, job.generation, Path(job.checkpoint)
     start = generation.start
     if earlier is None or start is None or generation.begun(folder) or generation.warmed(folder, earlier) is not None:
@@ -142,7 +149,10 @@ def warmed(spark: SparkSession, job: Job, begins: Callable[[int], None] = lambda
 def _read(
     context: SparkContext, program: ShippedProgram, files: Sequence[ListedFile], stretch: _Stretch, shared: str
 ) -> Sequence[tuple[HandedBlocks, _Seen]]:
-    """The rows of files in a stretch, dealt to the buckets of the program, and how far back the files go, by tasks."""
+    """Read the rows of files in a stretch and deal them to the program's buckets.
+
+    Returns, for each task, the blocks and how far back its files reach.
+    """
     packs = packed([one.seen() for one in files], context.defaultParallelism)
     if not packs:
         return ()
@@ -161,7 +171,7 @@ def _read(
 
 
 def _work(job: Job, states: Path, shared: str) -> QueryWork:
-    """The work of the tasks: of all that the program derives nothing is written."""
+    """Return the work of the tasks. They write no results."""
     program, run = job.program, uuid4().hex
     stages = [
         StageWork(program, stage.number, run, (), None, BucketStates(str(states), stage.number), None, warms=True)

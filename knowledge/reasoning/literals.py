@@ -1,7 +1,9 @@
-"""Literals and datatypes: which literals are ill-formed, whose value a datatype holds, which have different values.
+"""Literals and datatypes: find ill-formed literals, the datatypes that hold a value, and literals with different
+values.
 
-The dt- rules of OWL 2 RL/RDF, table 8. A datatype is known if it is one of XML Schema's below, rdf:PlainLiteral,
-rdf:langString or rdfs:Literal; of the literals of another nothing is said but that they are equal if written equally.
+These are the dt- rules of OWL 2 RL/RDF, table 8. The known datatypes are those of XML Schema below, rdf:PlainLiteral,
+rdf:langString and rdfs:Literal. Of literals of other datatypes, only those that are written equally are known to be
+equal.
 """
 
 from __future__ import annotations
@@ -84,7 +86,7 @@ PLAIN = {
 
 
 def well_formed(datatype: str, texts: pl.Series) -> Bools:
-    """Which of these are lexical forms of a datatype; all, where the datatype is not known."""
+    """Return a mask of the texts that are lexical forms of a datatype; all of them, if the datatype is unknown."""
     good = np.ones(len(texts), dtype=np.bool_)
     if len(texts) <= _FEW and datatype in PLAIN and all(map(PLAIN[datatype].fullmatch, texts.to_list())):
         return good
@@ -105,7 +107,7 @@ def well_formed(datatype: str, texts: pl.Series) -> Bools:
 
 
 def ill_formed(terms: Terms, ids: Ints) -> Ints:
-    """Those of some literals whose lexical form is none of their datatype (rule dt-not-type)."""
+    """Return the literals that are not written as their datatype requires (rule dt-not-type)."""
     wrong = [
         places[~well_formed(sort.datatype, terms.texts(ids[places]))]
         for sort, places in _by_sort(terms, ids)
@@ -115,7 +117,7 @@ def ill_formed(terms: Terms, ids: Ints) -> Ints:
 
 
 def inside(terms: Terms, ids: Ints, datatype: str) -> Bools:
-    """Which literals, well-formed, have a value that the datatype holds (rule dt-type2)."""
+    """Return a mask of the well-formed literals whose value is in the datatype (rule dt-type2)."""
     there = np.zeros(len(ids), dtype=np.bool_)
     for sort, places in _by_sort(terms, ids):
         there[places] = _inside(sort, terms.texts(ids[places]), datatype)

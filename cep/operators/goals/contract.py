@@ -1,8 +1,9 @@
 """The protocol of operators, and the conversion of their state to Arrow.
 
-A goal is one operator of the plan, running. `step` takes what its inputs gave since the last step and gives what
-follows; every occurrence of an instant comes in one step (the rounds of a recursion inside one instant excepted).
-Inputs and output are sorted by arrival. The output depends on the inputs alone, not on how they were cut into steps.
+A goal is a running operator of the plan. `step` takes the rows that its inputs have output since the last step, and
+returns the rows that follow. One step takes all occurrences of an instant; only a recursion takes several steps within
+an instant. Inputs and output are sorted by arrival. The output depends on the inputs alone, not on how they are divided
+into steps.
 """
 
 from __future__ import annotations
@@ -26,67 +27,81 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Arrays = dict[str, Ints]
 KeyedRows = tuple[Ints, Ints]
-"""The number of each row's key, -1 where the row belongs to every key; and the rows."""
+"""The number of each row's key (-1 if the row belongs to every key), and the rows."""
 Translation = Callable[[Ints], Ints]
-"""From codes of one pool to those of another, where the missing value stays what it is; or from handles to handles."""
+"""Translates codes of one pool to those of another, or handles to handles. The missing value stays the same."""
 
 
 class Goal(Protocol):
-    """One operator, running."""
+    """A running operator."""
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         """Return the rows that the inputs complete, now that time has reached `frontier`."""
         ...
 
     def due(self) -> int | None:
-        """The earliest time at which time alone will make something of what waits (microseconds); None: it makes
-        nothing of it."""
+        """Return the earliest time at which waiting rows give results without further input, in microseconds.
+
+        None: they never do.
+        """
         ...
 
     def pending(self) -> int:
-        """At most how many occurrences time alone will make of what waits."""
+        """Return an upper bound of the results that waiting rows give without further input."""
         ...
 
     def begin(self, frontier: Frontier) -> None:
-        """Begin without a state when time has come to `frontier`: what time alone made until then is not made again."""
+        """Begin without a state at `frontier`. Results that are due by then without input are not output again."""
         ...
 
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
-        """Drop what nothing later than `frontier` can need. Called after steps; cheap when there is little to drop.
-        `wholly`: all of it, whatever that costs."""
+        """Drop state that nothing later than `frontier` can need. Called after steps.
+
+        It returns quickly if there is little to drop. `wholly`: drop all of it, whatever that costs.
+        """
         ...
 
     def snapshot(self) -> pa.RecordBatch:
-        """The state: one row of int64 lists."""
+        """Return the state: one row of int64 lists."""
         ...
 
     def restore(self, batch: pa.RecordBatch) -> None:
-        """Take on the state of a snapshot of the same operator. CepError: it cannot be one; whatever is taken on, no
-        kernel reads or writes beside it."""
+        """Load a snapshot of the same operator. Raises CepError if it cannot be one.
+
+        No state that is loaded makes a kernel read or write outside its arrays.
+        """
         ...
 
     def extract(self, keys: StateKeys) -> pa.RecordBatch:
-        """Take the state of these keys out, and with it a copy of what belongs to every key; gives it in the form that
-        `replace` takes. That form is a snapshot's: of an operator that has met nothing else."""
+        """Remove the state of these keys and return it, with a copy of the state that belongs to every key.
+
+        The result has the form of a snapshot of an operator that has seen nothing else. `replace` takes it.
+        """
         ...
 
     def replace(self, keys: StateKeys, state: pa.RecordBatch) -> None:
-        """Put this in the place of all that is held of these keys, and of what belongs to every key. CepError: it is
-        no state of the same operator."""
+        """Replace all state of these keys, and the state that belongs to every key.
+
+        Raises CepError if the new state is not one of the same operator.
+        """
         ...
 
     def as_arrays(self) -> Arrays:
-        """The arrays of the snapshot, which the goal may change later."""
+        """Return the arrays of the snapshot. The goal may change them later."""
         ...
 
     def needed_arrays(self, frontier: Frontier) -> Arrays:
-        """The same without what nothing later than `frontier` can need: where states that came about in other ways are
-        compared, what one of them has dropped already is no difference."""
+        """Return the arrays of the snapshot without state that nothing later than `frontier` can need.
+
+        Use it to compare states with different histories: what only one of them has dropped is then not a difference.
+        """
         ...
 
     def become_arrays(self, state: Arrays) -> None:
-        """Take on the state of a goal of the same operator, as `as_arrays`, `part`, `others` and `together` give it:
-        it is the goal's from then on."""
+        """Take over a state of the same operator, from `as_arrays`, `part`, `others` or `together`.
+
+        The arrays belong to the goal from then on.
+        """
         ...
 
     def part(self, state: Arrays, keys: StateKeys) -> Arrays:
@@ -97,16 +112,18 @@ class Goal(Protocol):
         ...
 
     def others(self, state: Arrays, keys: StateKeys) -> Arrays:
-        """The same of all that is of other keys alone: what belongs to every key is left out."""
+        """Return the part of a state that belongs to other keys only, without the state that belongs to every key."""
         ...
 
     def together(self, one: Arrays, other: Arrays) -> Arrays:
-        """Two states that have no key in common, one of which has what belongs to every key, as one."""
+        """Join two states that have no key in common. One of them has the state that belongs to every key."""
         ...
 
     def rows_by_key(self, state: Arrays, keys: StateKeys) -> list[KeyedRows]:
-        """A state as rows with the numbers of their keys: two states are the same for a key that has the same rows in
-        both, in the same order."""
+        """Return a state as rows with the numbers of their keys.
+
+        Two states are equal for a key if both have the same rows for it, in the same order.
+        """
         ...
 
     def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
@@ -114,38 +131,43 @@ class Goal(Protocol):
         ...
 
     def renamed(self, state: pa.RecordBatch, names: Translation) -> pa.RecordBatch:
-        """A snapshot of the same operator with other handles of lineage."""
+        """Return a snapshot of the same operator with its lineage handles translated."""
         ...
 
     def codes(self) -> list[Ints]:
-        """The pool codes that the state holds, and perhaps numbers that are none."""
+        """Return arrays with all pool codes of the state. They may contain numbers that are not codes."""
         ...
 
     def coded(self) -> list[Ints]:
-        """The arrays of `codes` that hold pool codes only."""
+        """Return the arrays of `codes` that contain pool codes only."""
         ...
 
     def names(self) -> list[Ints]:
-        """The identities of the occurrences that wait, for lineage."""
+        """Return the identities of the waiting occurrences, for lineage."""
         ...
 
     def checkpoint(self, inputs: Sequence[Table], frontier: Frontier) -> Checkpoint:
-        """Copy the state that a step over these inputs may change. Called before a step that may be taken back, in
-        revision and recursion; any other step that fails leaves the engine unusable."""
+        """Copy the state that a step over these inputs may change.
+
+        Called in revision and recursion, before a step that may be undone. If any other step fails, the engine is
+        unusable.
+        """
         ...
 
     def whole_checkpoint(self) -> Checkpoint:
-        """The whole state as it is now, whatever comes."""
+        """Copy the whole current state. It serves for any inputs."""
         ...
 
     def take_back(self, to: Checkpoint) -> None:
-        """Be what the goal was at a checkpoint. Since one of some inputs it has taken one step, over these, and nothing
-        else."""
+        """Return to the state of a checkpoint.
+
+        After a checkpoint for certain inputs, the goal may have taken only one step, over these inputs.
+        """
         ...
 
     @property
     def size(self) -> tuple[int, int]:
-        """Occurrences waiting, and the bytes they take."""
+        """The number of waiting occurrences, and their size in bytes."""
         ...
 
 
@@ -158,56 +180,64 @@ class Lasting:
     latest = BEGINNING
 
     def open(self, ended: bool = True) -> Table:
-        """Return those that still last, with an end after every time; `ended`: with lineage each under a new name."""
+        """Return the occurrences that still last, with an end after every time.
+
+        `ended`: with lineage, give each a new name.
+        """
         raise NotImplementedError("a goal that only keeps records is not asked what lasts")
 
     def known_open(self) -> tuple[Ints, Ints] | None:
-        """Return the records without an end, which a later one may bring: their arguments, a row each, and starts.
+        """Return the records without an end, which a later record may bring: a row of arguments for each, and their
+        starts.
 
-        None: no records come to it.
+        None: the goal receives no records.
         """
         return None
 
 
 class KnowledgeOverTime(Protocol):
-    """Knowledge as it is now and as it was at earlier times."""
+    """The knowledge as it is now, and as it was at earlier times."""
 
     def follow(self, late: int) -> None:
-        """Somebody asks what was known so many microseconds before the watermark."""
+        """Keep the knowledge as it was up to `late` microseconds before the watermark, because somebody will ask for
+        it."""
         ...
 
     def changed(self, after: int, until: int) -> list[int]:
-        """The times after one and up to another at which something changed, ascending, of those that are followed."""
+        """Return the times after `after`, up to `until`, at which followed knowledge changed, in ascending order."""
         ...
 
     def known_at(self, time: int) -> AbstractContextManager[None]:
-        """In the block that is known which was known at a time."""
+        """Use the knowledge of this time within the block."""
         ...
 
 
 @runtime_checkable
 class EventGoal(Protocol):
-    """The goal of an event. `merged`: how many of its records were one with an equal one; `latest_equal`: when the
-    latest record ended that was equal to one before it, where numbers are asked for or it `looks` for such records."""
+    """The goal of an event.
+
+    `merged`: the number of its records that were merged with an equal one. `latest_equal`: the end of the latest record
+    that was equal to an earlier one. It is kept only if numbers are asked for, or if the goal `looks` for such records.
+    """
 
     merged: int
     latest_equal: int
     looks: bool
 
     def taken(self, table: Table) -> Table:
-        """The event's own input, which is sorted, each record once or with its number."""
+        """Return the event's own input, sorted. Equal records are merged, or have numbers."""
         ...
 
     def numbered(self, table: Table) -> Table:
-        """The same rows, with their numbers among equal ones in IDENTITY; of a set all have the same one."""
+        """Return the same rows, with their numbers among equal rows in IDENTITY. In a set, all have the same number."""
         ...
 
 
 class Untimed:
-    """The part of the contract of operators for which time alone makes nothing."""
+    """The part of the contract for operators that give no results without input."""
 
     def due(self) -> int | None:
-        """Never."""
+        """Return None: never."""
         return None
 
     def pending(self) -> int:
@@ -222,7 +252,7 @@ class Untimed:
 class Takes:
     """The inputs of goals: rows that other `units` output, and incoming `events`.
 
-    `timed`: they also run when their time has come (`Goal.due`). `always`: they run at every step.
+    `timed`: the goals also run when they are due (`Goal.due`). `always`: they run at every step.
     """
 
     units: tuple[PlanUnit, ...]
@@ -233,12 +263,13 @@ class Takes:
 
 @dataclass(frozen=True, slots=True)
 class StateKeys:
-    """Keys whose state is asked for, as an operator sees them.
+    """Keys whose state is requested, as an operator sees them.
 
-    `columns`: for each input the argument columns that together hold the key (of what is absent between a pair: the
-    columns of its own key); None where a row of the input belongs to every key. `tests`: for each input, which rows of
-    these columns, a row an occurrence, are of these keys. `numbers`, where they are asked for: the number of each such
-    row's key.
+    `columns`: for each input, the argument columns that form the key. For the event whose absence between a pair is
+    tested, these are the columns of its own key. None: each row of the input belongs to every key.
+
+    `tests`: for each input, a function that says which rows of these columns belong to the keys. A row is an
+    occurrence. `numbers`: if requested, for each input, a function that returns the number of each such row's key.
     """
 
     columns: tuple[tuple[int, ...] | None, ...]
@@ -252,7 +283,7 @@ class StateKeys:
         return self.tests[side](table[:, list(columns)]) if len(table) else np.zeros(0, np.bool_)
 
     def numbered(self, side: int, table: Ints) -> Ints:
-        """The number of the key of each row of arguments of an input; -1 where rows belong to every key."""
+        """Return the number of the key of each row of arguments of an input; -1 if rows belong to every key."""
         columns = self.columns[side]
         if columns is None or not len(table):
             return np.full(len(table), -1)
@@ -264,7 +295,7 @@ class StateKeys:
         return np.ones(len(table), np.bool_) if self.shared(side) else self.among(side, table)
 
     def staying(self, side: int, going: Bools) -> Bools:
-        """Return a mask of the rows that stay when those are extracted."""
+        """Return a mask of the rows that the operator keeps when the rows of the mask `going` are extracted."""
         return going if self.shared(side) else ~going
 
     def shared(self, side: int) -> bool:
@@ -273,7 +304,7 @@ class StateKeys:
 
 
 def to_arrow(arrays: Mapping[str, Ints]) -> pa.RecordBatch:
-    """Arrays of one or two dimensions as one row of lists; shapes go into the fields' metadata."""
+    """Return arrays of one or two dimensions as one row of lists. Their shapes are in the fields' metadata."""
     fields, columns = [], []
     for name, array in arrays.items():
         shape = ",".join(str(n) for n in array.shape)
@@ -287,12 +318,14 @@ def to_arrow(arrays: Mapping[str, Ints]) -> pa.RecordBatch:
 
 
 def kept(states: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """States of goals that go on, as copies: a snapshot shares the arrays, which goals change in place."""
+    """Return copies of the states of goals that continue. Snapshots share their arrays with the goals, which change
+    them."""
     return [pa.ipc.read_record_batch(batch.serialize(), batch.schema) for batch in states]
 
 
 def from_arrow(batch: pa.RecordBatch) -> Arrays:
-    """The arrays of `to_arrow`, writable. CepError: it has not made them."""
+    """Return the arrays that `to_arrow` was called with, writable. Raises CepError if the batch is not from
+    `to_arrow`."""
     arrays: Arrays = {}
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if field.metadata is None:
@@ -309,7 +342,7 @@ def from_arrow(batch: pa.RecordBatch) -> Arrays:
 
 
 def restored(batch: pa.RecordBatch, **columns: int) -> Arrays:
-    """The arrays of a state: these, each of so many columns. CepError: it has others."""
+    """Return the arrays of a state: exactly these names, with these numbers of columns. Raises CepError otherwise."""
     arrays = from_arrow(batch)
     demand(arrays.keys() == columns.keys())
     demand(all(array.ndim == 2 and array.shape[1] == columns[name] for name, array in arrays.items()))
@@ -317,22 +350,22 @@ def restored(batch: pa.RecordBatch, **columns: int) -> Arrays:
 
 
 def between(values: Ints, low: int, beyond: int) -> None:
-    """CepError: what was restored has others than those from `low` to before `beyond`."""
+    """Raise CepError if a restored array has values outside `low` to `beyond`, `beyond` excluded."""
     demand(not values.size or (int(values.min()) >= low and int(values.max()) < beyond))
 
 
 def demand(holds: bool) -> None:
-    """CepError: what must hold of a state that is restored does not."""
+    """Raise CepError if a condition on a restored state does not hold."""
     if not holds:
         raise damaged()
 
 
 DAMAGED = "damaged"
-"""The code of the error that a snapshot is damaged; where it does not fit, the code is `snapshot`."""
+"""The code of the error for a damaged snapshot. For one that does not fit, the code is `snapshot`."""
 
 
 def damaged() -> CepError:
-    """Return the error for bytes that are not a snapshot, or not as they were written."""
+    """Return the error for bytes that are not a snapshot, or that have changed since they were written."""
     return CepError(
         "this is not a snapshot, or a damaged one", hint="bring it back from a copy, or begin anew", code=DAMAGED
     )
@@ -340,9 +373,11 @@ def damaged() -> CepError:
 
 @dataclass(frozen=True, slots=True)
 class WaitingRows:
-    """Copies of rows that wait: the arguments are `arguments[column]`, `arrival` is their order where they have one.
-    `until`: the last time at which each may find what it waits for, or at which it comes by time alone; END_OF_TIME
-    where there is none."""
+    """Copies of waiting rows.
+
+    `arguments[column]` are the arguments. `arrival` is their order, where they have one. `until` is the last time at
+    which a row may find a partner or be output without one; END_OF_TIME if there is none.
+    """
 
     start: Ints
     end: Ints
@@ -351,15 +386,17 @@ class WaitingRows:
     arrival: Ints
 
     def taken(self, index: Ints) -> WaitingRows:
-        """These rows."""
+        """Return the rows at these indices."""
         columns = self.arguments[:, index]
         return WaitingRows(self.start[index], self.end[index], columns, self.until[index], self.arrival[index])
 
 
 @runtime_checkable
 class KeepsWaiting(Protocol):
-    """A goal in which occurrences wait for others, or for a deadline."""
+    """A goal whose occurrences wait for others, or for a deadline."""
 
     def unmatched(self, side: int, width: int, watermark: int) -> WaitingRows:
-        """The rows of an input that still wait after `watermark`, with their first `width` arguments. Changes
-        nothing."""
+        """Return the rows of an input that still wait after `watermark`, with their first `width` arguments.
+
+        The goal does not change.
+        """

@@ -1,1 +1,1 @@
-"""Spark in the driver: its session and its log, and how a query is begun, watched, stopped and tried again."""
+"""Spark in the driver: its session and log, and how to start, watch, stop and retry a query."""

@@ -156,7 +156,8 @@ class StopRequest:
             raise failed(error, str(self._file.with_name(SPARK_LOG))) from None
 
     def wait(self, query: StreamingQuery, endless: bool) -> None:
-        """Return when the query has ended, of itself or on request. CepError: it has failed; says why."""
+        """Return when the query has ended, by itself or on request. Raises CepError with the reason if it has
+        failed."""
         last: int | None = None  # micro-batch that had ended when the request was passed on
         looked = monotonic()
         try:

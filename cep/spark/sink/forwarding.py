@@ -1,8 +1,8 @@
 """Forward derived events to a broker or a table: send the files of each micro-batch once it counts, then remove them.
 
-So the folder is all the state there is: a killed run leaves the files that it was sending, and the next one begins with
-them. To a broker they go again, with the same ids. A commit of a table carries the number of the micro-batch (in Delta
-an application transaction, in Iceberg a property), by which the next run sees whether it was done.
+The folder is the only state. A killed run leaves the files that it was sending, and the next run sends them first. A
+broker gets them again, with the same ids. A commit of a table has the number of the micro-batch (in Delta an
+application transaction, in Iceberg a property), so the next run can tell whether the commit succeeded.
 """
 
 from __future__ import annotations
@@ -45,14 +45,16 @@ class Destination(Protocol):
     """The broker or table that receives the files."""
 
     def take(self, files: Sequence[Path], number: int) -> None:
-        """Take the files of the micro-batch of a number, and remove them. CepError: they cannot be taken;
-        with the code `UNREACHABLE`, not now."""
+        """Send the files of the micro-batch with this number, and remove them. Raises CepError if they cannot be sent.
+
+        With the code `UNREACHABLE`, it may be tried again later.
+        """
 
     def close(self) -> None: ...
 
 
 class Broker:
-    """Messages to a broker. `at_once`: says whether what waits is to be left for the next run."""
+    """Sends messages to a broker. `at_once`: returns True if waiting files should be left for the next run."""
 
     def __init__(self, to: Callable[[], Sending], at_once: Callable[[], bool]) -> None:
         self._to, self._at_once = to, at_once
@@ -80,7 +82,7 @@ class Broker:
 
 
 class Table:
-    """Rows of a table. `job`: under which they are added, the name of the `checkpoint`."""
+    """Adds rows to a table. `job`: the name of the `checkpoint`, under which they are added."""
 
     def __init__(self, name: TableName, job: str, checkpoint: Path) -> None:
         self._name, self._job, self._note = name, job, checkpoint / NOTE
@@ -88,7 +90,7 @@ class Table:
         self._small = 0  # commits since small files were put together
 
     def take(self, files: Sequence[Path], number: int) -> None:
-        """See `Destination`. CepError: besides, these rows may be in another table already."""
+        """See `Destination`. Also raises CepError if another table may already have these rows."""
         self._begin(number)
         name = replace(self._name, append=self._job)
         if not self._table.is_added(name, number):
@@ -102,7 +104,7 @@ class Table:
                 self._small = 0
 
     def _begin(self, number: int) -> None:
-        """Note that rows go to this table, before they do."""
+        """Note that rows will be added to this table, before they are."""
         try:
             known = json.loads(self._note.read_bytes()) if self._note.exists() else {}
             before = known["table"] if known.get("number") == number else self._name.text
@@ -115,13 +117,16 @@ class Table:
         sync_names(self._note.parent)  # the table may be on another disk
 
     def close(self) -> None:
-        """Put small files together, if that is asked for."""
+        """Compact small files, if requested."""
         self._table.compact(self._name)
 
 
 class Forwarding:
-    """Forwards the files of the sink in a checkpoint. `warn` takes what waits; `lasting`: the query goes on until it is
-    stopped, and so do tries."""
+    """Forwards the files of the sink in a checkpoint.
+
+    `warn`: is called with a message while files wait. `lasting`: the query runs until it is stopped, so retries have no
+    time limit.
+    """
 
     def __init__(
         self, checkpoint: Path, to: Destination, warn: Callable[[str], None], at_once: Callable[[], bool], lasting: bool
@@ -130,20 +135,22 @@ class Forwarding:
         self._log, self._stop, self._lasting = CommitLog(self.folder), checkpoint / STOP, lasting
 
     def waiting(self) -> dict[Path, str]:
-        """The files that count and were not taken yet, in order, each with its line in the log."""
+        """Return the files that count and have not been sent, in order, each with its line in the log."""
         lines = {self.folder / file_name(line): line for line in self._log.lines()}
         return {path: line for path, line in lines.items() if path.exists()}
 
     def begins(self, batch: int) -> None:
-        """Nothing of an earlier try is left."""
+        """Do nothing: an earlier attempt leaves nothing behind."""
 
     def give(self, spark: object, batch: int) -> None:
-        """Forward a micro-batch that counts. CepError: see `forward`."""
+        """Forward a micro-batch that counts. Raises CepError as `forward` does."""
         self.forward()
 
     def forward(self) -> None:
-        """Forward what waits. What cannot be reached is tried again; the query waits meanwhile. CepError: it was tried
-        for long enough, or the query is to stop; what was written is refused, or is not what was written."""
+        """Forward the waiting files. If the destination is unreachable, retry while the query waits.
+
+        Raises CepError when retries are over, when the query should stop, or when a file is refused or has changed.
+        """
         since, pause, told = time.monotonic(), _PAUSE, False
         while (failure := self._tried()) is not None:
             if not told:
@@ -155,7 +162,8 @@ class Forwarding:
             pause = min(2 * pause, _LONGEST)
 
     def _tried(self) -> CepError | None:
-        """Why what waits cannot be taken now; None: it was. CepError: it never will be."""
+        """Return the reason why the waiting files cannot be sent now; None: they were sent. Raises CepError if they
+        never can be."""
         try:
             waiting = self.waiting()
             for path, line in waiting.items():
@@ -172,7 +180,7 @@ class Forwarding:
             return error
 
     def _slept(self, pause: float, since: float) -> bool:
-        """Wait so many seconds; False: no more, since tries are over."""
+        """Wait this many seconds. Return False if there are no more retries."""
         until = time.monotonic() + pause
         while time.monotonic() < until:
             late = not self._lasting and time.monotonic() > since + PATIENCE
@@ -192,9 +200,11 @@ def forwarding(
     at_once: Callable[[], bool] = lambda: False,
     lasting: bool = False,
 ) -> Iterator[Forwarding]:
-    """The way to a broker or a table, of this address, while the block runs; it begins with what a run before has left.
-    `job`: the name of the checkpoint; `schemas`: of the events; else see `Forwarding`. CepError: see
-    `Forwarding.forward`."""
+    """Forward to the broker or table at this address during the block, beginning with the files of an earlier run.
+
+    `job`: the name of the checkpoint. `schemas`: those of the events. See `Forwarding` for the other arguments. Raises
+    CepError as `Forwarding.forward` does.
+    """
     to: Destination
     if is_table(text):
         to = Table(table_name(text), job, checkpoint)
@@ -213,14 +223,15 @@ def forwarding(
 
 
 def check_table(name: TableName) -> None:
-    """CepError: the table cannot be read, or rows are asked to be added once under a name of their own."""
+    """Raise CepError if the table cannot be read, or if its address has `append`, which Spark does not support."""
     if name.append is not None:
         raise name.refused("on Spark rows are added, those of each micro-batch once", "without `append`")
     KINDS[name.kind].check(name)
 
 
 def _rows(files: Sequence[Path]) -> pa.RecordBatchReader:
-    """The rows of files, which are all in this folder; or each in the one of its event, which is then its `type`."""
+    """Read the rows of files. They are either all in one folder, or each in a folder of its event, which becomes the
+    column `type`."""
     schema = pq.read_schema(files[0])
     several = files[0].parent.name.startswith(f"{_TYPE}=")
     if several:

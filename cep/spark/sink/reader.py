@@ -72,7 +72,7 @@ class SinkReader:
             time.sleep(PAUSE)
 
     def new(self) -> Iterator[Batch]:
-        """The micro-batches that were finished since the last call, without empty ones."""
+        """Yield the micro-batches that have finished since the last call, except empty ones."""
         while (files := self._next()) is not None:
             for _, group in groupby(files, self._batches.__getitem__):
                 batch = self._read(list(group))

@@ -26,16 +26,21 @@ OPENING = 1 << 16
 
 
 class WorkItem(InputPartition, ABC):
-    """A part of the input of a micro-batch. `clock`: the time by the clock when it was planned, None: no record is
-    judged by it; `few`: the bytes that it may send through the driver."""
+    """A part of the input of a micro-batch.
+
+    `clock`: the wall-clock time when it was planned; None: no record is compared with it. `few`: how many bytes it may
+    send through the driver.
+    """
 
     clock: int | None = None
     few = FEW
 
     @abstractmethod
     def read(self, program: ShippedProgram, dead_letters: str | None, ahead: AheadLimits) -> Iterator[ShuffleBlock]:
-        """The item as shuffle blocks, made by a worker. `dead_letters`: the prefix of the paths of dead letters;
-        `ahead`: how far records may be ahead of the clock."""
+        """Read the item as shuffle blocks, in a worker.
+
+        `dead_letters`: the prefix of the paths of dead letters. `ahead`: how far records may be ahead of the clock.
+        """
 
 
 class FilePack(WorkItem):
@@ -53,8 +58,11 @@ class FilePack(WorkItem):
 
 
 def packed(files: Sequence[ListedFile], tasks: int) -> list[FilePack]:
-    """Deal files to tasks, in their order: each task has about as much to read, but no more than `TASK_BYTES` of
-    several files. `tasks`: how many run at once, all of which are to have something to do."""
+    """Divide files among tasks in their order, so that each task reads about the same number of bytes.
+
+    A task reads at most `TASK_BYTES`, unless a single file is larger. `tasks`: the number of tasks that run at once; if
+    possible, all get files.
+    """
     costs = [_cost(one.path) for one in files]
     most = min(TASK_BYTES, max(-(-sum(costs) // tasks), 1))
     packs, room = list[list[ListedFile]](), 0
@@ -68,7 +76,8 @@ def packed(files: Sequence[ListedFile], tasks: int) -> list[FilePack]:
 
 
 def _cost(path: str) -> int:
-    """The bytes to read, and what it costs to open a file; of one whose size is not known, a whole task's."""
+    """Return the bytes to read, plus the cost of opening the file. If the size is unknown, return the bytes of a whole
+    task."""
     if is_url(path):
         return TASK_BYTES
     with suppress(OSError):

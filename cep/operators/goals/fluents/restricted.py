@@ -1,9 +1,10 @@
-"""`p WHERE conditions` of formulas, where the conditions ask knowledge that changes: each tuple of p with its answers.
+"""`p WHERE conditions` in formulas, where the conditions ask about changing knowledge: each tuple of p with its
+answers.
 
-goal(P):  of each change of a tuple the same of its answers; at each change of the knowledge those answers of all that
-          holds that come and go.
+    goal(P):  a change of a tuple changes its answers in the same way; a change of the knowledge ends answers of
+              tuples that hold, and begins others.
 
-What is known from a time on is known from the code of that time on, so what holds changes there: half-open validity.
+Knowledge is known from the code of its time on, as for half-open intervals.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class RestrictedSpec:
 class RestrictedGoal(NumberedState, InRounds):
     """The goal of one Select node of a formula.
 
-    Of each tuple that holds its answers are those of what is known at `decided`; those of other tuples may be.
+    For each tuple that holds, its answers are those of the knowledge at `decided`. Those of other tuples may be.
     """
 
     follows = True
@@ -95,7 +96,7 @@ class RestrictedGoal(NumberedState, InRounds):
         self.waiting.clear()
 
     def _forget_answers(self) -> None:
-        """From now on other answers are known."""
+        """Forget all answers, because the knowledge has changed."""
         self.first, self.many = np.full(len(self.holds), -1), np.zeros(len(self.holds), np.int64)
         self._answers, self.count = np.empty((0, len(self.spec.binds)), np.int64), 0
 
@@ -127,7 +128,7 @@ class RestrictedGoal(NumberedState, InRounds):
         return found
 
     def _changes(self, after: int, until: int) -> list[int]:
-        """The times at which the knowledge changes, of those whose codes lie after one and up to another."""
+        """Return the times at which the knowledge changes, with codes after `after` and up to `until`."""
         return self.knowledge.changed(after >> 1, until >> 1)
 
     def _changed(self, slots: Ints, code: Ints, begins: Ints) -> Table:
@@ -146,8 +147,11 @@ class RestrictedGoal(NumberedState, InRounds):
         return self._rows(slots, code, begins)
 
     def _known_anew(self, code: int, slots: Ints, begins: Ints) -> Table:
-        """The knowledge has changed: of all that holds those answers end that are no more, and the new ones begin.
-        Of some tuples changes are at the same code."""
+        """End the answers that a change of the knowledge removes, and begin those that it adds, for all tuples that
+        hold.
+
+        `slots`: tuples that change at the same code.
+        """
         before = np.flatnonzero(self.holds[: self.tuples.count])
         ended, went = self._answers_of(before)
         self.holds[slots] = begins
@@ -164,7 +168,7 @@ class RestrictedGoal(NumberedState, InRounds):
         return self._table(both[chosen, 0], both[chosen, 1:], np.full(len(chosen), code), new)
 
     def _ask(self, slots: Ints, time: int) -> None:
-        """Have the answers of these tuples to what is known at a time."""
+        """Compute and keep the answers of these tuples for the knowledge at a time."""
         fresh = np.unique(slots[self.first[slots] < 0])
         if not len(fresh):
             return
@@ -179,7 +183,7 @@ class RestrictedGoal(NumberedState, InRounds):
         self.count += len(found)
 
     def _answered(self, table: Table) -> tuple[Ints, Ints]:
-        """For each answer of rows the row, and what it binds."""
+        """Return one row number for each answer of these rows, and the values that the answer binds."""
         named = columns_of(table, self.spec.types, True)
         if not self.spec.binds:
             index = np.flatnonzero(self.spec.conditions.holds(named, rows(table)))
@@ -189,7 +193,7 @@ class RestrictedGoal(NumberedState, InRounds):
         return index, found.reshape(len(index), len(self.spec.binds))
 
     def _answers_of(self, slots: Ints) -> tuple[Ints, Ints]:
-        """The slots, each as often as it has answers, and these."""
+        """Return each slot once per answer, and these answers."""
         many = self.many[slots]
         ends = np.cumsum(many)
         places = np.repeat(self.first[slots] - ends + many, many) + np.arange(int(ends[-1]) if len(ends) else 0)
@@ -208,7 +212,7 @@ class RestrictedGoal(NumberedState, InRounds):
         return made
 
     def _tuples(self, known: Ints) -> Table:
-        """Tuples as rows of the input."""
+        """Return tuples as rows of the input."""
         table = np.zeros((FIRST + self.spec.width, len(known)), np.int64)
         table[FIRST + self.columns] = known.T
         return table
@@ -230,7 +234,8 @@ class RestrictedGoal(NumberedState, InRounds):
         return self.grow(inputs)
 
     def grow(self, inputs: Sequence[Table]) -> Table:
-        """Rows are intervals: each is asked with what is known in each part of it."""
+        """Return the answers of intervals. Each interval is cut where the knowledge changes, and each part asked
+        separately."""
         first, last = self.stretch
         cuts = [first, *(2 * time for time in self._changes(first, last)), last + 1]
         made = [self._grown(clipped(inputs[0], one, next - 1)) for one, next in zip(cuts, cuts[1:])]
