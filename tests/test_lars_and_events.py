@@ -216,7 +216,7 @@ def test_a_circle_through_both_is_refused() -> None:
         (
             "event jam(r: string).",
             "jam(R) :- reading(R, S).",
-            "is declared as an event that comes in, and derived here",
+            "is declared as an input event, and derived here",
         ),
         ("", "event accident(road: int). jam :- accident(R).", "`accident` is declared otherwise at p.lars:1:1"),
         (

@@ -122,9 +122,9 @@ def zone_hint(name: str) -> str:
     """Return what to write instead of an unknown zone."""
     for place, letters in _CALLED.items():
         if name.upper() in letters:
-            return f"letters name an offset, or several; a zone is called after a place: `{place}`"
+            return f"abbreviations can mean several zones; name a place: `{place}`"
     if _OFFSET.fullmatch(name):
-        return 'an offset is no zone: times that are written with theirs need none, `FORMAT "... %z"`; UTC is `UTC`'
+        return 'an offset is not a zone; times with an offset need no zone: `FORMAT "... %z"`; for UTC, write `UTC`'
     last = {each.rpartition("/")[2].casefold(): each for each in sorted(names())}
     near = last.get(name.rpartition("/")[2].replace(" ", "_").casefold()) or nearest(name, sorted(names()))
     listed = "a zone is one of the IANA database: `Europe/Zurich`, `America/New_York`, `UTC`"

@@ -89,16 +89,16 @@ class ReportOptions:
         tuple[str, ...],
         Option(
             metavar="ATTRIBUTE",
-            help="Attributes that identify an event at different times. Default: the key of an alert on the event, "
-            "else all its strings and IRIs. Repeatable.",
+            help="Attribute that is the same in an event of both programs, even if times differ. Default: the KEYED BY "
+            "of an alert on the event, or else all strings and IRIs. Repeatable.",
         ),
     ] = ()
     allow: Annotated[
         str | None,
         Option(
             metavar="LIMITS",
-            help="Exit with status 1 if there are more differences: `gone 0, appeared 10`, or for one event `warming "
-            "gone 0`.",
+            help="Most differences that are allowed: `gone 0, appeared 10`, or of one event `warming gone 0`. The exit "
+            "status is 1 if there are more.",
         ),
     ] = None
     show: Annotated[int, Option(metavar="N", min=0, help="Number of differences of each kind to print.")] = 3
@@ -117,8 +117,8 @@ class DiffOptions:
         tuple[str, ...],
         Argument(
             metavar="OLD NEW",
-            help="Two programs: files, or versions in Git (`git:main:rules.cep`); separate several files of one "
-            "program by commas. A single program is compared with itself under other parameters.",
+            help="Two programs: files, or versions in Git (`git:main:rules.cep`). Separate the files of one program "
+            "by commas. A single program is compared with itself, with other parameters.",
             autocompletion=completions.rule_files,
         ),
     ]
@@ -165,8 +165,8 @@ def diff(options: DiffOptions) -> int:
       cep diff git:main:rules.cep rules.cep -i history.parquet \\
           --allow 'gone 0, appeared 10' --markdown
 
-    It says which rules changed in meaning and what they reach; with --input also which events appeared, are gone or
-    moved, and why. The exit status is 1 where more differs than --allow says.
+    The report lists the rules whose meaning changed, and the rules that depend on them. With --input, it also lists
+    the events that appeared, are gone or moved, with reasons. The exit status is 1 if more differs than --allow says.
     """
     options.check()
     with TemporaryDirectory(prefix="cep-") as folder:

@@ -58,7 +58,7 @@ def _window(cursor: Cursor) -> tuple[int | None, int | None, Over | None]:
         count = whole_number(cursor, "`LAST`", "`OVER LAST 5 EVENTS`")
         cursor.advance()
         if cursor.token.key == "EVERY":
-            cursor.stop("results at regular times are of a window of time", messages.EVERY)
+            cursor.stop("only a window of time can have results at regular times", messages.EVERY)
         return count, None, None
     if token.kind == "number" and after.text.upper() == "EVENT":
         cursor.advance()
@@ -106,7 +106,7 @@ def _each(cursor: Cursor) -> Over:
         nearest = f"{days} d" if length > DAY else say_duration(_divisor(length))
         cursor.stop(
             f"windows of {say_duration(length)} do not begin at midnight each day",
-            f"with ZONE a window is whole days, or a whole number of them is a day: `OVER EACH {nearest} ZONE ..`",
+            f"with ZONE, a window must be whole days, or divide a day evenly: `OVER EACH {nearest} ZONE ..`",
             written,
         )
     return Over("each", length, weeks, _zone(cursor))

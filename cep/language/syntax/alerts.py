@@ -91,7 +91,7 @@ def alert(cursor: Cursor) -> ast.AlertStatement:
     on = occurrence(cursor)
     if cursor.token.key in (*OPERATORS, *POSTFIXES, "TIMES") and cursor.token.key != "WHERE":
         hint = f"give the pattern a rule, and alert on its head: `seen(R) <- {on.name}(R) SEQ ...`"
-        cursor.stop("an alert is on one event", hint)
+        cursor.stop("an alert is for one event, not a pattern", hint)
     found = _Clauses()
     height = cursor.height
     while cursor.token.key == "WHERE" or cursor.token.key in ALERTING[1:]:
@@ -229,11 +229,11 @@ def _labels(cursor: Cursor) -> tuple[tuple[str, Constant | Variable], ...]:
         token = cursor.name("the name of a label", example)
         cursor.expect(":", "`:` and the value of the label", example)
         if token.text in labels:
-            cursor.stop(f"the label `{token.text}` is there twice", "each label is written once", token.span)
+            cursor.stop(f"the label `{token.text}` is given twice", "each label is written once", token.span)
         first = cursor.token
         value = expression(cursor)
         if not isinstance(value, Constant | Variable):
-            hint = f"{example}; what is computed is bound in the WHERE: `WHERE X = ...`"
+            hint = f"{example}; bind a computed value in the WHERE: `WHERE X = ...`"
             cursor.stop("the value of a label is a constant or a variable", hint, cursor.span(first))
         labels[token.text] = value
     return tuple(labels.items())

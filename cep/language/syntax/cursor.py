@@ -240,7 +240,7 @@ class Cursor:
         if at < 0:
             self.stop("this `{` is not closed", messages.BRACE)
         opened = f"the graph pattern begins at {self.token.line}:{self.token.column}"
-        hint = f'{opened}; a string ends on its own line, one of several lines stands in `"""`'
+        hint = f'{opened}; a string ends on the line where it begins, unless it is in `"""`'
         self.stop("this string is not closed", hint, self.place(at, 1))
 
     def stop(self, message: str, hint: str | None = None, span: Span | None = None, code: str = "syntax") -> NoReturn:

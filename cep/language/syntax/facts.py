@@ -17,7 +17,7 @@ _TABLES = (
 )
 _NO_CLAUSE = {
     "MISSING": "a missing value of a table of facts is an empty field or `NA`",
-    "FROM": "columns are found by the names of the attributes, whatever is a capital",
+    "FROM": "the columns have the names of the attributes, in upper or lower case",
     "IN": "facts have no ranges: a condition says which of them count",
 }
 

@@ -56,7 +56,7 @@ BETWEEN = "both ends are in it: `X between 1 and 3`"
 CHOICE = 'one of two values is written `if(Level > 3, "high", "low")`'
 NULL = "a condition on a missing value is false, `X = X` requires a value; `x: int?` declares an optional attribute"
 GRAPH = "a graph pattern is a condition: `... WHERE { ?Station wgs84:lat ?Lat }`, where `?Lat` is the variable `Lat`"
-BRACE = "each `{` has its `}`; one in a string or behind a `#` is none"
+BRACE = "each `{` needs a `}`; braces in strings and comments do not count"
 INSIDE = "braces hold a complete SPARQL pattern: `{ ?S a wt:Station OPTIONAL { ?S wt:height ?H } FILTER(?H > 100) }`"
 
 EXAMPLES = {word: f"`{word}` {says}" for word, says in OPERATORS.items()}
@@ -215,7 +215,7 @@ def logic_hint(token: Token) -> str | None:
 
 def truth(name: str, value: str) -> str:
     """For a variable where a condition is due."""
-    return f"of a boolean it is `{name} = {value}`"
+    return f"for a boolean, write `{name} = {value}`"
 
 
 def operator_hint(token: Token) -> str | None:

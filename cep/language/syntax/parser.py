@@ -287,7 +287,7 @@ def _refuse_other_words(cursor: Cursor) -> None:
 def _statement_hint(cursor: Cursor) -> str | None:
     token, previous = cursor.token, cursor.previous
     if token.key in POSTFIXES and not _left_over(cursor):
-        return f"`{token.text}` begins no statement: {messages.BEHIND}"
+        return f"`{token.text}` does not begin a statement: {messages.BEHIND}"
     if token.key in RESERVED and previous.key == ".":
         return f"the `.` at {previous.line}:{previous.column} has ended the rule before"
     if token.key in (".", "..") and previous.key == ".":

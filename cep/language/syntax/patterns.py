@@ -66,7 +66,7 @@ def _gap(cursor: Cursor) -> tuple[int, int]:
     if high < low or high == 0:
         after = "the right event starts strictly after the left one ends, e.g. `SEQ[0 s, 5 min]`"
         hint = "write the shorter time first, e.g. `SEQ[10 s, 5 min]`" if high else after
-        cursor.stop("no time is between these bounds", hint, cursor.span(opening))
+        cursor.stop("these bounds allow no gap", hint, cursor.span(opening))
     return low, high
 
 
@@ -99,7 +99,7 @@ def _refuse_logic(cursor: Cursor) -> NoReturn:
     """`a WHERE X > 1 AND linked(X)`: a condition was meant, an event would be read."""
     word = cursor.token.text
     logic = messages.logic_hint(cursor.token)
-    hint = f"{logic}; where an event follows: `(smoke(R, T) WHERE T > 50) {word} heat(R)`"
+    hint = f"{logic}; to join another event, write `(smoke(R, T) WHERE T > 50) {word} heat(R)`"
     cursor.fail("`,` or the end of the conditions", hint)
 
 

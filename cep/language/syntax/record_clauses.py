@@ -130,7 +130,7 @@ class Clauses:
             cursor.stop("a time of day without a day is of no zone", hint, self.zone_at.span if self.zone_at else None)
         if self.fold == "order" and (self.unit is not None or "%z" in (self.pattern or "")):
             assert self.fold_at is not None, "it was read"
-            hint = "without it: counts since 1970 and times with an offset are of one instant"
+            hint = "leave out the ZONE: counts since 1970 and times with an offset are exact without it"
             cursor.stop("no time of this format is there twice", hint, self.fold_at.span)
         return TimeFormat(self.pattern, self.unit, self.zone, self.fold)
 
@@ -139,7 +139,7 @@ class Clauses:
             hint = f"name the column first: `TIME ts {first.text.upper()} ...`"
             cursor.stop(f"{first.text.upper()} is about the time, of which no column is named", hint, first.span)
         if self.of is not None and self.of != "time" and (self.of != "duration" or first.key != "FORMAT"):
-            hint = 'numbers with a comma are `FORMAT csv(decimal: ",")`, behind the declaration'
+            hint = 'for decimal commas, write `FORMAT csv(decimal: ",")` after the declaration'
             hint = hint if self.of in ("int", "float") else "only times and durations have a FORMAT"
             cursor.stop(f"{first.text.upper()} is about times, this is of type {self.of}", hint, first.span)
 
@@ -290,7 +290,7 @@ def _refused(option: str, value: str) -> tuple[str, str] | None:
         case "columns" if not value.strip(" ,"):
             return "there are no names of columns", 'e.g. `FORMAT csv(columns: "time, station, wind")`'
         case "columns" if twice := _twice(value):
-            return f"the column `{twice}` is there twice", f"each has a name of its own: `{twice}`, `{twice}_2`"
+            return f"the column `{twice}` is given twice", f"each column needs its own name: `{twice}`, `{twice}_2`"
         case "skip" | "units" if not (value.isascii() and value.isdigit() and len(value) < 6):
             what = "lines before the header" if option == "skip" else "rows between the header and the records"
             return f"`{value}` is not a number of {what}", f"e.g. `FORMAT csv({option}: 2)`"
@@ -342,7 +342,7 @@ def _word_behind(cursor: Cursor) -> bool:
 def _checked(cursor: Cursor, first: Token, text: str) -> str:
     if text.count("[]") > 1:
         message = f"the path `{text}` goes through two lists"
-        hint = "an event for each element of one list can be made; take the inner one apart before"
+        hint = "only the elements of one list become events: unnest the inner list before semcep reads it"
         cursor.stop(message, hint, cursor.span(first))
     if first.kind != "string" and _FRACTION.search(text):
         message = f"`{text}` is not a place of a value"
@@ -357,7 +357,7 @@ def arrays(event: str, sources: list[tuple[str, Token]], cursor: Cursor) -> None
     for name, token in lists:
         if name != lists[0][0]:
             message = f"`{event}` has values from two lists, `{lists[0][0]}` and `{name}`"
-            hint = "an event comes of each element of one list: declare an event for each list"
+            hint = "only the elements of one list become events: declare an event for each list"
             cursor.stop(message, hint, token.span)
 
 

@@ -24,7 +24,7 @@ from cep.language.syntax import ast
 from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import Call, Comparison, Constant, Expression, Graph, Variable, expression_variables
 
-BINDS = "an atom that is not negated binds it, or `{0} = ...`"
+BINDS = "bind it in an atom that is not negated, or with `{0} = ...`"
 
 
 def refuse_unsafe(program: LarsProgram, source: Source) -> None:
@@ -98,7 +98,9 @@ class _RuleChecker:
                 self.comparison(each)
             else:
                 for name in each.variables:
-                    hint = f"a negated pattern does not bind variables: {BINDS.format(name)}; or `?{name.lower()}`"
+                    hint = (
+                        f"a negated pattern does not bind variables: {BINDS.format(name)}, or write `?{name.lower()}`"
+                    )
                     self.use(Variable(name, each.span), hint)
         self.complain()
 
@@ -141,7 +143,7 @@ class _RuleChecker:
         atom, window = literal.atom, literal.window
         for argument in atom.arguments:
             if literal.negated and isinstance(argument, Variable) and argument.name != "_":
-                any_value = f"`_` where any value will do; otherwise {BINDS.format(argument.name)}"
+                any_value = f"write `_` for any value; otherwise {BINDS.format(argument.name)}"
                 self.use(argument, f"`not` does not bind variables: {any_value}")
         if literal.at is not None:
             self.tick(literal.at)
@@ -252,11 +254,11 @@ def _misfits(program: LarsProgram, source: Source) -> Iterator[CepError]:
             continue
         if literal is None and name in derived and (name in declared or name in given):
             complained.add(name)
-            what = "an event that comes in" if name in declared else "a fact"
-            hint = f"a derived atom has a name of its own: `{name}_derived`, or remove the declaration"
+            what = "an input event" if name in declared else "a fact"
+            hint = f"give the derived atom another name, `{name}_derived`, or remove the declaration"
             yield CepError(f"`{name}` is declared as {what}, and derived here", source, atom.span, hint, "predicate")
         elif literal is not None and name in derived and name in facts and literal.window is not None:
-            hint = f"facts of a name of their own, and a rule: `{name} :- {name}_always.`"
+            hint = f"give the facts another name, and add a rule: `{name} :- {name}_always.`"
             message = f"`{name}` is derived and given by facts, which are in no window"
             yield CepError(message, source, literal.span, hint, "predicate")
         elif literal is not None and declared and name not in known:

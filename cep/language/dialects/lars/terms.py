@@ -23,7 +23,7 @@ COMPARISONS = {"=": "=", "==": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", 
 FOREIGN_COMPARISONS = ("<>", "=<", ":=", "=>", "!")
 VALUES = ("name", "variable", "number", "time", "string", "quoted", "iri", "prefixed")
 CAPITALS = "variables begin with a capital letter, constants do not"
-FUNCTION = "nothing but `+ - * / % ^` is calculated here; a rule of a `.cep` program has functions"
+FUNCTION = "only `+ - * / % ^` are available here; rules of a `.cep` program have functions"
 
 
 def expression(cursor: LarsCursor, level: int = 1) -> Expression:
@@ -140,7 +140,7 @@ def arguments(cursor: LarsCursor) -> tuple[Expression, ...]:
         if cursor.token.kind in VALUES:
             hint = "arguments are separated by `,`"
         elif cursor.token.text in COMPARISONS:
-            hint = "a comparison stands behind a `,` of its own: `p(X), X > 3`"
+            hint = "write the comparison after the atom and a `,`: `p(X), X > 3`"
         elif cursor.token.kind == "end" or cursor.sees(".", ":-"):
             span = cursor.place(opening.start, opening.end)
             hint = f"the `(` at {span.line}:{span.column} is not closed"

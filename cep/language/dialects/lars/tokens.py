@@ -225,7 +225,9 @@ class LarsCursor:
         """The next token is not what the language wants here."""
         token = self.token
         if token.kind == "open":
-            self.stop("this string is not closed", "a string ends on its own line, with the mark that begins it")
+            self.stop(
+                "this string is not closed", "a string ends on the line where it begins, with the same quotation mark"
+            )
         if token.kind == "unclosed":
             ends = "*/" if token.text.startswith("/") else "*%"
             begins = self.place(token.start, token.start + 2)
