@@ -1,4 +1,4 @@
-"""Nodes as rule text again: what a goal does, in the words of the language and in the author's variables."""
+"""Write nodes as rule text again: the work of a goal, in the words of the language and with the author's variables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LONGEST = 160
 
 
 class Rendering:
-    """The nodes of a plan and their heads, with a label for every node that is shown by itself."""
+    """The nodes of a plan and their heads. Nodes that are shown by themselves have labels."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Rendering:
         self.needed = self._needed()
 
     def _needed(self) -> list[set[int]]:
-        """The columns of every node that something above it looks at."""
+        """Return the columns of each node that a node above it reads."""
         needed: list[set[int]] = [set() for _ in self.nodes]
         for head in self.heads:
             needed[head.child] |= places_of(head.arguments)
@@ -67,7 +67,7 @@ class Rendering:
         return needed
 
     def taken(self, number: int, columns: set[int]) -> list[set[int]]:
-        """The columns that a node needs of each child when these are needed of it."""
+        """Return the columns of each child that a node needs if these columns of its own are needed."""
         properties = self.properties[number]
         found: list[set[int]] = [set() for _ in self.nodes[number].parts]
         own = columns | {column for _, column in properties.forbids} | places_of(properties.conditions)
@@ -80,7 +80,7 @@ class Rendering:
     # --- text ---
 
     def rule(self, head: Head) -> str:
-        """`event(arguments) <- body`; the body is what the head's node is where it has no label."""
+        """Return `event(arguments) <- body`. The body is the text of the head's node, or its label."""
         names = author_names((), self.names[head.child], self.source)
         arguments = [rename_expression(argument, names) for argument in head.arguments]
         made, arrow = pattern_text.event(head.event, arguments).text, "<-"
@@ -104,7 +104,7 @@ class Rendering:
         return fluent is not None and fluent.part == TRANSITIONS
 
     def goal(self, number: int) -> str:
-        """`g1(X) <- ...` of a node with a label."""
+        """Return `g1(X) <- ...` for a node with a label."""
         return f"{self.reference(number).text} <- {self.text(number).text}"
 
     def text(self, number: int) -> Text:
@@ -116,7 +116,8 @@ class Rendering:
         return self.nodes[number].details(self, number, [side.text for side in self.sides(number)])
 
     def reference(self, number: int, names: Sequence[str] | None = None, shown: set[int] | None = None) -> Text:
-        """A node by its label, an event as it is, under `names` for its columns; what is not `shown` is anonymous."""
+        """Return a node by its label, or an event as it is, with `names` for its columns. Columns that are not `shown`
+        are `_`."""
         names = self.names[number] if names is None else names
         if self.properties[number].kind is None:
             return self.nodes[number].under(self, names)
@@ -138,8 +139,11 @@ class Rendering:
         ]
 
     def below(self, number: int) -> list[list[str]]:
-        """The names that the columns of a node's parts have in it: those of the columns that show them or are equal to
-        them. Others are anonymous; in what is grouped they have names of their own."""
+        """Return names for the columns of a node's parts: the names of the node's columns that show them or are equal
+        to them.
+
+        Other columns are anonymous, except in groups, where they have their own names.
+        """
         properties, names = self.properties[number], self.names[number]
         found: list[list[str]] = [["_"] * len(self.names[part]) for part in self.nodes[number].parts]
         for name, places in zip(names, properties.shows):
@@ -158,17 +162,17 @@ class Rendering:
         return found
 
     def points(self, node: Node) -> list[bool]:
-        """Which of a node's parts have only instants."""
+        """Return which parts of a node have only instants."""
         return [self.instants[part] for part in node.parts]
 
 
 def shown_name(schema: Schema) -> str:
-    """The event, or the fluent that a table is of."""
+    """Return the name of the event, or of the fluent that a table belongs to."""
     return schema.name if schema.fluent is None else schema.fluent.name.removesuffix(RECORDED)
 
 
 def restricted(pattern: Text, within: int | None, conditions: Iterable[Condition], names: Mapping[str, str]) -> Text:
-    """A pattern with a WITHIN and conditions, where there are any."""
+    """Return a pattern with its WITHIN and conditions, if it has any."""
     if within is not None:
         pattern = pattern_text.within(pattern, within)
     written = tuple(_plain(rename_condition(condition, names)) for condition in conditions)
@@ -176,7 +180,7 @@ def restricted(pattern: Text, within: int | None, conditions: Iterable[Condition
 
 
 def _plain(condition: Condition) -> Condition:
-    """A condition as an author would write it: a graph pattern on one line and in the names of the rule."""
+    """Return a condition as an author would write it: a graph pattern on one line, with the rule's names."""
     if isinstance(condition, Disjunction):
         inside = tuple(tuple(map(_plain, alternative)) for alternative in condition.alternatives)
         return replace(condition, alternatives=inside)
@@ -190,15 +194,15 @@ def _plain(condition: Condition) -> Condition:
 
 
 def places_of(uses: Iterable[Expression | Condition]) -> set[int]:
-    """The columns that canonical names stand for."""
+    """Return the columns that canonical names stand for."""
     return {int(v.name[1:]) for v in used_variables(uses) if v.name[0] == "v" and v.name[1:].isdigit()}
 
 
 def listed(words: Sequence[str]) -> str:
-    """`a, b and c`."""
+    """Return `a, b and c`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def counted(number: int, what: str) -> str:
-    """`2 rules`."""
+    """Return `2 rules`."""
     return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""The state folder of a server. One process has it at a time; its file `program` has the fingerprints of the events."""
+"""The state folder of a server. Only one process can have it; its file `program` has the fingerprints of the events."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _WRITTEN = ("events", "events.nq", "alerts.db", "journal", "snapshot")
 
 
 class StateFolder:
-    """Takes a folder for a program, by the meanings of its events and alerts. `changed`: the names of those that had
-    another meaning before, or are not in the program any more.
+    """Takes a folder for a program, by the meanings of its events and alerts.
 
-    Raises CepError if another server has the folder, or its contents are not a server's.
+    `changed`: the names of the events and alerts whose meaning is new, or that are no longer in the program. Raises
+    CepError if another server has the folder, or if it is not a server's.
     """
 
     def __init__(self, folder: Path, meanings: Mapping[str, str]) -> None:

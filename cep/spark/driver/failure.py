@@ -1,5 +1,8 @@
-"""Spark's log, a file of limited size apart from the messages of a run; and why Spark or a query has failed,
-in one sentence: the first cause, without the stack traces of two languages."""
+"""Spark's log, and why Spark or a query has failed.
+
+The log is a file of limited size, apart from the messages of a run. The reason is one sentence: the first cause,
+without the stack traces of two languages.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,8 @@ FAILED = "the query has failed: "
 
 
 def failed(error: Any, log: str) -> CepError:
-    """The error for a query that failed, from what Java or PySpark raised. `log`: where the rest is."""
+    """Return the error for a query that failed, from the exception of Java or PySpark. `log`: the file with the
+    details."""
     texts = causes(error) or [str(error)]
     why, _, advice = reason(texts).partition(_HINT)
     if any(NO_ROOM in text for text in texts) and not any(_OWN in text for text in texts):
@@ -51,7 +55,7 @@ def failed(error: Any, log: str) -> CepError:
 
 
 def causes(error: Any) -> list[str]:
-    """The messages of an exception of Java, and of its causes; empty: Java raised none."""
+    """Return the messages of a Java exception and of its causes; none if it is not from Java."""
     texts = []
     cause = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
     while cause is not None:
@@ -61,7 +65,7 @@ def causes(error: Any) -> list[str]:
 
 
 def lost(log: str) -> CepError:
-    """The error for a query whose Java process has ended."""
+    """Return the error for a query whose Java process has ended."""
     return CepError(
         f"{FAILED}Java has ended, or was ended",
         hint="it or the machine may have had too little memory (`--conf spark.driver.memory=4g`); the same command "
@@ -71,8 +75,11 @@ def lost(log: str) -> CepError:
 
 
 def reason(texts: list[str]) -> str:
-    """One message for an exception and its causes: a CepError of a worker as it is, else the last line of a traceback,
-    or the first line of the last cause."""
+    """Return one message for an exception and its causes.
+
+    A CepError of a worker stays as it is. Otherwise it is the last line of a traceback, or the first line of the last
+    cause.
+    """
     for text in reversed(texts):
         for mark in (f"{_OWN}: ", f"{_OWN}s: "):
             if mark in text:
@@ -89,8 +96,10 @@ def reason(texts: list[str]) -> str:
 
 @contextmanager
 def redirected(folder: Path) -> Iterator[None]:
-    """The standard error of processes that are started while the block runs goes to the file. Under spark-submit no
-    process is started, and its own settings say where logs go."""
+    """Redirect the standard error of processes that start during the block to the file.
+
+    Under spark-submit no process starts, and its own settings say where logs go.
+    """
     if _STARTED in os.environ:
         yield
         return
@@ -112,8 +121,10 @@ def redirected(folder: Path) -> Iterator[None]:
 
 
 def silence_gateway(server: Any) -> None:
-    """PySpark prints nothing when Java has ended, since the run says so in a sentence. `server`: that of its
-    accumulators."""
+    """Keep PySpark from printing errors when Java has ended, because the run reports this in one sentence.
+
+    `server`: PySpark's server for accumulators.
+    """
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(lambda record: record.msg != "Exception while sending command.")
     server.handle_error = lambda request, address: None
@@ -138,7 +149,7 @@ def _copy(reading: int, file: Path) -> None:
 
 
 def said(log: Path, first: int) -> str | None:
-    """Say what went wrong, by the log from this byte on: its last error, else its last line."""
+    """Return the reason from the log after this byte: its last error, or else its last line."""
     try:
         with log.open("rb") as file:
             file.seek(min(first, log.stat().st_size))

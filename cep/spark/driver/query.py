@@ -1,9 +1,9 @@
-"""A query run to its end: its progress, told after each micro-batch; stopped by a signal; begun again where it failed
-for want of a Python process alone.
+"""Run a query to its end: report its progress after each micro-batch, stop it on a signal, and restart it if only a
+Python process failed.
 
-Spark gives a Python process 10 seconds to start and to connect, which no setting changes; on a busy machine that takes
-longer now and then. A process that plans may be killed for want of memory, and is not started again as those
-of tasks are. The query fails then, and goes on from its checkpoint as after any failure.
+Spark gives a Python process 10 seconds to start and connect, and no setting changes this. A busy machine sometimes
+takes longer. A process that plans may be killed for lack of memory, and Spark does not restart it as it restarts those
+of tasks. The query then fails, and continues from its checkpoint as after any failure.
 """
 
 from __future__ import annotations
@@ -55,8 +55,11 @@ _LOST = ("java.io.EOFException", "Connection reset", "Broken pipe")
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """`seconds`: how long it took; `phases`: of that, by Spark's names. `files`: how many were read until then, None:
-    the query reads no files."""
+    """A finished micro-batch.
+
+    `seconds`: how long it took. `phases`: the parts of this time, by Spark's names. `files`: how many files were read
+    so far; None: the query reads no files.
+    """
 
     number: int
     seconds: float
@@ -66,7 +69,7 @@ class MicroBatch:
 
     @classmethod
     def of(cls, progress: StreamingQueryProgress) -> MicroBatch:
-        """The micro-batch of a progress event of Spark."""
+        """Return the micro-batch of one of Spark's progress events."""
         ends = [json.loads(source.endOffset) for source in progress.sources if source.endOffset]
         files = [end["files"] for end in ends if isinstance(end, dict) and isinstance(end.get("files"), int)]
         phases = {name: number / 1000 for name, number in progress.durationMs.items()}
@@ -83,8 +86,10 @@ TakeMicroBatch = Callable[[MicroBatch], None]
 
 
 class QueryListener(StreamingQueryListener):
-    """Passes each finished micro-batch to `take`, in a thread of its own, and calls `idle` now and then while there is
-    none; `ended` is set when the query has."""
+    """Passes each finished micro-batch to `take`, in its own thread.
+
+    It calls `idle` from time to time while none finishes. `ended` is set when the query has ended.
+    """
 
     def __init__(self, take: TakeMicroBatch, idle: Callable[[], None] = lambda: None) -> None:
         self.take, self.idle = take, idle
@@ -105,8 +110,11 @@ class QueryListener(StreamingQueryListener):
 
 @contextmanager
 def listening(spark: SparkSession, take: TakeMicroBatch, idle: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Pass each micro-batch of queries that run while the block runs to `take`; all were passed when it ends. `idle` is
-    called every ten seconds without one."""
+    """Pass the micro-batches of all queries that run during the block to `take`. All have been passed when the block
+    ends.
+
+    `idle` is called after every ten seconds without a micro-batch.
+    """
     listener = QueryListener(take, idle)
     spark.streams.addListener(listener)
     try:
@@ -118,12 +126,12 @@ def listening(spark: SparkSession, take: TakeMicroBatch, idle: Callable[[], None
 
 
 class StopRequest:
-    """Ctrl-C and SIGTERM as a request to stop: the source gives nothing more, and the query ends when its state is
-    saved.
+    """Treats Ctrl-C and SIGTERM as a request to stop: the source gives no more input, and the query ends when its state
+    is saved.
 
-    `signal` is the signal's number, 0 while there is none. A second one stops at once: the current micro-batch is
-    repeated the next time. `beside`: a source that knows nothing of requests goes on, so the micro-batch after the
-    current one is begun, and left for the next time. `working` is called every two seconds while the query runs.
+    `signal` is the signal's number, 0 if there was none. A second signal stops at once, and the next run repeats the
+    current micro-batch. `beside`: the source does not know of requests, so the query begins the next micro-batch and
+    leaves it for the next run. `working` is called every two seconds while the query runs.
     """
 
     def __init__(self, checkpoint: Path, beside: bool = False, working: Callable[[], None] = lambda: None) -> None:
@@ -138,7 +146,7 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator[StopRequest]:
-        """The signals that come while the block runs are requests."""
+        """Treat signals during the block as requests."""
         self._file.unlink(missing_ok=True)
         before = [(number, signal.signal(number, self._request)) for number in (signal.SIGINT, signal.SIGTERM)]
         try:
@@ -149,7 +157,7 @@ class StopRequest:
             self._file.unlink(missing_ok=True)
 
     def begun(self, begin: Callable[[], StreamingQuery]) -> StreamingQuery:
-        """A query that begins. CepError: it cannot; says why."""
+        """Start a query. Raises CepError with the reason if it cannot start."""
         try:
             return begin()
         except (Py4JJavaError, PySparkException) as error:
@@ -204,7 +212,7 @@ def run_query(
 
 
 def running_tasks(spark: SparkSession) -> tuple[int, int]:
-    """How many tasks of the jobs that run now have ended, and how many there are."""
+    """Return how many tasks of the running jobs have ended, and how many there are."""
     tracker = spark.sparkContext.statusTracker()
     stages = [one for one in map(tracker.getStageInfo, tracker.getActiveStageIds()) if one is not None]
     return sum(one.numCompletedTasks for one in stages), sum(one.numTasks for one in stages)
@@ -217,6 +225,6 @@ def passing(error: CepError) -> bool:
 
 
 def _last(query: StreamingQuery) -> int:
-    """The last micro-batch that has ended, -1: none has."""
+    """Return the number of the last finished micro-batch; -1: none has finished."""
     progress = query.lastProgress
     return -1 if progress is None else int(progress["batchId"])

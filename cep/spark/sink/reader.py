@@ -1,4 +1,4 @@
-"""The output of a query read again: the derived events of each micro-batch as soon as the log of the sink has it.
+"""Read the output of a query: the derived events of each micro-batch as soon as the log of the sink has it.
 
 This needs neither Spark nor Java.
 """
@@ -40,10 +40,10 @@ _ROWS = 1 << 17  # of Parquet, that are read at once
 
 
 class SinkReader:
-    """Reads the folder of a sink; `schemas`: of the events and fluents that its program derives; `edges`: see
-    `HeldFluents`. CepError: it is no such folder.
+    """Reads the folder of a sink, micro-batch by micro-batch. An event never spans two of them.
 
-    Micro-batches come in order, and no event ends in one that ends in another.
+    `schemas`: those of the derived events and fluents. `edges`: see `HeldFluents`. Raises CepError if the folder is not
+    a sink's.
     """
 
     def __init__(self, path: str, schemas: Mapping[str, Schema], edges: Mapping[str, Schema] | None = None) -> None:
@@ -66,7 +66,8 @@ class SinkReader:
         self._reached = BEGINNING
 
     def follow(self) -> Iterator[Batch]:
-        """All micro-batches, also those to come, without an end. Each batch has its watermark: the latest end in it."""
+        """Yield all micro-batches, and wait for later ones without an end. Each batch has its watermark: the latest end
+        in it."""
         while True:
             yield from self.new()
             time.sleep(PAUSE)
@@ -80,8 +81,10 @@ class SinkReader:
                     yield batch
 
     def _next(self) -> list[str] | None:
-        """The files of the next entry of the log, relative to the folder; None: there is none yet. Old entries are
-        removed once a compact one repeats them."""
+        """Return the files of the next entry of the log, relative to the folder; None: there is none yet.
+
+        Old entries are removed once a compact entry repeats them.
+        """
         there = {path.name: path for path in (self.path / SINK_LOG).glob("[0-9]*")}
         wanted = self._last + 1
         later = [number for name in there if (number := _number(name)) is not None and number >= wanted]
@@ -155,14 +158,15 @@ class SinkReader:
             raise CepError(f"{path}: {reason_of(error)}", code="input") from None
 
     def _lines_of(self, name: str) -> ReadsLines:
-        """A reader for the lines of a file."""
+        """Return a reader for the lines of a file."""
         times = self._times.get(name)
         if times not in self._readers:
             self._readers[times] = self._reader(times)
         return self._readers[times]
 
     def _reader(self, times: str | None) -> ReadsLines:
-        """A reader for lines with times in a form; None: ISO 8601 or seconds. CepError: the times count ticks."""
+        """Return a reader for lines with times in this form; None: ISO 8601 or seconds. Raises CepError if the times
+        count ticks."""
         if times is not None and times not in SHIFTS:
             message = f"{self.path}: its times are counts of a tick of {times}, which are not read again"
             raise CepError(message, hint="`--output-format parquet` has timestamps", code="input")
@@ -181,7 +185,7 @@ class SinkReader:
     def _columns(
         self, path: str, opened: pq.ParquetFile, schema: Schema
     ) -> Iterator[tuple[pl.DataFrame, list[DeadLetter], Block]]:
-        """The tables of a Parquet file."""
+        """Return the tables of a Parquet file."""
         if schema.fluent is None:
             for tables, dead, block in read_parquet(path, opened, [schema], _ROWS, self._rows):
                 yield tables[schema.name], dead, block
@@ -201,7 +205,8 @@ class SinkReader:
             yield table, dead, block
 
     def _event(self, name: str, columns: Sequence[str]) -> Schema:
-        """The event that a Parquet file holds: each of several has its folder; a single one is known by its columns."""
+        """Return the event of a Parquet file. With several events each has its folder; a single one is known by its
+        columns."""
         folder, slash, _ = name.rpartition("/")
         if slash:
             if (schema := self._schemas.get(folder.removeprefix(_TYPE))) is not None:
@@ -229,19 +234,19 @@ def _number(name: str) -> int | None:
 
 
 def _column(event: str, attribute: str, columns: Mapping[str, None]) -> str:
-    """The column of an attribute (`cep.connectors.writing.layout.ParquetLayout`)."""
+    """Return the column of an attribute (`cep.connectors.writing.layout.ParquetLayout`)."""
     named = f"{event}_{attribute}"
     return named if named in columns and (attribute in _OWN or attribute not in columns) else attribute
 
 
 def _counted(schema: Schema, format: TimeFormat) -> Schema:
-    """An event whose times were written as counts of a unit."""
+    """Return the schema of an event whose times were written as counts of a unit."""
     attributes = (replace(each, format=format) if each.type == "time" else each for each in schema.attributes)
     return replace(schema, format=format, attributes=tuple(attributes))
 
 
 def _as_written(schema: Schema, columns: Mapping[str, str]) -> Schema:
-    """An event as it was written: none of its values is checked again."""
+    """Return the schema of an event as it was written, so that its values are not checked again."""
     attributes = tuple(
         Attribute(each.name, "string" if each.type == "iri" else each.type, True, source=columns.get(each.name))
         for each in schema.attributes

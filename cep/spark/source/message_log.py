@@ -1,4 +1,5 @@
-"""The message log: messages on disk before they are acknowledged; what a broker sends once can so be read again."""
+"""The message log: messages are on disk before they are acknowledged, so what a broker sends only once can be read
+again."""
 
 from __future__ import annotations
 
@@ -30,8 +31,10 @@ _PAIR = struct.Struct("<HI")
 
 @dataclass(frozen=True, slots=True)
 class LoggedRange:
-    """Messages of a segment, for a process that has not read it: those from number `first` up to, not including, `last`
-    of all, which are between two bytes of the file at `path`."""
+    """A range of messages in a segment, for a process that has not read it.
+
+    It has the messages from number `first` to before `last`. They are between two bytes of the file at `path`.
+    """
 
     path: str
     first: int
@@ -40,7 +43,7 @@ class LoggedRange:
     stop: int
 
     def read(self) -> list[Arrival]:
-        """The messages. CepError: the file is not on this machine, or one is damaged."""
+        """Return the messages. Raises CepError if the file is not on this machine, or if a message is damaged."""
         path = Path(self.path)
         try:
             found = RecordLog(path).read_at(self.start, self.stop, self.first, self.last)
@@ -59,7 +62,7 @@ class _Segment:
     """A file of the log, with the messages from number `first` on."""
 
     def __init__(self, path: Path) -> None:
-        """CepError: a message is damaged, or missing in the middle."""
+        """Raise CepError if a message is damaged, or missing in the middle."""
         self.first = int(path.stem)
         self.log = RecordLog(path)
         try:
@@ -78,12 +81,12 @@ class _Segment:
         return self.log.size >= _FULL
 
     def part(self, first: int, last: int) -> LoggedRange:
-        """Messages, counted in the file."""
+        """Return messages by their positions in the file, as a range that other processes can read."""
         places, numbers = self.log.places, (self.first + first, self.first + last)
         return LoggedRange(str(self.log.path.absolute()), *numbers, places[first], places[last])
 
     def read(self, first: int, last: int) -> list[Arrival]:
-        """Messages, counted in the file. CepError: one is damaged."""
+        """Return messages by their positions in the file. Raises CepError if one is damaged."""
         try:
             return [_unpacked(*record) for record in self.log.read(first, last)]
         except Broken as broken:
@@ -91,14 +94,16 @@ class _Segment:
 
 
 class MessageLog:
-    """A folder of messages numbered from 0, in segments; old segments are removed when they are not needed any more.
+    """A folder of messages, numbered from 0, in segments. Segments that are no longer needed are removed.
 
-    What a killed process had half written was not acknowledged, and is cut off before more is added.
+    A killed process may leave an incomplete message. It was not acknowledged, and is cut off before more is added.
     """
 
     def __init__(self, folder: Path, timeout: float = 10.0) -> None:
-        """CepError: another process has it open, and has not let go of it after `timeout` seconds; or it is damaged,
-        and then nothing is cut off."""
+        """Raise CepError if another process keeps it open for more than `timeout` seconds, or if it is damaged.
+
+        If it is damaged, nothing is cut off.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._guard = threading.Lock()
@@ -119,7 +124,7 @@ class MessageLog:
         return self._segments[-1].beyond if self._segments else 0
 
     def append(self, arrived: Sequence[Arrival]) -> None:
-        """Add messages; they are on disk when this returns. CepError: the log is closed."""
+        """Add messages. They are on disk when this returns. Raises CepError if the log is closed."""
         if self._lock.closed:
             raise CepError(f"{self._folder}: it is closed, and may be another run's", code="checkpoint")
         records = [(_HEAD.pack(one.mid, one.qos) + one.topic.encode(), one.payload) for one in arrived]
@@ -128,12 +133,15 @@ class MessageLog:
         self._current.append(records)
 
     def read(self, start: int, end: int) -> list[Arrival]:
-        """The messages from `start` up to, not including, `end`. CepError: some are not there, or damaged."""
+        """Return the messages from `start` to before `end`. Raises CepError if some are missing or damaged."""
         return [one for segment, first, last in self._between(start, end) for one in segment.read(first, last)]
 
     def cuts(self, start: int, end: int, most: int, size: int) -> Iterator[LoggedRange]:
-        """The messages from `start` up to `end` in ranges of at most so many messages and bytes, but of one message at
-        least; always the same ranges."""
+        """Divide the messages from `start` to before `end` into ranges of limited count and size, with at least one
+        message each.
+
+        The same arguments always give the same ranges.
+        """
         for segment, first, last in self._between(start, end):
             places = segment.log.places
             while first < last:
@@ -143,7 +151,7 @@ class MessageLog:
                 first = stop
 
     def _between(self, start: int, end: int) -> list[tuple[_Segment, int, int]]:
-        """The segments with these messages, and in each the first of them and the one after the last."""
+        """Return the segments with these messages, and in each the first of them and the one after the last."""
         if start >= end:
             return []
         with self._guard:
@@ -159,12 +167,15 @@ class MessageLog:
         return [(one, max(start, one.first) - one.first, min(end, one.beyond) - one.first) for one in found]
 
     def known(self) -> dict[int, int]:
-        """Digests of the latest messages by `mid`, at least of the last 65,536: a message that comes again is
-        recognised by it. CepError: the log is damaged."""
+        """Return digests of the latest messages by `mid`, at least of the last 65,536, to recognise repeated messages.
+
+        Raises CepError if the log is damaged.
+        """
         return self._gone() | self._digests(self._segments)
 
     def forget(self, until: int) -> None:
-        """Remove segments that hold nothing from number `until` on; the last one stays, so that numbers go on."""
+        """Remove segments without messages from number `until` on. The last segment stays, so that the numbers
+        continue."""
         gone = [segment for segment in self._segments[:-1] if segment.beyond <= until]
         if digests := self._digests(gone):
             pairs = b"".join(_PAIR.pack(*pair) for pair in (self._gone() | digests).items())
@@ -176,12 +187,12 @@ class MessageLog:
             segment.log.path.unlink(missing_ok=True)
 
     def _digests(self, segments: Sequence[_Segment]) -> dict[int, int]:
-        """Digests of the messages in these segments, where they are among the latest."""
+        """Return digests of those messages in these segments that are among the latest."""
         recent = [one for one in segments if one.beyond > self.end - _MIDS]
         return {one.mid: one.digest for each in recent for one in each.read(0, len(each.log)) if one.qos}
 
     def _gone(self) -> dict[int, int]:
-        """Digests of messages in removed segments, at most one for each `mid`."""
+        """Return digests of messages in removed segments, at most one for each `mid`."""
         file = self._folder / _GONE
         data = file.read_bytes() if file.exists() else bytes(4)
         pairs = data[4:]
@@ -196,7 +207,7 @@ class MessageLog:
         self._lock.close()
 
     def _following(self) -> RecordLog:
-        """The last segment if it has room, else a new one; its name is on disk."""
+        """Return the last segment if it has room, or else a new one whose name is on disk."""
         if self._current is not None:
             self._current.close()
         if not self._segments or self._segments[-1].full:

@@ -1,4 +1,4 @@
-"""Files and messages read by a worker: their records as shuffle blocks, what is no event as dead letters."""
+"""Read files and messages in a worker: records become shuffle blocks, and everything else dead letters."""
 
 from __future__ import annotations
 
@@ -69,9 +69,11 @@ def file_blocks(
     there: bool = False,
     ahead: tuple[int | None, int | None] = ANY_TIME,
 ) -> Iterator[ShuffleBlock]:
-    """The records of a file for the stages; what is no event is written to the dead letters, and so is a file that
-    cannot be read, or not to its end. `there`: the process that plans the query could read it; `ahead`: see `in_time`.
-    CepError: it may be readable later, or on another machine."""
+    """Yield the records of a file for the stages. Text that is not an event goes to the dead letters.
+
+    So does a file that cannot be read, or not to its end. `there`: the process that plans the query could read it.
+    `ahead`: see `in_time`. Raises CepError if the file may be readable later, or on another machine.
+    """
     pieces = readable_batches(read_one(input, program.read, rows=ROWS), input.path, there)
     yield from _packed(program, number, input.path, in_time(pieces, ahead), dead_letters, f"read-{number:08}")
 
@@ -83,8 +85,7 @@ def part_blocks(
     there: bool,
     kept: Callable[[Iterable[Batch]], Iterable[Batch]],
 ) -> Iterator[ShuffleBlock]:
-    """The records of a file likewise of which `kept` keeps some; dead letters are dropped. CepError: as of
-    `file_blocks`."""
+    """Yield the records of a file that `kept` keeps, like `file_blocks`. Dead letters are dropped."""
     pieces = readable_batches(read_one(input, program.read, rows=ROWS), input.path, there)
     yield from _packed(program, number, input.path, kept(pieces), None, "")
 
@@ -98,7 +99,7 @@ def message_blocks(
     name: str,
     ahead: tuple[int | None, int | None] = ANY_TIME,
 ) -> Iterator[ShuffleBlock]:
-    """The records of messages likewise; `name`: of the file of their dead letters."""
+    """Yield the records of messages, like `file_blocks`. `name`: the file of their dead letters."""
     inbox = Inbox(input, program.read)
     pieces = in_time((inbox.batch(part, 0) for part in parts), ahead)
     yield from _packed(program, number, input.path, pieces, dead_letters, name)
@@ -112,22 +113,29 @@ def row_blocks(
     dead_letters: str | None,
     name: str,
 ) -> Iterator[ShuffleBlock]:
-    """The records of a DataFrame likewise: the lines of their blocks are their order, in all bits that are below the
-    number of an input."""
+    """Yield the records of a DataFrame, like `file_blocks`.
+
+    The lines of their blocks are their order, in all bits below the number of an input.
+    """
     yield from _packed(program, number, source, pieces, dead_letters, name, LINE_BITS + FILE_BITS)
 
 
 def in_time(pieces: Iterable[Batch], ahead: tuple[int | None, int | None]) -> Iterator[Batch]:
-    """The batches without records that are ahead of the clock: by more than so many microseconds, of the time when
-    their micro-batch was planned, which a repeated one has again. None: none is refused."""
+    """Yield the batches without records that are too far ahead of the clock.
+
+    `ahead`: the limit in microseconds, and the time when their micro-batch was planned, which a repeated one has again.
+    None as the time: no record is too far ahead.
+    """
     limit, clock = ahead
     for piece in pieces:
         yield piece if clock is None else without_ahead(piece, limit, clock)
 
 
 def readable_batches(pieces: Iterable[Batch], file: str, there: bool = False) -> Iterator[Batch]:
-    """The batches of a file; where it cannot be read on, a dead letter of the file instead of the rest. CepError: it
-    may be readable later; or it is `there`, and only this machine does not have it."""
+    """Yield the batches of a file. If its rest cannot be read, yield a dead letter for the file.
+
+    Raises CepError if it may be readable later, or if it is `there` and only this machine cannot find it.
+    """
     line = 0
     try:
         for piece in pieces:
@@ -215,13 +223,15 @@ def _packed(
 
 
 def with_change(table: pl.DataFrame) -> pl.DataFrame:
-    """The table with a column `@change`; without one, all rows come."""
+    """Return the table with a column `@change`. If it has none, all rows are additions."""
     return table if CHANGE in table.columns else table.with_columns(pl.lit(1, pl.Int8).alias(CHANGE))
 
 
 def furthest(program: ShippedProgram, tables: Mapping[str, pl.DataFrame]) -> int | None:
-    """The latest end among rows that an engine takes (microseconds), of records of fluents their own; None: there are
-    none."""
+    """Return the latest end among rows that an engine takes (microseconds); None: there are none.
+
+    Records of fluents count with their own ends.
+    """
     pool, ends = Pool(), []
     for name, table in tables.items():
         taken = admit(PushedColumns.of(table), program.schemas[name], pool, 0).table
@@ -232,7 +242,7 @@ def furthest(program: ShippedProgram, tables: Mapping[str, pl.DataFrame]) -> int
 
 
 def first_ends(program: ShippedProgram, tables: Mapping[str, pl.DataFrame]) -> Ints:
-    """The first times at which rows end that an engine takes (microseconds), sorted and distinct."""
+    """Return the first times at which rows that an engine takes end (microseconds), sorted and distinct."""
     pool = Pool()
     ends = [
         admit(PushedColumns.of(table), program.schemas[name], pool, 0).table[END_ROW] for name, table in tables.items()
@@ -241,13 +251,15 @@ def first_ends(program: ShippedProgram, tables: Mapping[str, pl.DataFrame]) -> I
 
 
 def wake_up(program: ShippedProgram, every: bool) -> Iterator[ShuffleBlock]:
-    """For the buckets that have something to do before the first row, or for `every` one."""
+    """Return blocks for the buckets that have results before the first row, or for `every` bucket."""
     return wake_ups(program, every)
 
 
 def waiting(program: ShippedProgram, path: str, events: Sequence[str]) -> Iterator[ShuffleBlock]:
-    """The rows that wait for the watermark in a state of another program, as if they came now. CepError: the state is
-    missing."""
+    """Yield the rows that wait for the watermark in a state of another program, as if they arrived now.
+
+    Raises CepError if the state is missing.
+    """
     blob, segments = bucket_states.parted_state(Path(path))
     state, pool = SnapshotParts.of(PriorState(blob, segments=(segments.names, segments.fetch))), Pool()
     if state.values is not None:
@@ -264,8 +276,10 @@ def waiting(program: ShippedProgram, path: str, events: Sequence[str]) -> Iterat
 def changes(
     program: ShippedProgram, name: str, lines: Sequence[Mapping[str, Any]], dead_letters: str | None
 ) -> Iterator[ShuffleBlock]:
-    """Changes of the knowledge as in lines of the change log, for all buckets; what was refused is written to the dead
-    letters, in a file of this name."""
+    """Yield changes of the knowledge for all buckets, from lines of the change log.
+
+    Refused changes go to the dead letters, in a file of this name.
+    """
     refused = [one for each in lines for one in each["refused"]]
     dead = [DeadLetter(file, line, reason, code, text) for reason, code, file, line, text in refused]
     write_dead_letters(dead_letters, name, dead)
@@ -277,18 +291,20 @@ def changes(
 
 
 def end() -> ShuffleBlock:
-    """The end of the input."""
+    """Yield the end of the input."""
     return until(END)
 
 
 def until(time: int) -> ShuffleBlock:
-    """Event time has reached this instant (microseconds), which moves the watermark."""
+    """Yield a time (microseconds) that event time has reached, which moves the watermark."""
     return ShuffleBlock(TIME, 0, "", 0, None, b"", time)
 
 
 def numbered(piece: Batch, number: int, bits: int = LINE_BITS) -> dict[str, pl.DataFrame]:
-    """The tables of a batch, `@order` by the number of the file and the line, which has so many bits. CepError: it has
-    too many lines."""
+    """Return the tables of a batch with an `@order`: the number of the file and the line, which has this many bits.
+
+    Raises CepError if the batch has too many lines.
+    """
     tables = {}
     for event, table in piece.tables.items():
         assert len(piece.blocks) == 1, "what is read as it comes is a block at a time"
