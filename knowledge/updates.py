@@ -45,7 +45,7 @@ class Update:
     line: int = 0
 
     def joined(self, other: Update) -> Update:
-        """Both at once: what either removes goes, then what either adds comes."""
+        """Return both updates as one: first it removes all that either removes, then it adds all that either adds."""
         return Update(self.time, self.add + other.add, self.remove + other.remove, self.file, self.line)
 
 

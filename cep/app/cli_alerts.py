@@ -99,7 +99,7 @@ class Connection:
         return found[::-1]
 
     def silence(self, begin: str) -> str:
-        """Return the id of the silence whose id begins so. CepError: there is none, or several."""
+        """Return the id of the silence whose id begins with `begin`. Raises CepError if there is none, or several."""
         if len(begin) == 36:
             return begin
         ids = [silence["id"] for silence in self.ask("GET", "silences") if silence["id"].startswith(begin.lower())]

@@ -134,7 +134,7 @@ class Reducts:
         return not any(one.codes[0] <= code <= one.codes[1] for one in held)
 
     def refusals(self, fluent: str, fixed: Mapping[int, Value], time: int) -> list[AnswerRefusal]:
-        """Rule by rule, why there is no such atom at a time."""
+        """Explain for each rule why it does not derive the atom at a time."""
         predicate, tick = predicate_of(fluent), time // self.program.tick
         timed = fluent != predicate
         heads = [(rule, rule.head) for rule in self.program.rules if rule.head is not None and not rule.is_fact]

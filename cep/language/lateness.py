@@ -39,8 +39,10 @@ class Lateness:
         return self.found[name]
 
     def of_cycle(self, names: Iterable[str], ahead: bool) -> None:
-        """Fluents that are defined by each other are given when the last of what they ask is; at the end of the input,
-        where they are so by what comes later (`ahead`)."""
+        """Note the delay of fluents that are defined by each other: the longest delay of the fluents they ask.
+
+        `ahead`: they depend on later events, so they are known only at the end of the input.
+        """
         self.found |= dict.fromkeys(names, FOREVER if ahead else 0)
         late = [self.late_of(whole(rule)) for name in names for rule in self.rules[name]]
         self.found |= dict.fromkeys(names, max(late))

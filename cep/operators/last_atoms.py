@@ -32,9 +32,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LastAtomsFormula(OverSeveral):
-    """An event while it is among the last `atoms` of the `arrivals` by arrival, equal ones of a tick as one; `formula`
-    None: any of them. `by`: of those that are equal in these arguments, of one event alone. `at`: the variable of its
-    tick; `oldest`: while it is the oldest of so many. `tick`: microseconds of one."""
+    """Holds for an event while it is among the last `atoms` of the `arrivals`, in order of arrival.
+
+    Equal events of a tick count once. `formula`: the event; None: any of them. `by`: count only events that are equal
+    in these arguments, for arrivals of one event. `at`: the variable of the event's tick. `oldest`: holds only while
+    the event is the oldest of them. `tick`: the length of a tick in microseconds.
+    """
 
     formula: Formula | None
     arrivals: tuple[Formula, ...]

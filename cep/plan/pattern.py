@@ -251,7 +251,7 @@ def names_in(pattern: Pattern) -> set[str]:
 
 
 def renamer(names: Mapping[str, str]) -> Callable[[Variable], Variable]:
-    """Gives a variable its other name."""
+    """Return a function that renames variables."""
     return lambda variable: Variable(names.get(variable.name, variable.name), variable.span)
 
 

@@ -110,11 +110,12 @@ class PushedColumns:
 def admit(
     columns: PushedColumns, schema: Schema, pool: Pool, first: int | Ints, named: bool = False, handed: bool = False
 ) -> Admitted:
-    """A pushed table as occurrences; among integers -2**63 stands for a missing value. `first`: the position of its
-    first row in the input, or those of all, unless it has an `@order`; `named`: for lineage, each is named by that
-    position; `handed`: another stage gives it, with numbers of equal rows.
+    """Return a pushed table as occurrences. In integer columns, -2**63 stands for a missing value.
 
-    Raises CepError where a column is missing; rows that do not fit the schema are dead.
+    `first`: the position of its first row in the input, or of all rows; not used if the table has an `@order`. `named`:
+    for lineage, name each row by that position. `handed`: the table is from another stage, with numbers of equal rows.
+
+    Raises CepError if a column is missing. Rows that do not fit the schema are dead.
     """
     n = columns.height
     table = np.empty((FIRST + len(schema.attributes), n), np.int64)
@@ -153,7 +154,7 @@ def admit(
 
 
 def admit_events(events: Sequence[tuple[int, Event]], schema: Schema, pool: Pool, first: int, named: bool) -> Admitted:
-    """The same for events as values, each with its place in the pushed sequence."""
+    """Return events as occurrences, like `admit`. Each has its place in the pushed sequence."""
     width = len(schema.attributes)
     table = np.zeros((FIRST + width, len(events)), np.int64)
     faults: list[tuple[Mask, str, str]] = []

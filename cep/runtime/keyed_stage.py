@@ -1,4 +1,4 @@
-"""By which key a stage runs: where it is in the columns of each goal, and which rows are of some keys.
+"""The key by which a stage runs: its columns in each goal, and the rows that belong to given keys.
 
 A stage that runs in buckets (`cep.plan.partition`) deals rows by arguments; their values are the key.
 """
@@ -50,7 +50,7 @@ class HashedKeys(ABC):
         return self.chosen(hashes(columns, types))
 
     def whole(self, table: pl.DataFrame, schema: Schema) -> Bools:
-        """The same of rows that are dealt by all that they are."""
+        """Return a mask of the rows that are among them, for rows that are dealt by all their columns."""
         return self.chosen(row_hashes(table, schema, "whole"))
 
 
@@ -85,7 +85,7 @@ class KeyedStage:
 
     @classmethod
     def of(cls, plan: Plan, number: int | None) -> KeyedStage:
-        """The same, found once for all engines of a plan."""
+        """Return the keyed stage, computed once for all engines of a plan."""
         if number not in plan.keyed:
             plan.keyed[number] = cls(plan, number)
         found: KeyedStage = plan.keyed[number]
@@ -103,8 +103,10 @@ class KeyedStage:
         return found
 
     def sides(self, unit: PlanUnit) -> tuple[KeySide, ...]:
-        """The inputs of a goal, by its number in the whole plan, or of a recursion by its event; none where it holds
-        nothing. CepError: what it holds has no key."""
+        """Return the inputs of a goal, by its number in the whole plan, or of a recursion by its event.
+
+        There are none if the goal has no state. Raises CepError if its state has no key.
+        """
         if isinstance(unit, str):
             schema = self.plan.schemas[unit]
             places = [found.places[unit] for found in self._ways if unit in found.places]
@@ -127,14 +129,14 @@ class KeyedStage:
         return tuple(made)
 
     def coming(self, unit: PlanUnit) -> KeySide:
-        """Find the key in the rows that a unit gives. CepError: they have none."""
+        """Find the key in the rows that a unit outputs. Raises CepError if they have none."""
         if not isinstance(unit, str):
             places = [found.nodes[unit] for found in self._ways if unit in found.nodes]
             return self._side(places, self.dependencies.plan.types(unit), unit)
         return self.given(unit) if any(unit in found.places for found in self._ways) else self.dealt(unit)
 
     def dealt(self, event: str) -> KeySide:
-        """Find the key in the records of an event. CepError: they are dealt anyhow."""
+        """Find the key in the records of an event. Raises CepError if they are not dealt by key."""
         side = self.taken(event) if event in self.stage.inputs else None
         if side is None:
             raise self._without_key(event)
@@ -200,7 +202,7 @@ class KeyedStage:
         return [f"`{rule.label}`" if rule.label else self.plan.source.line_name(rule.span.line) for rule in rules]
 
     def selection(self, sides: Sequence[KeySide], keys: KeySelection, pool: Pool) -> StateKeys:
-        """The keys as a goal sees them."""
+        """Return the keys as a goal sees them."""
         return StateKeys(tuple(side.columns for side in sides), tuple(_test(side.types, keys, pool) for side in sides))
 
 
@@ -218,7 +220,7 @@ def _test(types: Sequence[str], keys: KeySelection, pool: Pool) -> Callable[[Int
 
 
 def encoded_key(key: Key, types: Sequence[str], pool: Pool) -> list[int] | None:
-    """A key as columns of these types hold it; None: they hold no such values."""
+    """Return a key as columns of these types hold it; None: they hold no such values."""
     made = []
     for value, type in zip(key, types, strict=True):
         if value is None:

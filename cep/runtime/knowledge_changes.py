@@ -1,4 +1,4 @@
-"""Knowledge that changes: what is known from when on, ready in tables before its time comes."""
+"""Changing knowledge: tables of what is known from each time on, prepared before the time comes."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ from cep.runtime.knowledge_source import Answers, KnowledgeSource, ProgramKnowle
 
 @dataclass(frozen=True, slots=True)
 class PreparedChange:
-    """A change, and what there is from its time on: tables by predicate, the predicates offered besides, areas.
-    `edits`: of further tables the rows that go and those that come."""
+    """A change, and the knowledge from its time on: tables by predicate, additional predicates, and areas.
+
+    `edits`: the rows that the change removes from further tables, and those that it adds.
+    """
 
     time: int
     change: bytes
@@ -41,8 +43,10 @@ class PreparedChange:
 
 @dataclass(slots=True)
 class PastChange:
-    """A change whose time has come; the first of several is the sum of all before it. `whole`: what there was from its
-    time on, once that has been asked for."""
+    """A change whose time has passed. The first of several is the sum of all before it.
+
+    `whole`: the knowledge from its time on, once somebody has asked for it.
+    """
 
     time: int
     change: bytes
@@ -51,23 +55,23 @@ class PastChange:
 
 @dataclass(frozen=True, slots=True)
 class TimedTable:
-    """A table's rows, each with from when until when it holds. Equal rows lie apart in time."""
+    """A table's rows, each with the times from which and until which it holds. Equal rows do not overlap in time."""
 
     columns: tuple[Column, ...]
     since: Ints
     until: Ints
 
     def at(self, time: int) -> CountedColumns:
-        """The rows that hold at a time."""
+        """Return the rows that hold at a time."""
         there = np.flatnonzero((self.since <= time) & (time < self.until))
         return tuple(column[there] for column in self.columns), len(there)
 
 
 class KnowledgeTables:
-    """The tables as they are after the last change that was taken, of which the next one is the difference.
+    """The tables after the last change. The next change is computed as a difference from them.
 
-    Types of tables stay what they were when the program was read. After the first change the rows of static rules come
-    in the order of their values, so that it does not matter by which changes they came there.
+    The types of tables stay as they were when the program was read. After the first change, the rows of static rules
+    are in the order of their values. So their order does not depend on how the changes were divided.
     """
 
     def __init__(
@@ -77,7 +81,7 @@ class KnowledgeTables:
         self.forget()
 
     def forget(self) -> None:
-        """The next change is of another state than the last."""
+        """Forget the last state, because the next change is not a change of it."""
         self._follows = False
         self._maintained: Maintained | None = None
         self._whole: dict[str, tuple[Answers, CountedColumns]] = {}  # of what was last asked anew
@@ -85,7 +89,8 @@ class KnowledgeTables:
         self._areas: Areas | None = None
 
     def moment(self, time: int, change: bytes, background: KnowledgeSource) -> PreparedChange:
-        """A change that the background has just taken. Raises CepError where a table cannot have its answers."""
+        """Return a change that the background has just applied. Raises CepError if a table cannot have the new
+        answers."""
         areas, follows = background.areas(), self._follows
         if not follows or areas != self._areas:
             self._offers, self._areas = background.relations(self.pool), areas
@@ -100,12 +105,12 @@ class KnowledgeTables:
         return PreparedChange(time, change, made, self._offers, areas, edits)
 
     def whole(self, time: int, change: bytes, background: KnowledgeSource) -> PreparedChange:
-        """All tables in another state of the knowledge."""
+        """Return all tables in another state of the knowledge."""
         made = KnowledgeTables(self.rules, self.known, self.statics, self.facts, self.pool)
         return made.moment(time, change, background)
 
     def codes(self) -> list[Ints]:
-        """The pool codes of tables that are kept here."""
+        """Return the pool codes of the tables that are kept here."""
         if self._maintained is None:
             return []
         tables = (*self._maintained.tables.values(), *self._maintained.derived.values())
@@ -177,7 +182,7 @@ class KnowledgeTables:
         return fitted[0], fitted[1]
 
     def _query(self, name: str, background: KnowledgeSource) -> tuple[Answers, CountedColumns]:
-        """All answers of a pattern, or triples, as the rows of its table."""
+        """Return all answers of a pattern, or triples, as the rows of its table."""
         pattern, stored = self.rules.asked[name], self.known.tables[name]
         answered = pattern_answers(background, pattern, self.pool, self.rules.source)
         columns = tuple(
@@ -211,7 +216,7 @@ def _equal(some: CountedColumns, others: CountedColumns) -> bool:
 
 
 def refitted(column: Column, type: str, wanted: str, pool: Pool) -> Column | None:
-    """A column of a type as one of the type `wanted`; None where that does not hold all its values."""
+    """Return a column as one of the type `wanted`; None: that type cannot hold all its values."""
     if type == wanted or (type in ("string", "iri") and wanted == "any"):
         return column
     absent: Any = np.isnan(column) if type == "float" else np.equal(column, MISSING)
@@ -242,9 +247,11 @@ TABLES = 64
 
 @dataclass(slots=True)
 class KnowledgePast:
-    """`facts`: the tables given from outside. The types of all tables stay what they were when the program was read.
-    `past`: where it is remembered, what changed when, up to now; the first is the sum of all before it. `late`: how
-    long before the watermark goals ask what is known, None: no goal follows it.
+    """The knowledge at earlier times.
+
+    `facts`: the tables given from outside. The types of all tables stay as they were when the program was read. `past`:
+    the changes up to now, if they are remembered; the first is the sum of all before it. `late`: how long before the
+    watermark goals ask for the knowledge; None: no goal does.
     """
 
     rules: Rules
@@ -267,7 +274,7 @@ class KnowledgePast:
         self._tables = KnowledgeTables(self.rules, self.known, self.statics, self.facts, self.pool)
 
     def remember(self, ticks: int) -> None:
-        """From now on keep what was known in the last so many microseconds."""
+        """Remember the knowledge of this many microseconds from now on."""
         if not self.past:
             self.past = [PastChange(_FIRST, self.loaded.merge([]))]
         self._remember = max(ticks, self._remember)
@@ -297,7 +304,7 @@ class KnowledgePast:
 
     @contextmanager
     def at(self, place: int) -> Iterator[None]:
-        """In the block that is known which was known from a time of `past` on. No step is made there."""
+        """Use the knowledge from the time of a change of `past` on within the block. No goal makes a step there."""
         if place == (len(self.past) - 1 if self._shown is None else self._shown):
             yield
             return
@@ -312,7 +319,7 @@ class KnowledgePast:
 
     @contextmanager
     def put_back(self) -> Iterator[None]:
-        """After the block the tables are what they were."""
+        """Restore the tables after the block."""
         offers = {name: each.relation for name, each in self.known.offers.items()}
         tables = {name: self._stored(name).rows() for name in self._names}
         areas = self.pool.areas
@@ -325,7 +332,7 @@ class KnowledgePast:
 
     @property
     def _names(self) -> list[str]:
-        """The tables that a change may touch."""
+        """The tables that a change may affect."""
         made = dict.fromkeys(rule.name for rule in self.rules.statics)
         return [*self.rules.asked, *(n for n in made if isinstance(self.statics.relations[n], MaterializedRelation))]
 
@@ -353,7 +360,7 @@ class KnowledgePast:
         self.keep_from(time, self.kept_since)
 
     def keep_from(self, now: int, since: int | None) -> None:
-        """Forget the knowledge of before `since`, as far as it is also older than the time it is remembered for."""
+        """Forget the knowledge before `since`, except that of the time it must be remembered for."""
         self.kept_since = since
         until = now - self._remember
         until = until if since is None else min(until, since - (self.late or 0))
@@ -369,7 +376,8 @@ class KnowledgePast:
 
     @contextmanager
     def going_by(self, past: list[PastChange]) -> Iterator[None]:
-        """In the block this is what was known when; `show` chooses a time. Nothing comes there."""
+        """Use another history of the knowledge within the block, where `show` chooses a time. No changes arrive
+        there."""
         before = self.past, self._times, self._seen, self._shown
         with self.put_back():
             self.past, self._times, self._seen, self._shown = past, [], {}, -1
@@ -379,7 +387,8 @@ class KnowledgePast:
                 self.past, self._times, self._seen, self._shown = before
 
     def show(self, place: int) -> None:
-        """In a block of `going_by`: that is known which was known from a time of `past` on, and nothing later."""
+        """Use the knowledge from the time of a change of `past` on, and no later change. Call it in a block of
+        `going_by`."""
         moment = self.past[place]
         assert moment.whole is not None, "it was prepared"
         self._times = sorted({each.time for each in self.past[1 : place + 1]})
@@ -388,7 +397,7 @@ class KnowledgePast:
             self._shown = place
 
     def prepare(self, past: Sequence[PastChange], first: int, last: int) -> None:
-        """Have the tables of these places of a past. Raises CepError where one cannot be."""
+        """Prepare the tables at these places of a past. Raises CepError if one cannot be made."""
         background: KnowledgeSource | None = None
         for place in range(first, last + 1):
             moment = past[place]
@@ -474,8 +483,8 @@ class KnowledgeChanges(KnowledgePast):
         background.forget()
 
     def add_all(self, changes: Sequence[tuple[int, bytes]]) -> None:
-        """Take changes that hold from their times on, at once. Raises CepError, and changes nothing, where one of them
-        cannot be."""
+        """Add changes that hold from their times on, all at once. Raises CepError, and changes nothing, if one cannot
+        be applied."""
         known = [(moment.time, moment.change) for moment in self.pending]
         every = sorted([*known, *changes], key=lambda each: each[0])
         if len(every) > 1 and self._add_over(every):
@@ -533,7 +542,7 @@ class KnowledgeChanges(KnowledgePast):
     # --- their time comes ---
 
     def due(self, watermark: int) -> list[int]:
-        """The times up to `watermark` at which something changes, ascending."""
+        """Return the times up to `watermark` at which something changes, in ascending order."""
         return sorted({moment.time for moment in self.pending if moment.time <= watermark})
 
     @contextmanager
@@ -545,7 +554,7 @@ class KnowledgeChanges(KnowledgePast):
         yield  # an exception within ends the engine
 
     def reach(self, time: int) -> None:
-        """All that is known from `time` on is known now."""
+        """Apply all changes up to `time`."""
         if self.over is not None:
             for name, each in self.over.items():
                 self.known.tables[name].replace(*each.at(time))
@@ -578,8 +587,8 @@ class KnowledgeChanges(KnowledgePast):
     # --- changes come late ---
 
     def add_late(self, changes: Sequence[tuple[int, bytes]], watermark: int) -> None:
-        """Take changes, some of which hold from a time on that has come. Raises CepError, and changes nothing, where
-        one of them cannot be."""
+        """Add changes, some of which hold from an earlier time on. Raises CepError, and changes nothing, if one cannot
+        be applied."""
         past, late = list(self.past), [each for each in changes if each[0] <= watermark]
         first = len(past)
         for time, change in late:
@@ -596,8 +605,8 @@ class KnowledgeChanges(KnowledgePast):
         self.anew = self.news is not None
 
     def _put_right(self, past: list[PastChange], pending: Sequence[tuple[int, bytes]]) -> None:
-        """From now on this was known when, and these changes are to come. CepError: one cannot be, and nothing
-        changes."""
+        """Replace the history of the knowledge and the pending changes. Raises CepError, and changes nothing, if one
+        cannot be applied."""
         before = self.past, self.applied, self.pending, self.over, self._before, self._since, self._times
         last = past[-1].whole
         assert last is not None, "it was prepared"
@@ -622,7 +631,7 @@ class KnowledgeChanges(KnowledgePast):
     # --- state ---
 
     def codes(self) -> list[Ints]:
-        """The pool codes in tables that were replaced or edited, or will be."""
+        """Return the pool codes in tables that were replaced or edited, or will be."""
         found: list[Ints] = [column for name in self.touched for column in self._stored(name).codes()]
         found += self._tables.codes()
         for name, each in (self.over or {}).items():

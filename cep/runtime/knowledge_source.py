@@ -155,7 +155,7 @@ def source_of(knowledge: KnowledgeSource | Iterable[Any] | None) -> KnowledgeSou
 
 
 class KnowledgePredicate:
-    """A predicate of the knowledge's own, whose present relation is asked: a change may bring another one."""
+    """A predicate of the knowledge. It always uses the current relation, which a change may replace."""
 
     def __init__(self, relation: Relation) -> None:
         self.relation = relation

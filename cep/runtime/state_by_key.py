@@ -32,14 +32,14 @@ from cep.runtime.parts import EngineParts, coded
 
 @dataclass(frozen=True, slots=True)
 class StateByKey:
-    """The state of an engine by key. `program`: what its states are of."""
+    """The state of an engine by key. `program`: the program that its states belong to."""
 
     stage: KeyedStage
     parts: EngineParts
     program: str
 
     def check(self) -> None:
-        """CepError: some goal holds what has no key."""
+        """Raise CepError if the state of some goal has no key."""
         self._goals()
 
     def read(self, state: bytes) -> tuple[dict[str, Any], list[pa.RecordBatch]]:

@@ -103,7 +103,7 @@ class LateKeys:
         self._until = np.array([until for _, until in found], np.int64)
 
     def until(self, event: str, table: pl.DataFrame, stable: int) -> Ints:
-        """For each row of an event the last end that is late: at least what is `stable`."""
+        """Return, for each row of an event, the latest end that is late: `stable` or later."""
         found = np.full(table.height, stable)
         if self._clocks is not None:
             words = self._clocks.words(event, {event: table}, np.arange(table.height))

@@ -173,7 +173,7 @@ def wake_ups(program: ShippedProgram, every: bool = False) -> Iterator[ShuffleBl
 
 
 def change_blocks(program: ShippedProgram, found: Sequence[ChangeLine]) -> Iterator[ShuffleBlock]:
-    """Changes of the knowledge to all buckets."""
+    """Return changes of the knowledge as blocks for all buckets."""
     rows = json.dumps(found).encode()
     for stage in program.stages:
         for bucket in range(program.count(stage)):

@@ -45,8 +45,10 @@ def streamed(
     frames: Sequence[Provided],
     lateness: int,
 ) -> Events:
-    """The events that a program derives from streaming DataFrames, as streams. `lateness` in microseconds. CepError:
-    Spark's stores are others than they have to be, or the program cannot run so."""
+    """Return the events that a program derives from streaming DataFrames, as streams. `lateness` in microseconds.
+
+    Raises CepError if Spark does not keep state in RocksDB, or if the program cannot run this way.
+    """
     if (provider := spark.conf.get(PROVIDER, "")) != _ROCKS:
         raise CepError(
             f"frame: the session keeps state in {str(provider).rpartition('.')[2] or 'no store that is named'}, and "

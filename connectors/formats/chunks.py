@@ -123,8 +123,10 @@ def read_apart(
 
 
 def chunks(file: str, begin: int, chunk: int, size: int) -> Iterator[tuple[int, int, bool]]:
-    """Yield (position, bytes, whether it is the last one, whose last line has no end) for each chunk of a file of a
-    known size, from a position in its first one on. End early at a line that is longer than a chunk."""
+    """Yield (position, length, rest) for each chunk of a file of a known size, from a position in its first chunk.
+
+    `rest`: True for a last chunk whose last line has no end. Stop early at a line that is longer than a chunk.
+    """
     with open(file, "rb", buffering=0) as opened:
         descriptor = opened.fileno()
         position, limit = begin, chunk

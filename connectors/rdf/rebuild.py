@@ -71,8 +71,8 @@ class Rebuild:
             self._over.wait()
 
     def complete(self) -> None:
-        """Apply the remaining changes. The new store is on disk when this returns. OSError: the log could not be
-        written."""
+        """Apply the remaining changes. The new store is on disk when this returns. Raises OSError if the log could not
+        be written."""
         self.log.close()
         files = StoreFiles(str(self._new))
         writer = QuadWriter(ox.Store(self._new), files)

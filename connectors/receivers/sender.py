@@ -170,7 +170,7 @@ class Sender:
         self._thread.start()
 
     def halt(self) -> None:
-        """Ask it to stop, without waiting."""
+        """Ask the sender to stop, without waiting."""
         self._stopping.set()
         self._bell.set()
 

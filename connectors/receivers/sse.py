@@ -22,7 +22,7 @@ _MOST = 500  # entries that are sent at once
 
 
 class Stream:
-    """The newest entries, written once for all clients, which wait here for more."""
+    """The newest entries, written once for all clients. Clients wait here for more."""
 
     def __init__(self, outbox: Outbox, origin: Publisher) -> None:
         self.outbox, self.origin = outbox, origin

@@ -27,10 +27,10 @@ def data(package: str, path: str, install: str = "") -> Path:
 
 
 def package_records(file: Path, wanted: Callable[[dict[str, Any]], Any]) -> Any:
-    """Read a JSON file; replace each object by the result of `wanted` as soon as it is read.
+    """Read a JSON file. Replace each object by the result of `wanted` as soon as it is read.
 
-    An object that is to stay is given back as it is; what nobody holds is gone before the next is read, so that a file
-    of 80 MB takes little memory. Raises CepError where the file is not JSON or an object has not what is wanted.
+    `wanted` returns an object itself to keep it. Objects that are not kept are freed before the next one is read, so a
+    file of 80 MB takes little memory. Raises CepError if the file is not JSON, or an object lacks a required member.
     """
     try:
         return json.loads(file.read_bytes(), object_hook=wanted)

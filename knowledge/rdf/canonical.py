@@ -129,7 +129,7 @@ class Canonical:
 
 
 def canonical_form(tokens: pl.Series) -> pl.Series:
-    """Literals in N-Triples form as a store gives them back."""
+    """Return literals in N-Triples form as a store returns them."""
     lines = pl.select(pl.format("<x:{}> <x:p> {} .\n", pl.int_range(len(tokens)), pl.lit(tokens))).to_series()
     store = ox.Store()
     store.load("".join(lines.to_list()), ox.RdfFormat.N_TRIPLES, lenient=True)

@@ -56,7 +56,7 @@ class ConsistencyCheck:
     rules: Sequence[TripleRule]
 
     def contradiction(self, facts: PredicateRelations, new: PredicateRelations | None) -> Contradiction | None:
-        """One by the first rule that finds any."""
+        """Return a contradiction, from the first rule that finds one."""
         for rule in self.rules:
             if triples := self._instance(rule, facts, new):
                 return rule.name, triples

@@ -1,4 +1,4 @@
-"""Declarations of facts: `fact opening(shop: string, from: time, until: time).`, and how a table of them is written."""
+"""Declarations of facts: `fact opening(shop: string, from: time, until: time).`, and the format of their tables."""
 
 from __future__ import annotations
 

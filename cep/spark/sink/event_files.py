@@ -30,10 +30,12 @@ Rows = Iterable[tuple[str, pl.DataFrame]]
 
 
 def write_event_files(options: FileSinkOptions, rows: Rows, name: str, first: bool, batch: int = 0) -> list[OutputFile]:
-    """Write the tables of a task, each of an event, as files of this name, which they have once they count. Parquet of
-    several events has a folder `type=...` for each. The `first` task writes a file without rows if it has none and
-    there is only one event. `batch`: the number of the micro-batch, of which the versions of a changelog are. CepError:
-    files cannot be written."""
+    """Write the tables of a task, one per event, as files of this name. They get the name once they count.
+
+    Parquet of several events has a folder `type=...` for each. With only one event, the `first` task writes a file even
+    if it has no rows. `batch`: the number of the micro-batch, used for the versions of a changelog. Raises CepError if
+    files cannot be written.
+    """
     log = CommitLog(Path(options.folder))
     found = merged_tables(rows, options.merged)
     if options.meanings is not None:

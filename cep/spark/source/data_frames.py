@@ -70,7 +70,7 @@ class FrameInput:
 
     @property
     def metric(self) -> str:
-        """The name of its number of rows in Spark's progress."""
+        """The name of its row count in Spark's progress."""
         return f"semcep_{self.event}"
 
     def blocks(

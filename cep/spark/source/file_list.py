@@ -37,14 +37,14 @@ CHECKED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """The size of a file and when it was written (nanoseconds)."""
+    """The size of a file, and when it was last written (nanoseconds)."""
 
     size: int
     written: int
 
     @classmethod
     def of(cls, path: str) -> Stamp | None:
-        """Those of a file now; None: it is not on a disk of this machine, or cannot be found."""
+        """Return the current stamp of a file; None: it is not on a local disk, or cannot be found."""
         if is_url(path):
             return None
         with suppress(OSError):

@@ -245,8 +245,10 @@ def fixed(
 
 
 def output_changes(before: CheckpointInfo, now: CheckpointInfo, outgoing: Path) -> list[str]:
-    """Why what is written now does not fit what is in the folder, or cannot go elsewhere; `outgoing`: the folder of
-    what goes to a broker."""
+    """Return the reasons why this run's output does not fit the folder, or cannot go elsewhere.
+
+    `outgoing`: the folder of output for a broker.
+    """
     if before.output != now.output:
         return fixed(before, now, ("output",)) if str(outgoing) in (before.output, now.output) else []
     reasons = [*fixed(before, now, ("format",)), *_fluents(before, now)]
@@ -267,7 +269,7 @@ def output_changes(before: CheckpointInfo, now: CheckpointInfo, outgoing: Path) 
 
 
 def _fluents(before: CheckpointInfo, now: CheckpointInfo) -> list[str]:
-    """How what is written of fluents differs."""
+    """Return how the output of fluents differs."""
     ways = {False: "their intervals", True: "`--changes`"}
     return [] if before.changes == now.changes else [f"fluents: {ways[before.changes]} before, {ways[now.changes]} now"]
 

@@ -128,10 +128,10 @@ class StartingPoint:
 
 @dataclass(frozen=True, slots=True)
 class EarlierInput:
-    """The input of before that a program needs where it takes over: rows that end at `since` or later (microseconds).
+    """The earlier input that a program needs when it takes over: rows that end at `since` or later (microseconds).
 
-    `goals`: those that the program before did not have, which start from it; `events`: the input that only the new
-    program takes, and `tables`: the tables of it. `stages`: how each stage takes its input, by table.
+    `goals`: the goals that the former program did not have, which start from this input. `events`: the input events
+    that only the new program reads; `tables`: their tables. `stages`: how each stage takes its input, by table.
     """
 
     since: int
@@ -142,7 +142,7 @@ class EarlierInput:
 
     @classmethod
     def of(cls, engine: Engine, start: StartingPoint) -> EarlierInput | None:
-        """The input that the program of an engine needs; None: none."""
+        """Return the earlier input that the program of an engine needs; None: it needs none."""
         from cep.plan.event_schemas import tables_of
         from cep.plan.partition import partition
 

@@ -119,7 +119,7 @@ def _finer(exact: int, tick: int) -> str:
 
 
 def whole_ticks(cursor: LarsCursor, token: LarsToken, hint: str = WINDOW) -> int:
-    """A whole number of ticks."""
+    """Return a whole number of ticks."""
     span = cursor.place(token.start, token.end)
     if not token.text.isdigit():
         cursor.stop(f"`{token.text}` is not a whole number of ticks", f"{hint}; a finer tick: `--tick 100ms`", span)
