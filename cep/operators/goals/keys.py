@@ -22,7 +22,7 @@ Ints = NDArray[np.int64]
 
 @njit()
 def grow(array, needed):  # type: ignore[no-untyped-def]
-    """Return `array` with room for at least `needed` rows. Its rows are kept."""
+    """`array` with room for at least `needed` rows, its rows kept."""
     larger = np.empty((max(needed, SPARE * array.shape[0]), array.shape[1]), np.int64)
     larger[: array.shape[0]] = array
     return larger

@@ -164,11 +164,8 @@ class DecidingCode(NamedTuple):
 
 
 class HeadCode(NamedTuple):
-    """The compiled head of a recursive rule.
-
-    `code`: the programs of its arguments. `literals`: their literals. `ends`: where the program of each argument ends.
-    `made`: a buffer for the arguments.
-    """
+    """The head of a recursive rule: programs, literals, the end of each argument's program, and room for the
+    arguments."""
 
     code: Ints
     literals: Ints
