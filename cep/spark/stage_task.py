@@ -55,13 +55,13 @@ _engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}
 
 
 def kept_version(run: str, stage: int, bucket: int) -> int | None:
-    """The version of the engine that this worker has of a bucket of a stage; None: it has none."""
+    """Return the version of a bucket's engine that this worker keeps; None: it keeps none."""
     known = _engines.get((run, stage, bucket))
     return None if known is None else known[0]
 
 
 def drop_engine(run: str, stage: int, bucket: int) -> None:
-    """This worker has none of a bucket of a stage any more."""
+    """Drop this worker's engine of a bucket of a stage."""
     _engines.pop((run, stage, bucket), None)
 
 
@@ -70,8 +70,10 @@ KNOWN = "the update is late: what it would change is final"
 
 @dataclass(frozen=True, slots=True)
 class GenerationStart:
-    """The states that the buckets of a generation begin with, and the folder of these; `warm`: those from which new
-    rules start, None: they start empty."""
+    """The states that the buckets of a generation begin with, and their folder.
+
+    `warm`: the states from which new rules start; None: they start empty.
+    """
 
     start: StartingPoint
     folder: str
@@ -80,12 +82,14 @@ class GenerationStart:
 
 @dataclass(frozen=True, slots=True)
 class StageWork:
-    """The work of the stage of a `number`. `run`: a name of this run of the query, by which a worker knows its engines
-    again. `wanted`: the events that go out; `dead_letters`: the prefix of the paths of dead letters; `states`: of this
-    stage; `beginning`: with what the buckets begin; `times`: their form (`cep.connectors.records.times`); `stretch`:
-    what goes out lies there, and intervals of fluents begin at the `cuts` at the earliest; `generation`: its number;
-    `warms`: all input of before comes in one micro-batch, of which
-    nothing is late."""
+    """The work of a stage, by its `number`.
+
+    `run`: a name of this run of the query, by which a worker finds its engines. `wanted`: the events to write.
+    `dead_letters`: the prefix of the paths of dead letters. `states`: those of this stage. `beginning`: the states that
+    the buckets begin with. `times`: the format of written times (`cep.connectors.records.times`). `stretch`: only rows
+    in this time are written. `cuts`: the earliest times at which intervals of fluents begin. `generation`: its number.
+    `warms`: all earlier input comes in one micro-batch, and none of it is late.
+    """
 
     program: ShippedProgram
     number: int
@@ -101,12 +105,12 @@ class StageWork:
     cuts: Mapping[str, int] = field(default_factory=dict)
 
     def task(self) -> StageTask:
-        """It in a worker."""
+        """Return the work as a task in a worker."""
         return StageTask(self)
 
 
 class StageTask:
-    """A task's engines."""
+    """The engines of a task."""
 
     def __init__(self, work: StageWork) -> None:
         self.program, self.stage, self.beginning = work.program, work.program.stages[work.number - 1], work.beginning
@@ -125,8 +129,10 @@ class StageTask:
                 del _engines[key]  # of a run that has ended, or of a bucket that other workers have gone on with
 
     def step(self, bucket: int, version: int, rows: Sequence[ShuffleBlock], watermark: int, batch: int) -> Stepped:
-        """Take the rows of a bucket, whose state has this version (0: none), and go on to the watermark (milliseconds,
-        0: there is none yet), in the micro-batch of this number."""
+        """Take the rows of a bucket, and move time to the watermark (milliseconds; 0: there is none yet).
+
+        `version`: that of the bucket's state, 0: it has none. `batch`: the number of the micro-batch.
+        """
         engine = self.engine(bucket, version)
         before = engine.revision_stats, engine.late_rows
         if self.warms:
@@ -159,8 +165,10 @@ class StageTask:
     def taken(
         self, engine: Engine, bucket: int, version: int, rows: Sequence[ShuffleBlock], watermark: int
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter]]:
-        """Step the engine of a bucket, in this version, with these rows up to the watermark: what it derives and
-        refuses. Nothing else decides what it holds then."""
+        """Step the engine of a bucket with these rows, up to the watermark. Return the results and the refused rows.
+
+        The engine's next state depends only on this version, the rows and the watermark.
+        """
         until = watermark * 1000 - 1 if watermark > 0 else engine.watermark
         stable = max(until - (self.program.window or 0), engine.stable)
         dead, learnt = self.apply_changes(engine, rows, bucket, max(until - self.program.known, stable))
@@ -187,7 +195,7 @@ class StageTask:
         return together(made), dead
 
     def engine(self, bucket: int, version: int) -> Engine:
-        """The bucket's engine as it is in this version."""
+        """Return the bucket's engine in this version."""
         known, engine = _engines.pop((self.run, self.stage.number, bucket), (-1, None))
         if engine is not None and known == version:
             return engine
@@ -204,14 +212,15 @@ class StageTask:
         return engine
 
     def settle(self, bucket: int, version: int) -> None:
-        """Write the state of a bucket whole, if this version of it is not. CepError: see `engine`."""
+        """Write the whole state of a bucket, unless this version is written whole already. Raises CepError as `engine`
+        does."""
         if self.states.log(bucket, version)[1]:
             engine = self.engine(bucket, version)
             self.states.settle(bucket, version, engine.snapshot())
             _engines[self.run, self.stage.number, bucket] = version, engine
 
     def first_engine(self, bucket: int) -> Engine:
-        """The engine that a bucket begins with; of other buckets, what they had of its keys."""
+        """Return the engine that a bucket begins with. If keys come from other buckets, it has their state."""
         number, beginning, count = self.stage.number, self.beginning, self.program.buckets
         if beginning is None:
             return self.program.engine(number)
@@ -234,7 +243,7 @@ class StageTask:
         return engine
 
     def withdrawn(self, derived: Mapping[str, pl.DataFrame]) -> dict[str, int]:
-        """How many of the rows that are written are withdrawn here, by what they are called."""
+        """Return the number of withdrawn rows among the written ones, by their written names."""
         if self.program.window is None:
             return {}
         mine = {name: derived[table] for table, name in self.program.written.items() if table in derived}
@@ -254,7 +263,8 @@ class StageTask:
     def counted(
         self, bucket: int, version: int, tables: dict[str, pl.DataFrame], stable: int
     ) -> dict[str, pl.DataFrame]:
-        """The tables, of which those that other buckets and stages may make alike have what is there in some way."""
+        """Return the tables. If other buckets and stages may derive equal rows, keep only those that appear or
+        disappear."""
         if not self.several:
             return tables
         ways = self.ways.of(bucket, version)
@@ -263,9 +273,12 @@ class StageTask:
         return {event: table for event, table in taken.items() if table.height}
 
     def keep(self, bucket: int, version: int, engine: Engine, batch: int, came: Came) -> None:
-        """Keep the engine of a bucket in a version, and write its state, or what came since the one before: where
-        input is revised, what stays the same is known by its segments; where the time of a search is limited, another
-        step with the same rows may find something else, and count, so that only what was written is gone on with."""
+        """Keep the engine of a bucket in a version, and write its whole state, or only the input since the last
+        version.
+
+        Under revision, unchanged parts of the state are known by their segments. If the time of a search is limited, a
+        repeated step may have other results. Then no engine is kept, and the next step starts from the written state.
+        """
         timed = self.program.options.compiling.solve_limit is not None
         if engine.revises or timed or not self.states.append(bucket, version, came, batch):
             self.states.write(bucket, version, engine.snapshot_in_segments(), batch)
@@ -277,8 +290,11 @@ class StageTask:
     def apply_changes(
         self, engine: Engine, rows: Iterable[ShuffleBlock], bucket: int, stable: int
     ) -> tuple[list[DeadLetter], bool]:
-        """Take the changes of the knowledge; gives those that are late or cannot be applied, if this is the bucket that
-        reports them: every bucket refuses the same; and whether any was taken."""
+        """Apply changes of the knowledge. Return the refused ones, and whether any was applied.
+
+        Changes are refused if they are late or cannot be applied. All buckets refuse the same, and only one of them
+        returns them.
+        """
         dead_letters: list[DeadLetter] = []
         changes = [each for row in rows if row.event == CHANGE for each in json.loads(row.rows)]
         assert not changes or engine.changes is not None, "who gives changes gives knowledge"
@@ -304,7 +320,7 @@ class StageTask:
     def split_late(
         self, rows: Sequence[ShuffleBlock], bucket: int, stable: int
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter]]:
-        """The tables of the blocks by event, without late rows, and the dead letters of these."""
+        """Return the tables of the blocks by event, without late rows, and the dead letters of late rows."""
         parts: dict[str, list[pl.DataFrame]] = {}
         dead: list[DeadLetter] = []
         keys = LateKeys(self.program, rows)
@@ -335,11 +351,11 @@ class StageTask:
         return {event: table for event, table in tables.items() if table.height}, dead
 
     def late(self, by: int) -> str:
-        """Why a row that is late by so many microseconds is refused."""
+        """Return the reason why a row that is late by this many microseconds is refused."""
         return late_reason(by, self.program.window is not None, self.program.lateness_by)
 
     def reports(self, event: str, bucket: int) -> bool:
-        """Return True if this bucket reports the rows of the event that are refused."""
+        """Return True if this bucket reports refused rows of the event."""
         if self.program.owner(event) != self.stage.number:
             return False
         return self.stage.inputs[event] != "broadcast" or bucket == 0
@@ -347,7 +363,7 @@ class StageTask:
     def refused_rows(
         self, engine: Engine, tables: Mapping[str, pl.DataFrame], bucket: int, rows: Iterable[ShuffleBlock]
     ) -> list[DeadLetter]:
-        """The rows just pushed that the engine refused."""
+        """Return the rows just pushed that the engine refused."""
         dead_letters = []
         sources = {row.place: row.source for row in rows if row.source is not None}
         for dead in engine.take_dead():
@@ -363,7 +379,7 @@ class StageTask:
         return dead_letters
 
     def records(self, table: pl.DataFrame, event: str) -> list[str]:
-        """Rows of an event as records; empty texts where dead letters are not kept."""
+        """Return rows of an event as records, or empty texts if dead letters are not kept."""
         if self.dead_letters is None:
             return [""] * table.height
         schema = self.program.schemas[event]
@@ -375,9 +391,11 @@ class StageTask:
 
 
 def begin(engine: Engine, ends: Sequence[int], late: int) -> None:
-    """Tell an engine when input begins, of which these are the first times at which records end, sorted; those that end
-    at or before `late` (microseconds) do not count. CepError: all times that were told are of late records, and the
-    input has not begun yet."""
+    """Tell an engine when input begins, from the sorted first ends of its records.
+
+    Ends at or before `late` (microseconds) do not count. Raises CepError if all ends are of late records, and the input
+    has not begun yet.
+    """
     timely = [end for end in ends if end > late]
     if timely:
         engine.begun_in_input(timely[0])
@@ -400,5 +418,5 @@ def together(made: Sequence[Mapping[str, pl.DataFrame]]) -> dict[str, pl.DataFra
 
 
 def _plain(change: str) -> str:
-    """The quads of a change as lines of N-Quads."""
+    """Return the quads of a change as lines of N-Quads."""
     return "\n".join(line[2:] for line in change.splitlines())

@@ -71,8 +71,8 @@ def _window(cursor: Cursor) -> tuple[int | None, int | None, Over | None]:
     token = cursor.token
     step = _length(cursor, messages.EVERY)
     if step > ticks:
-        hint = f"each lasts as long: `OVER EACH {write_duration(step)}`; or a longer LAST"
-        cursor.stop("between these windows lie times that are in none of them", hint, cursor.span(token))
+        hint = f"to cover all times, write `OVER EACH {write_duration(step)}`, or a longer LAST"
+        cursor.stop("these windows do not cover all times", hint, cursor.span(token))
     if cursor.token.key == "ZONE":
         cursor.stop("the times of EVERY are counted in UTC", f"without ZONE; {messages.ZONE}")
     return None, ticks, Over("every", step)

@@ -361,7 +361,7 @@ def _graph(cursor: Cursor, first: Token, negated: bool) -> Predicate:
 def _refuse_sparql(cursor: Cursor, word: Token) -> None:
     """`OPTIONAL { ... }`, `exists { ... }`: a word of SPARQL before the braces, where it has no place."""
     if word.text.upper() == "EXISTS":
-        hint = "braces as a condition test for a match: `{ ... }`, `not { ... }`"
+        hint = "a pattern in braces holds if it has a match: `{ ... }`, `not { ... }`"
         cursor.stop(f"`{word.text}` is not written before braces", hint, word.span)
     if word.text.upper() in messages.FOREIGN_GRAPHS:
         cursor.stop(f"`{word.text}` stands inside the braces", messages.INSIDE, word.span)

@@ -23,25 +23,25 @@ WINDOW = (
 EACH = (
     'windows one after the other are written `OVER EACH 1 h`, `OVER EACH 1 d ZONE "Europe/Zurich"`, `OVER EACH 1 week`'
 )
-SESSION = "a session ends when nothing has come for so long: `OVER SESSION 10 min BY ID`"
+SESSION = "a session ends after this long without an event: `OVER SESSION 10 min BY ID`"
 EVERY = "a sliding window with results at regular times is written `OVER LAST 30 min EVERY 5 min`"
 ZONE = 'windows by local time are written `OVER EACH 1 d ZONE "Europe/Zurich"`, with a name of the IANA database'
 RESULT = "an aggregate is written `A = avg(W), N = count() OVER LAST 5 EVENTS BY ID`"
-ABSENCE = "absence is between two events: `NOT(rain(R)).[smoke(R), fire(R)]`"
+ABSENCE = "absence is tested between two events: `NOT(rain(R)).[smoke(R), fire(R)]`"
 UNLESS = f"`UNLESS` {OPERATORS['UNLESS']}"
 DECLARATION = "a declaration is written `event sensor(id: string, wind: float? in 0..250).`"
 FACTS = "facts are declared `fact opening(shop: string, from: time, until: time).`"
 RANGE = "a range is written `in 0..250`, `in -40.5..60`, `in 0..`"
 PREFIX = "a prefix is written `PREFIX sosa: <http://www.w3.org/ns/sosa/>`, without a final `.`"
 OWN_DURATION = (
-    "a limit from the data is a condition, `... WHERE duration() <= 3 * D`; for what does not come in such a time see "
+    "a limit from the data is a condition, `... WHERE duration() <= 3 * D`; for events that do not arrive in time, see "
     "`Each sensor's own deadline` in docs/cookbook.md"
 )
 FINAL_DOT = "a statement ends with `.`"
 GAP = "the time between two events is bounded from `g` to `h`: `smoke(R) SEQ[10 s, 5 min] heat(R)`"
-BEHIND = "it stands behind the pattern, before the final `.`: `a(X) SEQ b(X) WITHIN 10 min.`"
+BEHIND = "write it after the pattern, before the final `.`: `a(X) SEQ b(X) WITHIN 10 min.`"
 POLICY = "the policies are `unrestricted`, `recent` and `chronological`"
-TIE = "to break ties, `recent(longest)`, `recent(shortest)` or `recent(by Vol)`, likewise `chronological`"
+TIE = "to break ties, write `recent(longest)`, `recent(shortest)` or `recent(by Vol)`; the same for `chronological`"
 CONDITION = "a condition is a comparison, `Wind >= 15`, or a predicate, `linked(X, Y)`"
 ALERT = 'an alert is written `ALERT fire ON smoke(room: R) TITLE "Smoke in {R}" FOR 10 min KEYED BY R.`'
 LABEL = "a label names an event rule: `storm: e(X) <- a(X).`"
@@ -50,11 +50,11 @@ AGGREGATED = f"`smoke(R, T) AGGREGATE M = avg(T) OVER EACH 1 h BY R`; {WINDOW}"
 NEGATION = "`not` takes a predicate, `not linked(X, Y)`, or conditions in parentheses: `not (X > 3, X < 5)`"
 NOT_HELD = "`not held(moving(V), T)`: that the fluent does not hold at that time"
 BOTH = "conditions are separated by `,`"
-EITHER = "alternatives stand in parentheses: `(X > 3 or linked(X, Y))`"
+EITHER = "alternatives need parentheses: `(X > 3 or linked(X, Y))`"
 LIST = "a list is written `X in [1, 2, 3]`; a range is written `X between 1 and 3`"
-BETWEEN = "both ends are in it: `X between 1 and 3`"
+BETWEEN = "the range includes both ends: `X between 1 and 3`"
 CHOICE = 'one of two values is written `if(Level > 3, "high", "low")`'
-NULL = "a condition on a missing value is false, `X = X` requires a value; `x: int?` declares an optional attribute"
+NULL = "a condition on a missing value is false; `X = X` requires a value; `x: int?` declares an optional attribute"
 GRAPH = "a graph pattern is a condition: `... WHERE { ?Station wgs84:lat ?Lat }`, where `?Lat` is the variable `Lat`"
 BRACE = "each `{` needs a `}`; braces in strings and comments do not count"
 INSIDE = "braces hold a complete SPARQL pattern: `{ ?S a wt:Station OPTIONAL { ?S wt:height ?H } FILTER(?H > 100) }`"

@@ -103,8 +103,8 @@ class Clauses:
                 cursor.read(_known_zone, cursor.previous, self.zone)
             case "FOLD":
                 self._timely(cursor, first)
-                hint = "a time that the clocks show twice is the earlier by `FOLD earlier` (the default), the later by "
-                hint += "`FOLD later`; by `FOLD order` it is the later from where times go back"
+                hint = "when clocks show a time twice, `FOLD earlier` (the default) means the first time, `FOLD later` "
+                hint += "the second; `FOLD order` means the second once times go back"
                 if cursor.token.text.lower() not in FOLDS:
                     cursor.fail("`earlier`, `later` or `order`", hint)
                 self.fold, self.fold_at = cursor.advance().text.lower(), first
