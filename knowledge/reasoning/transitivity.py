@@ -16,11 +16,11 @@ MOST = 100_000_000
 
 
 def reachable_pairs(closed: Ints, steps: Ints, again: bool = False) -> Ints:
-    """All pairs that a way with at least one of `steps` leads to, and that are not in `closed`; sorted, packed.
+    """Return the pairs that become related when `steps` are added to the transitive relation `closed`, sorted and
+    packed.
 
-    `closed` is a transitive relation, `steps` are more pairs; both are sorted. The union of `closed` and the result is
-    the least transitive relation that holds both. With `again`, the result has those of `closed` too that such a way
-    leads to.
+    Both arguments are sorted. The union of `closed` and the result is the least transitive relation that contains both.
+    With `again`, the result also has the pairs of `closed` that a path with at least one step connects.
     """
     ends = [end for pairs in (closed, steps) for end in unpacked(pairs)]
     nodes = sorted_distinct(np.concatenate(ends))

@@ -1,4 +1,4 @@
-"""Changes of what holds: as tables of occurrences, in order, and as stretches of time."""
+"""Changes of the tuples that hold: as tables of occurrences, in order, and as stretches of time."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ _NEAR = 32
 
 
 class Changes(NamedTuple):
-    """int64 columns of one length, sorted by code, then key: at `code` the tuple `key` begins (1) or ends (0) to hold.
-    Of one key they take turns, and no two are at one code. What held ever begins at -INFINITE."""
+    """Changes of numbered tuples, as int64 columns of equal length, sorted by code, then by key.
+
+    At `code` the tuple `key` begins (1) or ends (0) to hold. The changes of a key alternate, and no two have the same
+    code. A tuple that has always held begins at -INFINITE.
+    """
 
     key: Ints
     code: Ints
@@ -33,12 +36,12 @@ class Changes(NamedTuple):
 
 
 def no_changes() -> Changes:
-    """None."""
+    """Return empty changes."""
     return Changes(*(np.empty(0, np.int64) for _ in range(3)))
 
 
 def by_code(key: Ints, code: Ints, begins: Ints) -> Changes:
-    """Rows in any order as changes; no two are of one key and code, and no key is negative."""
+    """Return rows in any order as changes. No two have the same key and code, and no key is negative."""
     if len(key) < 2:
         return Changes(key, code, begins)
     if len(key) <= FEW:
@@ -60,8 +63,7 @@ def by_code(key: Ints, code: Ints, begins: Ints) -> Changes:
 
 
 def in_order(key: Ints, code: Ints, begins: Ints, first: int = 1) -> Changes:
-    """Rows almost in the order of their codes sorted by these; of those of one code what begins is `first` (1), or what
-    ends (0)."""
+    """Sort rows that are almost in the order of their codes. At equal codes, beginnings (1) or ends (0) are `first`."""
     made = np.empty((3, len(code)), np.int64)
     if not _by_instant(key, code, begins, first, made) and not _settled(key, code, begins, first, made):
         order = phased_order(code, begins ^ first)
@@ -139,7 +141,7 @@ _CHANGES[BEFORE] = _CHANGE | _BEGIN | _EVER
 
 
 def decided(frontier: Frontier, late: int) -> int:
-    """Up to which code all is decided that is given so late."""
+    """Return the code up to which everything is decided, for input that arrives this late."""
     if frontier.watermark >= END_OF_TIME:
         return INFINITE
     return NOTHING if late >= FOREVER else max(2 * (frontier.watermark - late) + 1 - frontier.half, -FAR)
@@ -245,10 +247,10 @@ def waiting_table(
 
 
 class PendingChanges:
-    """The inputs of a goal of formulas, of which some may be decided later than others: what is decided in all of them
-    goes on, and the rest waits.
+    """The inputs of a goal of formulas, some of which may be decided later than others.
 
-    `widths`: their argument columns; `kinds`: which of these says what a change is; `lates`: how late each is given.
+    Changes that are decided in all inputs are processed. The others wait. `widths`: the numbers of argument columns;
+    `kinds`: the column that holds the kind of change; `lates`: how late each input arrives.
     """
 
     def __init__(self, widths: Sequence[int], kinds: Sequence[int], lates: Sequence[int]) -> None:
@@ -297,7 +299,7 @@ class PendingChanges:
         return None if self._first is None else due(self._first, self.late)
 
     def become(self, tables: Sequence[Ints]) -> None:
-        """Wait with these, a row each: its time, then its columns."""
+        """Replace the waiting rows. Each has its time, then its columns."""
         self.clear()
         for number, table in enumerate(tables):
             made = np.zeros((FIRST + self.widths[number], len(table)), np.int64)
@@ -318,7 +320,7 @@ class PendingChanges:
 
 
 class GrowingIntervals:
-    """Intervals of numbered tuples that only become more."""
+    """Intervals of numbered tuples. They are only ever added."""
 
     def __init__(self) -> None:
         self._levels: list[Intervals] = []
@@ -362,7 +364,7 @@ def _of(level: Intervals, keys: Ints) -> Intervals:
 
 
 class Rows:
-    """One side of a join of intervals: rows that become more, chained by key."""
+    """One side of a join of intervals, to which rows are only added. Rows are chained by key."""
 
     def __init__(self, width: int) -> None:
         self._table = np.empty((0, FIRST + width), np.int64)

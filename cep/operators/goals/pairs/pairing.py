@@ -127,8 +127,10 @@ NO_ABSENCE, ABSENT_COMMON, ABSENT_RIGHT, ABSENT_LEFT, ABSENT_BOTH = range(5)
 
 
 class SideRows(NamedTuple):
-    """The occurrences that come to a side, the slot of each one's key, and, where the side knows it, the slot of the
-    key of what is to be absent; -1 for none."""
+    """The arrivals of a side, and the slot of each one's key.
+
+    If the side knows the key of the absent event, the rows also have its slot; -1: none.
+    """
 
     table: Table
     slots: Ints
@@ -136,8 +138,8 @@ class SideRows(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A store (`cep.operators.goals.store`): what the search reads of its rows, the rest of them, and the chains of
-    its slots."""
+    """A store (`cep.operators.goals.store`): the parts of its rows that the search reads, the other parts, and the
+    chains."""
 
     hot: Ints
     cold: Ints
@@ -145,8 +147,11 @@ class Waiting(NamedTuple):
 
 
 class AbsentKey(NamedTuple):
-    """The key of what is to be absent where only both sides know it: for each part a side (0: left, 1: right) and a
-    column, the index (`places`) and the keys of `Keys`, and room for a key."""
+    """The key of the absent event, if only both sides together know it.
+
+    It has a side (0: left, 1: right) and a column for each part, the index (`places`) and the keys of `Keys`, and a
+    buffer for a key.
+    """
 
     columns: Ints
     places: Ints
@@ -155,7 +160,7 @@ class AbsentKey(NamedTuple):
 
 
 class DecidingCode(NamedTuple):
-    """A program that decides, its literals, and room: for its stack and for the arguments of the arrival."""
+    """A compiled condition: its program and literals, and buffers for its stack and the arrival's arguments."""
 
     code: Ints
     literals: Ints
@@ -164,8 +169,11 @@ class DecidingCode(NamedTuple):
 
 
 class HeadCode(NamedTuple):
-    """The head of a recursive rule: programs, literals, the end of each argument's program, and room for the
-    arguments."""
+    """The compiled head of a recursive rule.
+
+    `code`: the programs of its arguments. `literals`: their literals. `ends`: where the program of each argument ends.
+    `made`: a buffer for the arguments.
+    """
 
     code: Ints
     literals: Ints
@@ -174,8 +182,8 @@ class HeadCode(NamedTuple):
 
 
 class TurnRow(NamedTuple):
-    """The occurrence whose turn it is: its side (0: left, 1: right), its row in the table of that side, its slot, and
-    its interval."""
+    """The occurrence to process: its side (0: left, 1: right), its row in that side's table, its slot, and its
+    interval."""
 
     side: int
     row: int
@@ -185,13 +193,13 @@ class TurnRow(NamedTuple):
 
 
 class PairSpec(NamedTuple):
-    """The numbers of a goal: `spec`, read.
+    """The numbers of a goal, from `spec`.
 
-    `only_gap`: all that the relation says is how much later than the end of the left side the right one begins, so that
-    the right one completes; `orders`: values of both sides are compared; `indexed`: searches may go by the index of
-    inequalities; `tested`: a condition decides in the kernel, `computes`: the arrival's arguments are read; `backward`:
-    partners are tried from the latest end on, by the link `onward`; `longest`: of two that end together the longer one
-    is taken.
+    `only_gap`: the relation only limits the time between the end of the left side and the start of the right one, so
+    the right one completes. `orders`: values of both sides are compared. `indexed`: searches may use the index of
+    inequalities. `tested`: the kernel evaluates a condition. `computes`: the arrival's arguments are read. `backward`:
+    partners are tried from the latest end, by the link `onward`. `longest`: of two partners that end together, the
+    longer one is preferred.
     """
 
     policy: int
@@ -222,7 +230,7 @@ class PairSpec(NamedTuple):
 
 @inside
 def read_spec(spec, code):  # type: ignore[no-untyped-def]
-    """The numbers of a goal whose condition is `code`."""
+    """Return the numbers of a goal whose condition is `code`."""
     policy = spec[S_POLICY]
     tie = spec[S_TIE]
     feedback = spec[S_FEEDBACK] != 0
@@ -258,8 +266,10 @@ def read_spec(spec, code):  # type: ignore[no-untyped-def]
 
 @inside
 def note_until(absent, absences, x, count, now, point):  # type: ignore[no-untyped-def]
-    """Keep the rows of `absent` from `x` on that end before `now`, as rows of the store from `count` on, for all of
-    which there is room. Gives the next row of each."""
+    """Store the rows of `absent` from `x` on that end before `now`. Return the next row of each table.
+
+    They become rows of the store from `count` on, which has room for all.
+    """
     while x < absent.table.shape[1] and absent.table[T_END, x] < now:
         ask_ahead(absences.hot, absences.chains, absent.slots, x, True, point, 0, False, 0, PREVIOUS)
         slot = absent.slots[x]
@@ -284,8 +294,10 @@ def latest_start(absences, slot, begin):  # type: ignore[no-untyped-def]
 
 @inside
 def free_from(absence, absences, absent_key, cold, p, right, row, begin):  # type: ignore[no-untyped-def]
-    """Since when the time from row `p` of the store to `begin` is free of what is to be absent, of which the left side
-    knows the key, or only both sides."""
+    """Return the latest start of an absent event that ended before `begin`, or MISSING.
+
+    Its key is in row `p` of the store, or the pair has it: then parts of it are in `row` of the right side.
+    """
     slot = cold[p, OTHER]
     if absence == ABSENT_BOTH:
         slot = slot_of_both(absent_key.columns, cold, p, right, row, absent_key.key, absent_key.places, absent_key.keys)
@@ -294,7 +306,8 @@ def free_from(absence, absences, absent_key, cold, p, right, row, begin):  # typ
 
 @bare
 def slot_of_both(columns, cold, p, right, row, key, index, keys):  # type: ignore[no-untyped-def]
-    """The slot of the absent key of a pair. `columns`: for each part of it a side (0: left, 1: right) and a column."""
+    """Return the slot of the absent event's key for a pair. `columns`: for each part, a side (0: left, 1: right) and a
+    column."""
     for k in range(columns.shape[0]):
         if columns[k, 0] == 0:
             key[k] = cold[p, HEADER + columns[k, 1]]
@@ -398,7 +411,7 @@ def fed_back(rule, head, waiting, condition, arrival, count, p, start, order):  
 
 @inside
 def reach(rule, arrival):  # type: ignore[no-untyped-def]
-    """No partner of the arrival ends before this."""
+    """Return the earliest end of partners of the arrival."""
     return arrival.now - min(rule.within, rule.reach_left if arrival.side == 1 else rule.reach_right)
 
 
@@ -443,8 +456,11 @@ def holds(condition, cold, p, arrival, start):  # type: ignore[no-untyped-def]
 
 @inside
 def ordered(spec, cold, p, arrival, table):  # type: ignore[no-untyped-def]
-    """Return True if row `p` of the store and the arrival, a row of `table`, compare as the numbers in `spec` from
-    S_ORDERS on say. A missing value compares with nothing."""
+    """Return True if row `p` of the store and the arrival, a row of `table`, compare as `spec` demands from S_ORDERS
+    on.
+
+    A missing value compares with nothing.
+    """
     for place in range(S_ORDERS + 1, S_ORDERS + 1 + 4 * spec[S_ORDERS], 4):
         left = spec[place + 1]
         right = spec[place + 2]
@@ -471,7 +487,7 @@ def ordered(spec, cold, p, arrival, table):  # type: ignore[no-untyped-def]
 
 @inside
 def following(spec, rule, index, hot, p):  # type: ignore[no-untyped-def]
-    """The row that a search tries after row `p`; -1: none."""
+    """Return the row that a search tries after row `p`; -1: none."""
     if rule.indexed and index.cursor[BY_TREE] == 1:
         return next_found(index, spec[S_ORDERS] + 1, hot)
     return hot[p, rule.onward]
@@ -481,7 +497,7 @@ def following(spec, rule, index, hot, p):  # type: ignore[no-untyped-def]
 def next_partner(  # type: ignore[no-untyped-def]
     spec, rule, waiting, absences, absent_key, index, left, right, condition, arrival, p, best, limit, floor
 ):
-    """From row `p` on the next that fits, and is no worse than `best` (-1: none yet) for its end; -1: there is none."""
+    """Return the next row from `p` on that matches and is not worse than `best` (-1: none yet); -1: there is none."""
     hot = waiting.hot
     cold = waiting.cold
     begin = arrival.begin

@@ -1,7 +1,7 @@
-"""Partial results of aggregate functions: values come to them one by one or in groups, older with younger.
+"""Partial results of aggregate functions: values are added one by one or in groups, older ones before younger ones.
 
-A partial result is three words (n, x, y): how many values are in it, and what the function needs of them. Floats are
-summed with their rounding errors (two-sum), spreads combined as Chan, Golub and LeVeque (1983) do.
+A partial result is three words (n, x, y): the number of its values, and what the function needs to know of them. Floats
+are summed with their rounding errors (two-sum), spreads are combined as in Chan, Golub and LeVeque (1983).
 """
 
 from __future__ import annotations
