@@ -147,9 +147,9 @@ def test_what_cannot_be_revised_by_two_programs_is_refused(tmp_path: Path) -> No
     until(partial(has_come, server, EIGHT + 10**6), "it has come as far", every=0.1)
     heat = 'ALERT heat ON state(F) = "hot" TITLE "{F}" KEYED BY F.\n'
     for new, message in (
-        (SMALL.text, "the alert `up` cannot change or go"),
-        (text.replace("B > A + 0", "B > A + 1"), "the alert `up` cannot change or go"),
-        (text.replace("FOR 5 s", "FOR 6 s"), "the alert `up` cannot change or go"),
+        (SMALL.text, "the alert `up` cannot change or be removed"),
+        (text.replace("B > A + 0", "B > A + 1"), "the alert `up` cannot change or be removed"),
+        (text.replace("FOR 5 s", "FOR 6 s"), "the alert `up` cannot change or be removed"),
         (text + heat, "`heat` cannot be a new alert, since it is on a fluent"),
         (text.replace("silent(F)", "silent(F, F)"), "`silent` cannot have other attributes"),
     ):
@@ -162,7 +162,7 @@ def test_what_cannot_be_revised_by_two_programs_is_refused(tmp_path: Path) -> No
     assert server.put(text + often).status_code == 200
     busy = server.put(text)
     assert busy.status_code == 409 and "at or before 2024-05-01T08:00:01Z" in busy.text, busy.text
-    assert "try again when time has come to 2024-05-01T08:00:06.000001Z" in busy.text, busy.text
+    assert "try again when event time has reached 2024-05-01T08:00:06.000001Z" in busy.text, busy.text
     assert server.put(text + often).json()["same"] is True
     say(server, written([((7 * 10**6, "milk", 1.0), True)]))
     until(lambda: server.put(text.replace("2 s", "3 s") + often).status_code == 200, "it is stable", every=0.1)

@@ -224,7 +224,7 @@ class LiveProgram:
     def _refuse_shadow(self) -> None:
         """Raise ChangeRefused if no shadow can run beside the program."""
         if self._program.engine.withdraws:
-            text = "with --revise there is no shadow: its differences could be withdrawn, and are compared only once"
+            text = "with --revise there is no shadow: results may be withdrawn after the shadow has compared them"
             raise ChangeRefused(409, text)
 
     def check_changeable(self, option: str) -> None:
@@ -336,8 +336,8 @@ class LiveProgram:
         if isinstance(program.engine, Successor) and program.engine.former is not None:
             since = version_time(program.engine.since)
             until = version_time(program.engine.since + (program.running.revise or 0) + 1)
-            text = f"the former program still revises what ended at or before {since}"
-            raise ChangeRefused(409, f"{text}: try again when time has come to {until}", busy=True)
+            text = f"the former program still corrects its results that end at or before {since}"
+            raise ChangeRefused(409, f"{text}: try again when event time has reached {until}", busy=True)
         before, lock, held = program.engine, program.batches.lock, False
         named = self._named(texts)
         try:
@@ -521,13 +521,13 @@ class LiveProgram:
         options, running = self._options, self._program.running
         if options.retention.explain:
             raise ChangeRefused(
-                409, f"with --revise and --explain only one program's records of origins are kept: {restart}"
+                409, f"with --revise and --explain the server can keep the origins of only one program: {restart}"
             )
         if options.knowledge.updates:
-            why = "with --revise the former program would need the knowledge of before the change, which changes by "
+            why = "with --revise the former program would still need the knowledge before the change, which changes by "
             raise ChangeRefused(409, f"{why}--knowledge-updates: {restart}")
         if running.lateness_by is not None:
-            why = "with --revise and --lateness-by the times of two programs would be different ones"
+            why = "with --revise and --lateness-by the two programs would have different times"
             raise ChangeRefused(409, f"{why}: {restart}")
 
     def _refuse_other_results(self, engine: Engine) -> None:
@@ -538,13 +538,15 @@ class LiveProgram:
         for name in sorted(before.outputs.keys() & engine.outputs.keys()):
             one, other = before.outputs[name], engine.outputs[name]
             if (one.fluent is None, one.attributes) != (other.fluent is None, other.attributes):
-                text = f"with --revise `{name}` cannot have other attributes in the new program, since both programs"
-                raise ChangeRefused(409, f"{text} would tell of it at once; {again}")
+                text = f"with --revise `{name}` cannot have other attributes in the new program, because both programs"
+                raise ChangeRefused(409, f"{text} would report it at the same time; {again}")
         kept = [alert for alert in engine.alerts if new[alert.table] == old.get(alert.table)]
         for alert in before.alerts:
             if alert not in kept:
-                text = f"with --revise the alert `{alert.name}` cannot change or go: what it told before the change"
-                raise ChangeRefused(409, f"{text} may still have to be put right; {_BEHIND}")
+                text = (
+                    f"with --revise the alert `{alert.name}` cannot change or be removed, because its earlier reports"
+                )
+                raise ChangeRefused(409, f"{text} may still have to be corrected; {_BEHIND}")
         for alert in engine.alerts:
             if alert.ends is not None and alert not in before.alerts:
                 text = (

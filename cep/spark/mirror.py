@@ -1,5 +1,4 @@
-"""A checkpoint and its output in an object store: a run works in local folders, and uploads the changes of each
-micro-batch.
+"""A checkpoint and its output in an object store: a run works in local folders and uploads each micro-batch's changes.
 
 The files that a micro-batch has changed become one object, a pack. Then a numbered manifest says which pack has each
 file. A manifest is only created, never replaced. So a micro-batch counts as a whole, and of two runs that continue from
@@ -250,7 +249,7 @@ class Mirror:
         return not name.startswith(f"{OUTPUT}/") or (self.root / name).exists()
 
     def _poor(self) -> set[str]:
-        """Return the packs of which less than half is in use. What is in use goes into the next pack."""
+        """Return the packs of which less than half is in use. Their used parts go into the next pack."""
         used, sizes = Counter[str](), Counter[str]()
         for one in self._files.values():
             used[one.pack] += one.length
@@ -342,8 +341,7 @@ class Mirror:
                 replace(info, output=str(self.folder(OUTPUT))).write(file)
 
     def _vacant(self) -> None:
-        """Raise CepError if the place has files of others. Packs alone are of a run that ended before its first
-        manifest."""
+        """Raise CepError if the place has files of others. Spark's log and packs alone do not count."""
         for option, name, own in (("--checkpoint", STATE, {SPARK_LOG, PACKS}), ("--output", OUTPUT, set[str]())):
             if any(one.name not in own for one in files.listed(self.places[name])):
                 message = f"{option}: {self.places[name]} is not empty, and there is no checkpoint of this command"
