@@ -37,6 +37,7 @@ OWN_MEANING = {
     "--revise": ("explain", "run", "serve"),  # of what is said, of output, of what is kept
     "--format": ("explain", "run", "serve"),  # of the answer, of the input
     "--keep": ("run", "serve"),
+    "--token-file": ("explain", "serve"),  # of one who asks a server, of those whom it knows
     "RULES": ("check", "plan", "run", "serve"),  # of several programs, of one
 }
 """Words by which commands mean different things, each of which is an option of its own."""

@@ -204,7 +204,7 @@ def slide(  # type: ignore[no-untyped-def]
             made[START, out] = start
             made[T_END, out] = now
             made[ORDER, out] = store[groups[slot, G_TAIL], ARRIVAL]
-            made[IDENTITY, out] = out
+            made[IDENTITY, out] = 0
             for k in range(width):
                 made[FIRST + k, out] = keys[slot, k]
             for k in range(results):
