@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import threading
@@ -27,7 +26,7 @@ from cep.core.logs import Level
 from cep.server.watch import TokenFileWatch
 from tests.page_server import shown
 from tests.serving import served
-from tests.waiting import until
+from tests.waiting import turn, until
 
 ANN, BEN, WALL = "a" * 16, "b" * 20, "c" * 64
 FILE = f"# who may ask\nann editor {ANN}\n\n  ben\tresponder {BEN}  \nwall viewer {WALL}\n"
@@ -234,7 +233,7 @@ def test_a_long_answer_is_not_given_to_a_void_token(tmp_path: Path) -> None:
     @router.get("/slow")
     async def slow() -> str:
         begun.release()
-        await asyncio.sleep(30)
+        await turn(30)
         return "read"
 
     @router.post("/change")

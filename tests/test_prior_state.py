@@ -129,7 +129,10 @@ def rules_of(engine: Engine, occurrence: Occurrence) -> list[str]:
 @given(SEVERAL, st.data())
 def test_to_the_same_program_nothing_changes(program: Program, data: st.DataObject) -> None:
     options = {"types": types(program.events)}
-    engine = Engine.from_text(program.text, **options)
+    try:
+        engine = Engine.from_text(program.text, **options)
+    except CepError:  # no event tells a type that a declaration needs
+        return
     for piece in cut(data, in_order(program.events))[:-1]:
         push(engine, piece)
     blob = engine.snapshot()

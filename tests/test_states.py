@@ -71,7 +71,7 @@ def test_letters_are_written_as_they_come(tmp_path: Path) -> None:
         write(letters)
     with dead_letter_file(f"{folder}/ab-", "read-4") as write:
         write([DeadLetter(None, 3, "no", "type", json.dumps({"a": "\ud800"}))])
-    assert json.loads((folder / "ab-read-4.jsonl").read_text())["record"] == {"a": "?"}
+    assert json.loads((folder / "ab-read-4.jsonl").read_text())["record"] == {"a": "\ud800"}
     for name in (".ab-read-5.jsonl.0", ".cd-read-5.jsonl.0"):
         (folder / name).write_text("half")
     remove_hidden(folder, "ab-")
