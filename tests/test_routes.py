@@ -536,6 +536,25 @@ def test_alerts_that_change_groups(seed: int, tmp_path: Path) -> None:
         assert [id for id in taken if id.startswith(name * 32)] == [one.id for one in changes]
 
 
+def test_a_repeated_message_has_its_name_though_the_first_change_is_left_out() -> None:
+    outbox = Outbox(None)
+    changes = [life(name, "firing")[0] for name in "ab"]
+    outbox.add(changes, {"p": 0})
+    entries = outbox.after(0)
+
+    def groups() -> Groups:
+        return Groups(outbox, "r", lambda change: Group("all"), lambda number: False, lambda change: True)
+
+    first = groups().batch("all", entries, 5)
+    assert [each.group for each in first] == [changes[0].id] * 2
+    again = groups()
+    (left,) = again.batch("all", entries[1:], 9)
+    assert (left.group, left.composed) == (changes[0].id, 5)
+    again.send_alone("all")
+    (alone,) = groups().batch("all", entries[1:], 9)
+    assert alone.group is None, "the first may have been sent by itself"
+
+
 @pytest.mark.long
 def test_kills_while_groups_wait(tmp_path: Path) -> None:
     """At two mailboxes, in different groups: no transition is missing or out of order for an alert."""

@@ -453,22 +453,24 @@ class Outbox:
         with self._lock, outbox_tables.writing(self._where):
             self._base.execute("delete from dead where receiver = ? and number = ?", (name, number))
 
-    def groups(self, name: str) -> dict[str, tuple[int, list[int]]]:
-        """Return the groups of a receiver: when each was last sent, and the numbers of the changes that were sent."""
+    def groups(self, name: str) -> dict[str, tuple[int, list[int], str | None]]:
+        """Return the groups of a receiver: when each was last sent, the numbers of the changes that were sent, and the
+        name of the message (None: they were sent one by one)."""
         with self._lock:
             rows = self._base.execute("select name, value from meta where name like 'group %'").fetchall()
         groups = {}
         for row, value in rows:
             receiver, key = json.loads(row.removeprefix("group "))
             if receiver == name:
-                sent, numbers = json.loads(value)
-                groups[key] = sent, numbers
+                sent, numbers, message = json.loads(value)
+                groups[key] = sent, numbers, message
         return groups
 
-    def note_group(self, name: str, key: str, sent: int, numbers: Sequence[int]) -> None:
-        """Record that a group of a receiver is sent now. CepError: the disk cannot be written."""
+    def note_group(self, name: str, key: str, sent: int, numbers: Sequence[int], message: str | None) -> None:
+        """Record that a group of a receiver is sent now, in a message of this name or one by one (None). CepError: the
+        disk cannot be written."""
         with self._lock:
-            self._set(f"group {json.dumps([name, key])}", json.dumps([sent, list(numbers)]))
+            self._set(f"group {json.dumps([name, key])}", json.dumps([sent, list(numbers), message]))
 
     def forget_groups(self, name: str, keys: Iterable[str]) -> None:
         """Forget groups of a receiver, which are over. CepError: the disk cannot be written."""

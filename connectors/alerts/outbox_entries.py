@@ -13,7 +13,8 @@ class OutboxEntry:
 
     `came`: when it was added, by the clock of the machine, microseconds of Unix time; None: it was not recorded.
     `reminder`: the number of the reminder of it, 0: it is new to receivers. `composed`: when the group was formed in
-    which a receiver is sent it, the same for a repetition; None: it is not sent in a group.
+    which a receiver is sent it, the same for a repetition; None: it is not sent in a group. `group`: the name of the
+    group's message; None: the first entry names it.
     """
 
     number: int
@@ -21,6 +22,7 @@ class OutboxEntry:
     came: int | None = None
     reminder: int = 0
     composed: int | None = field(default=None, compare=False)
+    group: str | None = field(default=None, compare=False)
 
     @property
     def message(self) -> str:

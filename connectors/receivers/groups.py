@@ -48,14 +48,17 @@ class Groups:
         self._outbox, self._name, self._group_of = outbox, name, group_of
         self._sent: dict[str, int] = {}
         self._batches: dict[str, list[int]] = {}  # those that were begun
+        self._messages: dict[str, str] = {}  # the names of their messages
         self._open: dict[str, set[str]] = {}  # alerts of which the receiver was notified and that are not over
         self._over: set[str] = set()
         self._group: dict[str, str] = {}  # by open alert, the key of its last group
         self._begun: dict[int, str] = {}  # by number, the key of the group in which it was begun before this start
-        for key, (sent, numbers) in outbox.groups(name).items():
+        for key, (sent, numbers, message) in outbox.groups(name).items():
             self._sent[key] = sent
             if rest := [number for number in numbers if not has(number)]:
                 self._batches[key] = rest
+                if message is not None:
+                    self._messages[key] = message
                 self._begun |= dict.fromkeys(rest, key)
         for entry in outbox.live():
             if has(entry.number) and not entry.change.quiet and wants(entry.change):
@@ -94,12 +97,20 @@ class Groups:
         begun = self._batches.get(key, [])
         if not any(entry.number in begun for entry in waiting):  # none; or other routes apply since the start
             numbers = [entry.number for entry in waiting]
-            self._outbox.note_group(self._name, key, now, numbers)
-            self._sent[key], self._batches[key] = now, numbers
+            message = as_people_know_it(waiting[0], self._outbox).message
+            self._outbox.note_group(self._name, key, now, numbers, message)
+            self._sent[key], self._batches[key], self._messages[key] = now, numbers, message
             self._over.discard(key)
         numbers = self._batches[key]
         batch = [as_people_know_it(entry, self._outbox) for entry in waiting if entry.number in numbers]
-        return [replace(entry, composed=self._sent[key]) for entry in batch]
+        return [replace(entry, composed=self._sent[key], group=self._messages.get(key)) for entry in batch]
+
+    def send_alone(self, key: str) -> None:
+        """Record that the changes of a group are sent one by one, each in a message of its own name. CepError: the disk
+        cannot be written."""
+        if key in self._messages:
+            self._outbox.note_group(self._name, key, self._sent[key], self._batches[key], None)
+            del self._messages[key]
 
     def done(self, key: str, entries: Sequence[OutboxEntry]) -> None:
         """Record that the receiver has these changes, or has refused them for good."""
@@ -111,6 +122,7 @@ class Groups:
             self._tell(key, entry.change)
         if not numbers:
             self._batches.pop(key, None)
+            self._messages.pop(key, None)
         if key not in self._open:
             self._over.add(key)
 
@@ -136,6 +148,7 @@ class Groups:
         numbers[:] = [number for number in numbers if number not in {entry.number for entry in entries}]
         if not numbers:
             self._batches.pop(key, None)
+            self._messages.pop(key, None)
 
     def settle(self) -> None:
         """Forget the groups that are over; the receiver's position is in the outbox. CepError: the disk cannot be

@@ -34,7 +34,8 @@ _DOMAIN = re.compile(r"[A-Za-z0-9.-]+")
 
 class Mail:
     """Messages to one mailbox. A change has the Message-ID `<its id@domain>`, a message with several that of its first
-    one; a repetition has the same. `References` name the first message of each alert in it.
+    one; a repetition has the same, also if it leaves out the first. `References` name the first message of each alert
+    in it.
 
     Responses from 400 on are temporary, as is an unreachable server. From 500 on they are final for a message that the
     server has seen; the reason may also be the login or the mailbox, which can be corrected.
@@ -185,7 +186,7 @@ def message(entries: Sequence[OutboxEntry], to: str, origin: Publisher, threads:
 
 
 def _id(first: OutboxEntry, origin: Publisher) -> str:
-    return f"<{first.message}@{_domain(origin)}>"
+    return f"<{first.group or first.message}@{_domain(origin)}>"
 
 
 def _domain(origin: Publisher) -> str:

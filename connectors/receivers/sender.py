@@ -381,9 +381,11 @@ class Sender:
             entries = list(islice(self._queues[key], self.delivery.most))
             if self._groups is not None:
                 entries = self._groups.batch(key, entries, _now())
-            self._ready.popleft()
             if trouble is not None and trouble.alone:
-                entries = entries[:1]
+                if self._groups is not None:
+                    self._groups.send_alone(key)
+                entries = [replace(entries[0], group=None)]
+            self._ready.popleft()
             self._give_first(key, entries)
 
     def _give_first(self, key: str, entries: Sequence[OutboxEntry]) -> None:
