@@ -264,16 +264,15 @@ def test_nothing_is_missing_or_out_of_order_after_kills(seed: int, tmp_path: Pat
         changes = message["X-Semcep-Changes"]
         first = messages.setdefault((message["To"], message["Message-ID"]), changes).split()
         assert {*changes.split()} <= {*first}, "a repeat has the same id, and says the same"
-        for left_out in {*first} - {*changes.split()}:
+        for left_out in {*first} - {*changes.split()} if message["To"] == "team@example.org" else ():
             life = lives[left_out.rpartition("-")[0]]
             assert any(map(_hidden, life)), "it leaves out what was hidden since"
         for change in changes.split():
             alert, _, revision = change.rpartition("-")
             mailed[message["To"]].setdefault(alert, []).append(int(revision))
-    for to in mailed:
-        mine = [changes for (each, id), changes in messages.items() if each == to and not _reminder(id)]
-        once = [change for changes in mine for change in changes.split()]
-        assert len(once) == len({*once}), "no change is told in two messages"
+    mine = [changes for (to, id), changes in messages.items() if to == "team@example.org" and not _reminder(id)]
+    once = [change for changes in mine for change in changes.split()]
+    assert len(once) == len({*once}), "no change is told in two messages, except in digests"
     for alert, life in lives.items():
         _check_life(life)
         _check_sent(life, hooked.get(alert, []))
