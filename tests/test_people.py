@@ -226,7 +226,7 @@ def test_a_stream_ends_when_its_token_is_void(tmp_path: Path) -> None:
 
 
 def test_a_long_answer_is_not_given_to_a_void_token(tmp_path: Path) -> None:
-    """What is read is refused, once it may not be; what was changed is told to whoever changed it."""
+    """A read is refused once its token is void; a request that changes something keeps its answer."""
     people = People({Person("ann", Role.EDITOR): ANN})
     router, begun, over = APIRouter(), threading.Semaphore(0), threading.Event()
 

@@ -268,7 +268,7 @@ def test_files_that_are_gone_are_told(here: Path) -> None:
 
 
 def test_input_that_only_the_new_program_reads(here: Path) -> None:
-    """Of files that were read, and of those that come with it, also what waits for the watermark."""
+    """New events are taken from files that were read, from unread ones, and from rows that wait for the watermark."""
     day("1.jsonl", (1, "loft", 60.0), (9, "attic", 1.0))
     with Path("days", "1.jsonl").open("a") as file:
         file.writelines(f'{{"type": "smoke", "time": {time}, "room": "loft"}}\n' for time in (2, 8.5))

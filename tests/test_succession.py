@@ -130,7 +130,7 @@ class Run:
         self.engine = new.go_on_with(blob, made)
 
     def check(self, rules: Mapping[str, Rules]) -> None:
-        """What is told is what there is to tell now."""
+        """Assert that the net rows of the output so far are those that are expected now."""
         until = self.engine.watermark
         whole = {rules[text]: results(text, self.there, until) for text, _ in self.versions}
         wanted = expected_of([(rules[text], time) for text, time in self.versions], whole)
@@ -141,7 +141,7 @@ class Run:
 
 
 def results(text: str, there: Sequence[tuple[int, str, float]], until: int) -> list[Result]:
-    """What a program derives from these records in order, up to a time; what still holds ends at the end of time."""
+    """Run a program over these records in order, up to a time. Fluents that still hold end at the end of time."""
     engine = Engine(program(text))
     records = [(*record, 1) for record in sorted(there, key=lambda one: one[0]) if EIGHT + record[0] <= until]
     tables = [engine.push({"reading": table(records).drop(CHANGE)}), engine.advance(until)]
@@ -228,7 +228,7 @@ class Follower:
         self.service.take(Batch({"reading": rows}, [], []), self.run.push(records))
 
     def told(self) -> list[Told]:
-        """What was told last of each alert."""
+        """Return the latest change of each alert."""
         entries = [entry.change for entry in self.outbox.latest(most=10**6)]
         return sorted((one.alert, one.state, one.withdrawn, one.start, one.ended, one.title) for one in entries)
 
