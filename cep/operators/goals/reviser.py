@@ -122,14 +122,15 @@ class InputReviser(LinearReviser):
 
 
 class KeyedReviser:
-    """A reviser that keeps `rows` of `known` keys, and by default needs no states."""
+    """A reviser that keeps rows of `known` keys in one or more stores, and by default needs no states."""
 
     known: Keys
-    rows: KeyedRows
+    sides: tuple[KeyedRows, ...]
 
     def forget(self, until: int) -> None:
         """See `Reviser`."""
-        self.rows.floor = until
+        for side in self.sides:
+            side.floor = until
 
     def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
         """Return no states."""
@@ -143,7 +144,7 @@ class KeyedReviser:
     @property
     def nbytes(self) -> int:
         """See `Reviser`."""
-        return self.rows.nbytes + self.known.nbytes
+        return sum(side.nbytes for side in self.sides) + self.known.nbytes
 
 
 class SetReviser(KeyedReviser):
@@ -159,6 +160,7 @@ class SetReviser(KeyedReviser):
         self.known = Keys(goal.width)
         self.columns = np.arange(goal.width)
         self.rows = KeyedRows(3)
+        self.sides = (self.rows,)
 
     def begin(self, state: Arrays, frontier: Frontier, length: int) -> None:
         """Begin without rows."""

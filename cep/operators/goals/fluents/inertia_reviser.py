@@ -270,6 +270,7 @@ class InertiaReviser(KeyedReviser):
         self.words = np.array([END, START, ORDER, value, FIRST + spec.width], np.int64)
         self.known = Keys(spec.keys)
         self.rows = KeyedRows(WORDS, KEPT, KEPT)
+        self.sides = (self.rows,)
         self.nothing = np.zeros_like(spec.wanted)
 
     def begin(self, state: Arrays, frontier: Frontier, length: int) -> None:

@@ -18,10 +18,10 @@ from cep.operators.goals.keyed_rows import KeyedRows, as_table, changes_of, word
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.pairs.join import JoinGoal
 from cep.operators.goals.pairs.join_spec import JoinSpec
-from cep.operators.goals.reviser import Revised, Reviser, apart, instants
+from cep.operators.goals.reviser import KeyedReviser, Revised, Reviser, apart, instants
 
 
-class InstantJoinReviser:
+class InstantJoinReviser(KeyedReviser):
     """The reviser of a Join node that keeps nothing from one instant to the next."""
 
     remembers = True
@@ -73,25 +73,6 @@ class InstantJoinReviser:
         if not all(map(rows, found)):
             return empty(self.width)
         return JoinGoal(self.spec).step(found, Frontier.at(int(ends.max())))
-
-    def forget(self, until: int) -> None:
-        """See `Reviser`."""
-        for side in self.sides:
-            side.floor = until
-
-    def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
-        """See `Reviser`."""
-        return ()
-
-    @property
-    def keys(self) -> int:
-        """See `Reviser`."""
-        return self.known.count
-
-    @property
-    def nbytes(self) -> int:
-        """See `Reviser`."""
-        return sum(side.nbytes for side in self.sides) + self.known.nbytes
 
 
 def join_reviser(goal: JoinGoal) -> Reviser | None:
