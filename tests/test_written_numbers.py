@@ -133,7 +133,7 @@ def test_an_error_of_the_program_is_told_before_its_tables(tmp_path: Path) -> No
     (tmp_path / "e.jsonl").write_text("")
     options = ["--input", str(tmp_path / "e.jsonl"), "--facts", f"limit={tmp_path / 'limit.csv'}"]
     told = CliRunner().invoke(app, ["run", str(tmp_path / "p.cep"), *options], prog_name="cep").stderr
-    assert "p.cep:1:" in told and "columns are found by the names of the attributes" in told
+    assert "p.cep:1:" in told and "the columns have the names of the attributes" in told
     assert "separated by" not in told
 
 
