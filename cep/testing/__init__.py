@@ -1,1 +1,2 @@
-"""Tests of rules: `*.test.yaml` files say what comes in and what a program is to derive of it (docs/testing.md)."""
+"""Tests of rules. A `*.test.yaml` file lists input and the results that a program must derive from it
+(docs/testing.md)."""

@@ -1,4 +1,4 @@
-"""Compare the expectations of a test with what the program derived, and say why the two differ."""
+"""Comparison of a test's expectations with the derived results, and explanations of the differences."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ from cep.testing.yaml_tree import Value
 ALWAYS = 2**62
 """A time that is longer than any input."""
 LINES = 40
-"""How many lines of an explanation are shown."""
+"""The maximum number of lines shown of an explanation."""
 MOST = 10
-"""How many unexpected events of a type are shown."""
+"""The maximum number of unexpected events shown per type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Something that is not as a test says: where it says so, what is wrong, and `details`, a line each."""
+    """A difference between a test and the derived results: its place in the test file, a message, and lines of
+    `details`."""
 
     place: Value
     message: str
@@ -46,7 +47,7 @@ class Failure:
 
 @dataclass(slots=True)
 class Result:
-    """The result of a test. `laws`: how many runs under laws gave the same result."""
+    """The result of a test. `laws`: the number of runs under laws that gave the same result."""
 
     test: RuleTest
     failures: list[Failure] = field(default_factory=list)
@@ -58,7 +59,10 @@ class Result:
 
 
 class Checker:
-    """Checks what a prepared test derived. CepError: an expectation names what the program does not have."""
+    """Compares the results of a run with the expectations of a test.
+
+    CepError: an expectation names an event, fluent, alert or attribute that the program does not have.
+    """
 
     def __init__(self, prepared: Prepared) -> None:
         self.prepared, self.test = prepared, prepared.test
@@ -91,7 +95,7 @@ class Checker:
                     self._alerts.append((check, self._time(check.at), self._wanted_alerts(check)))
 
     def check(self, outcome: Outcome) -> list[Failure]:
-        """Return what is not as the test says."""
+        """Return the differences between the results of a run and the test."""
         found: list[Failure] = []
         for name, wanted in self._expected:
             found += self._compare(name, wanted, self._rows(outcome, name), self.test.at_least)
@@ -106,7 +110,8 @@ class Checker:
         return found
 
     def passes(self, outcome: Outcome) -> bool:
-        """Return True if nothing is otherwise than the test says; reasons are not asked."""
+        """Return True if all expectations of the test are met. Faster than `check`, which also explains the
+        failures."""
         for name, wanted in (*self._expected, *self._held):
             matched = match(wanted, self._rows(outcome, name))
             if matched.missing or (matched.unexpected and not self.allows_more(name)):
@@ -116,16 +121,16 @@ class Checker:
         return not any(True for _ in self._check_alerts(outcome))
 
     def differs(self, outcome: Outcome, name: Value) -> bool:
-        """Return True if what is derived of an expected event or fluent is not what the test says."""
+        """Return True if the derived rows of an expected event or fluent differ from those that the test lists."""
         matched = self.remainder(outcome, name)
         return bool(matched.missing or (matched.unexpected and not self.allows_more(name)))
 
     def wanted(self, name: Value) -> list[Wanted]:
-        """Return what is expected of an event or fluent, in the order of the file."""
+        """Return the expectations of an event or fluent, in the order of the file."""
         return next(own for each, own in (*self._expected, *self._held) if each is name)
 
     def remainder(self, outcome: Outcome, name: Value) -> Matched:
-        """Return the expectations of an event or fluent that are not met, and what is derived besides."""
+        """Return the unmet expectations of an event or fluent, and the derived rows that no expectation matches."""
         return match(self.wanted(name), self._rows(outcome, name))
 
     def allows_more(self, name: Value) -> bool:
@@ -137,7 +142,7 @@ class Checker:
     def _wanted(
         own: Sequence[Expectation], read: Callable[[Expectation, Schema], Wanted], schema: Schema
     ) -> list[Wanted]:
-        """Read the expectations of an event or fluent. CepErrors: some are wrong."""
+        """Read the expectations of an event or fluent. CepErrors: all that are invalid."""
         found: list[Wanted] = []
         with mistakes_together() as wrong:
             for each in own:
@@ -204,7 +209,7 @@ class Checker:
 
     @cached_property
     def explainer(self) -> Explainer:
-        """The program run again with its memory kept."""
+        """An explainer of a second run of the program, whose engine remembers all occurrences."""
         prepared, records = self.prepared, self.prepared.records
         engine = prepared.engine(remember=ALWAYS, corrected=True)
         engine.advance_only()
@@ -277,7 +282,7 @@ class Checker:
         return found
 
     def _alert_schema(self, name: str) -> Schema:
-        """Return the attributes of an alert: those of its latest occurrence, and its texts."""
+        """Return the attributes of an alert: those of its table that the author named, and its texts."""
         alert = next(each for each in self.prepared.program.alerts if each.name == name)
         schema = self.engine.plan.schemas[alert.table]
         own = tuple(each for each in schema.attributes if not each.name.startswith("the "))
@@ -352,7 +357,7 @@ class Checker:
         return f"{{{', '.join(f'{names[each]}: {self._text(wanted.values[each], each, schema)}' for each in order)}}}"
 
     def row_text(self, row: Row, schema: Schema, named: Collection[str] = ()) -> str:
-        """Return a row as an expectation has it. `named`: with these attributes alone, in this order."""
+        """Write a row the way an expectation is written. `named`: write only these attributes, in this order."""
         names = self._names(schema)
         if named:
             by_name = {"time": [0, 1], **{name: [place] for place, name in enumerate(names)}}
@@ -383,8 +388,10 @@ class Checker:
 
 
 def alert_state(change: AlertChange) -> str | None:
-    """Return the state of an alert after a change, as test files call it; None: it never fired, or is no alert that
-    anybody is told of."""
+    """Return the state of an alert after a change, by its name in test files.
+
+    Return None if the alert never fired, or if it is hidden from receivers.
+    """
     if change.hidden or (change.state == "resolved" and change.fired is None):
         return None
     if change.state == "resolved":
@@ -395,7 +402,7 @@ def alert_state(change: AlertChange) -> str | None:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as YAML has it, in quotes where it would be read as something else."""
+    """Return a text as a YAML scalar, quoted if plain YAML would be read as another value."""
     from cep.testing.yaml_tree import read_yaml
 
     plain = (

@@ -28,7 +28,7 @@ FAILED_TESTS = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LawOptions:
-    """The laws that tests are run under."""
+    """Options that choose the laws to check."""
 
     PANEL: ClassVar = "Laws"
 
@@ -44,7 +44,7 @@ class LawOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOptions:
-    """How results are reported."""
+    """Options of the report."""
 
     PANEL: ClassVar = OUTPUT
 
@@ -173,7 +173,7 @@ def test(options: TestOptions) -> int:
 
 
 def _update(tests: Sequence[RuleTest]) -> int:
-    """Rewrite the expectations of test files."""
+    """Rewrite the expectations of the tests' files. Return the exit status."""
     from cep.core.errors import CepError
     from cep.testing.runs import Programs
     from cep.testing.update import updated

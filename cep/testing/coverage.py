@@ -1,7 +1,7 @@
-"""Coverage: which rules, conditions, absences and bounds the tests of a file have tried both ways.
+"""Coverage: the rules, conditions, absences and bounds of a program of which the tests have tried both cases.
 
-Each question is a probe: a copy of a rule under a name of its own, with a part left out or alone. All probes of a
-program run beside it, in one pass over the records of a test.
+A probe answers each question: a copy of the rule under another name, without one part or with that part alone. All
+probes of a program run beside it, in one pass over the records of a test.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ LACKING = {
     FLUENT: ("never held", ""),
     ALERT: ("never fired", "was never resolved"),
 }
-"""The remarks about a part of which the first or the second case was never tried."""
+"""Remarks by kind of part: one if the first case was never tried, one if the second was not."""
 
 
 @dataclass(slots=True)
 class CoverageItem:
-    """A part of a program, and which of the two things that cover it the tests have shown."""
+    """A part of a program. `first` and `second` say which of its two cases the tests have shown."""
 
     kind: str
     text: str
@@ -48,15 +48,18 @@ class CoverageItem:
 
     @property
     def lacking(self) -> str:
-        """Return what the tests have not tried; an empty text if they have tried both cases."""
+        """Return the cases that the tests have not tried, in words. The text is empty if they have tried both."""
         told = zip(LACKING[self.kind], (self.first, self.second))
         return " and ".join(text for text, shown in told if text and not shown)
 
 
 @dataclass(frozen=True, slots=True)
 class _Probe:
-    """The names of the copies of a rule that tell whether a part was tried: the rule as it is, without the part, and of
-    a condition with it alone and with none (None: these are no programs)."""
+    """The copies of a rule that show whether a part was tried, by name.
+
+    `whole` is the rule as written, `without` lacks the part. For a condition, `alone` keeps no other condition, and
+    `none` keeps no condition at all. None: the copy would not be a valid program.
+    """
 
     kind: str
     text: str
@@ -68,7 +71,8 @@ class _Probe:
 
 
 def coverage_of(file: RuleTestFile, programs: Programs) -> list[CoverageItem]:
-    """Return the parts of the program of a test file, in its order. CepError: the program or a test is wrong."""
+    """Return the coverage of a test file's program, in the order of the program. CepError: the program or a test is
+    wrong."""
     items: dict[tuple[str, str, Span], CoverageItem] = {}
     probed: dict[int, tuple[CompiledProgram, list[_Probe]]] = {}
     for test in file.tests:
@@ -90,7 +94,7 @@ def coverage_of(file: RuleTestFile, programs: Programs) -> list[CoverageItem]:
 
 
 def _judge(item: CoverageItem, probe: _Probe, outcome: Outcome, compared: Outcome) -> None:
-    """Note what a test has shown of a part. `compared`: the outcome in which the part is held against its absence."""
+    """Record the cases that a test has shown of a part. `compared`: the outcome in which to compare the copies."""
     item.first |= _total(outcome, probe.whole) > 0 or _total(outcome, probe.alone) > 0
     if probe.kind == WINDOW:
         item.second |= _rows(compared, probe.without) != _rows(compared, probe.whole)
@@ -108,8 +112,11 @@ def _total(outcome: Outcome, name: str | None) -> int:
 
 
 def _judge_formulas(items: dict[tuple[str, str, Span], CoverageItem], prepared: Prepared) -> None:
-    """Note which parts of formulas made a difference: all programs without one run together, to the end of the input,
-    where all that is looked ahead for is known."""
+    """Record which parts of formulas made a difference to the results of a test.
+
+    One run evaluates all programs that lack one part each. It goes on to the end of the input, so that every formula
+    that looks ahead is decided.
+    """
     options = prepared.source.options
     read = ReadProgram.of(prepared.source.text, prepared.source.name, options)
     base, parts, every = lowered(read.tree, options), list[tuple[str, CoverageItem]](), list[Rules]()
@@ -157,7 +164,7 @@ def _judge_alerts(items: dict[tuple[str, str, Span], CoverageItem], prepared: Pr
 
 
 def _probed(prepared: Prepared) -> tuple[CompiledProgram, list[_Probe]]:
-    """Return a program with its probes."""
+    """Return a program with its probes added as rules, and the probes."""
     options = replace(prepared.source.options, alerts=True)
     read = ReadProgram.of(prepared.source.text, prepared.source.name, prepared.source.options)
     rules = lowered(read.tree, prepared.source.options)
@@ -165,7 +172,7 @@ def _probed(prepared: Prepared) -> tuple[CompiledProgram, list[_Probe]]:
     merged, probes = rules, list[_Probe]()
 
     def copied(rule: Rule, body: Any, name: str) -> str | None:
-        """Add a copy of a rule with another body; None: that is no program."""
+        """Add a copy of a rule with another body. Return its name, or None if the result is not a valid program."""
         nonlocal merged
         schema = replace(rules.schemas[rule.event], name=name, fluent=None)
         copy = replace(rule, event=name, body=body)
@@ -199,8 +206,10 @@ def _probed(prepared: Prepared) -> tuple[CompiledProgram, list[_Probe]]:
 
 
 def _isolated(rule: Rule, span: Span, number: int, place: int, copied: Any) -> tuple[str | None, str | None]:
-    """Return copies of a rule whose conditions are left out where they bind nothing: with the one at a span, and
-    without it."""
+    """Return two copies of a rule, by name, without the conditions that only filter.
+
+    The first copy keeps the condition at `span`, the second does not.
+    """
 
     def kept(condition: Condition, one: bool) -> bool:
         binds = not isinstance(condition, Comparison) or condition.operator == "="
@@ -213,7 +222,7 @@ def _isolated(rule: Rule, span: Span, number: int, place: int, copied: Any) -> t
 
 
 def coverage_lines(items: Sequence[CoverageItem], source: Source) -> Iterator[str]:
-    """Yield how much is covered, and what is not."""
+    """Yield a line with the covered numbers of each kind, then a line per part with an untried case."""
     counts = []
     for kind in (RULE, CONDITION, ABSENCE, BOUND, WINDOW, FLUENT, ALERT):
         own = [each for each in items if each.kind == kind]
@@ -230,7 +239,7 @@ def coverage_lines(items: Sequence[CoverageItem], source: Source) -> Iterator[st
 
 
 def coverage_page(items: Sequence[CoverageItem], source: Source) -> str:
-    """Return an HTML page of the program: lines that are covered, and what lacks of others."""
+    """Return an HTML page of the program that marks covered lines and lists the untried cases of the others."""
     by_line: dict[int, list[CoverageItem]] = {}
     for each in items:
         by_line.setdefault(each.span.line, []).append(each)

@@ -1,4 +1,4 @@
-"""Laws that hold of every test: the result does not depend on batches, stops, disorder, corrections or workers."""
+"""Laws that hold for every test: batches, restarts, disorder, corrections and workers do not change the result."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from cep.testing.records import Records
 from cep.testing.runs import Outcome, Prepared, Schedule
 
 SEEDS = 3
-"""How many schedules of a law are tried where nobody says how many."""
+"""The default number of schedules to try for each law."""
 SHRINKS = 400
-"""How many runs may go into finding the smallest schedule."""
+"""The maximum number of runs in the search for the smallest failing schedule."""
 
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """A law: its name, whether it applies to a test, and a schedule for a random seed."""
+    """A law. `applies` decides whether a test can be checked; `schedule` draws a run from a random generator."""
 
     name: str
     applies: Callable[[Prepared], bool]
@@ -36,7 +36,10 @@ class Law:
 
 
 def laws_named(names: Sequence[str], workers: bool) -> tuple[Law, ...]:
-    """Return the laws of these names, none: all; `workers`: that law as well. CepError: there is no such law."""
+    """Return the laws with these names. CepError: a name is unknown.
+
+    Without names, return all laws; the law `workers` only if `workers` is set.
+    """
     known = {law.name: law for law in (*LAWS, WORKERS)}
     for name in names:
         if name not in known:
@@ -48,7 +51,8 @@ def laws_named(names: Sequence[str], workers: bool) -> tuple[Law, ...]:
 
 
 def broken(prepared: Prepared, plain: Outcome, laws: Sequence[Law], seeds: Sequence[int]) -> tuple[int, list[Failure]]:
-    """Run a test under each law that applies; return how many runs gave the same, and the laws that failed."""
+    """Run a test under each law that applies. Return the number of runs with the same result, and a failure per broken
+    law."""
     passed, failures = 0, []
     for law in laws:
         if not law.applies(prepared):
@@ -68,7 +72,7 @@ def broken(prepared: Prepared, plain: Outcome, laws: Sequence[Law], seeds: Seque
 
 
 def _difference(prepared: Prepared, plain: Outcome, records: Records, schedule: Schedule) -> tuple[str, ...] | None:
-    """Say how the result of a schedule differs from the plain one; None: it is the same."""
+    """Describe how the result of a schedule differs from that of the plain run; None if it does not."""
     outcome = prepared.run(schedule, records)
     none: Counter[Row] = Counter()
     for name in sorted({*plain.rows, *outcome.rows}):
@@ -89,7 +93,7 @@ def _plain(prepared: Prepared) -> Schedule:
 
 
 def _some(random: Random, count: int) -> frozenset[int]:
-    """Choose some places between records; sometimes all of them."""
+    """Draw random positions between records, sometimes all of them."""
     share = random.choice((0.1, 0.3, 0.6, 1.0))
     return frozenset(place for place in range(1, count) if random.random() < share)
 
@@ -111,9 +115,9 @@ def _shuffle(prepared: Prepared, random: Random) -> tuple[Records, Schedule]:
 
 
 def _disorder(prepared: Prepared, records: Records, lateness: int, random: Random) -> NDArray[np.int64]:
-    """Return places in an order of arrival in which none is late by `lateness` or more.
+    """Return a random order of arrival in which no record is later than `lateness` allows.
 
-    Simultaneous records keep their order where the program goes by it, and where they are corrections by their KEY.
+    Simultaneous records keep their order if the program depends on it, or if they may correct each other by a KEY.
     """
     jitter: dict[int, int] = {}
     arrivals, corrected = [], _corrected(prepared)
@@ -128,7 +132,7 @@ def _disorder(prepared: Prepared, records: Records, lateness: int, random: Rando
 
 
 def _late(prepared: Prepared, random: Random) -> tuple[Records, Schedule]:
-    """Records come late, and some are withdrawn and come again, within the window of `revise`."""
+    """Draw a run in which records arrive late within the `revise` window, and some are withdrawn and sent again."""
     assert prepared.revise is not None, "the law is for tests that revise"
     records = prepared.records
     order = _kept_in_window(records, prepared.revise, random)
@@ -139,7 +143,10 @@ def _late(prepared: Prepared, random: Random) -> tuple[Records, Schedule]:
 
 
 def _kept_in_window(records: Records, revise: int, random: Random) -> NDArray[np.int64]:
-    """Return places in an order in which what stands for the same key keeps its order, and nothing is too late."""
+    """Return a random order of arrival in which no record is older than `revise` allows.
+
+    Records with the same end keep their order, so that a correction follows the record that it corrects.
+    """
     ends = records.ends.tolist()
     arrivals, latest = [], 0
     for place, end in enumerate(ends):
@@ -157,7 +164,7 @@ def _kept_in_window(records: Records, revise: int, random: Random) -> NDArray[np
 
 
 def _may_come_again(prepared: Prepared, records: Records, place: int) -> bool:
-    """Return True if withdrawing a record and sending it again leaves what there was."""
+    """Return True if withdrawing a record and sending it again must not change the result."""
     name = list(records.tables)[int(records.types[place])]
     table = records.tables[name]
     schema = prepared.program.plan.schemas.get(name)
@@ -169,7 +176,7 @@ def _may_come_again(prepared: Prepared, records: Records, place: int) -> bool:
 def _with_withdrawals(
     records: Records, order: NDArray[np.int64], again: Sequence[int]
 ) -> tuple[Records, NDArray[np.int64]]:
-    """Return records in which those of `again` come, are withdrawn, and come once more at the same place."""
+    """Add a withdrawal and a second copy of each record in `again`. Return the records and their order of arrival."""
     names = list(records.tables)
     tables = {}
     first_new: dict[int, int] = {}
@@ -197,14 +204,15 @@ def _with_withdrawals(
 
 
 def _once(prepared: Prepared) -> list[int]:
-    """Return the numbers of the tables whose equal records are one event: those with a KEY, and DISTINCT ones."""
+    """Return the numbers of the tables with a KEY or DISTINCT, in which a repeated record changes nothing."""
     inputs = prepared.engine().inputs
     known = ((number, inputs.get(name)) for number, name in enumerate(prepared.records.tables))
     return [number for number, each in known if each is not None and (each.distinct or each.key is not None)]
 
 
 def _corrected(prepared: Prepared) -> frozenset[int]:
-    """Return the numbers of the tables with a KEY, of which the last record of a key and time counts."""
+    """Return the numbers of the tables with a KEY, in which a record replaces an earlier one of the same key and
+    time."""
     inputs = prepared.engine().inputs
     known = ((number, inputs.get(name)) for number, name in enumerate(prepared.records.tables))
     return frozenset(number for number, each in known if each is not None and each.key is not None)
@@ -231,14 +239,14 @@ LAWS = (
 )
 """The laws that run in this process, for every seed."""
 WORKERS = Law("workers", lambda prepared: len(prepared.records) > 0, _workers)
-"""The law that starts processes: once for each test, where it is asked for."""
+"""The law that starts processes. It runs once per test, and only on request."""
 
 
 # --- the smallest schedule ---
 
 
 def _smallest(prepared: Prepared, plain: Outcome, records: Records, schedule: Schedule) -> Schedule:
-    """Take cuts, restarts and swaps away as long as the law still fails."""
+    """Remove cuts, restarts and swaps from a failing schedule for as long as it still fails."""
     runs = 0
     found = schedule
     shrunk = True
@@ -269,7 +277,7 @@ def _smaller(schedule: Schedule) -> Iterator[Schedule]:
 
 
 def _halves(places: Sequence[int]) -> Iterator[frozenset[int]]:
-    """Yield parts to take away: all, halves, quarters, down to one."""
+    """Yield subsets of the positions to remove: all of them, each half, each quarter, and so on down to single ones."""
     size = len(places)
     while size:
         for begin in range(0, len(places), size):

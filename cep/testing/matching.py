@@ -1,4 +1,4 @@
-"""Expectations against what was derived: values read as their types, and a matching one to one."""
+"""Matching of expectations and derived rows one to one, after reading the expected values by their types."""
 
 from __future__ import annotations
 
@@ -26,18 +26,21 @@ HOLDS_TIMES = {"from": (0,), "until": (1,)}
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """An expectation whose values are read: those of a row by their places in it."""
+    """An expectation after its values were read. `values`: the expected values by their column in the row."""
 
     expectation: Expectation | None
     values: Mapping[int, EventValue]
     tolerance: float
 
     def matches(self, row: Row) -> bool:
-        """Return True if a row has all its values."""
+        """Return True if the row has all expected values."""
         return all(equal(value, row[place], self.tolerance) for place, value in self.values.items())
 
     def distance(self, row: Row) -> tuple[int, int]:
-        """Return how many values of a row differ, attributes before times, and by how much the times do."""
+        """Return how far a row is from the expectation, to be compared with other rows.
+
+        The first number counts wrong values, attributes twice; the second is the distance of the times in microseconds.
+        """
         differs = [place for place, value in self.values.items() if not equal(value, row[place], self.tolerance)]
         apart = sum(_apart(self.values[place], row[place]) for place in differs if place < 2)
         return sum(2 if place >= 2 else 1 for place in differs), apart
@@ -48,7 +51,7 @@ def _apart(wanted: EventValue, row: EventValue) -> int:
 
 
 def equal(wanted: EventValue, value: EventValue, tolerance: float) -> bool:
-    """Return True if two values are equal, floats within a relative tolerance."""
+    """Return True if two values are equal. Floats may differ by a relative tolerance."""
     if isinstance(wanted, float) and isinstance(value, int | float) and not isinstance(value, bool):
         return wanted == value or abs(wanted - value) <= tolerance * max(abs(wanted), abs(value))
     if isinstance(wanted, bool) is not isinstance(value, bool):
@@ -59,20 +62,20 @@ def equal(wanted: EventValue, value: EventValue, tolerance: float) -> bool:
 
 
 class ValueReader:
-    """Reads the values of expectations by the types of a program's events.
+    """Reads expected values according to the attribute types of a program's events.
 
-    `unit`: the microseconds of the number 1 in times.
+    `unit`: the number of microseconds that the number 1 stands for in a time.
     """
 
     def __init__(self, prefixes: Iterable[tuple[str, str]], unit: Fraction | None, tolerance: float) -> None:
         self.prefixes, self.unit, self.tolerance = dict(prefixes), unit, tolerance
 
     def event(self, expectation: Expectation, schema: Schema) -> Wanted:
-        """Read what is expected of an event. CepError: it has no such attribute, or a value is of another type."""
+        """Read the expected values of an event. CepError: an attribute is unknown, or a value has another type."""
         return self._wanted(expectation, schema, TIMES)
 
     def interval(self, expectation: Expectation, schema: Schema) -> Wanted:
-        """Read what is expected of an interval of a fluent. CepError: as for an event."""
+        """Read the expected values of a fluent's interval. CepError: as for an event."""
         return self._wanted(expectation, schema, HOLDS_TIMES)
 
     def _wanted(self, expectation: Expectation, schema: Schema, times: Mapping[str, tuple[int, ...]]) -> Wanted:
@@ -93,7 +96,10 @@ class ValueReader:
         places: Mapping[str, int],
         times: Mapping[str, tuple[int, ...]],
     ) -> dict[int, EventValue]:
-        """Read the value of an attribute, by its places in a row. CepError: there is none, or it is of another type."""
+        """Read the expected value of one attribute. Return it by column of the row; `time` fills two columns.
+
+        CepError: the attribute is unknown, or the value has another type.
+        """
         if name in places:
             return {places[name]: self.value(value, schema.attributes[places[name] - FIRST])}
         if name in times:
@@ -115,7 +121,7 @@ class ValueReader:
         return text
 
     def value(self, value: Value, attribute: Attribute) -> EventValue:
-        """Read a value of an attribute's type. CepError: it is of another type."""
+        """Read a value of an attribute's type. CepError: the value has another type."""
         scalar = value.scalar
         if value.mapping is not None or value.items is not None:
             value.fail(f"`{attribute.name}` is one value, found {value.kind}")
@@ -151,14 +157,14 @@ class ValueReader:
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """The remainder of one type: expectations without a row, and rows without an expectation."""
+    """The result of a matching: expectations without a row, and rows without an expectation."""
 
     missing: tuple[Wanted, ...]
     unexpected: tuple[Row, ...]
 
 
 def match(wanted: Sequence[Wanted], rows: Sequence[Row]) -> Matched:
-    """Match expectations and rows one to one, as many as possible (augmenting paths; Berge 1957)."""
+    """Match as many expectations and rows as possible, one to one (augmenting paths; Berge 1957)."""
     fits = [[place for place, row in enumerate(rows) if each.matches(row)] for each in wanted]
     owner: dict[int, int] = {}  # by row the expectation that has it
     for number in range(len(wanted)):
@@ -171,7 +177,7 @@ def match(wanted: Sequence[Wanted], rows: Sequence[Row]) -> Matched:
 
 
 def _augment(first: int, fits: Sequence[Sequence[int]], owner: dict[int, int]) -> bool:
-    """Give an expectation a row, and those that have to leave theirs another one."""
+    """Assign a row to an expectation along an augmenting path. Return False if there is none."""
     seen: set[int] = set()
     stack = [(first, iter(fits[first]))]
     taken: list[int] = []
@@ -193,7 +199,7 @@ def _augment(first: int, fits: Sequence[Sequence[int]], owner: dict[int, int]) -
 
 
 def same_rows(one: Counter[Row], other: Counter[Row], tolerance: float) -> bool:
-    """Return True if two bags of rows are equal, floats within the tolerance."""
+    """Return True if two bags of rows are equal. Floats may differ by the tolerance."""
     if one == other:
         return True
     if one.total() != other.total():
@@ -204,5 +210,5 @@ def same_rows(one: Counter[Row], other: Counter[Row], tolerance: float) -> bool:
 
 
 def nearest(wanted: Wanted, rows: Sequence[Row]) -> Row | None:
-    """Return the row that differs least from what is expected, None: there is none."""
+    """Return the row that differs least from an expectation, or None if there are no rows."""
     return min(rows, key=wanted.distance, default=None)

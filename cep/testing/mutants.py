@@ -1,4 +1,4 @@
-"""Mutants: a program with one change of a rule each, and those that pass all tests of a file."""
+"""Mutation testing: copies of a program with one change each, and those of them that pass all tests of a file."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from cep.testing.runs import Outcome, Prepared, Programs
 from cep.variants import Variants, compiled_together
 
 AT_ONCE = 200
-"""How many mutants run in one pass."""
+"""The number of mutants that run in one pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A change of a rule, deadline, formula or alert: its place, the change in words, and the rules with it."""
+    """A changed rule, deadline, formula or alert: the place of the change, its description, and the changed program."""
 
     span: Span
     change: str
@@ -32,8 +32,10 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True)
 class Survivor:
-    """A mutant that passes all tests: the file and line of the change, and the change in words. `seen`: it derives
-    something else of the records of a test, and no expectation tells."""
+    """A mutant that passes all tests: file and line of the change, and its description.
+
+    `seen`: the mutant derives other results in some test, but no expectation covers the difference.
+    """
 
     file: str
     line: int
@@ -43,7 +45,7 @@ class Survivor:
 
 @dataclass(slots=True)
 class MutantReport:
-    """The mutants of the programs of a test file: how many there are, and those that survived."""
+    """The number of mutants of a test file's programs, and the survivors."""
 
     made: int
     survivors: list[Survivor]
@@ -81,7 +83,7 @@ def try_mutants(file: RuleTestFile, programs: Programs) -> MutantReport:
 
 
 def _meaningful(read: ReadProgram, prepared: Prepared) -> Iterator[Mutant]:
-    """Yield the mutants that are programs, and that are planned otherwise than the original."""
+    """Yield the mutants that are valid programs and whose plan differs from that of the original."""
     options = replace(prepared.source.options, alerts=True)
     plan = prepared.program.plan
     for mutant in mutants_of(read, prepared.source.options):
@@ -96,7 +98,7 @@ def _meaningful(read: ReadProgram, prepared: Prepared) -> Iterator[Mutant]:
 def _killed(
     read: ReadProgram, mutants: Sequence[Mutant], own: Sequence[tuple[RuleTest, Prepared]]
 ) -> tuple[set[int], set[int]]:
-    """Return the numbers of the mutants that fail a test, and of those that derive something else in one."""
+    """Return the numbers of the mutants that fail a test, and of those whose results differ in a test."""
     first = own[0][1]
     events = list(first.engine().outputs)
     alerts = [alert.name for alert in first.program.alerts]
@@ -123,7 +125,7 @@ def _killed(
 
 
 def _own(together: Outcome, variants: Variants, number: int) -> Outcome:
-    """Return what one variant derived, by the names of the original program."""
+    """Return the results of one mutant under the names of the original program."""
     names: dict[str, str] = dict(variants.names[number])
     for alert in variants.alerts[number].values():
         names |= {table.partition("#")[0]: table for table in alert.tables}
@@ -132,7 +134,7 @@ def _own(together: Outcome, variants: Variants, number: int) -> Outcome:
 
 
 def _told(prepared: Prepared, outcome: Outcome) -> list[AlertChange]:
-    """Return what alerts come to, until all of them are over."""
+    """Return the changes of alerts until all alerts are over, or until the end of the test."""
     alerts = prepared.program.alerts
     if not alerts:
         return []
@@ -142,7 +144,7 @@ def _told(prepared: Prepared, outcome: Outcome) -> list[AlertChange]:
 
 
 def mutants_of(read: ReadProgram, options: CompileOptions) -> Iterator[Mutant]:
-    """Yield the mutants of a program: of its rules as they were lowered, then of its other statements."""
+    """Yield the mutants of a program, those of its statements first, then those of its lowered rules."""
     rules = lowered(read.tree, options)
     for place, statement in enumerate(read.tree.statements):
         for changed, span, change in statement_mutations(statement, read.parameters):

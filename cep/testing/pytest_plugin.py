@@ -1,4 +1,4 @@
-"""The pytest plugin: `pytest --cep` runs the tests of `*.test.yaml` files, an item for each."""
+"""The pytest plugin: `pytest --cep` runs the tests of `*.test.yaml` files as pytest items."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SUFFIX = ".test.yaml"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--cep`, and the setting `cep`, which is the same in a file."""
+    """Add the option `--cep`, and the setting `cep` of the configuration file, which does the same."""
     group = parser.getgroup("cep", "tests of event rules")
     group.addoption("--cep", action="store_true", help="Run the tests of event rules in *.test.yaml files.")
     parser.addini("cep", "Run the tests of event rules in *.test.yaml files.", type="bool", default=False)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Collect a test file, where `--cep` asks for it."""
+    """Collect a `*.test.yaml` file if `--cep` or the setting `cep` is on."""
     asked = parent.config.getoption("--cep") or parent.config.getini("cep")
     if not asked or not file_path.name.endswith(SUFFIX):
         return None
@@ -36,7 +36,7 @@ class RuleTestModule(pytest.File):
     """A test file."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Yield its tests. CollectError: the file is wrong."""
+        """Yield the tests of the file. CollectError: the file is invalid."""
         from cep.core.errors import CepError
         from cep.testing.rule_files import read_test_file
         from cep.testing.session import Session
@@ -59,13 +59,13 @@ class RuleTestItem(pytest.Item):
         self.rules = session_of_rules
 
     def runtest(self) -> None:
-        """Run the test. TestFailed: it does not pass. CepError: its program or an expectation is wrong."""
+        """Run the test. RuleTestFailed: the test fails. CepError: its program or an expectation is invalid."""
         result = self.rules.run(self.test)
         if not result.passed:
             raise RuleTestFailed(result)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Return what is wrong, as `cep test` prints it."""
+        """Return the message of a failure, as `cep test` prints it."""
         from cep.core.errors import CepError
         from cep.testing.report import failure_lines
 
@@ -76,12 +76,12 @@ class RuleTestItem(pytest.Item):
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Return the place of the test, its line counted from 0."""
+        """Return the file, the line counted from 0, and the name of the test."""
         return self.path, self.test.place.line - 1, self.name
 
 
 class RuleTestFailed(Exception):
-    """A test does not pass. `result`: what is wrong."""
+    """The failure of a test. `result`: the differences."""
 
     def __init__(self, result: Result) -> None:
         super().__init__(result.test.name)

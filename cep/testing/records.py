@@ -1,4 +1,4 @@
-"""The records of a test: those that it gives, and those of its files, in the order in which they are run."""
+"""The records of a test, from the test file and from other files, in the order in which they are run."""
 
 from __future__ import annotations
 
@@ -34,9 +34,12 @@ SUFFIXES = {name: format.suffixes[0] for name, format in FORMATS.items() if form
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Records by event, and the order in which they arrive: `types` and `rows` say of each which table it is of and
-    its row there. `dead`: those that could not be read; `unit`: the microseconds of the number 1 in times, None: it is
-    not known."""
+    """Records in tables by event, and their order of arrival.
+
+    `types` and `rows` hold, for each record in that order, the number of its table and its row there. `dead` holds the
+    records that could not be read. `unit` is the number of microseconds that the number 1 stands for in a time; None if
+    unknown.
+    """
 
     tables: Mapping[str, pl.DataFrame]
     types: NDArray[np.int64]
@@ -48,14 +51,15 @@ class Records:
 
     @classmethod
     def none(cls) -> Records:
-        """No records; a number as a time counts seconds."""
+        """Return an empty set of records, in which a number as a time counts seconds."""
         return _arranged([], {}, Origins(), Fraction(SECOND), False)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def batch(self, places: NDArray[np.int64], first: int | None = None) -> dict[str, pl.DataFrame]:
-        """Return the records at these places of the order as tables. `first`: number them from it, as they come."""
+        """Return the records at some positions of the order, as tables. `first`: number them as arrivals, from this
+        number."""
         found = {}
         for number, (name, table) in enumerate(self.tables.items()):
             own = np.flatnonzero(self.types[places] == number)
@@ -65,14 +69,14 @@ class Records:
         return found
 
     def only(self, names: Container[str]) -> Records:
-        """Return the records of these events."""
+        """Return only the records of the named events."""
         numbers = [number for number, name in enumerate(self.tables) if name in names]
         kept = np.isin(self.types, numbers)
         return replace(self, types=self.types[kept], rows=self.rows[kept], ends=self.ends[kept])
 
 
 def read_records(test: RuleTest, schemas: Mapping[str, Schema], revises: bool) -> Records:
-    """Read the records of a test. `schemas`: of the events that the program reads. CepError: some cannot be read."""
+    """Read the records of a test. `schemas`: the program's input events. CepError: a record cannot be read."""
     read_as = with_changes(schemas) if revises else dict(schemas)
     origins, batches, specs = Origins(), list[Batch](), list[str]()
     with TemporaryDirectory(prefix="cep-test-") as folder:
@@ -141,8 +145,10 @@ def _given(
 
 
 def _of_header(error: CepError, file: Path, value: Value, schema: Schema, line: int) -> CepError:
-    """Return an error of given records that have no place in a file of their own, where their header has a column that
-    the event does not know, else at the header."""
+    """Return an error about records inside a test file, with a place in that file.
+
+    The place is the first column of the header that the event does not have, or else the first column.
+    """
     message = error.message.replace(f"{file}: ", "").replace(str(file), "the records")
     lines = value.source.text.splitlines()
     if value.items is not None or not line <= len(lines):
@@ -155,7 +161,7 @@ def _of_header(error: CepError, file: Path, value: Value, schema: Schema, line: 
 
 
 def _record(value: Value) -> object:
-    """Return a record as JSON has it: times are texts."""
+    """Return a record as a JSON value. Times stay texts."""
     if value.mapping is not None:
         return {key: _record(each) for key, (_, each) in value.mapping.items()}
     if value.items is not None:
@@ -164,7 +170,7 @@ def _record(value: Value) -> object:
 
 
 def _spec(test: RuleTest, value: Value) -> str:
-    """Return an input of a test as `--input` has it, with its file relative to the test file."""
+    """Return an input of a test in the form of `--input`, with its path resolved against the test file."""
     text = value.word("a file of records")
     name, equals, path = text.partition("=")
     if equals and name.isidentifier():
@@ -180,7 +186,7 @@ def _read(spec: str, value: Value, schemas: Mapping[str, Schema], first: int) ->
 
 
 def _placed(batch: Batch, file: str, numbers: Sequence[int]) -> Batch:
-    """Return a batch of given records whose places are lines of the test file."""
+    """Return a batch whose places in a temporary file are replaced by lines of the test file."""
 
     def line(own: int) -> int:
         return numbers[min(max(own, 1), len(numbers)) - 1]

@@ -1,4 +1,4 @@
-"""The results of tests as text for a terminal of 80 columns, as JSON, and as JUnit's XML."""
+"""Reports of test results: text for a terminal of 80 columns, JSON, and JUnit XML."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WIDTH = 80
 
 
 def failure_lines(result: Result) -> list[str]:
-    """Return what is wrong with a test, as lines."""
+    """Return the failures of a test as lines of text."""
     place = result.test.place
     lines = _wrapped(f"FAIL {result.test.file.path}:{place.line}: {result.test.name}", "")
     for each in result.failures:
@@ -34,7 +34,7 @@ def _failure(failure: Failure) -> Iterable[str]:
 
 
 def _wrapped(text: str, indent: str) -> list[str]:
-    """Return a line, and where it is too long its continuation below it, deeper."""
+    """Wrap a line, with continuation lines indented further."""
     own = text[: len(text) - len(text.lstrip())]
     begin = indent + own
     return textwrap.wrap(
@@ -48,7 +48,7 @@ def _wrapped(text: str, indent: str) -> list[str]:
 
 
 def closing_line(results: Sequence[Result]) -> str:
-    """Return how many tests passed and failed, and how many runs under laws gave the same."""
+    """Return a line with the numbers of passed and failed tests, and of runs under laws with the same result."""
     failed = sum(not each.passed for each in results)
     passed = len(results) - failed
     laws = sum(each.laws for each in results)
@@ -58,7 +58,7 @@ def closing_line(results: Sequence[Result]) -> str:
 
 
 def mutant_lines(report: MutantReport) -> Iterator[str]:
-    """Yield how many mutants there are, and which of them survived."""
+    """Yield a line with the number of mutants, then a line per survivor."""
     survived = len(report.survivors)
     yield f"{count(report.made, 'mutant')}, {report.made - survived} killed, {survived} survived"
     for each in report.survivors:
@@ -69,7 +69,7 @@ def mutant_lines(report: MutantReport) -> Iterator[str]:
 def as_json(
     results: Sequence[Result], mutants: Sequence[MutantReport], covered: Sequence[tuple[Sequence[CoverageItem], Source]]
 ) -> str:
-    """Return the results as JSON: `tests`, each with its failures, `coverage`, and `mutants` that survived."""
+    """Return the results as JSON: `tests` with their failures, the surviving `mutants`, and `coverage`."""
     survivors = [asdict(each) for report in mutants for each in report.survivors]
     found: dict[str, Any] = {"tests": [_test(each) for each in results]}
     found |= {"mutants": {"made": sum(each.made for each in mutants), "survivors": survivors}} if mutants else {}
@@ -98,7 +98,7 @@ def _test(result: Result) -> dict[str, Any]:
 
 
 def as_junit(results: Sequence[Result]) -> bytes:
-    """Return the results as JUnit's XML: a suite for each file."""
+    """Return the results as JUnit XML, with one suite per file."""
     root = ElementTree.Element("testsuites")
     suites: dict[str, list[Result]] = {}
     for each in results:
@@ -121,5 +121,5 @@ def as_junit(results: Sequence[Result]) -> bytes:
 
 
 def _clean(text: str) -> str:
-    """Return a text without the characters that XML cannot have."""
+    """Replace the control characters that XML does not allow."""
     return "".join(each if each in "\n\t" or ord(each) >= 32 else "?" for each in text)

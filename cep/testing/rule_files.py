@@ -1,4 +1,4 @@
-"""Test files: what `*.test.yaml` says, checked against the keys that it may have."""
+"""Reading of test files: a `*.test.yaml` file is checked against the keys that it may have."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cep.testing.yaml_tree import Value, read_yaml
 
 SUFFIX = ".test.yaml"
 TOLERANCE = 1e-9
-"""How far apart two floats may be, relative to the larger, and still be equal."""
+"""The default relative tolerance in comparisons of floats."""
 
 FILE_KEYS = {
     "program": "the file of the rules, or a list of files",
@@ -58,7 +58,7 @@ CHECKS = ("expect", "none", "holds", "alerts", "dead")
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """An event, interval or alert that is to be there: its type and the values it is to have."""
+    """An expected event, interval or alert: its type and its expected values."""
 
     place: Value
     name: Value
@@ -71,7 +71,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class AlertCheck:
-    """The alerts of a state at a time."""
+    """The alerts that a test expects to be in one state at a time."""
 
     place: Value
     at: Value
@@ -81,7 +81,7 @@ class AlertCheck:
 
 @dataclass(frozen=True, slots=True)
 class RuleTest:
-    """A test of a file. `given`: the value of each event's records; `until`: None: time stops at the last record."""
+    """A test of a file. `given`: the records, by event. `until`: None stops time at the last record."""
 
     file: RuleTestFile
     name: str
@@ -102,13 +102,13 @@ class RuleTest:
 
     @property
     def id(self) -> str:
-        """Its file and name."""
+        """The file and name of the test."""
         return f"{self.file.path}: {self.name}"
 
 
 @dataclass(slots=True)
 class RuleTestFile:
-    """A test file: its program, what that runs with, and its tests."""
+    """A test file: its program, the options of its runs, and its tests."""
 
     path: Path
     root: Value
@@ -125,12 +125,12 @@ class RuleTestFile:
     tests: list[RuleTest] = field(default_factory=list)
 
     def beside(self, name: Value) -> Path:
-        """Return the path of a file that the test file names, relative to its own folder."""
+        """Resolve a file name in the test file against the folder of the test file."""
         return self.path.parent / name.word("the name of a file")
 
 
 def find_test_files(paths: Sequence[Path]) -> list[Path]:
-    """Return the test files that paths name, also those in folders and below. CepError: there are none."""
+    """Return the test files among the paths and, recursively, in the folders among them. CepError: there are none."""
     found: dict[Path, None] = {}
     for path in paths or [Path(".")]:
         if path.is_dir():
@@ -159,7 +159,7 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def read_test_file(path: Path) -> RuleTestFile:
-    """Read a test file. CepError: it cannot be read, or says what no test file says."""
+    """Read a test file. CepError: it cannot be read, or is not a valid test file."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -170,7 +170,7 @@ def read_test_file(path: Path) -> RuleTestFile:
 
 
 def parse_test_file(text: str, path: Path) -> RuleTestFile:
-    """Read the text of a test file. CepErrors: it says what no test file says; all such places."""
+    """Read the text of a test file. CepErrors: all places that are not valid."""
     with mistakes_together() as wrong:
         root = read_yaml(text, str(path), wrong)
         says = root.known(FILE_KEYS, "a test file", wrong)
@@ -212,7 +212,7 @@ def _tests(value: Value) -> list[Value]:
 
 
 def _test(file: RuleTestFile, place: Value, tolerance: float) -> RuleTest:
-    """Read a test. CepErrors: it says what no test says; all such places."""
+    """Read a test. CepErrors: all places that are not valid."""
     with mistakes_together() as wrong:
         says = place.known(TEST_KEYS, "a test", wrong)
         if "name" not in says:
@@ -267,7 +267,7 @@ def _test(file: RuleTestFile, place: Value, tolerance: float) -> RuleTest:
 
 
 def _first_of_each(names: Sequence[Value]) -> tuple[Value, ...]:
-    """Return names without those that stand before them already."""
+    """Remove repeated names."""
     found: dict[str | None, Value] = {}
     for name in names:
         found.setdefault(name.text, name)

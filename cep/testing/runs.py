@@ -1,4 +1,4 @@
-"""A program run over the records of a test, by a schedule: what it derived, in a form that can be compared."""
+"""Runs of a program over the records of a test by a schedule, with results that can be compared."""
 
 from __future__ import annotations
 
@@ -37,8 +37,11 @@ END = "end"
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How records are run: in this `order` (places among them), in batches that begin at `cuts`, with a stop and a
-    restart at those of `restarts`; `slack`: how far behind the latest record time stays, in microseconds."""
+    """How a run feeds the records of a test to the engine.
+
+    `order` holds the positions of the records by arrival. A batch begins at each position in `cuts`, and the engine
+    restarts at those in `restarts`. The watermark stays `slack` microseconds behind the latest record.
+    """
 
     order: NDArray[np.int64]
     cuts: frozenset[int] = frozenset()
@@ -48,13 +51,13 @@ class Schedule:
 
     @classmethod
     def plain(cls, records: Records) -> Schedule:
-        """All at once."""
+        """Return a schedule with all records in one batch, in their own order."""
         return cls(np.arange(len(records), dtype=np.int64))
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The results of a run: rows by event, fluent and table of alerts; and how many records were refused, by code."""
+    """The results of a run: derived rows by event, fluent and table of alerts, and the refused records."""
 
     rows: Mapping[str, Counter[Row]]
     dead: tuple[DeadLetter, ...]
@@ -62,8 +65,10 @@ class Outcome:
 
 @dataclass
 class Prepared:
-    """A test that is ready to run: its compiled program, its records, and the time up to which it runs, None: to the
-    end of the input."""
+    """A test that is ready to run: its compiled program and its records.
+
+    `until`: the time at which the run stops; None runs to the end of the input.
+    """
 
     test: RuleTest
     program: CompiledProgram
@@ -73,13 +78,13 @@ class Prepared:
 
     @cached_property
     def by_order(self) -> bool:
-        """Return True if the order of simultaneous records can change what is derived."""
+        """Return True if the order of simultaneous records can change the results."""
         plan = self.program.plan
         return any(node.by_order(plan.types(number)) for number, node in enumerate(plan.nodes))
 
     @property
     def knowledge(self) -> tuple[str, ...]:
-        """The files of what is known."""
+        """The files of the test's knowledge."""
         return tuple(map(_known(self.test.file), self.test.file.knowledge))
 
     @property
@@ -91,17 +96,17 @@ class Prepared:
         return Engine(self.program, self.options(**options))
 
     def reading(self, program: CompiledProgram) -> Prepared:
-        """Return the same with another program, and the records that it reads."""
+        """Return the same test with another program, and only the records that this program reads."""
         other = replace(self, program=program)
         return replace(other, records=self.records.only(other.engine().inputs))
 
     def options(self, **options: Any) -> EngineOptions:
-        """Return what engines of the test run with."""
+        """Return the options of engines that run the test."""
         lateness = 0 if self.revise is not None else None
         return EngineOptions(lateness=lateness, revise=self.revise, **options)
 
     def run(self, schedule: Schedule | None = None, records: Records | None = None) -> Outcome:
-        """Run the records by a schedule."""
+        """Run the records by a schedule; by default, all at once."""
         records = self.records if records is None else records
         asked = schedule or Schedule.plain(records)
         engine, found = self._dealt(asked.workers), DerivedRows()
@@ -133,7 +138,7 @@ class Prepared:
         return dealt_engine(self.program, self.options(), workers, lambda text: None)
 
     def alerts(self, outcome: Outcome, until: int) -> list[AlertChange]:
-        """Return the changes of alerts up to a time."""
+        """Return the changes of alerts up to a time, computed from the results of a run."""
         return alert_changes(self.engine(), self.program.alerts, outcome.rows, until)
 
 
@@ -142,16 +147,20 @@ def _dead(row: RefusedRow) -> DeadLetter:
 
 
 class Programs:
-    """The programs of test files, each compiled once for each set of parameters. `texts`: those of programs
-    that are not read from their files, by absolute paths."""
+    """The compiled programs of test files, one for each set of parameters.
+
+    `texts`: texts that replace the contents of program files, by absolute path.
+    """
 
     def __init__(self, texts: Mapping[Path, str] | None = None) -> None:
         self._texts = dict(texts or {})
         self._compiled: dict[tuple[Path, tuple[tuple[str, str], ...]], tuple[ProgramSource, CompiledProgram]] = {}
 
     def prepare(self, test: RuleTest, wrong: Mistakes | None = None) -> Prepared:
-        """Compile the program of a test and read its records. Mistakes in records go to `wrong`, if it is named: the
-        test is then without records. CepError: the program or a record is wrong."""
+        """Compile the program of a test and read its records. CepError: the program or a record is invalid.
+
+        If `wrong` is passed, it collects the mistakes in records, and the test has no records.
+        """
         values = tuple(sorted((name, value.word("a value")) for name, (_, value) in test.params.items()))
         key = test.file.path, values
         if key not in self._compiled:
@@ -179,7 +188,7 @@ def _compiled(test: RuleTest, texts: Mapping[Path, str]) -> tuple[ProgramSource,
 
 
 def _parameter(value: Value) -> object:
-    """Return the value of a parameter: as it is written, so that `08:00` and `15 min` mean what they say."""
+    """Return the value of a parameter as written, so that `08:00` stays a time and `15 min` a duration."""
     return value.scalar if isinstance(value.scalar, bool) else value.word("the value of a parameter")
 
 
@@ -206,7 +215,7 @@ def _source(file: RuleTestFile, params: Mapping[str, object], texts: Mapping[Pat
 
 
 def _known(file: RuleTestFile) -> Any:
-    """Return what finds a file of knowledge; the name of a register is no file."""
+    """Return a function that resolves a file of knowledge. Names of registered knowledge are left as they are."""
 
     def place(value: Value) -> str:
         path = file.beside(value)

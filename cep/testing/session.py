@@ -1,4 +1,4 @@
-"""Runs tests: each once as it stands, and under the laws that apply to it."""
+"""Runs of tests: once as written, then under the laws that apply."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from cep.testing.runs import Programs
 
 @dataclass(slots=True)
 class Session:
-    """Runs tests one after the other. `laws`: those that are tried, for each of the `seeds`."""
+    """Runs tests one after the other. `laws`: the laws to check, each with every seed in `seeds`."""
 
     laws: Sequence[Law] = LAWS
     seeds: Sequence[int] = tuple(range(SEEDS))
     programs: Programs = field(default_factory=Programs)
 
     def run(self, test: RuleTest) -> Result:
-        """Run a test. CepError: its program, its records or an expectation is wrong."""
+        """Run a test. CepError: its program, its records or an expectation is invalid."""
         with mistakes_together() as wrong:
             prepared = self.programs.prepare(test, wrong)
             with wrong.kept():

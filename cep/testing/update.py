@@ -1,4 +1,4 @@
-"""Test files rewritten: `expect` and `holds` from what was derived, comments and layout kept."""
+"""Rewriting of test files: derived results replace failing expectations. Comments and layout stay."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ WIDTH = 4096
 
 
 def updated(file: RuleTestFile, programs: Programs) -> str:
-    """Return the text of a test file with the expectations that hold. CepError: a program or a test is wrong.
+    """Return the text of a test file after replacing the expectations that fail. CepError: a program or test is
+    invalid.
 
-    Only expectations of failing types are rewritten: those that match keep the attributes they name.
+    Only types with failures are rewritten. Expectations that match are not changed.
     """
     from ruamel.yaml import YAML
 
@@ -52,9 +53,10 @@ def updated(file: RuleTestFile, programs: Programs) -> str:
 def _rewrite(
     checker: Checker, outcome: Outcome, name: Value, schema: Schema, items: Any, head: str, type_name: str | None
 ) -> None:
-    """Rewrite the expectations of an event or fluent that are not met, each from the nearest row that none expects.
+    """Replace each unmet expectation of an event or fluent by the nearest row that no expectation matches.
 
-    They keep the attributes that they name. Rows that are left are added with the attributes of the first expectation.
+    A replaced expectation keeps its list of attributes. The rows that are left over are added, with the attributes of
+    the first expectation.
     """
     left = checker.remainder(outcome, name)
     wanted, rows = checker.wanted(name), sorted_rows(Counter(left.unexpected))
@@ -83,7 +85,7 @@ def _rewrite(
 
 
 def _named(wanted: Wanted) -> Sequence[str]:
-    """Return the names that an expectation gives values of."""
+    """Return the names of the attributes in an expectation."""
     return () if wanted.expectation is None else tuple(wanted.expectation.values)
 
 
@@ -92,7 +94,7 @@ def _type(item: Any) -> str:
 
 
 def _flow(text: str) -> Any:
-    """Return a text of YAML as a node that is written on one line."""
+    """Parse a YAML text into a node that is dumped on one line."""
     from ruamel.yaml import YAML
 
     return YAML().load(text)

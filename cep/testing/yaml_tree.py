@@ -1,4 +1,4 @@
-"""YAML with the place of every value, so that mistakes in test files are quoted with their line and column."""
+"""YAML values with their places, so that an error in a test file quotes its line and column."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ Scalar = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value of a file. `scalar` as YAML reads it, `text` as it is written; or the entries of a mapping or a list.
+    """A value in a YAML file: a scalar, a mapping or a list.
 
-    `line_inside`: of a block of text the line of the file before its first line.
+    `scalar` is the value as YAML reads it, `text` as written. `line_inside` is set for block texts: the line before the
+    first line of the text.
     """
 
     source: Source
@@ -33,7 +34,7 @@ class Value:
 
     @property
     def kind(self) -> str:
-        """Its kind, for messages."""
+        """The kind of the value, for messages."""
         if self.mapping is not None:
             return "a mapping"
         if self.items is not None:
@@ -46,24 +47,27 @@ class Value:
 
     @property
     def filled(self) -> bool:
-        """Return True unless it is an empty list, an empty mapping or nothing."""
+        """Return True unless the value is an empty list, an empty mapping or null."""
         return bool(self.mapping or self.items) or self.scalar is not None
 
     def fail(self, message: str, hint: str | None = None) -> NoReturn:
-        """Refuse the value. Raises CepError."""
+        """Raise a CepError about the value."""
         raise self.error(message, hint)
 
     def error(self, message: str, hint: str | None = None) -> CepError:
         return CepError(message, self.source, self.span, hint, "test")
 
     def entries(self, expected: str) -> Mapping[str, tuple[Value, Value]]:
-        """Return its keys with their values. CepError: it is not a mapping."""
+        """Return the keys and values of a mapping. CepError: the value is not a mapping."""
         if self.mapping is None:
             self.fail(f"expected {expected}, found {self.kind}")
         return self.mapping
 
     def known(self, names: Mapping[str, str], what: str, wrong: Mistakes) -> dict[str, Value]:
-        """Return its values by key. `names`: the keys it may have; others are `wrong`. CepError: it has no keys."""
+        """Return the values of a mapping, by key. CepError: the value is not a mapping.
+
+        `names`: the allowed keys. Any other key is added to `wrong`.
+        """
         found = {}
         for name, (key, value) in self.entries(f"{what}, which has keys such as `{next(iter(names))}`").items():
             if name not in names:
@@ -75,30 +79,30 @@ class Value:
         return found
 
     def list(self, expected: str) -> tuple[Value, ...]:
-        """Return its items. CepError: it is not a list."""
+        """Return the items of a list. CepError: the value is not a list."""
         if self.items is None:
             self.fail(f"expected {expected}, found {self.kind}")
         return self.items
 
     def one_or_list(self) -> tuple[Value, ...]:
-        """Return its items, or itself alone."""
+        """Return the items of a list, or a tuple of the value itself."""
         return (self,) if self.items is None else self.items
 
     def word(self, expected: str) -> str:
-        """Return its text. CepError: it is not a text."""
+        """Return the text of a scalar. CepError: the value is not a scalar."""
         if self.text is None or self.scalar is None:
             self.fail(f"expected {expected}, found {self.kind}")
         return self.text
 
     def only_entry(self, expected: str) -> tuple[Value, Value]:
-        """Return the key and the value of a mapping that has one of each. CepError: it has not."""
+        """Return the only key and value of a mapping. CepError: it does not have exactly one key."""
         entries = self.entries(expected)
         if len(entries) != 1:
             self.fail(f"expected {expected}, found {len(entries)} keys", "begin each with `- `")
         return next(iter(entries.values()))
 
     def read(self, reader: Callable[[str], Read], expected: str) -> Read:
-        """Return what a reader makes of its text. CepError: the reader refuses it, or there is none."""
+        """Parse the text of the value with `reader`. CepError: the reader refuses it, or the value has no text."""
         try:
             return reader(self.word(expected))
         except CepError as error:
@@ -110,7 +114,7 @@ class Value:
 
 
 def read_yaml(text: str, name: str, wrong: Mistakes) -> Value:
-    """Read a file of one document. A key that stands twice is `wrong`. CepError: it is not YAML."""
+    """Read a YAML file with one document. Repeated keys are added to `wrong`. CepError: the text is not YAML."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
@@ -164,7 +168,7 @@ def _span(node: Node) -> Span:
 
 
 def _scalar(text: str, tag: str) -> Scalar:
-    """Return a value as YAML 1.2 reads it: `NO` and `2024-05-01` are texts."""
+    """Convert a scalar as YAML 1.2 does: `NO` and `2024-05-01` are texts."""
     match tag.rpartition(":")[2]:
         case "null":
             return None
