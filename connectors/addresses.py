@@ -54,8 +54,11 @@ _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\s\[\]]+)(?::(\d{1,5}))?")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address. `text`: as given, without user, password and options; `hosts`: each with its port, 0 if there is
-    none; `path`: the rest, such as a topic. `user` and `password` may come from the environment."""
+    """The parts of an address.
+
+    `text`: the address without user, password and options. `hosts`: pairs of host and port; the port is 0 if there is
+    none. `path`: the rest, such as a topic. `user` and `password` come from the address or from the environment.
+    """
 
     text: str
     kind: str
@@ -72,7 +75,8 @@ class Address:
         return ",".join(f"{host}:{port}" for host, port in self.hosts)
 
     def number(self, option: str, usual: float, least: float = 0) -> float:
-        """Return the number that an option has. CepError: it is not a number, or too small."""
+        """Return the number of an option, by default `usual`. Raises CepError if it is not a number or is below
+        `least`."""
         text = self.options.get(option)
         try:
             found = usual if text is None else float(text)
@@ -83,25 +87,26 @@ class Address:
         return found
 
     def choice(self, option: str, choices: tuple[str, ...]) -> str:
-        """Return the choice that an option selects, by default the first. CepError: it is none of them."""
+        """Return the value of an option, by default the first choice. Raises CepError if it is not one of the
+        choices."""
         found = self.options.get(option, choices[0])
         if found not in choices:
             raise self.refused(f"`{option}={found}` is not known", f"`{option}` is one of {', '.join(choices)}")
         return found
 
     def refused(self, reason: str, hint: str | None = None) -> CepError:
-        """Return the error that something is wrong with the address."""
+        """Return an error about this address, with the reason."""
         return CepError(f"{self.text}: {reason}", hint=hint, code="input")
 
 
 def live(path: str) -> bool:
-    """Return True if this is the address of a live source: `kafka://...`."""
+    """Return True if the path is the address of a live source, such as `kafka://...`."""
     return _SCHEME.fullmatch(path) is not None and not is_url(path) and local_path(path) == path
 
 
 def address(text: str, known: Mapping[str, tuple[str, ...]] = OPTIONS) -> Address:
-    """Parse an address of an input or, with `OUTPUTS`, of an output. CepError: it is not one, or has an unknown
-    option."""
+    """Parse the address of an input, or of an output if `known` is `OUTPUTS`. Raises CepError if it is not a valid
+    address or has an unknown option."""
     match = _SCHEME.fullmatch(text)
     assert match is not None, "an address has a scheme"
     scheme, rest = match.groups()
@@ -148,19 +153,19 @@ def address(text: str, known: Mapping[str, tuple[str, ...]] = OPTIONS) -> Addres
 
 
 def bare(text: str) -> str:
-    """Return an input as it may be printed: an address without its secrets, anything else unchanged."""
+    """Return the text of an input for printing: without the user, password and options of an address."""
     return re.sub(r"://[^/?]*@", "://", text.partition("?")[0]) if "://" in text else text
 
 
 def _kind(scheme: str) -> str:
-    """Return the kind of address that a scheme stands for; for an unknown scheme, the scheme without a final `s`."""
+    """Return the kind of address of a scheme, such as "kafka" for `kafkas`. An unknown scheme loses its final `s`."""
     kind = scheme.removesuffix("s")
     return {"sensorthings+mqtt": "mqtt", "sensorthings+http": "sensorthings"}.get(kind, kind)
 
 
 def _observations(shown: str, path: str, usual: str | None) -> str:
-    """Return the path of observations, for a path of a service, of an entity that has observations, or of these.
-    CepError: it is none of these."""
+    """Return the path of the observations in a SensorThings service. The path may name a service, a datastream or the
+    observations. Raises CepError if it names none of these."""
     path = path.strip("/") or usual or ""
     last = path.rpartition("/")[2]
     if last == "Observations":

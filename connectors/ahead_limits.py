@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 AHEAD = 5 * 60_000_000
-"""Microseconds that a record of live input may be ahead of the clock, by default."""
+"""The default limit for records of live input, in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class AheadLimits:
-    """Limits in microseconds for each kind of source; None: no limit."""
+    """The limits in microseconds for live input and for files. None means no limit."""
 
     live: int | None = AHEAD
     files: int | None = None
 
 
 LIVE = AheadLimits()
-"""Limits for live input only."""
+"""The default: a limit for live input, none for files."""

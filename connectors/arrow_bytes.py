@@ -1,4 +1,4 @@
-"""Convert a table to the bytes of an Arrow stream, and back. Columns of mixed values are texts in it."""
+"""Convert a table to the bytes of an Arrow stream, and back. The stream stores columns of mixed values as text."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from cep.events import Iri
 
 _MIXED = "mixed:"  # the prefix of the name of a column with values of several kinds, each as JSON
 _SMALL = 1 << 16
-"""The bytes of a stream up to which polars reads it faster: Arrow takes 20 microseconds for each column."""
+"""The size in bytes below which polars reads a stream faster than pyarrow, which takes 20 microseconds per column."""
 
 
 def pack(table: pl.DataFrame, narrow: bool = False) -> bytes:
-    """Return a table as an Arrow stream. `narrow`: in few bytes (`cep.connectors.narrow_columns`). Polars writes tables
-    of few rows, in a fifth of the time."""
+    """Return a table as an Arrow stream. `narrow`: store whole numbers in fewer bytes
+    (`cep.connectors.narrow_columns`).
+
+    Polars writes tables of few rows, because it is five times as fast there.
+    """
     if table.height >= ROWS:
         return bytes(stream(table, narrow))
     sink = BytesIO()
@@ -46,7 +49,7 @@ def _write(table: pa.Table, sink: pa.NativeFile) -> None:
 
 
 def plain(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the table with texts in columns of mixed values, which come last."""
+    """Return the table with columns of mixed values converted to text. These columns come last."""
     mixed = [name for name, dtype in zip(table.columns, table.dtypes, strict=True) if isinstance(dtype, pl.Object)]
     if not mixed:
         return table
@@ -55,7 +58,7 @@ def plain(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def unpack(rows: bytes | pa.Buffer) -> pl.DataFrame:
-    """Return the table of a stream. Columns of mixed values come last."""
+    """Return the table that a stream contains. Columns of mixed values come last."""
     if isinstance(rows, bytes) and len(rows) <= _SMALL and not is_narrow(rows):
         return unplain(pl.read_ipc_stream(rows))
     with pa.ipc.open_stream(rows) as reader:

@@ -15,16 +15,18 @@ from cep.core.time import END_OF_TIME
 
 MINUTE = 60_000_000
 DAY = 24 * 60 * MINUTE
-"""Microseconds of a jump from which on there is a warning."""
+"""The least jump of time that causes a warning, in microseconds."""
 
 CODE = "ahead"
-"""The code of the dead letters of such records."""
+"""The code of dead letters whose time is ahead of the clock."""
 
 
 def without_ahead(batch: Batch, limit: int | None, now: int | None = None) -> Batch:
-    """Move records that end (or, without an end, begin) more than `limit` after `now`, by default the clock's time, to
-    the dead letters; None: no limit. This is done once, when a record arrives; records in the journal are not checked
-    again."""
+    """Move records that are more than `limit` microseconds ahead of `now` to the dead letters. None: no limit.
+
+    The time of a record is its end, or its beginning if it has no end. `now` defaults to the clock's time. A record is
+    checked once, when it arrives, and not again when it is read from the journal.
+    """
     if limit is None:
         return batch
     now = time.time_ns() // 1000 if now is None else now
@@ -47,17 +49,17 @@ def without_ahead(batch: Batch, limit: int | None, now: int | None = None) -> Ba
 
 
 def reason(time: int, now: int, limit: int) -> str:
-    """Return the reason why a record is refused."""
+    """Return the reason of the dead letter for a record whose time is ahead of the clock."""
     far, clock = say_duration(-((now - time) // SECOND) * SECOND), iso(now // SECOND * SECOND)
     return f"{iso(time)} is {far} ahead of the clock ({clock}), more than {say_duration(limit)}: a clock is wrong"
 
 
 REMEDY = "if so, stop, mend or remove the record, and run again from the start (on Spark with a new --checkpoint)"
-"""The advice for an accepted record with a wrong time."""
+"""The advice for a record that was accepted although its time may be wrong."""
 
 
 def place_of(batch: Batch, end: int | None) -> str | None:
-    """Return `file:line` of a record in a batch that ends then; None: there is none."""
+    """Return `file:line` of a record of the batch with this end, or None if there is none."""
     for name, table in batch.tables.items():
         rows = (table["end"] == end).arg_true()
         if len(rows) and batch.blocks:
@@ -71,13 +73,16 @@ def _said(time: int, place: str | None) -> str:
 
 
 def _say(ticks: int) -> str:
-    """Write a length of more than a day, to the minute."""
+    """Format a duration of more than a day, rounded to the minute."""
     return say_duration((ticks + MINUTE // 2) // MINUTE * MINUTE)
 
 
 class TimeJumps:
-    """Warns, once each, that the latest time is more than a day ahead of the clock, and that records are late after the
-    latest time has jumped by more than a day between two batches."""
+    """Warnings about wrong clocks; each of the two is issued once.
+
+    The first says that the latest time is more than a day ahead of the clock. The second says that records are late
+    after the latest time has jumped by more than a day between two batches.
+    """
 
     def __init__(self) -> None:
         self._latest: int | None = None
@@ -85,8 +90,11 @@ class TimeJumps:
         self._reported: set[str] = set()
 
     def take(self, latest: int | None, late: int, place: Callable[[], str | None]) -> Iterator[str]:
-        """Return new warnings after a batch. `latest`: the latest time so far; `late`: how many of its records were
-        late; `place`: where the record of the latest time is, if it is in the batch."""
+        """Yield the new warnings after a batch.
+
+        `latest`: the latest time so far. `late`: the number of late records in the batch. `place`: returns the file and
+        line of the record with the latest time, or None if the batch does not contain it.
+        """
         if latest is None or abs(latest) >= END_OF_TIME:
             return
         now = time.time_ns() // 1000

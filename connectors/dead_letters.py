@@ -14,14 +14,14 @@ from cep.core.schema import Attribute
 from cep.runtime.encode import RefusedRow
 
 _BREAKS = str.maketrans("\r\n", "  ")
-"""Ends of lines stand between the parts of a JSON object, never in them."""
+"""Replaces line breaks by spaces. In the text of a JSON object, they occur only between tokens."""
 
 
 class DeadLetters:
-    """Counts dead records by code, keeps the `first`, and writes each as a line of JSON if there is a `path`.
+    """Counts dead letters by code, keeps the `first`, and writes each as a line of JSON if there is a `path`.
 
-    `{"reason": ..., "code": ..., "file": ..., "line": ..., "record": ...}`: the record as JSON if it is JSON, else its
-    text, null if there is none (Parquet, compressed files that were sorted).
+    `{"reason": ..., "code": ..., "file": ..., "line": ..., "record": ...}`: `record` is the JSON object itself, or the
+    record's text as a string. It is null if the text is not available (Parquet, compressed files that were sorted).
     """
 
     def __init__(self, path: str | None = None) -> None:
@@ -52,7 +52,7 @@ class DeadLetters:
 
     @property
     def first_told(self) -> str | None:
-        """The place and the reason of the first one, `history.csv:7: ...`."""
+        """The place and reason of the first dead letter: `history.csv:7: ...`."""
         if self.first is None:
             return None
         file = "standard input" if self.first.file == "-" else self.first.file
@@ -62,7 +62,7 @@ class DeadLetters:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Close the file. After an error nothing is uploaded to an address."""
+        """Close the file. After an error, a file at a remote address is not uploaded."""
         if self._sink is not None and kind is not None:
             self._sink.discard()
         else:
@@ -74,7 +74,7 @@ class DeadLetters:
 
 
 def _letter(batch: Batch, refused: RefusedRow) -> DeadLetter:
-    """Return a refused row as its file has it."""
+    """Return the dead letter of a row that the engine refused, with the text of its record."""
     file, line, text = batch.origin(refused.type, refused.row)
     reason = refused.reason
     if refused.code == "missing" and text is not None:
@@ -90,7 +90,7 @@ def letter_line(record: DeadLetter) -> bytes:
 
 
 def _elsewhere(text: str, name: str, source: str | None = None) -> str:
-    """Return where a record seems to have the value of an attribute that is missing from its `source`."""
+    """Return a hint naming the path in a record that seems to contain the value of a missing attribute, or ""."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -100,7 +100,7 @@ def _elsewhere(text: str, name: str, source: str | None = None) -> str:
 
 
 def _record(text: str | None) -> str:
-    """Return the text itself if it is a JSON object, else as a JSON string."""
+    """Return the record as JSON: the text itself if it is a JSON object, otherwise a string."""
     if text is None:
         return "null"
     try:

@@ -1,5 +1,4 @@
-"""Detect counts since 1970 in a larger unit than declared: all their times are in 1970, and nothing else looks
-wrong."""
+"""Detect numeric times whose unit is declared too small. The only symptom is that all times are in 1970."""
 
 from __future__ import annotations
 
@@ -17,7 +16,10 @@ _YEAR = 365 * 86_400_000_000
 
 @dataclass(slots=True)
 class SmallUnits:
-    """The latest time of each event whose records count a unit. `units`: these; `form`: how a unit is declared."""
+    """The latest time of each event with numeric times.
+
+    `units`: the unit, by event. `form`: the clause that declares a unit, for the remarks.
+    """
 
     units: Mapping[str, str]
     form: str
@@ -25,13 +27,14 @@ class SmallUnits:
 
     @classmethod
     def of(cls, schemas: Mapping[str, Schema]) -> SmallUnits:
-        """Make the units of events whose declarations name one."""
+        """Create the detector for events whose declarations name a unit."""
         formats = {name: one.format for name, one in schemas.items() if one.format is not None}
         return cls({name: one.unit for name, one in formats.items() if one.unit is not None}, "FORMAT epoch {}", {})
 
     @classmethod
     def of_points(cls, schemas: Mapping[str, Schema]) -> SmallUnits:
-        """Make the units of events read from line protocol: nanoseconds, or those of the declaration."""
+        """Create the detector for events read from line protocol. Their unit is the declared one, by default
+        nanoseconds."""
         found = {}
         for name, schema in schemas.items():
             if schema.declared and schema.format is None and (format := timed(schema).format) is not None:
@@ -39,14 +42,14 @@ class SmallUnits:
         return cls(found, 'FORMAT influx(precision: "{}")', {})
 
     def take(self, tables: Mapping[str, pl.DataFrame]) -> None:
-        """Take the times of further events."""
+        """Update the latest times from the tables of a batch."""
         for name in self.units.keys() & tables.keys():
             latest = tables[name]["start"].max()
             assert isinstance(latest, int), "a table has rows"
             self._latest[name] = max(self._latest.get(name, latest), latest)
 
     def remarks(self) -> list[str]:
-        """Return remarks about events whose times are all in 1970 and would be recent in a larger unit."""
+        """Return a remark for each event whose times are all in 1970 and would be recent in a larger unit."""
         found = []
         for name, latest in sorted(self._latest.items()):
             unit = self.units[name]

@@ -1,4 +1,4 @@
-"""Files to batches: in the order of the files (`read`), or all sorted by time (`replay`)."""
+"""Read files as batches: in the order of the files (`read`), or all sorted by time (`replay`)."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ from cep.core.storage.urls import is_url
 from cep.core.suggest import astray
 
 CHUNK = 1 << 24
-"""The bytes of text that are read at once."""
+"""The number of bytes of text that are read at a time."""
 ROWS = 1 << 17
-"""The rows of Parquet, or of a replay, in a batch."""
+"""The number of rows in a batch of a Parquet file or of a replay."""
 LARGE = 1 << 28
-"""The bytes from which on a replay first checks whether the input is sorted, so that it need not be held in memory."""
+"""The input size in bytes above which a replay first checks whether the input is sorted. Sorted input need not be kept
+in memory."""
 
 DEVICE = "device"
-"""The code of the error that a file cannot be read because of its device, or of the machine. A later attempt may
-succeed."""
+"""The error code for a file that cannot be read because of its device or the machine. A later attempt may succeed."""
 
 ABSENT = "absent"
-"""The code of the error that a file does not exist, or not for this user. The reason is the file, or only this
-machine."""
+"""The error code for a file that does not exist or that this user may not read. The cause may be the file or this
+machine only."""
 
 _ITS_OWN = (errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, None)
-"""Errors of a file itself; None: an error in its contents."""
+"""Error numbers whose cause is the file itself. None stands for an error in its contents."""
 _NOT_HERE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM)
 
 _Part = tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None, int]
@@ -74,19 +74,22 @@ def read(
     sources: Sources | None = None,
     readers: ChunkReaders | None = None,
 ) -> Iterator[Batch]:
-    """Yield batches of all inputs, one after the other, in order. CepError: see `inputs`, and headers.
+    """Yield batches of all inputs, one input after the other, each in its own order. For the errors see `inputs`; a
+    wrong header is an error, too.
 
-    Memory is bounded by `chunk` bytes of text or `rows` rows of Parquet. A batch from a pipe is what has arrived. After
-    `idle` seconds without data there is a batch of silence, and again until something arrives. Live inputs come last,
-    all together, with a `rest` between their messages; `sources` notes those that are lost. `first`: the number of the
-    first record. `readers`: processes that read chunks of files of text.
+    Memory is bounded by `chunk` bytes of text or `rows` rows of Parquet. A batch from a pipe contains the data that has
+    arrived. After `idle` seconds without data an empty batch reports the silence, and further ones follow until data
+    arrives. Live inputs are read last, all at the same time; `rest` is called between their messages. `sources` records
+    the connections that are lost. `first` is the number of the first record. `readers` are processes that read chunks
+    of text files.
     """
     found = inputs(specs, schemas, format)
     yield from _read(found, schemas, chunk, rows, stdin, idle, rest, first, sources, readers)
 
 
 def read_one(one: Input, schemas: Mapping[str, Schema], *, chunk: int = CHUNK, rows: int = ROWS) -> Generator[Batch]:
-    """Yield batches of a file that was found earlier. CepError: it cannot be read to its end; says why."""
+    """Yield batches of a file that is known to exist. Raises CepError with the reason if it cannot be read to its
+    end."""
     try:
         yield from _read([sure(one, schemas)], schemas, chunk, rows, None)
     except OSError as error:
@@ -108,10 +111,10 @@ def replay(
     sources: Sources | None = None,
     readers: ChunkReaders | None = None,
 ) -> Iterator[Batch]:
-    """Yield batches of all inputs together, sorted by end and then in the order of the input, each with its watermark.
+    """Yield batches of all inputs together, sorted by end and then by position in the input. Each has a watermark.
 
     Everything is held in memory, unless there are more than `large` bytes and a first pass over the times finds them
-    sorted. Inputs that are not regular files are read as by `read`, without watermark.
+    sorted. If an input is not a regular file, all are read as by `read`, without watermarks.
     """
     found = inputs(specs, schemas, format)
     known = sizes(found)
@@ -172,16 +175,17 @@ def _read(
 
 
 def _unfinished(one: Input) -> Iterator[str]:
-    """Yield a warning if somebody is still writing the file, if the system can tell."""
+    """Yield a warning if another process is still writing the file. Not every system can tell."""
     if one.size is not None and not is_url(one.path) and is_being_written(one.path):
         text = f"{one.path} was still being written when it was read: its last records may be missing, or in parts"
         yield f"{text}; write such files under another name, `.{os.path.basename(one.path)}`, and rename them"
 
 
 def _whole(one: Input, sources: Sources) -> bool:
-    """Return True if an address is read as a whole, like a file.
+    """Return True if the input is a connection that is read to its end before any record is used.
 
-    That is N-Quads from a connection, because the statements of a node may be anywhere. CepError: it has no end then.
+    N-Quads are read in this way, because the statements about a node may be anywhere. Raises CepError if the connection
+    has no end.
     """
     address = one.address
     if address is None or address.kind != "tcp" or one.format != "nquads":
@@ -202,8 +206,11 @@ def _parts(
     idle: float | None,
     readers: ChunkReaders | None = None,
 ) -> Iterator[_Piece]:
-    """Yield (tables, dead, block, bytes read, 0) of one input, its first record numbered `first`. Without a block the
-    input is silent; then the last number is the length of the silence."""
+    """Yield `(tables, dead letters, block, bytes read, silence)` of an input, whose first record has the number
+    `first`.
+
+    If no data arrives, the block is None and `silence` is its length so far; otherwise `silence` is 0.
+    """
     try:
         if one.format == "parquet":
             with open_parquet(one.path) as opened:
@@ -229,7 +236,7 @@ def _parts(
 
 
 def check_levels(one: Input, schema: Schema) -> None:
-    """CepError: an event reads a level of a topic, and this input has no topics."""
+    """Raise CepError if an attribute is read from a level of a topic, because this input has no topics."""
     for attribute in schema.attributes:
         if (number := level(source_of(attribute))) is not None:
             raise CepError(
@@ -241,13 +248,14 @@ def check_levels(one: Input, schema: Schema) -> None:
 
 
 def _encoding(one: Input, schemas: Mapping[str, Schema]) -> str | None:
-    """Return the encoding of a table's text, from the declaration of its event; None: UTF-8."""
+    """Return the text encoding that the event of a table declares. None means UTF-8."""
     records = one.events(schemas)[0].records if one.known.shape == "table" else None
     return None if records is None else records.option("encoding")
 
 
 def sizes(found: Sequence[Input]) -> list[int | None]:
-    """Return the bytes of each input, None: it is not a regular file. CepError: one cannot be accessed."""
+    """Return the size of each input in bytes, or None if it is not a regular file. Raises CepError if one cannot be
+    accessed."""
     made: list[int | None] = []
     for one in found:
         try:
@@ -300,7 +308,7 @@ def _text(
 def _read_text(
     one: Input, stream: ByteStream, schemas: Mapping[str, Schema], chunk: int, first: int, readers: ChunkReaders | None
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]:
-    """Read an input in a format that messages can have, too."""
+    """Read an input whose format is also allowed in messages."""
     reader = one.known.open(schemas, one.type, one.bound)
     if isinstance(reader, LineReader) and (found := read_json(one.path, stream, reader, chunk, first, readers)):
         yield from found
@@ -315,14 +323,14 @@ def _read_text(
 
 
 def _ends(batch: Batch, which: str) -> list[int]:
-    """Return the least or greatest end of each table."""
+    """Return the "min" or "max" end of each table."""
     return [getattr(table["end"], which)() for table in batch.tables.values()]
 
 
 def _ordered(
     found: Sequence[Input], schemas: Mapping[str, Schema], chunk: int, rows: int, readers: ChunkReaders | None
 ) -> bool:
-    """Return True if no batch has an event that ends before one of an earlier batch; reads no attributes."""
+    """Return True if no event ends before an event of an earlier batch. Attributes are not read."""
     bare = {name: replace(schema, attributes=()) for name, schema in schemas.items()}
     latest: int | None = None
     for batch in _read(found, bare, chunk, rows, None, readers=readers):

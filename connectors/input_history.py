@@ -1,7 +1,8 @@
 """The input of a program before its last snapshot: files with the batches of earlier journals, in order.
 
-A file is a journal that was replaced. Its name contains the number of its first batch, how many of its batches precede
-the snapshot that replaced it (later ones are in the next file, too), and the latest end of a record until then.
+Each file is a journal that a later one replaced. Its name contains the number of its first batch, the number of batches
+up to the snapshot that replaced it, and the latest end of their records. Batches after that snapshot are also in the
+next file.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from cep.core.errors import CepError
 from cep.core.private_files import private_folder
 
 JournalRecord = tuple[dict[str, Any], bytes]
-"""An object of JSON, and the tables, or numbers of sources, that follow it."""
+"""A JSON object, followed by the bytes of tables, or of the positions of sources."""
 
 EVENTS = "events"
-"""The file with the events for which the input is read, and the batch from which on it is."""
+"""The file that lists the events for which the input was read, each with the number of the first such batch."""
 
 _NAME = re.compile(r"(\d{15})-(\d+)-(-?\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file of batches: the number of its first one, how many of them count, and the latest end of a record."""
+    """A file of batches: the number of its first batch, the number of valid batches, and the latest end of a record."""
 
     path: Path
     first: int
@@ -44,7 +45,8 @@ class _File:
 
 
 def read_records(path: Path) -> tuple[RecordLog, list[JournalRecord], bool]:
-    """Return the log of a file, its records up to an incomplete or damaged one, and True if one is damaged."""
+    """Return the log of a file, its readable records, and True if one is damaged. An incomplete last record is not
+    damage."""
     found: list[JournalRecord] = []
     log = RecordLog(path)
     try:
@@ -56,7 +58,7 @@ def read_records(path: Path) -> tuple[RecordLog, list[JournalRecord], bool]:
 
 
 class InputHistory:
-    """The files of a folder."""
+    """The files of earlier journals in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -64,12 +66,15 @@ class InputHistory:
 
     @property
     def beyond(self) -> int:
-        """The number after the last batch that is in a file."""
+        """The number after the last stored batch."""
         return max((file.beyond for file in self._files()), default=0)
 
     def note_events(self, fields: Mapping[str, list[list[str]]], number: int) -> None:
-        """Record that the input is read for these events, and no others, from the batch `number` on. Events for which
-        it was read before, with the same fields, keep their number. OSError: it cannot be written."""
+        """Record that from the batch `number` on, the input is read for exactly these events.
+
+        An event that was already read with the same fields keeps its earlier number. Raises OSError if the file cannot
+        be written.
+        """
         known = self._events()
         found = {
             name: [own, known[name][1] if name in known and known[name][0] == own else number]
@@ -78,7 +83,7 @@ class InputHistory:
         write_whole(self._folder / EVENTS, json.dumps(found, ensure_ascii=False).encode())
 
     def read_since(self, events: Iterable[str]) -> int:
-        """Return the number of the first batch from which on the input was read for all of these events."""
+        """Return the number of the batch from which on the input was read for all of these events."""
         known = self._events()
         return max((known[name][1] if name in known else self.beyond for name in events), default=0)
 
@@ -90,21 +95,25 @@ class InputHistory:
         return found if isinstance(found, dict) else {}
 
     def keep(self, journal: Path, first: int, count: int, latest: int) -> None:
-        """Keep the first batches of a journal that is about to be replaced. OSError: it fails."""
+        """Keep a journal that is about to be replaced, with the first `count` of its batches. Raises OSError on
+        failure."""
         if count:
             path = self._folder / f"{first:015d}-{count}-{latest}"
             path.unlink(missing_ok=True)
             os.link(journal, path)
 
     def forget(self, before: int) -> None:
-        """Remove the files whose batches all came before a time."""
+        """Remove the files whose records all end before a time."""
         for file in self._files():
             if file.latest < before:
                 file.path.unlink(missing_ok=True)
 
     def records(self, since: int, from_time: int, journal: Path) -> Iterator[tuple[int, JournalRecord]]:
-        """Yield the batches from the number `since` on, with their numbers, and last those of the journal. Files from
-        before a time, and batches before a missing one, are left out. CepError: a file is damaged."""
+        """Yield batches with their numbers, from the number `since` on, and finally those of the journal.
+
+        Files whose records all end before `from_time` are left out, and so are batches before a missing one. Raises
+        CepError if a file is damaged.
+        """
         number = since
         while True:
             begun, *records = self._read(journal)
@@ -121,7 +130,8 @@ class InputHistory:
                 yield place, record
 
     def _before(self, base: int, number: int, from_time: int) -> list[_File]:
-        """Return the files after a batch that lead to the one `base` without a gap, from a time on."""
+        """Return the files that contain the batches from `number` to `base`. If a file is missing or too old, only
+        those after it."""
         found: list[_File] = []
         for file in reversed(self._files()):
             if file.beyond < base or file.beyond <= number or file.latest < from_time:

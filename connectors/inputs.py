@@ -1,4 +1,4 @@
-"""The inputs of a run: `weather.csv`, `reading=weather.csv`, a directory, a pattern, a table, `-`, an address."""
+"""Find the inputs of a run: `weather.csv`, `reading=weather.csv`, a folder, a pattern, a table, `-`, an address."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _BOUND = re.compile(r"([a-z]\w*)=(.+)", re.ASCII | re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One file, `-`, or an `address`, whose text is `path`.
+    """An input: a file, `-` for standard input, or an `address` whose text is `path`.
 
-    `type`: the event that it holds, None if its records name theirs; `bound`: the user asked for that event.
+    `type`: the event of its records, or None if each record names its event. `bound`: True if the user named the event.
     """
 
     path: str
@@ -39,18 +39,18 @@ class Input:
 
     @property
     def known(self) -> Format:
-        """The format."""
+        """The properties of its format."""
         return FORMATS[self.format]
 
     def events(self, schemas: Mapping[str, Schema]) -> list[Schema]:
-        """Return the events that a table may hold: its own, or those with WHEN."""
+        """Return the events that a table may contain: the event of the input, or those with a WHEN clause."""
         if self.type is not None:
             return [schemas[self.type]]
         return [schema for schema in schemas.values() if schema.when is not None]
 
     @property
     def size(self) -> int | None:
-        """Return the bytes of a regular file, None for anything else."""
+        """The size of a regular file in bytes, or None."""
         if self.path == "-" or self.address is not None:
             return None
         if is_url(self.path):
@@ -66,11 +66,13 @@ def inputs(
     known: Set[str] = frozenset(),
     unsure: bool = False,
 ) -> list[Input]:
-    """Return the files and live inputs that `specs` name, in order; those of a directory or pattern sorted by name.
+    """Return the files and live inputs that `specs` name, in order. The files of a folder or pattern are sorted by
+    name.
 
-    `format` (one of `NAMES`) overrides suffix and declaration. Files of `known` absolute paths are skipped, for callers
-    that watch a folder. CepError: there is no such file or event, no format, or several possible events for a file that
-    needs one. In the last two cases there is no error if the contents of a file may stay `unsure` (see `sure`).
+    `format` (one of `NAMES`) takes precedence over the suffix and the declaration. Files whose absolute paths are in
+    `known` are skipped, for callers that watch a folder. Raises CepError if a file or event does not exist, a format is
+    unknown, or a file that needs one event could contain several. With `unsure`, the last two are not errors (see
+    `sure`).
     """
     if format is not None and format not in NAMES:
         raise CepError(f"`{format}` is not a format of the input", hint=f"formats are {KNOWN}", code="input")
@@ -95,12 +97,12 @@ def inputs(
 
 
 def sure(one: Input, schemas: Mapping[str, Schema]) -> Input:
-    """Return the file. CepError: its format or its event is unknown."""
+    """Return the input with its format and event. Raises CepError if one of them is unknown."""
     return _input(one.path, one.type if one.bound else None, schemas, one.format or None)
 
 
 def known_format(path: str) -> str | None:
-    """Return the format by suffix, ignoring `.gz` and `.zst` of text formats."""
+    """Return the format that a file's suffix names, ignoring `.gz` and `.zst` of text formats."""
     name = os.path.basename(path).lower()
     stem = name
     for suffix in COMPRESSED:
@@ -110,14 +112,14 @@ def known_format(path: str) -> str | None:
 
 
 def is_endless(spec: str) -> bool:
-    """Return True if a spec, for any events, names an address, standard input or a pipe instead of files."""
+    """Return True if a spec names an address, standard input or a pipe instead of files. Its event may be any."""
     match = _BOUND.fullmatch(spec)
     path = spec if match is None or os.path.exists(spec) else match[2]
     return live(path) or path == "-" or (os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path))
 
 
 def is_live(spec: str, schemas: Mapping[str, Schema]) -> bool:
-    """Return True if a spec is an address instead of files. CepError: its event is not one of the program."""
+    """Return True if a spec is an address instead of files. Raises CepError if the program has no such event."""
     return live(_split(spec, schemas)[1])
 
 
@@ -161,7 +163,7 @@ def _files(path: str, spec: str, known: Set[str]) -> list[str]:
 
 
 def _stored(path: str, known: Set[str]) -> list[str]:
-    """Return the files at an address; those of a folder or a pattern by name."""
+    """Return the addresses of the stored objects that an address, folder or pattern names, sorted by name."""
     try:
         if is_pattern(path):
             every = stored.matching(path)
@@ -182,14 +184,15 @@ def _stored(path: str, known: Set[str]) -> list[str]:
 
 
 def _beside(path: str) -> str | None:
-    """Return a hint for an address without an object: similar names of its folder. StorageError: there is no bucket."""
+    """Return a hint with a similar name in the same folder, for an address without an object. Raises StorageError if
+    the bucket does not exist."""
     folder, _, name = path.rstrip("/").rpartition("/")
     near = nearest(name, [one.name for one in stored.listed(folder)])
     return None if near is None else f"did you mean `{folder}/{near}`?"
 
 
 def _instead(pattern: str) -> str:
-    """Return a hint for a pattern that matches nothing: what is in the folder before its first wildcard."""
+    """Return a hint for a pattern that matches nothing: the files in the folder before its first wildcard."""
     parts = Path(pattern).parts
     folder = Path(*parts[: next(at for at, part in enumerate(parts) if glob.has_magic(part))])
     if not folder.is_dir():
@@ -203,7 +206,7 @@ def _instead(pattern: str) -> str:
 
 
 def _listed(path: str, spec: str, known: Set[str]) -> list[str]:
-    """Return the files of a directory. A known file costs no more than its name in the listing."""
+    """Return the files of a directory that are read. The only cost of a known file is its name in the listing."""
     above = os.path.join(os.path.abspath(path), "")
     with os.scandir(path) as listed:
         entries = list(listed)
@@ -216,8 +219,10 @@ def _listed(path: str, spec: str, known: Set[str]) -> list[str]:
 
 
 def passed_over(specs: Sequence[str], schemas: Mapping[str, Schema]) -> Iterator[str]:
-    """Yield remarks about things that are not read although they are named like a file of records: folders in a folder
-    or under a pattern that a spec names, and broken links in a folder."""
+    """Yield remarks about entries that are named like a file of records but are not read.
+
+    These are folders within a folder or under a pattern, and broken links in a folder.
+    """
     for spec in specs:
         path = _split(spec, schemas)[1]
         if live(path) or is_url(path) or path == "-":
@@ -243,7 +248,7 @@ def _is_read(name: str) -> bool:
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
-    """Return True for a file, or for a link to itself, whose mistake is reported when it is read."""
+    """Return True for a file, and for a link to itself, so that reading it reports the mistake."""
     try:
         return entry.is_file()
     except OSError:
@@ -264,7 +269,8 @@ def _input(path: str, name: str | None, schemas: Mapping[str, Schema], format: s
 
 
 def _named_format(path: str, name: str | None, schemas: Mapping[str, Schema]) -> str | None:
-    """Return the format by suffix; if that gives none, or only JSON, the one that the declaration names."""
+    """Return the format by suffix. If there is none, or JSON may be meant more specifically, use the declared
+    format."""
     format = known_format(path) if path != "-" else "jsonl"
     declared = _declared_format(name, schemas)
     if format == "jsonl" and declared is not None:
@@ -275,7 +281,7 @@ def _named_format(path: str, name: str | None, schemas: Mapping[str, Schema]) ->
 
 
 def _declared_format(name: str | None, schemas: Mapping[str, Schema]) -> str | None:
-    """Return the format that the declaration of the event names, or those of all possible events."""
+    """Return the format that the declaration of the event names. Without an event, all declarations must agree."""
     named = {
         None if schema.records is None else schema.records.name
         for schema in schemas.values()
@@ -301,7 +307,8 @@ def _live(path: str, name: str | None, schemas: Mapping[str, Schema], format: st
 
 
 def _type(path: str, name: str | None, schemas: Mapping[str, Schema], format: str) -> str | None:
-    """Return the event that an input holds. CepError: it is required, and not known."""
+    """Return the event of an input's records, or None if each record determines it. Raises CepError if the event is
+    required and unknown."""
     type = name or (next(iter(schemas)) if len(schemas) == 1 else None)
     known = FORMATS[format]
     tested = known.shape in ("table", "columns") and any(schema.when is not None for schema in schemas.values())

@@ -1,10 +1,9 @@
-"""The journal: batches are on disk before they are processed, so that a killed run continues as if it had not been
-killed.
+"""The journal: every batch is written to disk before it is processed, so that a killed run continues without loss.
 
-A journal belongs to a snapshot, and begins anew with each: it holds what arrived since. The first record names the
-snapshot and the positions of the sources at that time; every other record is a batch. It is an `AppendLog`: an
-incomplete last record was not processed, and no source was acknowledged because of it, so it is cut off. Any other
-damage is an error.
+A journal belongs to a snapshot, and contains the batches since. Each snapshot starts a new journal. The first record
+names the snapshot and the positions of the sources at that time; every other record is a batch. It is an `AppendLog`.
+An incomplete last record is cut off, because it was neither processed nor acknowledged to a source. Any other damage is
+an error.
 """
 
 from __future__ import annotations
@@ -39,10 +38,10 @@ _NOTHING: dict[str, Any] = {
 
 @dataclass(slots=True)
 class JournalMark:
-    """A place in the journal: the batches before it are in a snapshot that may be saved later.
+    """A position in the journal. A snapshot that is saved later includes the batches before it.
 
-    `since`: the later ones, each as a head, its tables, and how long the silence lasted that it belongs to. `latest`:
-    the latest end of a record.
+    `since`: the later batches, each as a head, the bytes of its tables, and the length of the silence it belongs to.
+    `latest`: the latest end of a record.
     """
 
     first: int
@@ -54,8 +53,8 @@ class JournalMark:
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """A change of the program: the number of the new version, the last triples of the old one, and what holds in the
-    new one from here on, by event."""
+    """A change of the program: the number of the new version, the last triples of the old one, and the fluents that
+    hold at the start of the new one, by event."""
 
     version: int
     triples: str
@@ -63,23 +62,26 @@ class Handover:
 
     @property
     def batch(self) -> Batch:
-        """The batch with which the program begins."""
+        """The first batch of the new program."""
         return Batch({}, [], [], handover=self.triples, held=self.held)
 
 
 class Journal:
-    """The snapshot of a program in a folder, and what arrived since.
+    """The snapshot of a program in a folder, and the batches since.
 
-    `behind`: the number of records in the journal; `first`: the number of the next record of the input; `places`: the
-    position of each source. `whole`: all batches that were there at the start have been replayed. `version`: the number
+    `behind`: the number of records in the journal. `first`: the number of the next record of the input. `places`: the
+    position of each source. `whole`: True once all batches found at the start have been replayed. `version`: the number
     of the program to which the snapshot belongs.
 
-    With `keeps`, batches that a snapshot replaces stay in files of their own, for `history`.
+    With `keeps`, batches that a snapshot replaces are kept in separate files, for `history`.
     """
 
     def __init__(self, folder: Path, schemas: Mapping[str, Schema], keeps: bool = False) -> None:
-        """`schemas`: the events for which the input is read; in a replay, others are `beside`. CepError: the journal
-        cannot be read, it or the snapshot is damaged, or they do not belong together."""
+        """`schemas`: the events for which the input is read; a replay puts tables of other events into `beside`.
+
+        Raises CepError if the journal cannot be read, if it or the snapshot is damaged, or if they do not belong
+        together.
+        """
         self.version = 1
         self._input = InputHistory(folder / "input") if keeps else None
         self._base = 0  # the number of batches before this journal
@@ -108,7 +110,7 @@ class Journal:
         return self._saved.read_bytes() if self._saved.is_file() else b""
 
     def replayed(self) -> Iterator[Batch]:
-        """Yield the batches since the snapshot, once; then an empty one, which ends any silence before."""
+        """Yield the batches since the snapshot, once, and then an empty batch that ends any silence."""
         for head, tables in self._left:
             self._given += 1
             yield self._batch(head, tables)
@@ -117,8 +119,11 @@ class Journal:
             yield Batch({}, [], [])
 
     def add(self, batch: Batch) -> None:
-        """Write a batch. It survives this process and, if its source will be acknowledged, a crash of the machine.
-        CepError: it cannot be written."""
+        """Append a batch to the journal, so that it survives a crash of this process.
+
+        If its source will be acknowledged, it also survives a crash of the machine. Raises CepError if it cannot be
+        written.
+        """
         if not self.whole or self._closed:  # it is one of the replayed batches, or the run is over
             return
         self._silence = batch.silence
@@ -147,16 +152,16 @@ class Journal:
             raise _failed(self._path, error) from None
 
     def processed(self) -> None:
-        """Note that every batch that was passed on is processed, so that a snapshot may replace it."""
+        """Note that every replayed batch has been processed, so that a snapshot may replace it."""
         for head, _ in self._left[self._passed : self._given]:
             _note(self._replay, self._batch({**head, "tables": []}, b""))
             self._replay.silence = head["silence"]
         self._passed = self._given
 
     def history(self, since: int, schemas: Mapping[str, Schema], from_time: int) -> Iterator[tuple[int, Batch]]:
-        """Yield the batches that were processed, as far back as they are kept, each with the number of the next one.
+        """Yield the stored batches that were processed, each with the number of the next one.
 
-        They begin after the batch `since`, and leave out files of batches from before `from_time`. `schemas`: the
+        They begin after the batch `since`. Files whose records all end before `from_time` are left out. `schemas`: the
         wanted events.
         """
         if self._input is None:
@@ -166,19 +171,19 @@ class Journal:
             yield number + 1, _batch(head, tables, wanted)
 
     def read_since(self, events: Iterable[str]) -> int:
-        """Return the number of the first batch from which on the input was read for all of these events."""
+        """Return the number of the batch from which on the input was read for all of these events."""
         return 0 if self._input is None else self._input.read_since(events)
 
     def forget_input(self, before: int) -> None:
-        """Remove the batches from before a time, if they are in files of their own."""
+        """Remove kept files whose records all end before a time."""
         if self._input is not None:
             self._input.forget(before)
 
     def point(self, latest: int = BEGINNING) -> JournalMark:
-        """Mark the position of a snapshot that is saved later.
+        """Mark the position of a snapshot that will be saved later.
 
-        Until it is saved or replaced, all new batches are also kept in memory. During the replay, batches that are not
-        processed yet come after it.
+        Until it is saved or replaced, all new batches are also kept in memory. During a replay, the batches that are
+        not processed yet are after the mark.
         """
         reached, silence = (self, self._silence) if self.whole else (self._replay, self._replay.silence)
         places = {source: dict(place) for source, place in reached.places.items()}
@@ -187,11 +192,10 @@ class Journal:
         return self._point
 
     def save(self, blob: bytes, point: JournalMark | None = None, handover: Handover | None = None) -> None:
-        """Replace the last snapshot by one that includes the whole journal, or the journal up to the latest point;
-        later batches stay in the journal.
+        """Replace the snapshot by one that includes the journal up to the latest mark, by default all of it.
 
-        `handover`: the snapshot is that of another program, which continues from here; both are stored in one step.
-        CepError: it cannot be written.
+        Later batches stay in the journal. `handover`: the snapshot belongs to a new program that continues here; both
+        are stored in one step. Raises CepError if the snapshot cannot be written.
         """
         point = point or self.point()
         assert point is self._point, "what came between two points is not with the older one"
@@ -217,7 +221,7 @@ class Journal:
         self._log.close()
 
     def _name(self) -> str:
-        """Return the fingerprint of the snapshot. CepError: it is damaged."""
+        """Return the fingerprint of the snapshot. Raises CepError if it is damaged."""
         blob = self.snapshot()
         try:
             if checksum.is_sealed(blob):
@@ -228,7 +232,7 @@ class Journal:
         return checksum.name(blob).hex()
 
     def _opened(self, name: str) -> RecordLog:
-        """Return the journal that belongs to the snapshot with that name; a new one if there is none."""
+        """Open the journal that belongs to the snapshot with that fingerprint, or create one if there is none."""
         for path in (self._path, self._part):
             log, records, damaged = read_records(path)
             if records and records[0][0].get("follows") == name:
@@ -259,8 +263,8 @@ class Journal:
         return log
 
     def _begun(self, name: str, point: JournalMark, passed: int, handover: Handover | None) -> RecordLog:
-        """Return a journal that follows a snapshot taken at a point, `passed` batches after the last one. It is on
-        disk, but not in place yet."""
+        """Create the journal that follows a snapshot taken at a mark, `passed` batches after the previous snapshot. It
+        is on disk, but does not replace the current journal yet."""
         places = [(source, len(place)) for source, place in point.places.items()]
         numbers = np.array([pair for place in point.places.values() for pair in place.items()], np.int64)
         version = self.version if handover is None else handover.version
@@ -282,7 +286,7 @@ class Journal:
 
 
 def _batch(head: Mapping[str, Any], data: bytes, schemas: Mapping[str, list[list[str]]], beside: bool = False) -> Batch:
-    """Return a batch as it was written, with the tables that fit the schemas, and on request the others as `beside`."""
+    """Return a stored batch with the tables whose fields match the schemas. `beside`: also return the other tables."""
     tables: dict[str, pl.DataFrame] = {}
     others: dict[str, pl.DataFrame] = {}
     start = 0
@@ -302,7 +306,7 @@ def _batch(head: Mapping[str, Any], data: bytes, schemas: Mapping[str, list[list
 
 
 def _handed(handover: Handover) -> RecordBytes:
-    """Return a handover as a record among batches."""
+    """Return a handover as a record of the journal."""
     packed = {name: pack(table) for name, table in handover.held.items()}
     head = {
         **_NOTHING,
@@ -312,7 +316,7 @@ def _handed(handover: Handover) -> RecordBytes:
 
 
 def _handover(head: Mapping[str, Any], data: bytes) -> Batch:
-    """Return the batch of a handover."""
+    """Return the batch of a handover that is stored in the journal."""
     start, tables = head["handover"]
     triples, held = data[:start].decode(), {}
     for name, size in tables:
@@ -322,7 +326,7 @@ def _handover(head: Mapping[str, Any], data: bytes) -> Batch:
 
 
 def _note(reached: Journal | JournalMark, batch: Batch) -> None:
-    """Advance the positions of sources by a batch."""
+    """Advance the positions of the sources past a batch."""
     reached.first = max([reached.first, *(block.beyond for block in batch.blocks)])
     if batch.place:
         reached.places.setdefault(batch.source, {}).update(batch.place)
@@ -333,12 +337,12 @@ def _fields(schema: Schema) -> list[list[str]]:
 
 
 def _silence(length: int, before: int) -> int:
-    """Return how long a batch of silence lasts, without the part that the snapshot includes; 0: it is not a silence."""
+    """Return the length of a silence without the part before the snapshot, or 0 if there is no silence."""
     return length and max(1, length - before)
 
 
 def _since(point: JournalMark) -> Iterator[RecordBytes]:
-    """Return the batches after a point as they are written to the journal that follows its snapshot."""
+    """Yield the records of the batches after a mark, for the journal that follows its snapshot."""
     before = point.silence
     for head, tables, silence in point.since:
         before = before if silence else 0

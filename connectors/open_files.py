@@ -9,10 +9,10 @@ import signal
 
 
 def is_being_written(path: str) -> bool:
-    """Return True if a process has a file open for writing, if the system can tell: on Linux, for files of this user.
+    """Return True if a process has the file open for writing. This is only detected on Linux, for files of this user.
 
-    A lease on a file is refused while it is open for writing. It is returned at once; a process that opens the file
-    just then causes a harmless signal.
+    Linux refuses a lease on a file that is open for writing. A granted lease is released at once; a process that opens
+    the file in between causes a harmless signal.
     """
     if not hasattr(fcntl, "F_SETLEASE"):
         return False

@@ -1,4 +1,4 @@
-"""The service: passes what an engine was given and derived, round by round, to its listeners."""
+"""The service: passes the input and results of an engine to its listeners, round by round."""
 
 from __future__ import annotations
 
@@ -21,21 +21,25 @@ from cep.runtime.run_stats import Count, RunStats
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One step of the engine: of a batch pushed, or of the end of the input.
+    """One step of the engine: after a batch, or at the end of the input.
 
-    `number` counts from 1. `watermark` in microseconds UTC: nothing that ends at or before it will come any more.
-    `inputs`: the records pushed, also those the engine refused: Int64 `start` and `end`, the attributes. `derived`: the
-    new occurrences, likewise, then `@id` (cep/core/identity.py) and, with lineage, `because` (JSON). `withdrawn`: those
-    of rounds before that are no more, likewise; they go before what is derived comes. `stable`: nothing that ends at or
-    before it is ever withdrawn. `position`: so many records were taken, so that in every run over the same input a
-    round has the same watermark and position, and a later round later ones. `late`: which of the records pushed may
-    have changed what was derived before. `observed`: where that is asked for (`Service.observe`) the records that are
-    there now, and `unobserved` those that are no more, as they were; else there are none.
-    `read`: how many records were pushed, by event, also those that withdraw others. `handover`: the last triples of the
-    program before this one, in its first round.
-    `records` and `dead`: so many so far. `counts`: what each goal did in this round. `alerts`: the occurrences that
-    ALERT statements tell of, by `Alert.table`, and `recalled` those that are no more. `ended`: no more will come,
-    whatever the watermark says.
+    Tables of records and occurrences have the columns `start` and `end` (Int64, microseconds) and the attributes.
+    Tables of derived events also have `@id` (cep/core/identity.py) and, with lineage, `because` (JSON).
+
+    `number` counts from 1. `watermark`: no later record ends at or before this time (microseconds UTC). `stable`: no
+    occurrence that ends at or before this time is ever withdrawn. `position`: the number of records processed so far.
+    The same input always yields the same pairs of watermark and position, and a later round has a later pair. `ended`:
+    True at the end of the input, whatever the watermark.
+
+    `inputs`: the records of the batch, including those that the engine refused. `read`: their number by event,
+    including those that withdraw others. `records` and `dead`: the total numbers of records and dead letters so far.
+    `late`: returns a description of the records that may have revised earlier results. `observed` and `unobserved`: the
+    records that appeared and those that disappeared, if `Service.observe` was called.
+
+    `derived`: the new occurrences. `withdrawn`: occurrences of earlier rounds that are withdrawn before the new ones
+    are added. `alerts`: the new occurrences of ALERT statements, by `Alert.table`. `recalled`: those that are
+    withdrawn. `counts`: the counters of each goal in this round. `handover`: in the first round of a new program, the
+    last triples of the old one.
     """
 
     number: int
@@ -62,17 +66,18 @@ RoundListener = Callable[[Round], None]
 
 
 class Service:
-    """Takes what `cep.app.pipeline.flow` gives, in the engine's thread; listeners are called there, one after another.
+    """Receives the results of `cep.app.pipeline.flow` in the engine's thread, and calls the listeners there, in turn.
 
-    `text` is the program's text, `name` that of its file. `rounds`, `last` and `ended` may be read by any thread.
-    `written`: of listeners that write later, a future that is done when all until now is written.
+    `text` is the program's text, and `name` the name of its file. Any thread may read `rounds`, `last` and `ended`.
+    `written`: functions of listeners that write in the background. Each returns a future that is done when everything
+    so far has been written.
     """
 
     def __init__(
         self, engine: Engine, text: str, name: str, stats: RunStats, cuts: Mapping[str, int] | None = None
     ) -> None:
-        """`cuts`: the fluents, and the tables of alerts on fluents, that another program had until a time: what began
-        before begins then."""
+        """`cuts`: by fluent or table of alerts on fluents, the time until which an earlier program derived it.
+        Intervals that began before are shown as beginning then."""
         self.cuts = dict(cuts or {})
         self.engine = engine
         self.text = text
@@ -91,7 +96,7 @@ class Service:
         self._records: RecordChanges | None = None
 
     def observe(self) -> None:
-        """Report in each round the records that arrive and are withdrawn, if records can be withdrawn."""
+        """Report the records that appear and disappear in each round, if records can be withdrawn."""
         if self._records is None and self.engine.withdraws:
             self._records = RecordChanges(self.engine)
 
@@ -101,12 +106,13 @@ class Service:
         return 0 if self.last is None else self.last.number
 
     def listen(self, listener: RoundListener) -> None:
-        """Every round from now on goes to the listener; said before the run begins."""
+        """Add a listener for every round. It must be added before the run begins."""
         assert self.last is None, "a later listener would miss the rounds before it"
         self._listeners.append(listener)
 
     def take(self, batch: Batch | None, derived: Mapping[str, pl.DataFrame]) -> None:
-        """A batch just pushed, None: the end of the input; and what it derived."""
+        """Notify the listeners of a batch, or of the end of the input (None), and of what the engine derived from
+        it."""
         new = {} if batch is None or batch is self._batch else batch.tables
         if batch is not None and batch is not self._batch and batch.handover is not None:
             both = {name: pl.concat([table, derived[name]]) for name, table in batch.held.items() if name in derived}
@@ -114,7 +120,7 @@ class Service:
         self._notify(batch, self._new(batch), derived, {name: table.height for name, table in new.items()})
 
     def identified(self, derived: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-        """Return the tables of derived events that have rows, with `@id`."""
+        """Return the non-empty tables of derived events, with `@id`."""
         return {
             name: table
             if ID in table.columns
@@ -124,14 +130,14 @@ class Service:
         }
 
     def _cut(self, name: str, table: pl.DataFrame) -> pl.DataFrame:
-        """The rows of a table, none of which begins before the program did."""
+        """Return a table with its times clipped to the start of this program's results."""
         time = self.cuts.get(name)
         if time is None or not (table["start"] < time).any():
             return table
         return table.with_columns(pl.col("start").clip(time), pl.col("end").clip(time))
 
     def _apart(self, derived: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-        """Return the tables that do not hold derived events."""
+        """Return the non-empty tables of rows that are not derived events: the occurrences of alerts."""
         return {
             name: _without(self._cut(name, table), BECAUSE, CONSTITUENTS)
             for name, table in derived.items()
@@ -139,7 +145,7 @@ class Service:
         }
 
     def _new(self, batch: Batch | None) -> dict[str, pl.DataFrame]:
-        """Return the contents of a batch the first time that it comes; it may be processed in several steps."""
+        """Return the records of a batch on its first call, else nothing: a batch may be processed in several steps."""
         if batch is None or batch is self._batch:
             return {}
         return {name: _coming(table) for name, table in batch.tables.items()}
@@ -183,7 +189,7 @@ class Service:
 
 
 def _signed(derived: Mapping[str, pl.DataFrame]) -> tuple[dict[str, pl.DataFrame], dict[str, pl.DataFrame]]:
-    """Rows that are withdrawn, and rows that come."""
+    """Split tables into the rows that are withdrawn and the rows that are added."""
     gone, come = {}, {}
     for name, table in derived.items():
         if CHANGE not in table.columns:
@@ -198,14 +204,14 @@ def _signed(derived: Mapping[str, pl.DataFrame]) -> tuple[dict[str, pl.DataFrame
 
 
 def _coming(table: pl.DataFrame) -> pl.DataFrame:
-    """The records that come, not those that withdraw others."""
+    """Return the records that are added, without those that withdraw others."""
     if CHANGE in table.columns:
         table = _without(table.filter(pl.col(CHANGE) > 0), CHANGE)
     return _without(table, ARRIVAL)
 
 
 def _without(table: pl.DataFrame, *names: str) -> pl.DataFrame:
-    """The table without these columns, of which it may have none. (`DataFrame.drop` begins a query.)"""
+    """Return the table without these columns, whether it has them or not. `DataFrame.drop` would start a slow query."""
     rest = table.clone()
     for name in names:
         if name in rest.columns:
@@ -214,9 +220,11 @@ def _without(table: pl.DataFrame, *names: str) -> pl.DataFrame:
 
 
 class Relay(Service):
-    """Publishes what was derived elsewhere, in the same way: batches hold it, and an engine over them (`alert_engine`,
-    of stage 0) derives only the occurrences of alerts. `engine` is the whole program; it does not run, and has the time
-    of `alert_engine`."""
+    """A service for events that were derived elsewhere and arrive in batches.
+
+    `alert_engine` runs on these batches and derives only the occurrences of alerts. `engine` is the whole program; it
+    does not run, and only follows the watermark of `alert_engine`.
+    """
 
     def __init__(self, engine: Engine, text: str, name: str, stats: RunStats, alert_engine: Engine) -> None:
         super().__init__(engine, text, name, stats)
