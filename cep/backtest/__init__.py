@@ -1,1 +1,1 @@
-"""Backtests: what rules would have detected in a history, scored against labelled incidents (docs/backtest.md)."""
+"""Backtests: detections of rules in a recorded history, scored against labelled incidents (docs/backtest.md)."""

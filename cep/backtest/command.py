@@ -27,7 +27,7 @@ from cep.core.errors import CepError, reason_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryOptions(HistoryInputOptions):
-    """The records of the past, and how they are read."""
+    """Options of the history: its records, and how to read them."""
 
     lateness: Annotated[
         str | None,
@@ -40,7 +40,7 @@ class HistoryOptions(HistoryInputOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreOptions:
-    """How detections are held against labels."""
+    """Options of the scoring of detections against labels."""
 
     PANEL: ClassVar = "Scoring"
 
@@ -87,7 +87,7 @@ class ScoreOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridOptions:
-    """The values of parameters that are tried, and which are chosen."""
+    """Options of a grid: the parameter values to try, and the criterion for choosing among them."""
 
     PANEL: ClassVar = "Grids"
 
@@ -134,7 +134,7 @@ class GridOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormOptions:
-    """How the result is printed."""
+    """Options of the output."""
 
     PANEL: ClassVar = OUTPUT
 
@@ -159,7 +159,7 @@ class BacktestOptions:
     knowledge: KnowledgeOptions
 
     def check(self) -> None:
-        """CepError: an option is missing, or does not go with another."""
+        """Check that the options fit together. CepError: an option is missing, or excludes another one."""
         if not self.history.inputs:
             raise refuse("there is no --input", "name the history: `--input history.parquet`")
         if self.grids.state is not None and any(map(served_address, self.history.inputs)):

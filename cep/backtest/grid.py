@@ -1,4 +1,4 @@
-"""Grids of parameters, and the point of a grid that is chosen."""
+"""Grids of parameters, and the choice of the best point of a grid."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from cep.core.suggest import did_you_mean
 from cep.rules.parameters import NUMERIC, Parameter, Parameters, Value
 
 MOST_POINTS = 10_000
-"""Points of a grid that are tried unless somebody asks for more."""
+"""The default maximum number of points in a grid."""
 
 HIGHER = ("recall", "precision", "lead", "lead_worst", "quiet")
 LOWER = ("load", "load_busiest", "flapping")
 FIGURES = (*HIGHER, *LOWER)
-"""The figures that can be chosen by; of the first ones more is better, of the others less."""
+"""The figures that can decide the choice. Those in HIGHER are better when larger, those in LOWER when smaller."""
 NAB = {"nab": "standard", "nab_low_fp": "low_fp", "nab_low_fn": "low_fn"}
-"""The scores of NAB, which can be chosen by where they are asked for, as figures have them; more is better."""
+"""The NAB scores that can decide the choice with `--score nab`, and their fields in `NabScores`. Larger is better."""
 _DURATIONS = ("lead", "lead_worst", "quiet")
 _LOADS = ("load", "load_busiest")
 _RANGE = re.compile(r"[^,]+\.\.[^,]+")
@@ -35,7 +35,7 @@ _BOUND = re.compile(r"\s*([a-z_]+)\s*(<=|>=|<|>|=)\s*(.+?)\s*")
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A parameter of a grid with the values that are tried."""
+    """A parameter of a grid, and the values to try."""
 
     parameter: Parameter
     values: tuple[Value, ...]
@@ -43,7 +43,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A condition on a figure: `load <= 1/d`. An undefined figure passes no condition."""
+    """A condition on a figure, e.g. `load <= 1/d`. An undefined figure satisfies no condition."""
 
     text: str
     figure: str
@@ -51,7 +51,7 @@ class Bound:
     value: float
 
     def allows(self, figures: Figures) -> bool:
-        """Return True if the figures pass."""
+        """Return True if the figures satisfy the condition."""
         own = value_of(self.figure, figures)
         if own is None:
             return False
@@ -66,7 +66,7 @@ class Bound:
 
 
 def read_axis(text: str, parameters: Parameters) -> Axis:
-    """Read `Hot`, or `Hot=6,7,8`. CepError: there is no such parameter, or it has no values to try."""
+    """Read `Hot`, or `Hot=6,7,8`. CepError: the parameter is unknown, or has no values to try."""
     name, equals, listed = text.partition("=")
     name = name.strip()
     parameter = parameters.by_name.get(name)
@@ -87,7 +87,7 @@ def read_axis(text: str, parameters: Parameters) -> Axis:
 
 
 def _example(parameter: Parameter) -> str:
-    """Return some values of a parameter as they are named on the command line."""
+    """Return some values of a parameter as an example for the command line."""
     try:
         values = _own_values(parameter)[:3]
     except CepError:
@@ -114,14 +114,14 @@ def _own_values(parameter: Parameter) -> tuple[Value, ...]:
 
 
 def points_of(axes: Sequence[Axis]) -> list[tuple[Value, ...]]:
-    """Return all combinations of the values of axes."""
+    """Return all combinations of the axes' values."""
     return list(product(*(axis.values for axis in axes)))
 
 
 def read_bound(text: str, nab: bool = False) -> Bound:
-    """Read `load <= 1/d`, `precision >= 0.8`, `lead >= 10 min`. CepError: it is no condition on a figure.
+    """Read a condition, e.g. `load <= 1/d`, `precision >= 0.8` or `lead >= 10 min`. CepError: it is not valid.
 
-    `nab`: the scores of NAB are figures too.
+    `nab`: also allow the scores of NAB as figures.
     """
     match = _BOUND.fullmatch(text)
     if match is None:
@@ -131,7 +131,10 @@ def read_bound(text: str, nab: bool = False) -> Bound:
 
 
 def read_figure(name: str, option: str, nab: bool = False) -> str:
-    """Return the name of a figure. CepError: there is no such figure. `nab`: the scores of NAB are some."""
+    """Check the name of a figure and return it. CepError: there is no such figure.
+
+    `nab`: also allow the scores of NAB as figures.
+    """
     if name in NAB and not nab:
         raise CepError(f"{option}: `{name}` is not computed", hint="add `--score nab`", code="option")
     known = (*FIGURES, *NAB) if nab else FIGURES
@@ -161,7 +164,7 @@ def _figure_value(figure: str, text: str, whole: str) -> float:
 
 
 def _read_time(text: str) -> float:
-    """Read a time in the form that reports have it, `-1 h 10 min`, or as one number. ValueError: it is no time."""
+    """Read a time as reports print it, e.g. `-1 h 10 min`, or as one number. ValueError: the text is not a time."""
     negative = text.startswith("-")
     parts = _TIME_PART.findall(text.removeprefix("-"))
     if negative and not parts:
@@ -173,14 +176,14 @@ def _read_time(text: str) -> float:
 
 
 def value_of(figure: str, figures: Figures) -> Any:
-    """Return a figure by its name; None: it is undefined."""
+    """Return a figure by its name; None if it is undefined."""
     if figure not in NAB:
         return getattr(figures, figure)
     return None if figures.nab is None else getattr(figures.nab, NAB[figure])
 
 
 def rank(figure: str, figures: Figures) -> float:
-    """Return a number that is the larger the better a figure is; an undefined one is the worst."""
+    """Return a number that is larger for a better figure. An undefined figure ranks last."""
     own = value_of(figure, figures)
     if own is None:
         return -inf
@@ -194,9 +197,9 @@ def choose(
     figure: str,
     bounds: Sequence[Bound],
 ) -> int | None:
-    """Return the number of the best point that passes the bounds; None: none passes.
+    """Return the number of the best point that satisfies all bounds; None if no point does.
 
-    Among equals the lowest load wins, then the point nearest to the defaults, then the first.
+    Ties go to the lowest load, then to the point nearest to the defaults, then to the first point.
     """
     allowed = [number for number, each in enumerate(figures) if all(bound.allows(each) for bound in bounds)]
 
@@ -208,7 +211,7 @@ def choose(
 
 
 def _distance(axes: Sequence[Axis], point: Sequence[Value]) -> float:
-    """Return how far a point is from the defaults: the sum over axes, each from 0 to 1 over its values."""
+    """Return the distance of a point from the defaults: a sum over the axes, each scaled to between 0 and 1."""
     return sum(_apart(axis, value) for axis, value in zip(axes, point))
 
 
@@ -222,7 +225,7 @@ def _apart(axis: Axis, value: Value) -> float:
 
 
 def front(figures: Sequence[Figures], figure: str) -> list[int]:
-    """Return the numbers of the points that no other one beats both in a figure and in load (Pareto), by load."""
+    """Return the numbers of the points on the Pareto front of a figure and the load, sorted by load."""
     loads = [inf if each.load is None else each.load for each in figures]
     ranks = [rank(figure, each) for each in figures]
     best, found = -inf, []
@@ -234,7 +237,7 @@ def front(figures: Sequence[Figures], figure: str) -> list[int]:
 
 
 def at_edge(axes: Sequence[Axis], point: Sequence[Value]) -> list[str]:
-    """Return the names of numeric parameters whose value is the first or last that was tried."""
+    """Return the names of the numeric parameters whose chosen value is the smallest or largest one tried."""
     found = []
     for axis, value in zip(axes, point):
         if axis.parameter.type in (*NUMERIC, "time") and len(axis.values) > 2:

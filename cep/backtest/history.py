@@ -1,4 +1,4 @@
-"""A history run once through all variants of a program: the detections of each."""
+"""A pass over a history that runs all variants of a program together and collects the detections of each."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ from cep.variants import Variants
 
 @dataclass(slots=True)
 class History:
-    """The result of a pass over a history: for each variant the times of detections by key; the ends of the first and
-    the last record; counts of records. `keys`: those of records that have all attributes of the key, None: no event
-    that is read has them; `first_dead`: the place and the reason of the first dead letter."""
+    """The result of a pass over a history.
+
+    `detections` holds, for each variant, the detection times by key. `since` and `until` are the ends of the first and
+    the last record. `keys` are the keys that occur in records; None if no input event has all attributes of the key.
+    `first_dead` describes the first dead letter.
+    """
 
     detections: list[dict[Key, Times]]
     since: int
@@ -36,7 +39,7 @@ class History:
 
 @dataclass(slots=True)
 class _Collected:
-    """The detections of variants that share a name: tables of keys and times."""
+    """The detections of one variant, collected as tables of keys and times."""
 
     key: Sequence[str]
     tables: list[pl.DataFrame] = field(default_factory=list)
@@ -65,10 +68,11 @@ def detections_of(
     options: EngineOptions,
     seen: Callable[[float], None],
 ) -> History:
-    """Run a history through variants. `detect`: the event, or the alert whose firing is a detection; `key`: the
-    attributes that tell keys apart; `seen` is told which part of the history is done.
+    """Run all variants over a history and collect their detections.
 
-    A detection's time is when it is known: its end, and the lateness later.
+    `detect`: the event whose occurrences are the detections, or the alert that detects by firing. `key`: the attributes
+    of the key. `seen`: a callback for progress, from 0 to 1. A detection's time is when it becomes known: its end plus
+    the lateness.
     """
     engine = Engine(variants.program, options)
     lateness = options.lateness or 0

@@ -1,4 +1,4 @@
-"""Labels of incidents from CSV, Parquet, JSON, NAB's windows, and the verdicts of a server."""
+"""Labels of incidents, read from CSV, Parquet, JSON, windows of NAB, or the verdicts on a server."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def read_labels(
     detect: str = "",
     token_file: Path | None = None,
 ) -> tuple[list[Label], list[str]]:
-    """Read labels, sorted by start, and the names of their other columns.
+    """Read labels, sorted by start. Also return the names of the columns other than `start` and `end`.
 
-    `path`: a file, or `server:URL`, whose verdicts on what `detect` names are labels, asked with the token in
-    `token_file`. `keys`: the attributes that tell the keys of detections apart; an empty cell, and `null`, is a label
-    of every key. CepError: the labels cannot be read, or one says what no label says.
+    `path`: a file, or `server:URL` for the verdicts on alerts of `detect`, read with the token in `token_file`. `keys`:
+    the attributes of the key. A label whose key is empty or `null` applies to all keys. CepError: the labels cannot be
+    read, or one is invalid.
     """
     if isinstance(path, str) and path.startswith(SERVER):
         rows = _checked(path, server_rows(path, detect, token_file), keys)
@@ -69,7 +69,7 @@ def _others(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _further(rows: Sequence[Mapping[str, Any]], keys: Sequence[Attribute]) -> str:
-    """Return what to do about labels of one key that may be of several: name the column that tells them apart."""
+    """Return the end of a hint on overlapping labels: name the column that may distinguish them."""
     columns = _others(rows)
     return f", or tell them apart: `--key {columns[0]}`" if columns and not keys else ""
 
@@ -104,7 +104,7 @@ def _key(path: Path | str, number: int, row: Mapping[str, Any], keys: Sequence[A
 
 
 def _value(path: Path | str, number: int, attribute: Attribute, value: Any) -> object:
-    """Return a value of a key as the attribute's type has it."""
+    """Convert a value of a label's key to the type of the attribute."""
     if value is None or value == "":
         hint = "a label of every key has no value of any column of the key"
         raise _error(path, number, f"`{attribute.name}` is missing", hint)
@@ -134,7 +134,7 @@ def _rows(path: Path, keys: Sequence[Attribute]) -> list[dict[str, Any]]:
 
 
 def _checked(path: Path | str, rows: list[dict[str, Any]], keys: Sequence[Attribute]) -> list[dict[str, Any]]:
-    """CepError: there is a column that labels need, and they lack it."""
+    """Check that the labels have all columns that they need, and return them. CepError: one is missing."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     for name in ("start", "end", *(each.name for each in keys)):
         if rows and name not in columns:
@@ -163,7 +163,7 @@ def _read(path: Path, keys: Sequence[Attribute]) -> list[dict[str, Any]]:
 
 
 def _of_csv(path: Path, separator: str) -> list[dict[str, Any]]:
-    """Return the rows of a table of texts; an empty cell, and one that is not there, is None."""
+    """Return the rows of a CSV file as texts. Empty and missing cells are None."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, delimiter=separator)
         header = next(reader, None)
@@ -187,7 +187,10 @@ def _plain(value: Any) -> Any:
 
 
 def _of_json(found: Any, keys: Sequence[Attribute]) -> list[dict[str, Any]]:
-    """Return rows of a list of records, or of NAB's `{name: [[start, end], ...]}`, of which the name is the key."""
+    """Return the rows of a JSON document: a list of records, or windows of NAB as `{name: [[start, end], ...]}`.
+
+    The name of NAB's windows becomes the value of the key, if the key has one attribute.
+    """
     if isinstance(found, dict):
         rows = []
         for name, windows in found.items():

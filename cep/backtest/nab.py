@@ -1,10 +1,13 @@
 """The score of the Numenta Anomaly Benchmark (Lavin and Ahmad 2015, arXiv:1510.03336), over times instead of rows.
 
-The earliest detection in a window earns up to `tp`, the more the earlier: s(y) = 2 / (1 + exp(5 y)) - 1 over s(-1),
-where y goes from -1 at the start of the window to 0 at its end. A window without a detection costs `fn`. Each detection
-outside of windows costs up to `fp`: by s(y), where y is the distance from the end of the last window in lengths of that
-window, and all of it beyond three lengths, or where there is no window before. The sum is scaled so that no detection
-at all is 0, and the earliest one in each window alone is 100. There is no probationary period.
+Only the earliest detection in a window counts. It earns `tp` times s(y) / s(-1), where y goes from -1 at the start of
+the window to 0 at its end, and s(y) = 2 / (1 + exp(5 y)) - 1. A window without a detection costs `fn`.
+
+A detection outside of windows costs `fp` times -s(y). Here y is its distance from the end of the last window, in
+lengths of that window. The cost is the full `fp` if y is at least 3, or if there is no earlier window.
+
+The sum is scaled so that no detection at all scores 0, and a detection at the start of each window scores 100. There is
+no probationary period.
 """
 
 from __future__ import annotations
@@ -19,15 +22,15 @@ Key = tuple[object, ...]
 Times = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Window = tuple[Key | None, int, int]
-"""Its key (None: all keys), its start and its end."""
+"""A window: its key (None: all keys), its start and its end."""
 PROFILES = {"standard": (1.0, 0.11, 1.0), "low_fp": (1.0, 0.22, 1.0), "low_fn": (1.0, 0.11, 2.0)}
-"""The weights of NAB's profiles: of true positives, false positives and false negatives."""
+"""The weights of true positives, false positives and false negatives, by profile of NAB."""
 _FAR = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class NabScores:
-    """Scores by profile: the standard one, and those that punish false positives or false negatives more."""
+    """The scores by profile: the standard one, and those with higher costs of false positives or false negatives."""
 
     standard: float
     low_fp: float
@@ -35,7 +38,7 @@ class NabScores:
 
 
 def nab_scores(detections: Mapping[Key, Times], windows: Sequence[Window]) -> NabScores:
-    """Return the scores of detections (sorted times by key). There is a window at least."""
+    """Return the scores of detections, passed as sorted times by key. There must be at least one window."""
     earned, missed, false = _parts(detections, windows)
     count = len(windows)
     scores = {}
@@ -46,7 +49,10 @@ def nab_scores(detections: Mapping[Key, Times], windows: Sequence[Window]) -> Na
 
 
 def _parts(detections: Mapping[Key, Times], windows: Sequence[Window]) -> tuple[float, int, float]:
-    """Return what windows earn, how many have no detection, and the (negative) sum of false positives."""
+    """Return the sum earned by windows, the number of windows without a detection, and the sum of false positives.
+
+    The sum of false positives is negative.
+    """
     first = [int(end) + 1 for _, _, end in windows]
     false = 0.0
     for key, times in detections.items():
@@ -65,7 +71,7 @@ def _parts(detections: Mapping[Key, Times], windows: Sequence[Window]) -> tuple[
 
 
 def _false(times: Times, windows: Sequence[tuple[int, int, int]]) -> float:
-    """Return the sum of false positives, each by how far it is from the end of the last window."""
+    """Return the (negative) sum over false positives, weighted by their distance from the end of the last window."""
     by_end = sorted((end, end - start) for start, end, _ in windows)
     if not by_end:
         return -float(len(times))

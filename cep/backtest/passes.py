@@ -1,6 +1,6 @@
-"""The points of a grid run in passes over the history: one after the other, or in processes beside each other.
+"""Passes over the history that run the points of a grid, in sequence or in parallel processes.
 
-What a pass has found goes to a state file when it ends, so that a run that is stopped goes on where it was.
+The caller stores the results of each pass in a state file, so that an interrupted run can resume.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from cep.backtest.search import Search
 
 POLL = 0.5
-"""Seconds between two looks at how far processes are."""
+"""The seconds between two reports of the processes' progress."""
 Point = tuple[Value, ...]
 Seen = Callable[[float], None]
-"""Is told which part of a pass is done, from 0 to 1."""
+"""A callback for the progress of a pass, from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The figures of a point: of the whole history, and before and after the holdout, where there is one."""
+    """The figures of a point over the whole history and, if there is a holdout, before and after it."""
 
     whole: Figures
     before: Figures | None = None
@@ -44,8 +44,11 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class HistorySummary:
-    """The ends of the first and the last record of a history, and the numbers of records and dead letters, with the
-    place and the reason of the first of these. `unknown`: of labels whose key no record has, what is wrong."""
+    """A summary of a history: the ends of its first and last record, and the numbers of records and dead letters.
+
+    `first_dead`: the place of the first dead letter and its reason. `unknown`: remarks on labels whose key no record
+    has.
+    """
 
     since: int
     until: int
@@ -57,7 +60,7 @@ class HistorySummary:
 
 @dataclass(frozen=True, slots=True)
 class PassResult:
-    """The results of a pass: of each point, and of the history."""
+    """The results of a pass: the figures of each point, and a summary of the history."""
 
     parts: list[Parts]
     history: HistorySummary
@@ -66,9 +69,9 @@ class PassResult:
 def passes(
     search: Search, pieces: Sequence[Sequence[Point]], workers: int, seen: Seen
 ) -> Iterator[tuple[int, PassResult]]:
-    """Run points piece by piece; yield the number of each piece with its results when it is done.
+    """Run pieces of points. Yield the number of each piece with its results as soon as it is finished.
 
-    KeyboardInterrupt: a signal came, and the pieces at hand are lost. CepError: a process ended.
+    KeyboardInterrupt: a signal arrived; the results of unfinished pieces are lost. CepError: a process died.
     """
     if min(workers, len(pieces)) < 2:
         for number, points in enumerate(pieces):
@@ -113,7 +116,7 @@ _done: Any = None
 
 
 def _begin(search_of: Callable[[BacktestOptions], Search], options: BacktestOptions, done: Any) -> None:
-    """Make a process ready: it compiles the program, and leaves Ctrl-C to the one that started it."""
+    """Prepare a process: compile the program, and leave Ctrl-C to the parent process."""
     global _search, _done
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
@@ -121,7 +124,7 @@ def _begin(search_of: Callable[[BacktestOptions], Search], options: BacktestOpti
 
 
 def _end_with_parent() -> None:
-    """End the process where the one that started it is gone: it may have been killed."""
+    """End the process when its parent has ended, even if the parent was killed."""
     if (parent := parent_process()) is not None:
         parent.join()
         os._exit(1)

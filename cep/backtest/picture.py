@@ -1,4 +1,4 @@
-"""The points of a grid as a picture (SVG): a figure over the load, the Pareto front, and the point that is chosen."""
+"""An SVG picture of a grid's points: a figure plotted over the load, the Pareto front, and the chosen point."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from cep.runtime.run_stats import count
 WIDTH, HEIGHT = 720, 440
 LEFT, RIGHT, TOP, BOTTOM = 72, 24, 62, 56
 Places = dict[int, tuple[float, float]]
-"""The load and the figure of points, by their numbers."""
+"""The load and the figure of each point, by its number."""
 TICKS = 6
-"""About how many numbers stand at an axis."""
+"""The approximate number of labels on an axis."""
 ROOM = 1.6
-"""How many times as far as the front the picture goes: points with more load are left out."""
+"""The largest load shown, as a multiple of the front's largest load. Points beyond it are left out."""
 MANY = 200
-"""Points at one place from which on their dot grows no more."""
+"""The number of points at one place beyond which their dot does not grow."""
 GREY, DARK, BLUE, RED = "#9aa0a6", "#5f6368", "#1a5fb4", "#c01c28"
 
 
 def svg(result: BacktestResult) -> str:
-    """Return the picture of a grid: what is chosen by, or recall, over the episodes a day."""
+    """Return the picture of a grid: the choosing figure, or else recall, over the number of episodes per day."""
     figure = result.figure if result.figure in HIGHER[:2] else "recall"
     judged = result.judged
     places = {
@@ -46,7 +46,7 @@ def svg(result: BacktestResult) -> str:
 
 
 class Axis:
-    """A scale from values to places of a picture, over whole steps that end at round numbers."""
+    """A linear scale from values to coordinates. It covers whole steps, which begin and end at round numbers."""
 
     def __init__(self, low: float, high: float, first: float, last: float) -> None:
         size = 10.0 ** floor(log10((high - low) / TICKS))
@@ -100,7 +100,8 @@ def _lines(
 
 
 def _dots(result: BacktestResult, places: Places, across: Axis, up: Axis) -> Iterator[str]:
-    """Yield the points, those at one place as one larger dot with their number beside it."""
+    """Yield a dot for each place with points. Several points at a place make a larger dot, labelled with their
+    number."""
     found: dict[tuple[float, float], list[int]] = {}
     for number, (load, value) in places.items():
         found.setdefault((across.place(load), up.place(value)), []).append(number)
@@ -115,7 +116,7 @@ def _dots(result: BacktestResult, places: Places, across: Axis, up: Axis) -> Ite
 
 
 def _front(result: BacktestResult, best: Sequence[int], places: Places, across: Axis, up: Axis) -> Iterator[str]:
-    """Yield the Pareto front as steps: from each point on, no more load is needed for its figure."""
+    """Yield the Pareto front as a step line, with a dot for each of its points."""
     path = []
     for place, number in enumerate(best):
         x, y = across.place(places[number][0]), up.place(places[number][1])
@@ -129,7 +130,7 @@ def _front(result: BacktestResult, best: Sequence[int], places: Places, across: 
 
 
 def _chosen(result: BacktestResult, chosen: int, places: Places, across: Axis, up: Axis) -> Iterator[str]:
-    """Yield a ring around the chosen point, and its values below the title."""
+    """Yield a ring around the chosen point, and its values as text below the title."""
     x, y = across.place(places[chosen][0]), up.place(places[chosen][1])
     yield f'<circle cx="{x}" cy="{y}" r="7" fill="none" stroke="{RED}" stroke-width="2.5"/>'
     told = escape(f"chosen: {point_text(result, chosen)}")

@@ -1,4 +1,4 @@
-"""How far a backtest is: a bar on a terminal, else a line now and then."""
+"""Progress of a backtest on standard error: a bar on a terminal, or else an occasional line."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import typer
 from cep.core.literals import say_duration
 
 OFTEN, SELDOM = 0.2, 30.0
-"""Seconds between two looks of a bar, and between two lines."""
+"""The minimum seconds between two updates of the bar, and between two lines."""
 WIDTH = 24
 
 
 class SearchProgress:
-    """Tells on standard error how far the points of a grid are; `points`: how many there are to be run."""
+    """Shows the progress of a grid on standard error. `points`: the number of points to run."""
 
     def __init__(self, points: int) -> None:
         self.points = points
@@ -24,7 +24,7 @@ class SearchProgress:
         self._shown = False
 
     def seen(self, part: float) -> None:
-        """Take which part is done, from 0 to 1."""
+        """Show the progress, a number from 0 to 1, unless the last update was too recent."""
         now = monotonic()
         if now - self._told < (OFTEN if self._terminal else SELDOM):
             return
@@ -40,7 +40,7 @@ class SearchProgress:
         self._shown = True
 
     def close(self) -> None:
-        """Leave nothing behind on a terminal."""
+        """Remove the bar from the terminal."""
         if self._shown:
             typer.echo("\r\x1b[K", err=True, nl=False)
             self._shown = False

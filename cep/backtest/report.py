@@ -1,4 +1,4 @@
-"""A backtest as text for a terminal of 80 columns, and as JSON."""
+"""The report of a backtest: text for a terminal of 80 columns, or JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cep.runtime.run_stats import count
 
 WIDTH = 80
 SHOWN = 20
-"""How many points of a grid are printed."""
+"""The maximum number of points to print."""
 ROWS = (
     "recall",
     "precision",
@@ -33,7 +33,7 @@ ROWS = (
     "nab_low_fn",
 )
 ASKED = ROWS[7:]
-"""Figures that are printed only where somebody asked for them."""
+"""The figures that are printed only on request."""
 TITLES = {
     "recall": "recall",
     "precision": "precision",
@@ -123,7 +123,7 @@ def _text(name: str, figures: Figures, long: bool) -> str:
 
 
 def _points(result: BacktestResult) -> Iterator[str]:
-    """A table of the best points: by the figure that is chosen by, or in their order."""
+    """Yield a table of the points, best first if there is a figure to choose by, and then the Pareto front."""
     judged = result.judged
     order = list(range(len(result.points)))
     if result.figure is not None:
@@ -150,7 +150,7 @@ def _points(result: BacktestResult) -> Iterator[str]:
 
 
 def _table(result: BacktestResult, numbers: Sequence[int]) -> Iterator[str]:
-    """Yield points with their main figures, below a header."""
+    """Yield a header, then a line per point with its main figures."""
     judged = result.judged
     shown = ["recall", "precision", "lead", "load"]
     if result.figure is not None and result.figure not in shown:
@@ -192,7 +192,7 @@ def _choice(result: BacktestResult) -> Iterator[str]:
 
 
 def warnings(result: BacktestResult) -> list[str]:
-    """Return what makes a choice doubtful."""
+    """Return warnings about a doubtful choice."""
     if result.chosen is None:
         return []
     found = []
@@ -212,7 +212,7 @@ def warnings(result: BacktestResult) -> list[str]:
 
 
 def as_json(result: BacktestResult) -> str:
-    """Return the whole result as JSON; durations are seconds."""
+    """Return the whole result as JSON. Durations are in seconds."""
     axes = [axis.parameter for axis in result.axes]
     points = []
     for number, (point, parts) in enumerate(zip(result.points, result.parts)):

@@ -1,4 +1,4 @@
-"""Detections against labels: episodes, hits, and the figures that follow from them."""
+"""Scoring of detections against labels: episodes, hits, and the figures computed from them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ DAY = 86_400_000_000
 _NONE = np.empty(0, np.int64)
 _NEVER = np.iinfo(np.int64).max
 FEW = 10
-"""Labels below which intervals stand beside rates."""
+"""The number of labels below which rates are shown with confidence intervals."""
 Z = 1.959963984540054
-"""The quantile of the normal distribution for an interval of 95 %."""
+"""The quantile of the normal distribution for a 95 % interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """An incident: its closed interval in microseconds. `key`: None: it applies to every key."""
+    """An incident: a closed interval in microseconds. `key`: None applies the label to every key."""
 
     start: int
     end: int
@@ -30,8 +30,11 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Episodes:
-    """Detections of one key that belong together, from the first to the last: their times by key, in order. `places`:
-    where those of each key begin and end."""
+    """Episodes: runs of detections of one key that are close together.
+
+    `firsts` and `lasts` hold the first and last detection time of each episode, grouped by key and in order. `places`
+    holds the range of each key's episodes in these arrays.
+    """
 
     firsts: Times
     lasts: Times
@@ -40,8 +43,11 @@ class Episodes:
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """How detections are scored; durations in microseconds. `flapping`: episodes shorter than it flap, None: that is
-    not asked; `nab`: the score of NAB is asked."""
+    """The rules of scoring, with durations in microseconds.
+
+    `merge`: the largest gap within an episode. `flapping`: report the share of shorter episodes; None: do not. `nab`:
+    also compute the scores of NAB.
+    """
 
     merge: int
     before: int = 0
@@ -52,7 +58,8 @@ class Scoring:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures of a set of detections; None: undefined. Durations are in microseconds, loads in episodes a day."""
+    """The figures of a set of detections; None if undefined. Durations are in microseconds, loads in episodes per
+    day."""
 
     labels: int
     hit: int
@@ -71,12 +78,12 @@ class Figures:
 
     @property
     def recall_interval(self) -> tuple[float, float] | None:
-        """The Wilson interval of the recall where labels are few."""
+        """The Wilson interval of the recall, if there are few labels."""
         return wilson(self.hit, self.labels) if 0 < self.labels < FEW else None
 
     @property
     def precision_interval(self) -> tuple[float, float] | None:
-        """The Wilson interval of the precision where labels are few."""
+        """The Wilson interval of the precision, if there are few labels."""
         return wilson(self.hitting, self.episodes) if self.episodes and self.labels < FEW else None
 
 
@@ -90,7 +97,7 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
 
 
 def episodes_of(detections: Mapping[Key, Times], merge: int) -> Episodes:
-    """Return the episodes of detections (sorted times by key): those of a key no further apart than `merge` are one."""
+    """Merge detections (sorted times by key) into episodes. Gaps within an episode are at most `merge` long."""
     firsts, lasts, places, count = [_NONE], [_NONE], dict[Key, tuple[int, int]](), 0
     for key, times in detections.items():
         if not len(times):
@@ -136,7 +143,7 @@ def _windows(labels: Sequence[Label], scoring: Scoring) -> list[tuple[Key | None
 
 
 def _hits(episodes: Episodes, labels: Sequence[Label], scoring: Scoring) -> tuple[int, list[int]]:
-    """Return how many episodes hit a label, and the lead times of the labels that are hit, in order."""
+    """Return the number of episodes that hit a label, and the sorted lead times of the labels that are hit."""
     by_key: dict[Key | None, list[Label]] = {}
     for label in labels:
         by_key.setdefault(label.key, []).append(label)
@@ -167,7 +174,7 @@ def _median(values: Sequence[int]) -> float:
 
 
 def _quiet(episodes: Episodes, since: int, until: int) -> int:
-    """Return the longest stretch of the history without an episode of any key."""
+    """Return the length of the longest part of the history without an episode of any key."""
     order = np.argsort(episodes.firsts, kind="stable")
     reached = np.maximum.accumulate(np.append(since, episodes.lasts[order]))
     return max(0, int((np.append(np.minimum(episodes.firsts[order], until), until) - reached).max()))
@@ -176,7 +183,7 @@ def _quiet(episodes: Episodes, since: int, until: int) -> int:
 def halves(
     detections: Mapping[Key, Times], labels: Sequence[Label], at: int
 ) -> tuple[tuple[dict[Key, Times], list[Label]], tuple[dict[Key, Times], list[Label]]]:
-    """Return the detections and labels before a time, and those from it on; a label counts by its start."""
+    """Split detections and labels at a time. Labels are assigned by their start."""
     early = {key: times[times < at] for key, times in detections.items()}
     late = {key: times[times >= at] for key, times in detections.items()}
     before = [each for each in labels if each.start < at]
@@ -184,6 +191,6 @@ def halves(
 
 
 def holdout_of(labels: Sequence[Label]) -> int | None:
-    """Return the start of the label at two thirds, by start; None: there are too few labels to divide."""
+    """Return the start of the label at two thirds of the labels in order; None if there are fewer than three labels."""
     starts = sorted(each.start for each in labels)
     return starts[2 * len(starts) // 3] if len(starts) > 2 else None

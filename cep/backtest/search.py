@@ -1,4 +1,4 @@
-"""A backtest: a program, a history and labels; the figures of one point, or of all points of a grid."""
+"""Evaluation of a program over a history with labels: the figures of one point, or of all points of a grid."""
 
 from __future__ import annotations
 
@@ -46,18 +46,20 @@ if TYPE_CHECKING:
     from cep.backtest.command import BacktestOptions
 
 AT_ONCE, KEPT_AT_ONCE = 500, 100
-"""How many points are run in one pass, and how many where what is done is kept."""
+"""The number of points per pass, and the same if a state file keeps the results of each pass."""
 TIMED = 16
-"""How many points are run together to estimate how long more of them take."""
+"""The number of points in the trial run that estimates the duration of a grid."""
 ROWS = 1 << 18
-"""How many records are taken at a time."""
+"""The number of records per batch."""
 
 
 @dataclass(slots=True)
 class BacktestResult:
-    """The figures of all points. `merge`: how far apart detections of an episode may be, None: the longest window of
-    the rules at each point; `remarks`: what is doubtful about the labels; `chosen`: the number of the point that was
-    chosen, None: none."""
+    """The figures of all points.
+
+    `merge`: the largest gap within an episode; None: the longest window of the rules, which depends on the point.
+    `remarks`: doubts about the labels. `chosen`: the number of the chosen point; None if no point was chosen.
+    """
 
     detect: str
     axes: Sequence[Axis]
@@ -74,12 +76,13 @@ class BacktestResult:
 
     @property
     def judged(self) -> list[Figures]:
-        """The figures by which points are chosen: before the holdout, where there is one."""
+        """The figures that decide the choice: those before the holdout, or those of the whole history if there is
+        none."""
         return [each.whole if each.before is None else each.before for each in self.parts]
 
 
 class Search:
-    """A program over its history, as options name them."""
+    """A program with its history and labels, as the options name them."""
 
     def __init__(
         self,
@@ -89,7 +92,10 @@ class Search:
         parameters: Parameters,
         servers: Mapping[str, str],
     ) -> None:
-        """`servers`: the inputs that files of the history are downloaded from. Raises CepError."""
+        """Check the options and read the labels. `servers`: the server inputs, by the file of their download.
+
+        CepError: an option or a label is invalid.
+        """
         self.options, self.source, self.program, self.parameters = options, source, program, parameters
         self.servers = servers
         self.detect, schema, self.is_alert = _detected(program, options.scores.detect or "")
@@ -142,8 +148,10 @@ class Search:
 
     @classmethod
     def of(cls, options: BacktestOptions, folder: Path | None = None) -> Search:
-        """Compile the program, and read the labels. `folder`: for records that a server keeps; None: there are none.
-        CepError: an option is wrong."""
+        """Compile the program, and read the labels. CepError: an option is invalid.
+
+        `folder`: a folder for the records that are downloaded from servers; None: do not download.
+        """
         source = ProgramSource.read(
             options.rules,
             options.knowledge,
@@ -163,7 +171,7 @@ class Search:
         return cls(options, source, program, parameters, servers)
 
     def run(self) -> BacktestResult:
-        """Run the history through all points, and score each. CepError: there are too many points."""
+        """Run the history through all points, and score each point. CepError: there are too many points."""
         number = prod(len(axis.values) for axis in self.axes)
         most = self.options.grids.points or MOST_POINTS
         if number > most:
@@ -197,7 +205,7 @@ class Search:
         return result
 
     def _all(self, points: Sequence[Point], state: SearchState | None) -> tuple[list[Parts], HistorySummary]:
-        """Run the points that are not in the state; return the figures of all."""
+        """Run the points that are not in the state file. Return the figures of all points."""
         names = [self._name(point) for point in points]
         found = {} if state is None else dict(state.found)
         history = None if state is None else state.history
@@ -228,26 +236,26 @@ class Search:
         return [found[name] for name in names], history
 
     def _apart(self) -> int | None:
-        """Return how far apart detections of an episode may be, None: that depends on the point."""
+        """Return the largest gap within an episode; None if it depends on the point."""
         if self.merge is not None or any(axis.parameter.type == "duration" for axis in self.axes):
             return self.merge
         return self._window(self.program, self.detect)
 
     def _check_holdout(self, history: HistorySummary) -> None:
-        """CepError: the holdout that was asked for is not within the history."""
+        """Check that a `--holdout` lies within the history. CepError: it does not."""
         asked = self.options.grids.holdout
         if asked is not None and self.holdout is not None and not history.since < self.holdout <= history.until:
             hint = f"a time within the history, {_range(history)}"
             raise refuse(f"--holdout {asked} is outside of the history", hint)
 
     def _nothing(self, parts: Sequence[Parts]) -> Iterator[str]:
-        """Yield a remark if the history has no detection at all."""
+        """Yield a remark if no point has any detection."""
         if not any(each.whole.episodes for each in parts):
             where = "" if len(parts) == 1 else " at any point"
             yield f"the history has no `{self.detect}`{where}: `cep test` says why it is missing"
 
     def _remarks(self, history: HistorySummary) -> list[str]:
-        """Return what is doubtful about the labels."""
+        """Return remarks about doubtful labels."""
         remarks = []
         if not self.key and (columns := [name for name in self.label_columns if name in self.attributes]):
             column = columns[0]
@@ -277,7 +285,7 @@ class Search:
         return [*remarks, *history.unknown]
 
     def _unknown(self, keys: set[Key] | None) -> list[str]:
-        """Return what is wrong with the keys of labels that no record has."""
+        """Return remarks about keys that labels have but no record has."""
         found = {} if keys is None else {each.key: None for each in self.labels if each.key is not None}
         known = [each for each in sorted(keys or (), key=str) if None not in each]
         texts = []
@@ -293,12 +301,12 @@ class Search:
         return texts
 
     def _name(self, point: Point) -> str:
-        """Return the values of a point as a text."""
+        """Return the parameter values of a point as text."""
         told = (f"{axis.parameter.name}={axis.parameter.written(value)}" for axis, value in zip(self.axes, point))
         return ", ".join(sorted(told))
 
     def _of(self) -> dict[str, Any]:
-        """Return what figures depend on besides the values of the grid."""
+        """Return everything that the figures depend on, except the values of the grid."""
         scores, history = self.options.scores, self.options.history
         found = inputs(history.inputs, self.schemas, history.format)
         names = [axis.parameter.name for axis in self.axes]
@@ -320,7 +328,7 @@ class Search:
         }
 
     def _without_defaults(self) -> str:
-        """Return the program without the default values of its parameters: figures go by the values they have."""
+        """Return the program's text without the defaults of its parameters. Figures do not depend on the defaults."""
         lines = self.source.text.splitlines(keepends=True)
         spans = [each.default.span for each in self.parameters]
         for span in sorted(spans, reverse=True):
@@ -329,7 +337,7 @@ class Search:
         return "".join(lines)
 
     def run_points(self, points: Sequence[Point], seen: Seen) -> PassResult:
-        """Run points together, and score each. KeyboardInterrupt: a signal came."""
+        """Run points together, and score each. KeyboardInterrupt: a signal arrived."""
         history, merges = self._pass(points, seen)
         scorings = [replace(self.scoring, merge=merge) for merge in merges]
         parts = [self._score(*own, history) for own in zip(history.detections, scorings)]
@@ -345,7 +353,7 @@ class Search:
         return PassResult(parts, summary)
 
     def write(self, chosen: int) -> list[Path]:
-        """Write the values of a point into the PARAM lines of the program; return the files that changed."""
+        """Write the values of a point into the PARAM lines of the program. Return the changed files."""
         point = points_of(self.axes)[chosen]
         lines: dict[str, list[str]] = {}
         changes = [
@@ -362,12 +370,12 @@ class Search:
         return [Path(file) for file in lines]
 
     def _window(self, program: CompiledProgram, name: str) -> int | None:
-        """Return the longest window of the rules of an event or alert."""
+        """Return the longest window among the rules of an event or alert; None if there is none."""
         target = next((each.event for each in program.alerts if self.is_alert and each.name == name), name)
         return window_of(program.rules.rules, target)
 
     def _pass(self, points: Sequence[Point], seen: Seen) -> tuple[History, list[int]]:
-        """Run points together; return what they found, and how far apart detections of an episode may be for each."""
+        """Run points together. Return their detections and, for each point, the largest gap within an episode."""
         params = [{axis.parameter.name: value for axis, value in zip(self.axes, point)} for point in points]
         named = [self._texts(each) for each in params]
         wanted, alerts = ([], [self.detect]) if self.is_alert else ([self.detect], [])
@@ -391,7 +399,7 @@ class Search:
         return found, [self._window(variants.program, name) or 0 for name in names]
 
     def _texts(self, values: Mapping[str, Value]) -> dict[str, object]:
-        """Return values in a form that `params` takes."""
+        """Convert values of parameters to the form that the option `params` of the compiler accepts."""
         return {name: self.parameters.by_name[name].of(value).given for name, value in values.items()}
 
     def _score(self, own: Mapping[Key, Times], scoring: Scoring, history: History) -> Parts:
@@ -408,7 +416,7 @@ class Search:
         )
 
     def _holdout(self) -> int | None:
-        """Return the time before which a point is chosen, None: nothing is chosen. CepError: there is none."""
+        """Return the time of the holdout; None if no point is to be chosen. CepError: there are too few labels."""
         if self.figure is None:
             return None
         if self.options.grids.holdout is not None:
@@ -420,7 +428,7 @@ class Search:
         return found
 
     def _estimate(self, number: int) -> str:
-        """Return how long so many points take in one process, by a run of one and a run of several together."""
+        """Estimate the duration of a grid in one process, from a trial run of one point and one of several points."""
         several = [_point(self.axes, place * number // TIMED) for place in range(TIMED)]
         self._seconds(several)  # compiles kernels
         one, together = self._seconds(several[:1]), self._seconds(several)
@@ -428,25 +436,25 @@ class Search:
         return _about(number * further + -(-number // AT_ONCE) * max(one - further, 0.0))
 
     def _seconds(self, points: Sequence[Point]) -> float:
-        """Return how long a pass over points takes."""
+        """Return the CPU seconds of a pass over points."""
         began = process_time()
         self._pass(points, lambda part: None)
         return process_time() - began
 
     def _refuse(self, number: int) -> None:
-        """Refuse too many points, with how long they would take."""
+        """Refuse a grid with too many points, and tell how long it would take."""
         told = self._estimate(number)
         hint = f"fewer values, or `--points {number}`: they take {told}, by a run of {TIMED}"
         most = self.options.grids.points or MOST_POINTS
         raise CepError(f"--grid: {number:,} points are more than {most:,}", hint=hint, code="option")
 
     def _warn(self, number: int) -> None:
-        """Say how long many points take."""
+        """Tell how long a large grid takes."""
         typer.echo(f"{number:,} points take {self._estimate(number)}, by a run of {TIMED}", err=True)
 
 
 def _point(axes: Sequence[Axis], place: int) -> Point:
-    """Return the point at a place in the order of `points_of`, without the others."""
+    """Return one point of `points_of` without computing the others."""
     values = []
     for axis in reversed(axes):
         place, own = divmod(place, len(axis.values))
@@ -455,14 +463,15 @@ def _point(axes: Sequence[Axis], place: int) -> Point:
 
 
 def _about(seconds: float) -> str:
-    """Return a duration to two figures, in its largest unit."""
+    """Return a duration, rounded to two digits, in the largest unit that fits."""
     unit = next((each for each in ("d", "h", "min") if seconds * SECOND >= UNITS[each]), "s")
     amount = max(seconds * SECOND / UNITS[unit], 1.0)
     return f"about {float(f'{amount:.1e}'):,.16g} {unit}"
 
 
 def window_of(rules: Iterable[Rule], event: str) -> int | None:
-    """Return the longest window of the rules that an event goes back to, in microseconds; None: they have none."""
+    """Return the longest window, in microseconds, of the rules from which an event is derived; None if they have
+    none."""
     by_event: dict[str, list[Rule]] = {}
     for rule in rules:
         by_event.setdefault(rule.event, []).append(rule)
@@ -482,11 +491,11 @@ def _range(history: HistorySummary) -> str:
 
 
 def _say_nothing(source: str, text: str, /, *, lost: bool) -> None:
-    """Files are not lost on the way."""
+    """Ignore messages about sources. Files lose no records."""
 
 
 def _detected(program: CompiledProgram, name: str) -> tuple[str, Schema, bool]:
-    """Return the event or alert that detects, with its attributes. CepError: there is none."""
+    """Return the name and schema of the event or alert that detects, and True for an alert. CepError: it is unknown."""
     schemas = program.plan.schemas
     derived = {rule.event for rule in program.rules.rules if schemas[rule.event].fluent is None}
     tables = {table for alert in program.alerts for table in alert.tables}

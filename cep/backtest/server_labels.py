@@ -1,4 +1,4 @@
-"""Labels of incidents from the verdicts that people gave on a running server: `server:URL` or `server:URL#ALERT`."""
+"""Labels of incidents from the verdicts of people on a server's alerts: `server:URL` or `server:URL#ALERT`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ SERVER = "server:"
 
 
 def server_rows(place: str, detect: str, token_file: Path | None = None) -> list[dict[str, Any]]:
-    """Return a row for each alert that was closed as `true`: of the alert that `place` names, else of those that are
-    called or are on `detect`. The token is in the file, else in CEP_TOKEN. CepError: the server refuses, or there are
-    none."""
+    """Return a row for each alert that was closed with the verdict `true`.
+
+    `place` may name the alert. Otherwise all alerts count whose name or event is `detect`. The token is in
+    `token_file`, or else in CEP_TOKEN. CepError: the server refuses, or there is no such verdict.
+    """
     address, _, name = place.removeprefix(SERVER).partition("#")
     closed = Connection(server=address, token_file=token_file).verdicts()
     chosen = [each for each in closed if each["name"] == name or (not name and detect in (each["name"], each["event"]))]

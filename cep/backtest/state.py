@@ -1,4 +1,5 @@
-"""The state file of a backtest: the figures of points that are done, a line for each pass, for a run that goes on."""
+"""The state file of a backtest. It keeps the figures of finished points, one line per pass, so that a run can
+resume."""
 
 from __future__ import annotations
 
@@ -20,8 +21,10 @@ FORMAT = 1
 
 
 class SearchState:
-    """A file with what is done. `of`: what the figures depend on besides the values of the grid. CepError: the file is
-    of another backtest, or cannot be read or written."""
+    """An open state file. CepError: it belongs to another backtest, or cannot be read or written.
+
+    `of`: everything that the figures depend on, except the values of the grid.
+    """
 
     def __init__(self, path: Path, of: Mapping[str, Any]) -> None:
         self.path = path
@@ -39,7 +42,7 @@ class SearchState:
             raise refuse(f"--state {path}: {reason_of(error)}") from None
 
     def add(self, names: Sequence[str], result: PassResult) -> None:
-        """Keep the results of a pass; `names`: of its points."""
+        """Store the results of a pass. `names`: the texts of its points."""
         parts = [asdict(each) for each in result.parts]
         self._write({"points": dict(zip(names, parts)), "history": asdict(result.history)})
         self.found |= dict(zip(names, result.parts))
@@ -57,7 +60,7 @@ class SearchState:
             raise refuse(f"--state {self.path}: {reason_of(error)}") from None
 
     def _read(self, data: bytes) -> int:
-        """Read what is there, up to a line that was not written whole; return how many bytes that is."""
+        """Read the results, except an incomplete last line. Return the number of bytes in complete lines."""
         whole = data.rfind(b"\n") + 1
         try:
             lines = [json.loads(line) for line in data[:whole].splitlines()]
