@@ -1,2 +1,4 @@
-"""Formats of records, one file for each: text and JSON, packs of sensors, Parquet, RDF, dialects; and their fast
-readers."""
+"""Formats of records, one file for each, with their fast readers.
+
+They are text and JSON formats, packs of sensor data, Parquet, RDF and the dialects.
+"""

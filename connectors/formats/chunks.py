@@ -1,8 +1,8 @@
-"""Files that other processes read in chunks of whole lines; results arrive in the order of the file.
+"""Parallel reading of large files in chunks of whole lines; results arrive in the order of the file.
 
-A chunk ends where a block would end if one process read the file, so blocks, numbers and dead letters are the same. If
-a chunk cannot be read separately (a quote is open at its end, or a line is longer than a chunk), one process reads the
-rest.
+A chunk ends where a block would end if one process read the file. So blocks, record numbers and dead letters do not
+depend on who reads. If a chunk cannot be read on its own (a quote is open at its end, or a line is longer than a
+chunk), one process reads the rest of the file.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from cep.connectors.records.batch import Block, DeadLetter
 from cep.core.schema import ARRIVAL
 
 _PIECE = 1 << 16
-"""The bytes in which the end of the last line is searched at a time."""
+"""Bytes per step of the backward search for the last line end."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundInChunk:
-    """The contents of a chunk, with records and lines numbered from 0. `lines`: how many lines end in it."""
+    """The contents of a chunk. Its records and lines are numbered from 0, and `lines` line ends are in it."""
 
     tables: dict[str, pl.DataFrame]
     dead: list[DeadLetter]
@@ -33,7 +33,7 @@ class FoundInChunk:
     lines: int
 
     def placed(self, line: int, first: int) -> FoundInChunk:
-        """Shift the numbers of rows and lines, which begin at 0 in the chunk, to those of the file."""
+        """Return the same contents, renumbered for the file: lines start at `line`, and records at `first`."""
         tables = {
             name: table.with_columns(pl.col(ARRIVAL) + first) if first and table.height else table
             for name, table in self.tables.items()
@@ -44,35 +44,39 @@ class FoundInChunk:
 
 
 class ReadsChunks(Protocol):
-    """Reads chunks of one file, in any process."""
+    """A reader of chunks of one file; it works in any process."""
 
     def chunk(self, file: str, data: bytes, position: int, final: bool) -> FoundInChunk | None:
-        """Read the bytes from `position` on; `final`: the file ends there. None: they cannot be read separately."""
+        """Read the chunk `data`, which starts at byte `position`. `final`: the file ends with it. Return None if the
+        chunk cannot be read on its own."""
 
 
 class ChunkReaders(Protocol):
-    """Processes that read chunks. `ahead`: how many chunks may be requested before the first is taken; `least`: the
-    bytes from which on a chunk pays; `cheap`: whether fields of CSV pay, which are fast to read, and whose rows must be
-    carried over."""
+    """A pool of processes that read chunks.
+
+    `ahead`: the number of chunks to request before the first result is taken. `least`: the smallest chunk, in bytes,
+    that is worth sending to another process. `cheap`: True if CSV is worth sending too. CSV is fast to read, and its
+    rows have to be copied back.
+    """
 
     ahead: int
     least: int
     cheap: bool
 
     def begin(self, file: str, reader: ReadsChunks) -> int:
-        """Return a number for a file."""
+        """Register a file, and return its number."""
 
     def ask(self, source: int, position: int, size: int, final: bool) -> int:
-        """Start to read a chunk of the file with this number, and return a number for the chunk."""
+        """Request a chunk of a registered file, and return the number of the request."""
 
     def take(self, number: int) -> FoundInChunk | None:
-        """Return the contents, or None if the chunk cannot be read separately."""
+        """Wait for a requested chunk. Return its contents, or None if it cannot be read on its own."""
 
     def drop(self, number: int) -> None:
-        """Give up a chunk that was requested."""
+        """Cancel a requested chunk."""
 
     def end(self, source: int) -> None:
-        """Close a file: no more of its chunks are requested."""
+        """Unregister a file, after the last request for its chunks."""
 
 
 @dataclass(slots=True)
@@ -85,16 +89,16 @@ class Place:
 
 
 def readable_apart(readers: ChunkReaders | None, stream: ByteStream, chunk: int) -> bool:
-    """Return True if it pays to let other processes read a file."""
+    """Return True if it pays to let other processes read the file."""
     return readers is not None and chunk >= readers.least and stream.on_disk and (stream.size or 0) > chunk
 
 
 def read_apart(
     readers: ChunkReaders, reader: ReadsChunks, file: str, stream: ByteStream, chunk: int, place: Place
 ) -> Generator[FoundInChunk]:
-    """Yield the contents of a file's chunks from a place on, and move `place` and `stream` on.
+    """Yield the contents of the file's chunks from `place` on, and advance `place` and `stream`.
 
-    If it ends before the file does, one process has to read the rest.
+    If the generator ends before the file does, the caller has to read the rest itself.
     """
     source = readers.begin(file, reader)
     pieces = chunks(file, place.position, chunk, stream.size or 0)
@@ -123,9 +127,11 @@ def read_apart(
 
 
 def chunks(file: str, begin: int, chunk: int, size: int) -> Iterator[tuple[int, int, bool]]:
-    """Yield (position, length, rest) for each chunk of a file of a known size, from a position in its first chunk.
+    """Yield (position, length, rest) for each chunk of a file of `size` bytes, starting at byte `begin` of its first
+    chunk.
 
-    `rest`: True for a last chunk whose last line has no end. Stop early at a line that is longer than a chunk.
+    `rest` is True for a last chunk whose last line has no line end. The generator stops early before a line that is
+    longer than a chunk.
     """
     with open(file, "rb", buffering=0) as opened:
         descriptor = opened.fileno()
@@ -145,7 +151,7 @@ def chunks(file: str, begin: int, chunk: int, size: int) -> Iterator[tuple[int, 
 
 
 def _beyond_last_line(descriptor: int, begin: int, end: int) -> int:
-    """Return the byte after the last line end between two bytes; 0 if there is none."""
+    """Return the position after the last line end in bytes `begin` to `end`; 0 if there is none."""
     while begin < end:
         at = max(begin, end - _PIECE)
         found = os.pread(descriptor, end - at, at).rfind(b"\n")

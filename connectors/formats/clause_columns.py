@@ -1,8 +1,8 @@
-"""Read the plain lines of a block of a dialect at once: facts, `P(a,b)@[0,1.5)`, and lines of RTEC,
+"""A fast reader of plain lines of a dialect, a block at a time: facts, `P(a,b)@[0,1.5)`, and lines of RTEC,
 `go_to|9|9|chris|work`.
 
-A plain line has no quotes, no blanks inside, finite numbers of few digits, and arguments that are strings or numbers.
-`cep.connectors.formats.clauses` defines its meaning, and reads all other lines one by one.
+A plain line has no quotes, no inner blanks, finite numbers of few digits, and arguments that are strings or numbers.
+`cep.connectors.formats.clauses` defines the meaning of lines, and reads all other lines one by one.
 """
 
 from __future__ import annotations
@@ -19,19 +19,22 @@ from cep.core.schema import ARRIVAL, Attribute, Schema
 from cep.core.time import FARTHEST
 
 BLANKS = " \t\r\x0b\x0c"
-"""Blanks around a line."""
+"""The characters that are stripped from both ends of a line."""
 _BLANK = r"[\s\x1c-\x1f]"
 _NAME = "([A-Za-z_][A-Za-z0-9_]*)"
 _TERM = r'[^\s\x1c-\x1f"(),]+'
 _INT, _FLOAT = r"^-?[0-9]{1,18}$", r"^-?[0-9]{1,15}(?:\.[0-9]{1,15})?$"
 _MORE = 2
-"""The attributes of records of fluents beyond those of the fluent: the end and the bounds."""
+"""The number of attributes that records of a fluent add to those of the fluent: its end and its bounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlainLines:
-    """The `tables` of the plain lines, by event or fluent, each row with the number of its line as ARRIVAL. `read`:
-    which lines these are."""
+    """The plain lines of a block.
+
+    `tables`: the rows by event or fluent, with the number of the line as ARRIVAL. `read`: a mask of the lines that were
+    read.
+    """
 
     tables: dict[str, pl.DataFrame]
     read: NDArray[np.bool_]
@@ -39,8 +42,11 @@ class PlainLines:
 
 @dataclass(frozen=True, slots=True)
 class ClauseColumns:
-    """A reader of plain lines. `schemas`: those that the program reads; `fluents`: the names whose lines are records of
-    fluents; `tick`: in microseconds."""
+    """A reader of plain lines.
+
+    `schemas`: the events and fluents that the program reads. `fluents`: the names whose lines are records of fluents.
+    `tick`: the length of a tick in microseconds.
+    """
 
     schemas: Mapping[str, Schema]
     fluents: frozenset[str]
@@ -49,7 +55,7 @@ class ClauseColumns:
     # --- facts ---
 
     def facts(self, lines: pl.Series) -> PlainLines:
-        """Read lines of DatalogMTL."""
+        """Read lines in the syntax of DatalogMTL."""
         number = self._number
         pattern = (
             rf"^{_NAME}(?:\(({_TERM}(?:,{_TERM})*)\))?@"
@@ -80,7 +86,7 @@ class ClauseColumns:
     # --- RTEC ---
 
     def rows(self, lines: pl.Series) -> PlainLines:
-        """Read lines of RTEC."""
+        """Read lines in the syntax of RTEC."""
         fields = pl.DataFrame({"text": lines, "name": lines.str.extract(rf"^{_NAME}\|", 1)}).with_row_index("line")
         fields = fields.filter(pl.col("name").is_in(sorted(self.schemas)))
         untidy = fields["text"].str.contains(rf"{_BLANK}\||\|{_BLANK}|{_BLANK}$|\|$")
@@ -98,7 +104,7 @@ class ClauseColumns:
         return PlainLines({name: pl.concat(each).sort(ARRIVAL) for name, each in tables.items()}, read)
 
     def _forms(self, name: str, rows: pl.DataFrame) -> list[_Found]:
-        """Yield the rows of an event, or those of a fluent, which have one tick or two."""
+        """Return the rows of an event, or those of a fluent: lines with a single tick, then lines with two."""
         wanted = len(self.schemas[name].attributes)
         if name not in self.fluents:
             fields = self._fields(rows, wanted + 2, (2,))
@@ -123,7 +129,11 @@ class ClauseColumns:
     def _fields(
         self, rows: pl.DataFrame, bars: int, times: Sequence[int]
     ) -> tuple[pl.Series, list[pl.Series], list[pl.Series]] | None:
-        """Return the numbers of the lines with this many bars, their times at some places, and all later fields."""
+        """Read the fields of the lines that have `bars` bars.
+
+        Return the line numbers, the times at the places `times`, and all fields after these. Lines with an unreadable
+        time are left out.
+        """
         rows = rows.filter(pl.col("text").str.count_matches("|", literal=True) == bars)
         if not rows.height:
             return None
@@ -140,8 +150,7 @@ class ClauseColumns:
 
     @property
     def _number(self) -> str:
-        """A regular expression for a number that is certainly an exact time: its sign, its whole part, and its part
-        after the point."""
+        """A regular expression for numbers that are certainly an exact time. Groups: sign, whole part, decimals."""
         whole, part = 1, 0
         while 10 ** (whole + 1) * self.tick <= FARTHEST:
             whole += 1
@@ -151,7 +160,7 @@ class ClauseColumns:
         return rf"(-?)([0-9]{{1,{whole}}}){behind}"
 
     def _ticks(self, fields: pl.DataFrame, sign: str, whole: str, part: str) -> pl.Series:
-        """Return the microseconds of numbers; null where there is no number."""
+        """Convert numbers to microseconds, from columns with their parts; null if there is no number."""
         size = 0
         while size < 6 and self.tick % 10 ** (size + 1) == 0:
             size += 1
@@ -160,7 +169,7 @@ class ClauseColumns:
         return fields.select(pl.when(pl.col(sign) == "-").then(-time).otherwise(time).alias("time")).to_series()
 
     def _made(self, count: int, found: Mapping[str, _Found]) -> PlainLines:
-        """Return the tables of texts, without rows that have an argument which is not plain."""
+        """Build the tables. Drop rows with an argument that is not plain."""
         read = np.zeros(count, np.bool_)
         tables: dict[str, pl.DataFrame] = {}
         for name, (lines, texts, start, end, bounds) in found.items():
@@ -190,11 +199,12 @@ class ClauseColumns:
 
 
 _Found = tuple[pl.Series, Sequence[pl.Series], pl.Series, pl.Series | None, pl.Series | None]
-"""The clauses of a name: line numbers, arguments, start, end and bounds; events have only a start."""
+"""The lines of one name: line numbers, arguments, start, end and bounds. Events have no end and bounds."""
 
 
 def _split(inside: pl.Series, mark: str, count: int, since: int) -> list[pl.Series]:
-    """Return texts split into `count` parts; null if a text has another number of parts."""
+    """Split texts at `mark` into `count` parts, and return those from `since` on. A text with another number of parts
+    becomes null."""
     if not count:
         return []
     right = inside.str.count_matches(mark, literal=True) == count - 1
@@ -203,7 +213,8 @@ def _split(inside: pl.Series, mark: str, count: int, since: int) -> list[pl.Seri
 
 
 def _typed(attribute: Attribute, text: pl.Series) -> pl.Series | None:
-    """Return the values of an attribute, null where they are not plain; None if none is plain."""
+    """Convert texts to an attribute's type. Texts that are not plain become null. Return None if this attribute can
+    have no plain values."""
     if attribute.missing or attribute.format is not None:
         return None
     match attribute.type:

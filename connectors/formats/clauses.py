@@ -1,6 +1,6 @@
-"""Lines of the dialects to batches: facts of DatalogMTL, `P(a,b)@[0,1.5)`, and lines of RTEC, `go_to|9|9|chris|work`.
+"""A reader of the dialects' lines: facts of DatalogMTL, `P(a,b)@[0,1.5)`, and lines of RTEC, `go_to|9|9|chris|work`.
 
-A line with a `-` before it withdraws the same line: `-P(a,b)@[0,1.5)`, `-go_to|9|9|chris|work`.
+A line that starts with `-` withdraws the line without it: `-P(a,b)@[0,1.5)`, `-go_to|9|9|chris|work`.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from cep.core.ticks import INFINITE, ticks
 from cep.events import Value
 
 WITHDRAWS = "-"
-"""The mark before a line that withdraws the same line without it."""
+"""The mark at the start of a line that withdraws another line."""
 FACT = "a fact is written `P(a,b)@[0,1.5)` or `P(a)@3`"
 _FACT = re.compile(r"([^\W\d]\w*)\s*(?:\((.*)\))?\s*@\s*(.+?)\s*\.?")
 _TERM = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^",()]+?)\s*(?:,|$)')
 _INTERVAL = re.compile(r"([\[(])([^,]+),([^,]+)([\])])")
 
 _Row = tuple[str, int, tuple[Value, ...]]
-"""An event, or a record of a fluent: its name, its time, its values."""
+"""An event or a record of a fluent: its name, time and values."""
 _MORE = 2
-"""The attributes of records of fluents beyond those of the fluent: the end and the bounds."""
+"""The number of attributes that records of a fluent add to those of the fluent: its end and its bounds."""
 
 
 class ClauseReader:
-    """Reads blocks of lines of one input. The declarations say how long a tick is."""
+    """A reader of blocks of lines of one input. The declarations define the length of a tick."""
 
     def __init__(self, schemas: Mapping[str, Schema], format: str) -> None:
-        """CepError: the program is of another dialect."""
+        """Raise CepError if the program is written in another dialect."""
         self.schemas = without_changes({name: each for name, each in schemas.items() if each.when is None})
         self._revises = any(
             schema.attributes[-1:] and schema.attributes[-1].name == CHANGE for schema in schemas.values()
@@ -72,7 +72,7 @@ class ClauseReader:
         first: int,
         beside: Mapping[str, Sequence[str | None]] | None = None,
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]:
-        """Return the tables of a block of whole lines, the first of which is line number `line` and record number
+        """Read a block of whole lines. Its first line has the number `line`, and its first record the number
         `first`."""
         breaks = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
         starts = np.append(0, breaks + 1)
@@ -128,7 +128,8 @@ class ClauseReader:
     def _signed(
         self, table: pl.DataFrame, gone: NDArray[np.bool_], block: Block, dead: list[DeadLetter]
     ) -> pl.DataFrame:
-        """Add `@change` to records. Unless the program revises, turn those that withdraw others into dead letters."""
+        """Add the column `@change`. If the program does not revise, turn records that withdraw others into dead
+        letters."""
         withdraws = pl.Series(gone[table[ARRIVAL].to_numpy() - block.first])
         if self._revises:
             return table.with_columns(pl.when(withdraws).then(-1).otherwise(1).cast(pl.Int8).alias(CHANGE))
@@ -137,7 +138,7 @@ class ClauseReader:
         return table.filter(~withdraws)
 
     def _plain(self, lines: pl.Series) -> PlainLines:
-        """Return the lines that can be read as columns."""
+        """Read the lines that are plain."""
         fluents = frozenset(name for name in self.schemas if self._is_fluent(name) and self.schemas[name].attributes)
         events = {name: each for name, each in self.schemas.items() if name in fluents or not self._is_fluent(name)}
         columns = ClauseColumns(events, fluents, self.tick)
@@ -152,7 +153,7 @@ class ClauseReader:
         return pl.DataFrame(columns)
 
     def _record(self, name: str, texts: Sequence[str], span: tuple[int, int | None, str]) -> _Row:
-        """Return the record of a fluent. `span`: start, end, bounds."""
+        """Return the record of a fluent. `span`: its start, end and bounds."""
         start, *more = span
         return name, start, (*self._values(name, texts), *more)
 
@@ -164,11 +165,11 @@ class ClauseReader:
         return [text_value(attribute, text) for attribute, text in zip(wanted, texts)]
 
     def _is_fluent(self, name: str) -> bool:
-        """Return True if the program reads records of a fluent with this name, not events."""
+        """Return True if the program reads records of a fluent with this name, rather than events."""
         return self.schemas[name].time == RECORD_COLUMNS[0]
 
     def _known(self, name: str) -> str:
-        """Return the name, which must be one that the program reads. Unreadable: it is not."""
+        """Return the name. Raise Unreadable if the program reads nothing of this name."""
         if name not in self.schemas:
             raise Unreadable("type", f"the program asks nothing of `{name}`{closest(name, list(self.schemas))}")
         return name
@@ -208,14 +209,14 @@ class ClauseReader:
         return start, end, opening + closing
 
     def _time(self, text: str) -> int | None:
-        """Return microseconds; None: infinite."""
+        """Convert a time to microseconds; None if it is infinite."""
         bare = text.removeprefix("+").removeprefix("-")
         if bare.lower() in INFINITE:
             return None
         return -ticks(bare, self.tick) if text.startswith("-") else ticks(bare, self.tick)
 
     def _row(self, text: str) -> _Row:
-        """Read a line of RTEC: an event, or a fluent for one tick or from one tick to another."""
+        """Read a line of RTEC: an event, or a fluent that holds at one tick or from one tick to another."""
         name, *fields = (part.strip() for part in text.split("|"))
         if len(fields) < 2:
             raise Unreadable("row", "a line is written `event|arrival|time|arguments..`: `go_to|9|9|chris|work`")

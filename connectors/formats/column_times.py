@@ -1,4 +1,4 @@
-"""Read columns of Parquet as times and durations, whether they hold datetimes, counts or texts."""
+"""Times and durations in columns of Parquet, which may hold datetimes, numbers or texts."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def _instants(file: str, column: pl.Series) -> CepError:
 
 
 def column_ticks(file: str, column: pl.Series, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
-    """Return microseconds; nanoseconds and decimals of seconds round half to even. NaN is missing."""
+    """Convert a column to microseconds; NaN becomes null. Nanoseconds and decimals of seconds are rounded half to
+    even."""
     format = attribute.format
     if _written(column, attribute, format):
         ticks = _read(column, attribute, format or TimeFormat(), reasons, code)
@@ -93,7 +94,7 @@ def column_ticks(file: str, column: pl.Series, attribute: Attribute, reasons: Re
 
 
 def _written(column: pl.Series, attribute: Attribute, format: TimeFormat | None) -> bool:
-    """Return True if a column is read as text: texts of times or counts, and numbers with a pattern."""
+    """Return True if the column has to be read as text: a text column, or numbers for which a pattern is declared."""
     if column.dtype.is_numeric():
         return format is not None and format.pattern is not None
     if attribute.type == "duration" and format is None:
@@ -102,7 +103,7 @@ def _written(column: pl.Series, attribute: Attribute, format: TimeFormat | None)
 
 
 def _by_clock(dtype: pl.DataType) -> bool:
-    """Return True if times of a type are local, without an offset."""
+    """Return True if values of this type are local times, without an offset."""
     return dtype == pl.Date or (isinstance(dtype, pl.Datetime) and dtype.time_zone is None)
 
 
@@ -118,8 +119,11 @@ def _read(column: pl.Series, attribute: Attribute, format: TimeFormat, reasons: 
 
 
 def written_times(column: pl.Series, pattern: str | None) -> pl.Series:
-    """Return a column as the texts of times. Whole numbers get back their leading zeros (`time_pattern.padded`); so do
-    floats without decimals, which pandas makes of integers beside missing ones."""
+    """Return a column of times as texts.
+
+    Whole numbers get back the leading zeros that the pattern requires (`time_pattern.padded`). So do floats without
+    decimals: pandas turns integers into them if values are missing.
+    """
     numeric = column.dtype.is_numeric()
     texts = number_texts(column) if numeric else column.cast(pl.String)
     if pattern is None or not numeric or (digits := whole_digits(pattern)) is None:
@@ -138,7 +142,7 @@ def _single(text: str, attribute: Attribute, format: TimeFormat) -> int:
 def _of_zone(
     clock: pl.Series, column: pl.Series, attribute: Attribute, format: TimeFormat, reasons: Reasons, code: str
 ) -> pl.Series:
-    """Convert times by the clocks of a zone to instants."""
+    """Convert local times of a time zone to UTC. Times that the zone's clocks skip become null, with a reason."""
     assert format.zone is not None, "it is named"
     found, there = zone(format.zone).utc(clock.fill_null(0).to_numpy(), format.later)
     why = f"is skipped by the clocks of {format.zone}"
@@ -147,7 +151,7 @@ def _of_zone(
 
 
 def _seconds(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
-    """Return numbers of seconds, without those beyond 2200, which may have another unit."""
+    """Drop seconds that lie before the first valid time or after 2200, because they may have another unit."""
     sizes = column.cast(pl.Float64).fill_nan(None)
     far = ((sizes < FIRST / SECOND) | (sizes > FAR)).fill_null(False)
     for row in np.flatnonzero(far.to_numpy()).tolist():
@@ -158,7 +162,8 @@ def _seconds(column: pl.Series, attribute: Attribute, reasons: Reasons, code: st
 
 
 def _counted(file: str, column: pl.Series, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
-    """Convert a column to microseconds; nanoseconds and decimals round half to even."""
+    """Convert a column of datetimes, durations or numbers to microseconds. Nanoseconds and decimals are rounded half to
+    even."""
     dtype = column.dtype
     calendar = attribute.type == "time"
     if dtype == pl.Null:
@@ -184,7 +189,7 @@ def _counted(file: str, column: pl.Series, attribute: Attribute, reasons: Reason
 
 
 def _scaled(column: pl.Series, unit: int, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
-    """Return counts of a unit as microseconds. `unit`: its microseconds, 0 for nanoseconds."""
+    """Convert integers to microseconds. `unit`: the microseconds per unit, or 0 if the unit is the nanosecond."""
     if unit == 0:
         whole = column // 1000
         rest = column - whole * 1000
@@ -195,7 +200,7 @@ def _scaled(column: pl.Series, unit: int, attribute: Attribute, reasons: Reasons
 
 
 def _parsed(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
-    """Parse texts or decimals, each distinct one once."""
+    """Parse texts or decimals, each distinct value once."""
     exact = column.dtype != pl.String
     unit = power(SHIFTS["s" if attribute.format is None or attribute.format.unit is None else attribute.format.unit])
     read: dict[str, int | None] = {}
@@ -214,7 +219,7 @@ def _parsed(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str
 
 
 def fitting(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str = "ill-typed") -> pl.Series:
-    """Return integers of any width as 64 bits."""
+    """Convert integers of any width to 64 bits. Values that do not fit become null, with a reason."""
     fits = column.cast(pl.Int64, strict=False)
     least = refuse(fits == -LARGEST - 1, column, attribute, LEAST, reasons, code)
     far = fits.is_null() & column.is_not_null()
@@ -224,7 +229,7 @@ def fitting(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str
 def refuse(
     wrong: pl.Series, column: pl.Series, attribute: Attribute, why: str, reasons: Reasons, code: str = "ill-typed"
 ) -> pl.Series:
-    """Note the reason for the rows that are wrong, and return them without missing ones."""
+    """Record `why` for the rows that are wrong, and return the mask without nulls."""
     wrong = wrong.fill_null(False)
     if wrong.any():
         for row in np.flatnonzero(wrong.to_numpy()).tolist():

@@ -1,4 +1,4 @@
-"""CSV and TSV to batches: a header names the columns, and the rest is read column by column."""
+"""CSV and TSV: a header names the columns, and the rows are read column by column."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL, Schema
 
 LOOKED_AT = 1 << 14
-"""The bytes of rows from which types are guessed."""
+"""The bytes of rows from which column types are guessed."""
 CLOSED = 1 << 20
-"""The bytes within which a quote has to be closed."""
+"""The bytes within which an open quote must be closed."""
 
 
 def read_csv(
@@ -42,9 +42,9 @@ def read_csv(
     first: int,
     readers: ChunkReaders | None = None,
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]:
-    """Yield tables of one event, or of several with WHEN, block by block; no block: the stream is silent.
+    """Yield tables of one event, or of several with WHEN, block by block; the block is None if the stream is silent.
 
-    `readers`: processes that read chunks of the file. CepError: the header is absent, or lacks a column.
+    `readers`: processes that read chunks of the file. Raise CepError if the header is absent or lacks a column.
     """
     dialect = Dialect.of(file, schemas, separator)
     separator = dialect.separator
@@ -99,8 +99,10 @@ def read_csv(
 
 
 class _Beginning:
-    """The lines at the beginning of a table, taken one by one. `rest`: the bytes that were read and not taken; they
-    begin at byte `position`, in line `line`."""
+    """The lines at the beginning of a table, consumed one by one.
+
+    `rest`: bytes that were read but not consumed. They begin at byte `position`, in line `line`.
+    """
 
     def __init__(self, stream: ByteStream, chunk: int, comment: bytes) -> None:
         self._stream, self._chunk, self._comment = stream, chunk, comment
@@ -110,13 +112,13 @@ class _Beginning:
             self.rest, self.position = self.rest[len(BOM) :], len(BOM)
 
     def skip(self, count: int) -> None:
-        """Skip so many lines, whatever they hold."""
+        """Skip `count` lines, whatever they contain."""
         for _ in range(count):
             self._take()
 
     def line_of_columns(self, file: str) -> bytes:
-        """Return the header, which may follow comments; empty if the file is empty. CepError: the line does not name
-        columns."""
+        """Return the header, which may follow comments; empty if the file is empty. Raise CepError if the line cannot
+        be a header."""
         self._look()
         while self._comment and self.rest.startswith(self._comment):
             self._take()
@@ -130,8 +132,8 @@ class _Beginning:
         return head if head.strip() else b""
 
     def fields(self, file: str) -> list[str]:
-        """Return the columns that a line `#fields` names, as Zeek writes it; none for an empty file. CepError: there is
-        no such line."""
+        """Return the column names of Zeek's line `#fields`; none for an empty file. Raise CepError if there is no such
+        line."""
         names: list[str] = []
         self._look()
         while self.rest.startswith(self._comment):
@@ -151,13 +153,13 @@ class _Beginning:
         return line
 
     def _look(self) -> None:
-        """Read to the end of a line and no further, so that blocks begin where they do for other readers."""
+        """Read up to a line end and no further, so that blocks begin where they do for other readers."""
         while b"\n" not in self.rest and len(self.rest) <= LONGEST and (data := self._stream.read(self._chunk)):
             self.rest += data
 
 
 def header(file: str, raw: bytes, separator: str, quote: str = '"') -> list[str]:
-    """Return the names of the columns, without blanks and quotes around them."""
+    """Return the column names, without surrounding blanks and quotes."""
     try:
         text = raw.decode("utf-8").strip("\r\n")
     except UnicodeDecodeError:
@@ -181,7 +183,7 @@ def header(file: str, raw: bytes, separator: str, quote: str = '"') -> list[str]
 
 
 def _separated(head: bytes, separator: str) -> str | None:
-    """Return a hint for a header with another separator, or None."""
+    """Return a hint if the header seems to use another separator, else None."""
     if separator.encode() in head:
         return None
     if separator != "," and b"," in head:
@@ -206,9 +208,9 @@ def _types(columns: Sequence[str], body: bytes, separator: str) -> dict[str, str
 class Dialect:
     """The layout of fields.
 
-    It has the separator, the quote, the decimal mark, the mark between thousands, and the beginning of comments; the
-    names of the columns, if no header has them; and how many lines to skip before and after the header. `zeek`:
-    comments name the columns, as Zeek writes them.
+    `point`: the decimal mark. `thousands`: the mark between groups of digits. `comment`: the mark at the start of
+    comments. `columns`: the names, if there is no header. `skip`, `units`: lines to skip before and after the header.
+    `zeek`: comments name the columns, as Zeek writes them.
     """
 
     separator: str
@@ -223,7 +225,8 @@ class Dialect:
 
     @classmethod
     def of(cls, file: str, schemas: Sequence[Schema], separator: str) -> Dialect:
-        """Return the dialect of the declarations. CepError: two marks are equal, or two declarations differ."""
+        """Return the dialect that the declarations define. Raise CepError if two of its marks are equal, or two
+        declarations differ."""
         schema, given = schemas[0], schemas[0].records
         for other in schemas:
             if other.records != given:
@@ -253,7 +256,7 @@ class Dialect:
 
 
 class Fields:
-    """Reads blocks of lines of fields, under one header, as occurrences of one event, or of several with WHEN."""
+    """A reader of blocks of lines under one header. It reads occurrences of one event, or of several with WHEN."""
 
     def __init__(
         self,
@@ -279,8 +282,10 @@ class Fields:
     def read(
         self, data: bytes, position: int, line: int, first: int, final: bool
     ) -> tuple[int, int, dict[str, pl.DataFrame], list[DeadLetter], Block]:
-        """Return (bytes used, line breaks among them, tables, dead, block). Unused bytes are the beginning of a
-        line."""
+        """Read the whole lines of a block. Return (bytes used, line breaks among them, tables, dead letters, block).
+
+        The unused bytes are the beginning of a line.
+        """
         buffer = np.frombuffer(data, np.uint8)
         capacity = line_breaks(data) + 1
         marks = self._dialect
@@ -344,7 +349,7 @@ class Fields:
         return used, breaks, tables, dead_letters, block
 
     def chunk(self, file: str, data: bytes, position: int, final: bool) -> FoundInChunk | None:
-        """Return a chunk of the file; None: a quote is open at its end."""
+        """Read a chunk of the file. Return None if a quote is open at its end."""
         used, lines, tables, dead, block = self.read(data, position, 0, 0, final)
         return None if used < len(data) else FoundInChunk(tables, dead, block, lines)
 

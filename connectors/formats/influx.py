@@ -1,4 +1,4 @@
-"""InfluxDB's line protocol to batches: the measurement of a line selects its event, tags and fields are its values."""
+"""InfluxDB's line protocol: the measurement of a line selects its event, and tags and fields are its values."""
 
 from __future__ import annotations
 
@@ -38,11 +38,13 @@ _EXAMPLE = "`event cpu(host: string, usage_idle: float) FORMAT influx.`"
 
 
 class PointReader:
-    """Reads blocks of lines of one input. `default`: the event that it holds. `bound`: the user asked for that, so
-    measurements may have another name."""
+    """A reader of blocks of lines of one input.
+
+    `default`: the event in the input. `bound`: the user chose this event, so measurements may have another name.
+    """
 
     def __init__(self, schemas: Mapping[str, Schema], default: str | None, bound: bool) -> None:
-        """CepError: the event that it is bound to is not declared; two events have the same measurement."""
+        """Raise CepError if the event bound to the input is not declared, or two events have the same measurement."""
         self._bound = schemas[default] if bound and default is not None else None
         if self._bound is not None and not self._bound.declared:
             message = f"{self._bound.name} is not declared, so nothing says which tags and fields are its values"
@@ -87,8 +89,7 @@ class PointReader:
         first: int,
         beside: Mapping[str, Sequence[str | None]] | None = None,
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]:
-        """Return the tables of a block of whole lines, the first of which is line number `line` and record number
-        `first`.
+        """Read a block of whole lines. Its first line has the number `line`, and its first record the number `first`.
 
         `beside`: further values of each line from its message, by source.
         """
@@ -169,7 +170,7 @@ class PointReader:
         entries: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8]],
         beside: Mapping[str, Sequence[str | None]] | None,
     ) -> tuple[Cells, NDArray[np.bool_]]:
-        """Return the cells of the lines of one event, and which lines are good."""
+        """Return the cells of one event's lines, and a mask of the lines that were read completely."""
         wanted = sources(schema, time_keys(schema))
         first = np.full(len(self._entries), -1, np.int64)
         following = np.full(len(wanted), -1, np.int64)
@@ -187,7 +188,8 @@ class PointReader:
         return cells, good
 
     def _schema(self, point: LinePoint) -> Schema:
-        """Return the event of a point. Unreadable: the program has none for it, or the input is bound to another."""
+        """Return the schema of the event of a point. Raise Unreadable if the program has none, or if the input is bound
+        to another event."""
         name = point.measurement
         found = self._of.get(name)
         if self._bound is not None and self._own is not None:

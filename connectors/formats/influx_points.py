@@ -1,4 +1,4 @@
-"""Read one line of InfluxDB's line protocol. The fast reader agrees with this module."""
+"""A reader of single lines of InfluxDB's line protocol. It is the reference for the fast reader."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from cep.core.fluents import RECORD_END
 from cep.core.schema import Schema, TimeFormat
 
 TIME, MEASUREMENT = "time", "measurement"
-"""The names of a point's timestamp and measurement, beside its tags and fields."""
+"""The names under which declarations read a point's timestamp and measurement."""
 TAGS, FIELDS = "tags.", "fields."
-"""Prefixes of a key: only tags, or only fields."""
+"""Prefixes of a name that select only tags, or only fields."""
 
 _NAME = re.compile(r"(?:[^\\, ]|\\[, ]?)+", re.DOTALL)
 _WORD = re.compile(r"(?:[^\\,= ]|\\[,= ]?)+", re.DOTALL)
@@ -31,8 +31,11 @@ _LINE = "`measurement,tag=value field=1.5 1700000000000000000`"
 
 @dataclass(frozen=True, slots=True)
 class LinePoint:
-    """A line. Its tags are texts; its fields are texts, numbers (`Real` unless whole) and booleans; `time` is a count.
-    `twice`: keys of several tags or of several fields."""
+    """A line of the protocol.
+
+    `tags`: texts. `fields`: texts, booleans, integers and other numbers (`Real`). `time`: the digits of the timestamp.
+    `twice`: keys that several tags or several fields have.
+    """
 
     measurement: str
     tags: Mapping[str, str]
@@ -42,7 +45,7 @@ class LinePoint:
 
 
 def read_point(line: bytes) -> LinePoint:
-    """Return the point of a line. Unreadable: it is not a point."""
+    """Parse a line. Raise Unreadable if it is not a point."""
     text = decode(line).lstrip(" \t").rstrip(" \t\r\n")
     match = _NAME.match(text)
     if match is None:
@@ -80,8 +83,10 @@ def read_point(line: bytes) -> LinePoint:
 
 
 def timed(schema: Schema) -> Schema:
-    """Return the schema with its times. Without a declared time, that is the timestamp. If start or end is the
-    timestamp, both are counts in its precision."""
+    """Return the schema with its times set. The default time is the timestamp.
+
+    If start or end is the timestamp, both are numbers in the timestamp's precision.
+    """
     if schema.time is None and schema.start is None and schema.end is None:
         schema = replace(schema, time=TIME)
     if TIME in (schema.time, schema.start, schema.end) and (schema.format is None or schema.format.unit is None):
@@ -96,13 +101,15 @@ def timed(schema: Schema) -> Schema:
 
 
 def measurement(schema: Schema) -> str | None:
-    """Return the measurement that a declaration names; None if it names none."""
+    """Return the measurement that a declaration names, or None."""
     return schema.records.option("measurement") if _own(schema) and schema.records is not None else None
 
 
 def record(point: LinePoint, schema: Schema, envelope: Mapping[str, str | None] | None) -> Record:
-    """Return the occurrence of an event (see `timed`) that a point is. `envelope`: further values from its message, by
-    source. Unreadable: it is not an occurrence."""
+    """Convert a point to an occurrence of an event. Raise Unreadable if this fails.
+
+    `schema`: as returned by `timed`. `envelope`: further values from the point's message, by source.
+    """
 
     def get(source: str) -> Any:
         if source.removeprefix(TAGS).removeprefix(FIELDS) in point.twice:
@@ -144,7 +151,7 @@ def record(point: LinePoint, schema: Schema, envelope: Mapping[str, str | None] 
 
 
 class _Count(str):
-    """The digits of a timestamp."""
+    """The digits of a timestamp, to distinguish them from texts."""
 
     __slots__ = ()
 
@@ -161,7 +168,7 @@ def _key(text: str, at: int, what: str) -> tuple[str, int]:
 
 
 def _value(text: str, at: int, key: str) -> tuple[Any, int]:
-    """Return the value of a field, and where it ends."""
+    """Parse the value of a field. Return it, and the position where it ends."""
     if text[at : at + 1] == '"':
         match = _STRING.match(text, at)
         if match is None:

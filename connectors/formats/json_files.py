@@ -1,4 +1,4 @@
-"""JSON files without a record per line: a list of records, or records over several lines each."""
+"""JSON files that do not have one record per line: a list of records, or records that span several lines."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from cep.connectors.formats.streams import BOM, LONGEST, ByteStream, more_bytes
 from cep.connectors.records.batch import Block, DeadLetter, too_long
 
 LOOKED_AT = 1 << 20
-"""The bytes within which the first record must end; else the file is taken for one of records over several lines."""
+"""The bytes within which the first record must end. If it does not, its records are assumed to span several lines."""
 _BLANK = b" \t\r\n"
 
 _Parts = Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]
 
 
 def in_lines(head: bytes, whole: bool) -> bool | None:
-    """Return True if a file with this head has one record per line; None if more of it is needed and it is not `whole`.
+    """Return True if a file with this beginning has one record per line; None if more of the file is needed to decide.
 
-    A file that begins with a list of objects, or with an object over several lines, has not.
+    A file has no record per line if it begins with a list of objects, or with an object that spans several lines.
+    `whole`: the text is the whole file.
     """
     text = head.removeprefix(BOM).lstrip(_BLANK)
     if text.startswith(b"["):
@@ -48,7 +49,8 @@ def in_lines(head: bytes, whole: bool) -> bool | None:
 
 
 def _ending(text: bytes) -> int | None:
-    """Return where the object at the beginning of a text ends; -1 if it is not JSON, None if it has no end."""
+    """Return the end of the object at the beginning of a text; -1 if it is not JSON, None if the text ends within
+    it."""
     plain = text.decode("utf-8", "replace")
     try:
         return json.JSONDecoder().raw_decode(plain)[1]
@@ -66,7 +68,7 @@ def read_json(
     first: int,
     readers: ChunkReaders | None = None,
 ) -> _Parts:
-    """Yield tables by type, block by block; no block: the stream is silent."""
+    """Yield tables by type, block by block; the block is None if the stream is silent."""
     head = b""
     while True:
         while stream.silent():
@@ -105,9 +107,9 @@ def read_json(
 class Part:
     """Some whole records of a file.
 
-    `data`: a line for each record. It takes as many bytes as they do in the file from `position` on. With it: where
-    each record begins and ends, and where lines end in the file. `open`: the file ends here, within a list. `length`:
-    that of a record which is too long, whose beginning `data` is.
+    `data`: one line for each record, with as many bytes as the records have in the file from `position` on. `first`,
+    `beyond`: where each record begins and ends. `ends`: line ends in the file. `open`: the file ends within a list.
+    `length`: the length of a record that is too long; then `data` is its beginning.
     """
 
     data: bytes
@@ -120,12 +122,15 @@ class Part:
 
     @property
     def breaks(self) -> int:
-        """The number of lines that end in it."""
+        """The number of line ends in this part of the file."""
         return len(self.ends)
 
     def placed(self, dead: list[DeadLetter], block: Block, line: int) -> tuple[list[DeadLetter], Block]:
-        """Move dead letters and a block, whose records are numbered by line 0, 1, ..., to the lines and bytes of the
-        file. `line`: the file's first line here."""
+        """Map dead letters and a block to the lines and bytes of the file. Their records are numbered by line: 0, 1,
+        ...
+
+        `line`: the number of the file's line in which this part begins.
+        """
         at = line + np.searchsorted(self.ends, self.first)
         index = np.arange(block.count) if block.lines is None else block.lines
         spans = np.stack([self.first, self.beyond], axis=1).reshape(-1)
@@ -134,7 +139,7 @@ class Part:
 
 
 def split(stream: ByteStream, chunk: int) -> Iterator[Part | None]:
-    """Yield the records of a file, which has a list of them or one after the other; None: the stream is silent."""
+    """Yield the records of a file, which are in a list or follow each other; None if the stream is silent."""
     rest, position, place = b"", 0, BETWEEN
     begun = False
     while True:

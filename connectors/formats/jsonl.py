@@ -1,4 +1,4 @@
-"""JSON Lines to batches: plain lines column by column, other lines one by one."""
+"""JSON Lines: plain lines are read column by column, other lines one by one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from cep.core.schema import ARRIVAL, CHANGE, Schema
 
 
 class ReadsLines(Protocol):
-    """Reads blocks of lines of records."""
+    """A reader of blocks of lines with one record each."""
 
     def read(
         self, file: str, data: bytes, position: int, line: int, first: int
@@ -42,8 +42,10 @@ def read_jsonl(
     first: int,
     readers: ChunkReaders | None = None,
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]:
-    """Yield tables by type, block by block; no block: the stream is silent. `readers`: processes that read chunks of a
-    file."""
+    """Yield tables by type, block by block; the block is None if the stream is silent.
+
+    `readers`: processes that read chunks of the file.
+    """
     line, begun = 1, 0
     if readers is not None and isinstance(lines, LineReader) and readable_apart(readers, stream, chunk):
         place = Place(stream.behind_mark(), line, first)
@@ -65,7 +67,8 @@ def read_jsonl(
 
 
 class KeyNames:
-    """The keys and types that a program knows, as the scanner takes them: 0 is `type`, 1 is `args`."""
+    """The names of keys and types that a program knows, in the form that the scanner takes. Name 0 is `type`, 1 is
+    `args`."""
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
         self.schemas = list(schemas.values())
@@ -82,19 +85,22 @@ class KeyNames:
         self.cells = [self._cells(schema) for schema in self.schemas]
 
     def width(self, schema: Schema) -> int:
-        """Return the number of cells of an event."""
+        """Return the number of cells per record of an event."""
         return len(sources(schema, time_keys(schema)))
 
     def _keys(self, schema: Schema) -> Sequence[tuple[str, int]]:
-        """Return the keys at the top of an event's records, with the cells of their values."""
+        """Return the top-level keys of an event's records, with the cell of each key's value."""
         paths = self.paths[schema.name]
         if paths is not None:
             return paths.keys
         return [(key, cell) for cell, key in enumerate(sources(schema, time_keys(schema)))]
 
     def _cells(self, schema: Schema) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-        """Return for each name its first cell, for each cell the next one of the same name (-1: none), and the number
-        of cells."""
+        """Return linked lists of an event's cells: for each name its first cell, and for each cell the next one of the
+        same name.
+
+        -1 ends a list. The third value is the number of cells.
+        """
         keys = self._keys(schema)
         paths = self.paths[schema.name]
         width = len(keys) if paths is None else paths.width
@@ -107,7 +113,7 @@ class KeyNames:
 
 
 class LineReader:
-    """Reads blocks of lines of one input. `default` and `bound` as in `records.read_events`."""
+    """A reader of blocks of lines of one input. `default` and `bound`: as in `records.read_events`."""
 
     def __init__(self, schemas: Mapping[str, Schema], default: str | None, bound: bool) -> None:
         self._schemas = schemas
@@ -130,8 +136,7 @@ class LineReader:
         first: int,
         beside: Mapping[str, Sequence[str | None]] | None = None,
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]:
-        """Return the tables of a block of whole lines, the first of which is line number `line` and record number
-        `first`.
+        """Read a block of whole lines. Its first line has the number `line`, and its first record the number `first`.
 
         `beside`: further values of each line from its message, by source.
         """
@@ -214,13 +219,13 @@ class LineReader:
         return tables, [dead_record(block, int(order[r]) + p, code, reason) for r, p, code, reason in refused], block
 
     def chunk(self, file: str, data: bytes, position: int, final: bool) -> FoundInChunk:
-        """A chunk of a file."""
+        """Read a chunk of the file."""
         return FoundInChunk(*self.read(file, data, position, 0, 0), line_breaks(data))
 
     def _events(
         self, line: bytes, row: int, beside: Mapping[str, Sequence[str | None]] | None
     ) -> list[Record | Unreadable]:
-        """Return the events of one line; a single Unreadable if it has none."""
+        """Return the events of one line, or a single Unreadable if it has none."""
         envelope = None if beside is None else {source: texts[row] for source, texts in beside.items()}
         try:
             return read_events(line, self._schemas, self._default, self._bound, envelope)
@@ -235,8 +240,10 @@ class LineReader:
         scanned: Any,
         beside: Mapping[str, Sequence[str | None]] | None,
     ) -> list[_LineRows]:
-        """Return the rows of events that name their type, then those of events with WHEN, which is tried on each line.
-        A line that is odd for one event is read by itself for all of them."""
+        """Add the rows of events with WHEN, which is tested on each line, to the rows of events that name their type.
+
+        A line that is odd for one event is read one by one for all of them.
+        """
         every = list(found)
         lines = np.flatnonzero(types > ODD)
         for number in self._tested:
@@ -259,7 +266,7 @@ class LineReader:
         scanned: Any,
         beside: Mapping[str, Sequence[str | None]] | None,
     ) -> _LineRows:
-        """Return the cells of the lines of one event; with WHEN, those of the lines that pass it."""
+        """Return the cells of one event's lines. If it has WHEN, return those of the lines that pass the test."""
         names = self._names
         _, positional, begin, entries = scanned
         times, wanted = len(time_keys(schema)), self._names.width(schema)
@@ -320,8 +327,10 @@ class LineReader:
         good: NDArray[np.bool_],
         paths: EventPaths | None,
     ) -> tuple[NDArray[np.int64], Any, NDArray[np.bool_]]:
-        """Return the lines that may be an event by the values at their top, with their cells. If `paths` into a list
-        were followed, test all values outside of its elements."""
+        """Return the lines that may be an event with WHEN, with their cells, judged by their top-level values.
+
+        If paths lead into a list, test all values that are outside of its elements.
+        """
         offset, length, kind = matrix
         cells = Cells(buffer, offset, length, kind, False)
         values = of_cells(cells, sources(schema, time_keys(schema)))
@@ -335,7 +344,7 @@ class LineReader:
         return lines[kept], [cells[:, kept] for cells in matrix], good[kept]
 
     def _settle(self, types: NDArray[np.int32]) -> None:
-        """Give untyped lines the default type. Lines whose type is unknown then are odd."""
+        """Give lines without a type the default type. Mark lines as odd if their type is unknown."""
         names = [schema.name for schema in self._names.schemas]
         if self._tested:  # a line may be an event with WHEN
             for number, schema in enumerate(self._names.schemas):
@@ -373,8 +382,11 @@ class LineReader:
 
 @dataclass(frozen=True, slots=True)
 class _LineRows:
-    """Events of one type in some lines: `lines` with `counts` events each, and `odd` lines, which are read by
-    themselves. Each event has its line, its place in it, whether it is `good`, and its cells."""
+    """Events of one type in a block of lines.
+
+    `lines` contain `counts` events each. `odd` lines have to be read one by one. For each event: `row` is its line,
+    `place` its number in the line, `good` is True if its cells can be read as columns.
+    """
 
     schema: Schema
     lines: NDArray[np.int64]
@@ -386,7 +398,7 @@ class _LineRows:
     cells: Cells
 
     def with_odd(self, slow: Sequence[tuple[int, int]]) -> _LineRows:
-        """Add events (line, place) that are not good."""
+        """Add events that must be read one by one, as pairs (line, place)."""
         row, place = np.concatenate([np.stack([self.row, self.place]), np.array(slow, np.int64).T], axis=1)
         index = np.lexsort((place, row))
         good = np.concatenate([self.good, np.zeros(len(slow), np.bool_)])[index]
@@ -400,7 +412,7 @@ class _LineRows:
         return replace(self, row=row[index], place=place[index], good=good, cells=cells)
 
     def without(self, gone: NDArray[np.bool_]) -> _LineRows:
-        """Leave out the lines that are `gone`."""
+        """Return the rows without the lines in the mask `gone`."""
         if not gone[self.lines].any():
             return self
         lines, rows = ~gone[self.lines], ~gone[self.row]
@@ -423,8 +435,10 @@ def with_envelope(
     row: NDArray[np.int64],
     beside: Mapping[str, Sequence[str | None]],
 ) -> Cells:
-    """Fill cells with values of the messages around records, if the records lack the field. Cells that need more than
-    that are not `good` any more."""
+    """Fill the cells that a record lacks with values of the message around it.
+
+    Clear `good` for records that need more than that.
+    """
     data = [cells.buffer.tobytes()]
     size = len(data[0])
     texts = set()
@@ -447,7 +461,7 @@ def with_envelope(
 
 
 def _form(line: bytes, schema: Schema) -> str:
-    """Return the time format of a readable record."""
+    """Return the time format of a record that was read without error."""
     record = parse(line)
     for key in time_keys(schema):
         value = first_at(record, path(key)) if key not in record else record[key]

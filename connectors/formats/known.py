@@ -1,4 +1,4 @@
-"""The formats of records, a line for each. Options, help, refusals and readers follow from this table."""
+"""The table of all record formats. Options, help texts, refusals and readers follow from it."""
 
 from __future__ import annotations
 
@@ -19,21 +19,24 @@ if TYPE_CHECKING:
     MessageReader = LineReader | PointReader | ClauseReader | PackReader | Documents
 
 Shape = Literal["lines", "points", "clauses", "documents", "graph", "table", "columns"]
-"""How records are laid out: an object per line, a point of line protocol per line, a clause of a dialect per line, many
-in a JSON document, nodes of RDF, rows of text below a header, or typed columns. The first three name their event."""
+"""The layout of records.
+
+`lines`: a JSON object per line. `points`: a point of line protocol per line. `clauses`: a clause of a dialect per line.
+`documents`: many records in a JSON document. `graph`: nodes of RDF. `table`: rows of text below a header. `columns`:
+typed columns. In the first three layouts, records name their event.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
     """A format of records.
 
-    `suffixes`: those of its files.
-    `reader`: module and class of a reader of messages, imported at the first use; None: messages do not have this
-    format.
-    `inferred`: `cep infer` declares events from it.
+    `suffixes`: the suffixes of its files.
+    `reader`: the module and class that read messages, imported at first use; None if messages cannot have this format.
+    `inferred`: `cep infer` can declare events from it.
     `written`: derived events can be written in it.
     `numeric_times`: times may be numbers, in a unit that the declaration names.
-    `declared`: only a declaration can name it, not an option.
+    `declared`: only a declaration can select it, not a command-line option.
     """
 
     name: str
@@ -52,13 +55,14 @@ class Format:
 
     @property
     def of_sensors(self) -> bool:
-        """Return True if sensors send it and name the fields of a record themselves."""
+        """Return True if the format comes from sensors, which define the names of fields themselves."""
         return self.shape in ("documents", "points")
 
     def open(self, schemas: Mapping[str, Schema], event: str | None, bound: bool) -> MessageReader:
-        """Return a reader of messages or lines that hold an `event`, `bound` to it or not; None: their records name it.
+        """Return a reader of messages or lines. `event`: the event that they contain, or None if records name their
+        event. `bound`: the user chose the event.
 
-        CepError: records of this format cannot hold the event as it is declared.
+        Raise CepError if records of this format cannot hold the event as it is declared.
         """
         assert self.reader is not None, "it is not a format of messages"
         module, name = self.reader.split(":")
@@ -109,13 +113,13 @@ _ALL = (
 FORMATS: Mapping[str, Format] = {format.name: format for format in _ALL}
 BY_SUFFIX: Mapping[str, str] = {suffix: format.name for format in _ALL for suffix in format.suffixes}
 NAMES = tuple(format.name for format in _ALL if not format.declared)
-"""The formats that `--format` takes."""
+"""The formats that the option `--format` accepts."""
 KNOWN = ", ".join(NAMES)
 COMPRESSED = (".gz", ".zst")
 
 
 def check_declared(schemas: Mapping[str, Schema]) -> None:
-    """CepError: records of the format that a declaration names cannot hold its event or fluent."""
+    """Raise CepError if a declaration names a format whose records cannot hold its event or fluent."""
     named: dict[str, dict[str, Schema]] = {}
     for name, schema in schemas.items():
         if schema.records is not None:

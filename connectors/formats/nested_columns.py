@@ -1,4 +1,4 @@
-"""Turn nested columns of Parquet into plain ones: paths into structs, and a row for each element of a list."""
+"""Conversion of nested columns of Parquet to plain ones: paths into structs, and one row per list element."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from cep.connectors.records.paths import EACH, Path, list_of, path, place, written
 
 Reasons = dict[int, tuple[str, str]]
-"""Why rows cannot be read: a code and a reason by row. The first reason stays."""
+"""The first error of each unreadable row: its code and reason, by row."""
 
 
 def resolved(schema: pa.Schema, sources: Sequence[str]) -> dict[str, Path]:
-    """Return the sources that are paths into nested columns, with their steps; no column has their whole name."""
+    """Return the sources that are paths into nested columns, with their steps. A column named like the source has
+    precedence."""
     found = {}
     for source in sources:
         steps = path(source)
@@ -30,7 +31,7 @@ def resolved(schema: pa.Schema, sources: Sequence[str]) -> dict[str, Path]:
 
 
 def _inside(kind: Any, step: str) -> Any:
-    """Return the type that a step of a path leads to; None if there is none."""
+    """Return the type inside `kind` that a step of a path leads to, or None if the step leads nowhere."""
     if kind is None:
         return None
     if step == EACH or place(step) is not None:
@@ -63,8 +64,11 @@ def leaves(schema: pa.Schema, name: str) -> list[Path]:
 def flattened(
     batch: pa.RecordBatch, plain: Sequence[str], nested: Mapping[str, Path], reasons: Reasons
 ) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
-    """Return the plain columns, the nested ones by their sources, and for each row its row of the batch. A row whose
-    list is missing stays, with a reason."""
+    """Return plain columns, the nested values under the names of their sources, and the batch's row for each row
+    returned.
+
+    If the list of a row is missing, the row stays, and a reason is recorded.
+    """
     rows = np.arange(batch.num_rows)
     series = list_of(list(nested))
     elements = index = pa.array([], pa.int64())
@@ -90,7 +94,8 @@ def flattened(
 
 
 def _taken(column: pa.Array, index: pa.Array) -> pa.Array:
-    """Return rows of a column. Texts of polars are views, whose rows pyarrow cannot take."""
+    """Return some rows of a column. Converts the string views of polars first, because pyarrow cannot select their
+    rows."""
     if pa.types.is_string_view(column.type):
         column = column.cast(pa.large_string())
     return column.take(index)

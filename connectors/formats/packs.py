@@ -1,6 +1,7 @@
-"""JSON documents of many records to batches: packs of SenML, pages of SensorThings.
+"""JSON documents with many records each: packs of SenML, and pages of SensorThings.
 
-A record becomes a line of JSON, together with what its document says about it. That line is read as any other.
+Each record is turned into a line of JSON, which includes the values that its document defines for it. The reader of
+JSON Lines then reads this line.
 """
 
 from __future__ import annotations
@@ -28,19 +29,21 @@ from cep.core.schema import Schema
 
 FORMATS = ("senml", "sensorthings")
 ROWS = 1 << 17
-"""The records of a document in a batch."""
+"""The maximum number of records of a document in one batch."""
 LONGEST = 1 << 31
-"""The bytes of the longest document."""
+"""The maximum size of a document in bytes."""
 
 _QUOTED = 1000  # so many characters of a document are quoted in a dead letter
 _LOOKED_AT = 20  # lines
 _NO_LINE = "!"  # in place of a refused record
 _Scan = Callable[[str, int], tuple[Any, int]]
 _scan: _Scan = decoder.scan_once  # type: ignore[attr-defined]
-"""Read the JSON value at a place, and return it with its end."""
+"""A function that parses the JSON value at a position, and returns it with its end."""
 _plain: _Scan = json.JSONDecoder(parse_float=Real).scan_once  # type: ignore[attr-defined]
-"""The same, with the last value of a duplicate key. The reader of lines finds duplicate keys, and non-finite
-numbers."""
+"""The same, but a duplicate key keeps its last value.
+
+The reader of lines reports duplicate keys and non-finite numbers.
+"""
 _space = re.compile(r"[ \t\n\r]*").match
 _Parts: TypeAlias = "Iterator[tuple[pl.DataFrame | None, list[DeadLetter], Block | None]]"
 
@@ -48,24 +51,27 @@ _Parts: TypeAlias = "Iterator[tuple[pl.DataFrame | None, list[DeadLetter], Block
 class Resolver(MakesLines, Protocol):
     """The part of a reader that depends on the format.
 
-    `schema`: that of the lines it makes; `pages`: the key of the list in a document that is an object, None if there is
-    none.
+    `schema`: the schema of the generated lines. `pages`: the key of the list of records in a document that is an
+    object; None if documents are lists.
     """
 
     @property
     def schema(self) -> Schema: ...
 
     def lines(self, elements: Sequence[Any], text: Callable[[int], str]) -> list[str | Unreadable | None]:
-        """Return the JSON line of each element, the reason why it has none, or None if it is not a record.
+        """Return the JSON line of each element, the reason why it cannot have one, or None if it is not a record.
 
-        Unreadable: the document cannot be used. `text`: returns the text of an element.
+        `text`: a function that returns the text of an element. Raise Unreadable if the document cannot be used.
         """
 
 
 @dataclass(slots=True)
 class DocumentLines:
-    """Lines made of documents. For each line, its document, and where its record is in the text (in characters); by
-    row, why a record has no line."""
+    """JSON lines generated from documents.
+
+    For each line: its document, and the span of its record in the document's text, in characters. `refused`: why
+    records have no line, by row.
+    """
 
     lines: list[str] = field(default_factory=list)
     document: list[int] = field(default_factory=list)
@@ -83,16 +89,16 @@ class DocumentLines:
         self.beyond.append(beyond)
 
     def text(self, row: int, document: str) -> str:
-        """Return the record of a row, in the text of its document."""
+        """Return the text of a row's record, cut from its document."""
         record = document[self.first[row] : self.beyond[row]]
         return record.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 class PackReader:
-    """Reads documents as occurrences of one event."""
+    """A reader of documents whose records are occurrences of one event."""
 
     def __init__(self, schema: Schema, format: str) -> None:
-        """CepError: the event is not declared, or reads something that no record has."""
+        """Raise CepError if the event is not declared, or reads something that no record of the format has."""
         if not schema.declared:
             message = f"{schema.name} is not declared, so nothing says what its values are in {format}"
             example = "sensor: string FROM n, value: float FROM v"
@@ -105,8 +111,8 @@ class PackReader:
         self._lines = LineReader({schema.name: self._resolver.schema}, schema.name, True)
 
     def document(self, text: str, at: int, number: int, rows: DocumentLines, last: bool = True) -> int:
-        """Add the records of the document that begins at a place to the rows, and return its end. `last`: nothing may
-        follow."""
+        """Add the records of the document at position `at` to the rows, and return its end. `last`: no text may follow
+        it."""
         try:
             values, spans, end = elements(text, at, self._resolver.pages)
             if last and (rest := _past_blanks(text, end)) < len(text):
@@ -124,7 +130,7 @@ class PackReader:
         return end
 
     def plain(self, data: bytes, text: str, starts: Ints, stops: Ints, alone: bool) -> PlainDocuments | None:
-        """Return the plain documents of a text; None: it has none."""
+        """Read the plain documents of a text; None if there are none."""
         try:
             decode(data)
         except Unreadable:
@@ -132,7 +138,7 @@ class PackReader:
         return plain_documents(self._resolver, data, len(text), starts, stops, alone)
 
     def add_plain(self, found: PlainDocuments, text: str, number: int, rows: DocumentLines) -> None:
-        """Add the records of a plain document."""
+        """Add the records of plain document number `number` to the rows."""
         some = slice(found.bounds[number], found.bounds[number + 1])
         lines = found.lines[some]
         for place, (line, first, beyond) in enumerate(zip(lines, found.first[some], found.beyond[some])):
@@ -148,7 +154,7 @@ class PackReader:
         rows.beyond += found.beyond[some]
 
     def message(self, payload: bytes, number: int, rows: DocumentLines) -> None:
-        """Add the records of a message, which is one document."""
+        """Add the records of a message, which is a single document, to the rows."""
         try:
             text = decode(payload)
         except Unreadable as reason:
@@ -159,10 +165,10 @@ class PackReader:
     def tables(
         self, rows: DocumentLines, first: int, beside: Mapping[str, Sequence[str | None]] | None = None
     ) -> tuple[pl.DataFrame | None, list[DeadLetter], NDArray[np.int64], str | None, int]:
-        """Return the occurrences of the rows, numbered from `first`; dead letters, whose line is a row; the row of each
-        record; how times are written; and how many rows are not an event.
+        """Read the rows as occurrences, numbered from `first`.
 
-        `beside`: further values of each row from its message, by source.
+        Return the occurrences; dead letters, whose line is a row; the row of each record; the form of times; and how
+        many rows match no event. `beside`: further values of each row from its message, by source.
         """
         data = "\n".join([*rows.lines, ""]).encode("ascii" if all(map(str.isascii, rows.lines)) else "utf-8")
         tables, dead, block = self._lines.read("", data, 0, 0, first, beside)
@@ -175,8 +181,8 @@ class PackReader:
     def batch(
         self, file: str, text: str, data: bytes, position: int, line: int, rows: DocumentLines, first: int
     ) -> tuple[pl.DataFrame | None, list[DeadLetter], Block]:
-        """Return the occurrences of rows that were made of a text, which is at a position and line of a file as
-        `data`."""
+        """Read rows generated from `text` as occurrences. The text is `data` in a file, at byte `position` and line
+        `line`."""
         table, dead, index, times, unmatched = self.tables(rows, first)
         spans = np.stack([_bytes(text, data, rows.first), _bytes(text, data, rows.beyond)], axis=1)
         breaks = np.flatnonzero(np.frombuffer(data, np.uint8) == 10)
@@ -191,8 +197,10 @@ class PackReader:
 
 
 def read_packs(file: str, stream: ByteStream, packs: PackReader, chunk: int, first: int) -> _Parts:
-    """Yield tables block by block; no block: the stream is silent. Unless each line is a document, the stream is read
-    to its end first: a document may have any number of lines."""
+    """Yield tables block by block; the block is None if the stream is silent.
+
+    If not each line is a document, read the whole stream first, because a document may span any number of lines.
+    """
     line = 1
     blocks = whole_lines(stream, chunk, LONGEST)
     for data, position, _ in blocks:
@@ -219,7 +227,8 @@ def read_packs(file: str, stream: ByteStream, packs: PackReader, chunk: int, fir
 
 
 def documents(text: str, pages: str | None) -> Iterator[list[Any] | None]:
-    """Yield the elements of the documents of a text; None: one is not JSON, and ends with its line."""
+    """Yield the elements of each document in a text. Yield None for a document that is not JSON, and continue after its
+    line."""
     place = _past_blanks(text, 0)
     while place < len(text):
         try:
@@ -232,7 +241,7 @@ def documents(text: str, pages: str | None) -> Iterator[list[Any] | None]:
 
 
 def _line(packs: PackReader, text: str, at: int, number: int, rows: DocumentLines) -> None:
-    """Add the records of a document on a line. `number`: that of its first character."""
+    """Add the records of a document on one line to the rows. `at`: the position of its first character."""
     before = len(rows.lines)
     try:
         decode(text.encode("utf-8", "surrogateescape"))
@@ -246,7 +255,7 @@ def _line(packs: PackReader, text: str, at: int, number: int, rows: DocumentLine
 
 
 def _whole(file: str, data: bytes, position: int, packs: PackReader, first: int) -> _Parts:
-    """Read the documents of a whole file, one after the other."""
+    """Read a whole file whose documents follow each other."""
     text, rows = _decoded(data), DocumentLines()
     place, number = _past_blanks(text, 0), 0
     try:
@@ -270,7 +279,7 @@ def _whole(file: str, data: bytes, position: int, packs: PackReader, first: int)
 
 
 def _a_line_each(data: bytes) -> bool:
-    """Return True if each line is a document: the first line is, or most of the first lines are."""
+    """Return True if each line is a document: the first line is one, or most of the first lines are."""
     lines = [line for line in data.split(b"\n", _LOOKED_AT)[:_LOOKED_AT] if line.strip()]
     alone = [_is_document(line) for line in lines]
     return alone[:1] == [True] or 2 * sum(alone) > len(alone)
@@ -284,8 +293,10 @@ def _is_document(line: bytes) -> bool:
 
 
 def elements(text: str, at: int, pages: str | None) -> tuple[list[Any], list[tuple[int, int]], int]:
-    """Return the elements of the document at a place, where each is, and where the document ends. The elements are
-    those of its list, of the list at the key `pages` of its object, or the document itself. Unreadable: it is not JSON.
+    """Parse the document at a position. Return its elements, the span of each, and the document's end.
+
+    The elements are those of its list, of the list at the key `pages` of its object, or the document itself. Raise
+    Unreadable if it is not JSON.
     """
     scan = _scan if pages is None else _plain
     try:
@@ -332,7 +343,7 @@ def _list(text: str, place: int, scan: _Scan) -> tuple[list[Any], list[tuple[int
 
 
 def _page(text: str, place: int, wanted: str) -> tuple[list[Any], list[tuple[int, int]], int] | None:
-    """Return the same for the list at a key of an object; None: there is no such list."""
+    """Return the same for the list at the key `wanted` of an object; None if there is no such list."""
     page: tuple[list[Any], list[tuple[int, int]]] | None = None
     place = _past_blanks(text, place + 1)
     while text[place : place + 1] == '"':
@@ -358,7 +369,7 @@ def _page(text: str, place: int, wanted: str) -> tuple[list[Any], list[tuple[int
 def _unpacked(
     values: list[Any], spans: list[tuple[int, int]]
 ) -> tuple[list[Any], list[tuple[int, int]], dict[int, str]]:
-    """Return the same with the observations of data arrays in their place, and with their texts."""
+    """Replace each data array by its observations. Return elements, spans, and the texts of these observations."""
     if not any(isinstance(value, dict) and "dataArray" in value for value in values):
         return values, spans, {}
     elements: list[Any] = []
@@ -375,7 +386,7 @@ def _unpacked(
 
 
 def _bad(text: str, at: int, place: int, why: str) -> Unreadable:
-    """Return the error for bad JSON at a place of a document that begins `at`."""
+    """Return the error for bad JSON at `place`, in a document that begins at `at`."""
     line = text.count("\n", at, place)
     column = place - max(text.rfind("\n", at, place) + 1, at) + 1
     where = f"character {column}" if not line else f"line {line + 1} of the document, character {column}"
@@ -393,7 +404,7 @@ def _decoded(data: bytes) -> str:
 
 
 def _bytes(text: str, data: bytes, places: Sequence[int]) -> NDArray[np.int64]:
-    """Return the byte at which each character is."""
+    """Convert positions in characters to positions in bytes."""
     if len(text) == len(data):
         return np.array(places, np.int64)
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)

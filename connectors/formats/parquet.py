@@ -1,4 +1,4 @@
-"""Parquet to batches: typed columns, only the needed ones, row group by row group."""
+"""Parquet: only the needed columns are read, row group by row group."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ _EMPTY: dict[str, type[pl.DataType]] = {
 
 
 def open_parquet(file: str) -> pq.ParquetFile:
-    """Return the file's footer. CepError: it is not a Parquet file, or unpacks to more than is allowed."""
+    """Open the file and read its footer. Raise CepError if it is not a Parquet file, or would unpack to more than is
+    allowed."""
     try:
         parquet = pq.ParquetFile(opened(file), pre_buffer=True) if is_url(file) else pq.ParquetFile(file)
     except pa.ArrowInvalid as error:
@@ -55,14 +56,14 @@ def open_parquet(file: str) -> pq.ParquetFile:
 
 
 def _chunks(footer: pq.FileMetaData) -> list[tuple[int, int]]:
-    """Return the unpacked and the packed size of each column of each row group."""
+    """Return the unpacked and packed size of each column chunk."""
     groups = (footer.row_group(number) for number in range(footer.num_row_groups))
     columns = (group.column(number) for group in groups for number in range(group.num_columns))
     return [(column.total_uncompressed_size, column.total_compressed_size) for column in columns]
 
 
 def _type(kind: pa.DataType) -> str:
-    """Return the type that a declaration would give a column."""
+    """Return the type of a column for a suggested declaration."""
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind):
         return "string"
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
@@ -73,8 +74,8 @@ def _type(kind: pa.DataType) -> str:
 def read_parquet(
     file: str, opened: pq.ParquetFile, schemas: Sequence[Schema], rows: int, first: int
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]]:
-    """Yield tables of the events that a row may be, of up to `rows` rows. CepError: a column is missing, or has a wrong
-    type."""
+    """Yield tables of the events that a row may be, each from up to `rows` rows. Raise CepError if a column is missing
+    or has a wrong type."""
     arrow = opened.schema_arrow
     events, columns = [], dict[str, None]()
     for schema in schemas:
@@ -88,8 +89,10 @@ def read_parquet(
 def read_events(
     file: str, batches: Iterable[pa.RecordBatch], schemas: Sequence[Schema], first: int
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]]:
-    """Yield tables of one event, or of those with WHEN that a row may be, in the order of rows. CepError: as
-    `read_batches`."""
+    """Yield tables of one event, or of all events with WHEN that a row may be, in the order of rows.
+
+    `first`: the number of the first record. Raise CepError as `read_batches` does.
+    """
     if len(schemas) == 1 and schemas[0].when is None:
         for table, dead, block in read_batches(file, batches, schemas[0], first):
             yield {schemas[0].name: table}, dead, block
@@ -122,7 +125,10 @@ def read_events(
 
 
 def columns_of(schema: Schema, nested: Mapping[str, Path] | None = None) -> list[str]:
-    """Return the columns to read for an event whose time columns are set. `nested`: values inside of columns."""
+    """Return the columns to read for an event whose time columns are set.
+
+    `nested`: paths of the sources that are inside columns.
+    """
     inner = nested or {}
     return list(
         dict.fromkeys(inner[source][0] if source in inner else source for source in sources(schema, time_keys(schema)))
@@ -132,9 +138,11 @@ def columns_of(schema: Schema, nested: Mapping[str, Path] | None = None) -> list
 def read_batches(
     file: str, batches: Iterable[pa.RecordBatch], schema: Schema, first: int, line: int = 1
 ) -> Iterator[tuple[pl.DataFrame, list[DeadLetter], Block]]:
-    """Yield tables of one event from Arrow batches. `schema` has its time columns
-    (`cep.connectors.records.header.bind`); the first row is row `line`, and the first record has the number `first`.
-    Columns are passed on without a copy if possible. CepError: a column has a wrong type."""
+    """Yield tables of one event from Arrow batches. Columns are passed on without a copy if possible.
+
+    `schema`: it has its time columns (`cep.connectors.records.header.bind`). `line`, `first`: the numbers of the first
+    row and of the first record. Raise CepError if a column has a wrong type.
+    """
     keys = time_keys(schema)
     wanted = list(dict.fromkeys(sources(schema, keys)))
     for batch in batches:
@@ -185,7 +193,7 @@ def read_batches(
 
 
 def _times(file: str, columns: pl.DataFrame, schema: Schema, reasons: Reasons) -> tuple[pl.Series, pl.Series]:
-    """Return start and end of each row, null if a time is missing."""
+    """Return the start and end of each row; null if a time is missing."""
     keys = time_keys(schema)
     if len(keys) == 2 and keys[0] == keys[1] and columns[keys[0]].dtype == pl.String:
         return _intervals(columns[keys[0]], schema, reasons)
@@ -202,7 +210,7 @@ def _times(file: str, columns: pl.DataFrame, schema: Schema, reasons: Reasons) -
 
 
 def _intervals(column: pl.Series, schema: Schema, reasons: Reasons) -> tuple[pl.Series, pl.Series]:
-    """Return start and end of intervals in one column of texts."""
+    """Return the start and end of intervals written in one column of texts."""
     start, end, states = intervals(schema, text_cells(column))
     for row in np.flatnonzero(states != GOOD).tolist():
         try:
@@ -222,7 +230,7 @@ def _holds_more(file: str, schema: pa.Schema, name: str, steps: Path) -> CepErro
 
 
 def _joined(columns: Sequence[pl.Series], schema: Schema) -> pl.Series:
-    """Return the parts of a time as one text."""
+    """Join the columns of a time that is written in parts, such as a date and a clock time."""
     texts: list[pl.Series] = []
     for column, pattern in zip(columns, part_patterns(schema.format, len(columns))):
         if isinstance(column.dtype, pl.Datetime) and not texts:
@@ -234,7 +242,7 @@ def _joined(columns: Sequence[pl.Series], schema: Schema) -> pl.Series:
 
 
 def _present(column: pl.Series, attribute: Attribute) -> pl.Series:
-    """Return a column without the values that mean "missing"."""
+    """Return a column in which the values declared to mean "missing" are null."""
     if not attribute.missing:
         return column
     if column.dtype.is_numeric():
@@ -254,7 +262,7 @@ def _batches(file: str, opened: pq.ParquetFile, rows: int, columns: list[str]) -
 
 
 def _textual(batch: pa.RecordBatch, reasons: Reasons) -> pa.RecordBatch:
-    """The same for unchecked text: values that are not valid UTF-8 are missing, and their rows are noted."""
+    """Replace texts that are not valid UTF-8 by null, and record the reasons."""
     columns = []
     for name, column in zip(batch.schema.names, batch.columns):
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
@@ -280,7 +288,7 @@ def _decoded(name: str, column: pa.Array, reasons: Reasons) -> pa.Array:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of a library's error, in lower case."""
+    """Return the first line of another library's error message, in lower case."""
     return str(error).partition("\n")[0].rstrip(".").lower()
 
 
@@ -321,7 +329,7 @@ def _column(file: str, column: pl.Series, attribute: Attribute, reasons: Reasons
 
 
 def _quoted(column: pl.Series, attribute: Attribute, reasons: Reasons) -> pl.Series:
-    """Read texts as numbers; an empty text is missing."""
+    """Parse texts as numbers; an empty text is null."""
     numbers, odd = quoted_numbers(attribute, column)
     for row in odd.tolist():
         try:
@@ -332,7 +340,7 @@ def _quoted(column: pl.Series, attribute: Attribute, reasons: Reasons) -> pl.Ser
 
 
 def _whole(column: pl.Series, attribute: Attribute, reasons: Reasons) -> pl.Series:
-    """Read floats and decimals, which must be whole, as integers."""
+    """Convert floats and decimals to integers. A number that is not whole is null, with a reason."""
     if column.dtype.is_float():
         column = column.cast(pl.Float64).fill_nan(None)
         whole = without(column, (column.abs() >= 2.0**63) | (column != column.round(0))).cast(pl.Int64)

@@ -1,7 +1,7 @@
-"""Write lines of JSON from all records of plain documents at once.
+"""Conversion of all records of plain documents to lines of JSON at once.
 
-The reader of single documents (`cep.connectors.formats.packs`) is the reference: it reads the documents that are not
-plain, and would give the same result for those that are.
+The reader of single documents (`cep.connectors.formats.packs`) is the reference. It reads all documents that are not
+plain, and its results are the same for those that are.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from cep.connectors.records.numbers import ABSENT, ESCAPED, STRING
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 Spans = tuple[Ints, Ints, Bools]
-"""For each record, where a part begins, its length (-1: none), and whether it is quoted."""
+"""A part of each record: where it begins, its length (-1: none), and whether it is quoted."""
 
 LARGE = 1 << 16
-"""The bytes from which on a text is worth it."""
+"""The smallest text, in bytes, for which this reader pays."""
 
 _NO_KEYS = ["\0", "\1"]  # in place of the keys `type` and `args`
 
 
 @dataclass(frozen=True, slots=True)
 class PlainRecords:
-    """Records in a buffer: the place and span of each, the first record of its document, and the cells of its members,
-    a row per label.
+    """Records in a buffer.
 
-    `good`: no member appears twice; `known`: there are no unknown members; `empty`: there are no members. `spans`: the
-    number of spans.
+    For each record: its span `first` to `beyond`, the number `of` its span of text, and the first record `head` of its
+    document. The cells `offset`, `length` and `kind` have a row per label and a column per record. `good`: no member
+    appears twice. `known`: all members are known. `empty`: there are no members. `spans`: the number of spans of text.
     """
 
     buffer: NDArray[np.uint8]
@@ -54,27 +54,27 @@ class PlainRecords:
     empty: Bools
 
     def there(self, label: str, *kinds: int) -> Bools:
-        """Return which records have the member; with kinds, as a value of one of them."""
+        """Return a mask of the records that have the member; if `kinds` are given, with a value of one of them."""
         found = self.kind[self.labels.index(label)]
         return np.isin(found, kinds) if kinds else found != ABSENT
 
     def cell(self, label: str) -> tuple[Ints, Ints]:
-        """Return where the member of each record begins, and its length, 0 if it is absent."""
+        """Return where the member of each record begins, and its length; 0 if it is absent."""
         place = self.labels.index(label)
         return self.offset[place], np.where(self.kind[place] != ABSENT, self.length[place], 0)
 
     def span(self, label: str) -> Spans:
-        """Return the member as it is written."""
+        """Return the member of each record as it is written in the text."""
         first, length = self.cell(label)
         return first, np.where(self.there(label), length, -1), self.there(label, STRING, ESCAPED)
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """The lines that a format makes of records.
+    """The lines that a format generates from records.
 
-    `buffer`: the bytes of all parts; `columns`: the text before each part, and the parts; `made`: which records have a
-    line; `odd`: which must be read separately.
+    `buffer`: the bytes of all parts. `columns`: pairs of a constant text and the part that follows it. `made`: a mask
+    of the records that have a line. `odd`: a mask of the records that must be read separately.
     """
 
     buffer: NDArray[np.uint8]
@@ -94,8 +94,11 @@ class MakesLines(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlainDocuments:
-    """The documents of a text: which are plain, and their lines, those of each document between two `bounds`. `places`:
-    where the record of each line is (in characters). None: the record is read by itself."""
+    """The documents of a text: which of them are plain, and the generated lines.
+
+    The lines of document `i` are those from `bounds[i]` to `bounds[i + 1]`. `first`, `beyond`: the span of each line's
+    record, in characters. A line that is None must be generated from its record alone.
+    """
 
     plain: list[bool]
     bounds: list[int]
@@ -107,8 +110,10 @@ class PlainDocuments:
 def plain_documents(
     format: MakesLines, data: bytes, characters: int, starts: Ints, stops: Ints, alone: bool
 ) -> PlainDocuments | None:
-    """Read the documents of UTF-8 of so many characters, in spans that hold one each if `alone`. None: it does
-    not pay."""
+    """Read the documents in a UTF-8 text of `characters` characters; None if this does not pay.
+
+    `starts`, `stops`: spans of the text. `alone`: each of them holds one document.
+    """
     if not LARGE <= len(data) <= MOST:
         return None
     buffer = np.frombuffer(data, np.uint8)

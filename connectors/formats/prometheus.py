@@ -1,7 +1,7 @@
-"""The text format of Prometheus and OpenMetrics: a sample is a line, and its metric selects the event.
+"""The text format of Prometheus and OpenMetrics: each line is a sample, and its metric selects the event.
 
-Samples are read as points of line protocol (`cep.connectors.formats.influx_points`): labels and the value are fields of
-a measurement.
+Samples are read as points of line protocol (`cep.connectors.formats.influx_points`). The metric is the measurement, and
+labels and the value are its fields.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from cep.connectors.records.times import shown
 from cep.core.schema import RecordFormat, Schema
 
 VALUE = "value"
-"""The name of a sample's value."""
+"""The name under which declarations read a sample's value."""
 NONE = "@none"
-"""A field for a value that is not a number, and therefore missing: a point needs one, and no declaration names this
-one."""
+"""A field that stands for a value such as NaN, which counts as missing.
+
+A point needs at least one field, and no declaration can name this one.
+"""
 
 _NAME = r"[A-Za-z_:][A-Za-z0-9_:]*"
 _TEXT = r'"(?:[^"\\\n]|\\.)*"'
@@ -39,7 +41,7 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _NONE = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE)
 _TIME = re.compile(r"(-?)(\d{1,17})(?:\.(\d+))?", re.ASCII)
 _SECONDS = 10**11
-"""Whole timestamps below it are seconds, as in OpenMetrics; others are milliseconds."""
+"""The limit below which whole timestamps are seconds, as in OpenMetrics; others are milliseconds."""
 
 _LINE = '`metric{label="text"} value milliseconds`'
 TIMELESS = "the sample has no timestamp, and no clock is read: `/federate` of Prometheus writes them, `/metrics` rarely"
@@ -47,7 +49,7 @@ _OWN = (VALUE, TIME, MEASUREMENT)
 
 
 def as_point(schema: Schema) -> Schema:
-    """Return the schema of the points that samples of an event are."""
+    """Return the schema for reading an event's samples as points."""
     if schema.records is None or schema.records.name != "prometheus":
         return replace(schema, records=RecordFormat("influx", (("precision", "us"),)))
     metric = schema.records.option("metric")
@@ -56,10 +58,10 @@ def as_point(schema: Schema) -> Schema:
 
 
 class SampleReader(PointReader):
-    """Reads blocks of lines of samples. Samples of metrics that the program does not read are only counted."""
+    """A reader of blocks of lines of samples. It only counts samples of metrics that the program does not read."""
 
     def __init__(self, schemas: Mapping[str, Schema], default: str | None, bound: bool) -> None:
-        """CepError: as `PointReader`."""
+        """Raise CepError as `PointReader` does."""
         self._strict = any(schema.strict for schema in schemas.values())
         super().__init__({name: as_point(schema) for name, schema in schemas.items()}, default, bound)
 
@@ -97,7 +99,10 @@ class SampleReader(PointReader):
 
 
 def as_points(data: bytes) -> tuple[bytes, dict[int, str]]:
-    """Return lines of samples as lines of points, with empty lines for comments, and why lines are not samples."""
+    """Convert lines of samples to lines of points, and return the reasons for lines that are not samples.
+
+    Comments become empty lines.
+    """
     reasons: dict[int, str] = {}
     found = []
     for number, line in enumerate(data.decode("utf-8", "surrogateescape").split("\n")):
@@ -110,7 +115,7 @@ def as_points(data: bytes) -> tuple[bytes, dict[int, str]]:
 
 
 def _point(line: str) -> str:
-    """Return one line as a point. ValueError: why it is not a sample."""
+    """Convert one line to a point. Raise ValueError, with the reason, if it is not a sample."""
     if not line.strip() or line.lstrip(" \t").startswith("#"):
         return ""
     sample = _SAMPLE.fullmatch(line)
@@ -128,7 +133,8 @@ def _point(line: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _series(text: str) -> str:
-    """Return a metric with its labels as the beginning of a point. ValueError: why it is not one."""
+    """Convert a metric with its labels to the beginning of a point. Raise ValueError, with the reason, if it is not
+    one."""
     match = _SERIES.fullmatch(text)
     assert match is not None, "a sample begins with a metric, or its labels"
     metric, rest = match[1], match[2] or ""
@@ -168,15 +174,17 @@ def _escaped(text: str, marks: str) -> str:
 
 
 def _plain(quoted: str) -> str:
-    """Return a quoted text without its escapes."""
+    """Remove quotes and escapes from a quoted text."""
     if "\\" not in quoted:
         return quoted[1:-1]
     return re.sub(r"\\(.)", lambda match: "\n" if match[1] == "n" else match[1], quoted[1:-1])
 
 
 def _micros(time: str) -> str:
-    """Return a timestamp in microseconds: it has milliseconds, or seconds if it has a fraction or is small. ValueError:
-    it is not one."""
+    """Convert a timestamp to microseconds. Raise ValueError if it is not one.
+
+    A timestamp with a fraction, or below `_SECONDS`, is in seconds; others are in milliseconds.
+    """
     match = _TIME.fullmatch(time)
     if match is None:
         raise ValueError(f"`{shown(time)}` is not a timestamp: a line is {_LINE}")

@@ -1,4 +1,4 @@
-"""SenML (RFC 8428) in JSON: the records of a pack, each resolved as if it stood alone."""
+"""SenML (RFC 8428) in JSON: each record of a pack is resolved, so that it no longer depends on the others."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ TIME = "t"
 VERSION = 10
 """The latest supported version of SenML."""
 RELATIVE = 1 << 28
-"""Smaller times are relative to now."""
+"""Times below this number are relative to now."""
 LONG = {"name": "n", "unit": "u", "sum": "s", "time": "t"}
-"""Long names of fields; `value` is any value that the record has."""
+"""Declarations may use these long names of fields. `value` is the value of any type."""
 
 VALUES = ("v", "vs", "vb", "vd")
 _OWN = ("n", "u", *VALUES, "s", "t", "ut", "ct")
@@ -50,18 +50,18 @@ _PLAIN: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("v", "t", "bt", "bver"), (NUMBER,)),
     "vb": (TRUE, FALSE),
 }
-"""The kinds of cells of fields of plain records."""
+"""The kinds of cells that a field of a plain record may have."""
 _EXAMPLE = "`event temp(sensor: string FROM n, value: float FROM v) FORMAT senml`"
 
 
 class Packs:
-    """Makes lines of JSON from the records of packs, with the fields that the event reads."""
+    """Converts the records of packs to lines of JSON, with the fields that the event reads."""
 
     pages = None
     labels = (*_OWN, *_BASE)
 
     def __init__(self, schema: Schema) -> None:
-        """CepError: the event reads something that no record of SenML has, or is a fluent."""
+        """Raise CepError if the event is a fluent, or reads something that no record of SenML has."""
         if any(each.name == RECORD_END for each in schema.attributes):
             message = f"{schema.name}: a record of SenML has one time, and one of a fluent a start and an end"
             hint = f"read an event, whose rules `initiate` and `terminate` the fluent: {_EXAMPLE}"
@@ -85,15 +85,15 @@ class Packs:
         self._names: set[str] = set()
 
     def lines(self, elements: Sequence[Any], text: Callable[[int], str]) -> list[str | Unreadable | None]:
-        """Return the JSON line of each record, the reason why it has none, or None if it has base fields only.
+        """Return the JSON line of each record, the reason why it cannot have one, or None if it has only base fields.
 
-        Unreadable: the pack cannot be used.
+        Raise Unreadable if the pack cannot be used.
         """
         base: dict[str, Any] = {}
         return [self._line(record, base) for record in elements]
 
     def made(self, records: PlainRecords) -> Lines:
-        """Read many plain records at once; refuse a pack with a record that is not plain."""
+        """Generate lines from many plain records at once. Refuse packs that have a record which is not plain."""
         good = records.good & records.known & ~records.empty
         for label in self.labels:
             good &= ~records.there(label) | records.there(label, *_PLAIN.get(label, ()))
@@ -189,7 +189,7 @@ class Packs:
         return f'"{name}"'
 
     def _time(self, base: Any, own: Any) -> str:
-        """Return the seconds since 1970 as a plain decimal."""
+        """Return the time in seconds since 1970, as a plain decimal."""
         if type(base) is int and type(own) is int:
             time: int | Decimal = base + own
         else:
@@ -205,7 +205,7 @@ class Packs:
 
 
 def _no_record(record: Mapping[str, Any]) -> str:
-    """Explain why an object without any SenML field is not a record."""
+    """Explain why an object without any field of SenML is not a record."""
     if not record:
         return "the record is empty"
     if isinstance(record.get("e"), list):
@@ -220,7 +220,10 @@ def _no_record(record: Mapping[str, Any]) -> str:
 
 def _inherited(records: PlainRecords, label: str) -> tuple[Ints, Ints]:
     """Return the base field that applies to each record: that of the last record of its pack, up to itself, that has
-    one; length 0: there is none."""
+    one.
+
+    Length 0: no base field applies.
+    """
     rows = np.arange(len(records.of))
     last = np.maximum.accumulate(np.where(records.there(label), rows, -1))
     last = np.where(last >= records.head, last, -1)
@@ -229,8 +232,10 @@ def _inherited(records: PlainRecords, label: str) -> tuple[Ints, Ints]:
 
 
 def _rebase(record: Mapping[str, Any], base: dict[str, Any]) -> None:
-    """Take over the base fields of a record, which apply from here on. Unreadable: one is wrong, and so are all records
-    after it."""
+    """Copy the base fields of a record to `base`; they apply to this record and the next ones.
+
+    Raise Unreadable if one is wrong. Then this record and all later ones cannot be used.
+    """
     for label in _BASE:
         value = record.get(label)
         if value is None:
@@ -254,7 +259,7 @@ def _rebase(record: Mapping[str, Any], base: dict[str, Any]) -> None:
 
 
 def _written(label: str, value: Any) -> str:
-    """Return a value as JSON. Unreadable: the field has another type."""
+    """Return a value as JSON. Raise Unreadable if it has the wrong type for the field."""
     wanted = _KINDS[label]
     if type(value) is str:
         if wanted == "a string":
@@ -268,7 +273,7 @@ def _written(label: str, value: Any) -> str:
 
 
 def _number(label: str, value: Any) -> Decimal:
-    """Return a number that is added. Unreadable: it is beyond anything that is measured."""
+    """Convert a number to a decimal for an addition. Raise Unreadable if it is larger than any measurement."""
     number = Decimal(str(value))
     if number and not -400 < number.adjusted() < _LARGEST:
         raise Unreadable("ill-typed", f"`{label}`: `{shown(str(value))}` is too large to be added")

@@ -1,4 +1,4 @@
-"""Observations of the OGC SensorThings API: single ones, and those of pages and data arrays."""
+"""Observations of the OGC SensorThings API: single ones, pages of them, and data arrays."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ LINKED = {
 }
 _ID, _LINK = "@iot.id", "@iot.navigationLink"
 _OPEN = ("", "..")
-"""The end of an interval that still lasts (ISO 8601-2)."""
+"""The ways to write the end of an open interval (ISO 8601-2)."""
 _ARRAY = "dataArray"
 _PLACES = tuple(name for name, _ in LINKED.values())
 _KEY = re.compile(r"\(([^()]+)\)$")
 
 
 class Pages:
-    """Makes lines of JSON from observations, and adds what they do not write as separate values: both ends of the time,
-    and the ids of linked entities."""
+    """Converts observations to lines of JSON, to which it adds derived values: both ends of the time, and the ids of
+    linked entities."""
 
     pages = "value"
     labels = (TIME, _ID, _ARRAY, "id", *LINKED, *_PLACES, *(place + _LINK for place in _PLACES))
@@ -58,8 +58,10 @@ class Pages:
         self._instants = [key for key in (schema.time, schema.start, schema.end) if key == TIME]
 
     def lines(self, elements: Sequence[Any], text: Callable[[int], str]) -> list[str | Unreadable | None]:
-        """Return the JSON line of each observation, or the reason why it has none. `text`: returns the text of an
-        element."""
+        """Return the JSON line of each observation, or the reason why it cannot have one.
+
+        `text`: a function that returns the text of an element.
+        """
         made: list[str | Unreadable | None] = []
         for place, one in enumerate(elements):
             try:
@@ -69,7 +71,7 @@ class Pages:
         return made
 
     def made(self, records: PlainRecords) -> Lines:
-        """Return the lines of many plain observations at once. Documents with a data array are refused."""
+        """Generate lines from many plain observations at once. Refuse documents with a data array."""
         buffer, good = records.buffer, records.good & ~records.empty
         none, every = np.zeros(len(good), np.bool_), np.ones(len(good), np.bool_)
         columns: list[tuple[str, Spans]] = []
@@ -129,7 +131,7 @@ class Pages:
         return line + body if one else line.removesuffix(", ") + "}"
 
     def _ends(self, time: Any, one: Mapping[str, Any]) -> str:
-        """Return both ends of the time, as members of the object."""
+        """Return both ends of the time, as text of members of the JSON object."""
         if not isinstance(time, str) or isinstance(time, Real):
             if time is not None:
                 raise Unreadable("time", f"{TIME}: {kind(time)} is not a time")
@@ -142,8 +144,10 @@ class Pages:
 
 
 def rows(one: Mapping[str, Any]) -> list[Any] | None:
-    """Return the observations of an element of a data array, each an object (or what is in its place); None: it is not
-    a data array. Unreadable: it lacks the names of its components."""
+    """Return the observations of a data array, each normally an object; None if the element is not a data array.
+
+    Raise Unreadable if the names of its components are missing.
+    """
     array = one.get("dataArray")
     if array is None:
         return None
@@ -161,7 +165,7 @@ def rows(one: Mapping[str, Any]) -> list[Any] | None:
 
 
 def linked(one: Mapping[str, Any], name: str, collection: str) -> Any:
-    """Return the id of a linked entity: its own if it is expanded, else that of its link."""
+    """Return the id of a linked entity: from the entity if it is embedded, else from the link to it."""
     there = one.get(name)
     if isinstance(there, dict):
         return there.get(_ID)
@@ -180,7 +184,7 @@ def _id(link: str, collection: str) -> int | str | None:
 
 
 def written(value: Any) -> str:
-    """Write a value that was read as JSON again."""
+    """Write a value that was parsed from JSON as JSON again."""
     match value:
         case None:
             return "null"

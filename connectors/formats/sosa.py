@@ -1,4 +1,4 @@
-"""Observations in RDF to batches. A declaration selects events by class and properties."""
+"""Observations in RDF. A declaration selects them by class and properties."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from cep.knowledge.rdf.namespaces import PROV
 
 SOSA = "http://www.w3.org/ns/sosa/"
 INVALIDATED = tuple(f"{PROV}{name}" for name in ("invalidatedAtTime", "wasInvalidatedBy"))
-"""The properties that make an observation withdraw the one with its values, as in written observations."""
+"""The properties that mark an observation as the withdrawal of the one with the same values."""
 _PATH = re.compile(r"<[^<>]+>(?:/<[^<>]+>)*")
 _HINT = (
     "say it as `temp: float AS sosa:hasSimpleResult`, or by a path, `temp: float FROM sosa:hasResult/qudt:numericValue`"
@@ -44,11 +44,14 @@ _Found = tuple[int, Record | Unreadable]
 
 
 class Documents:
-    """Reads observations of one event: nodes of its class (`AS`, default sosa:Observation). The value of an attribute
-    is at its path (`FROM`) or property (`AS`); so is the time, whose default is sosa:resultTime."""
+    """A reader of observations of one event: nodes of the class that `AS` names, by default sosa:Observation.
+
+    The value of an attribute is at its path (`FROM`) or property (`AS`). The same holds for the time, whose default is
+    sosa:resultTime.
+    """
 
     def __init__(self, schema: Schema, format: str) -> None:
-        """CepError: an attribute has neither FROM nor AS."""
+        """Raise CepError if an attribute has neither FROM nor AS, or the event has WHEN."""
         if schema.when is not None:
             hint = f"its class says which observations are one: `event {schema.name}(...) AS <class>`"
             raise CepError(f"{schema.name}: WHEN tests records, not observations in RDF", hint=hint, code="input")
@@ -73,13 +76,13 @@ class Documents:
         self._shape = NodeShape(schema.iri or SOSA + "Observation", self._paths[0], tuple(self._paths))
 
     def read(self, documents: Sequence[bytes], first: int) -> tuple[pl.DataFrame, list[DeadLetter], NDArray[np.int64]]:
-        """Return the events of documents, numbered from `first`; dead letters, whose line is the place of the document;
-        and the place of each record's document."""
+        """Read documents. Return events, numbered from `first`; dead letters, whose line is the index of a document;
+        and the index of each record's document."""
         found = [(row, record) for row, text in enumerate(documents) if text for _, record in self._records(text)]
         return self._table("", found, first, lambda row: documents[row].decode("utf-8", "replace"))
 
     def one(self, file: str, text: bytes, first: int) -> tuple[pl.DataFrame, list[DeadLetter], NDArray[np.int64]]:
-        """Return the same for a file that is one document, with the line of each record."""
+        """Read a file that is one document. Return the same, with the line of each record."""
         return self._table(file, self._records(text), first, lambda line: None)
 
     def _records(self, text: bytes) -> list[_Found]:
@@ -126,8 +129,10 @@ class Documents:
 def read_observations(
     file: str, stream: ByteStream, documents: Documents, format: str, chunk: int, first: int
 ) -> Iterator[tuple[pl.DataFrame | None, list[DeadLetter], Block | None]]:
-    """Yield tables block by block; no block: the stream is silent. N-Quads, and JSON-LD without a document per line,
-    are read whole: the triples of a node may be anywhere."""
+    """Yield tables block by block; the block is None if the stream is silent.
+
+    N-Quads, and JSON-LD without a document per line, are read as a whole: the triples of a node may be anywhere.
+    """
     line = 1
     blocks = whole_lines(stream, chunk)
     if format == "jsonld":
@@ -153,7 +158,7 @@ def read_observations(
 
 
 def invalidates(text: bytes) -> bool:
-    """Return True if a text may invalidate observations. Prefixes may precede the names."""
+    """Return True if the text may contain a withdrawal. Only local names are searched, because prefixes vary."""
     return any(each.removeprefix(PROV).encode() in text for each in INVALIDATED)
 
 

@@ -1,4 +1,4 @@
-"""The bytes of an input, a file (compressed or not) or a pipe: returned as they arrive, as UTF-8."""
+"""The bytes of an input as UTF-8, as they arrive from a pipe or a file (compressed or not)."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from cep.core.unpacking import check_unpacked
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 BOM = b"\xef\xbb\xbf"
 LONGEST = 1 << 24
-"""The bytes of the longest line that is read as a record."""
+"""The maximum length in bytes of a line that is read as a record."""
 
 MOST = 1 << 28
-"""The bytes of a block, without the beginning of a line before it. Positions in a block are 32-bit numbers."""
+"""The maximum size of a block in bytes, without the line begun before it. Positions in a block are 32-bit numbers."""
 
 _LITTLE = 1 << 20  # fewer bytes from a pipe are not handed on while more are about to arrive
 _MOMENT = 0.01  # seconds to wait for more, in total
 
 
 class ByteStream:
-    """Reads one input. `position` of its `size` bytes, as stored, have been read; size None: unknown. Gzip and zstd are
-    recognised by the first bytes.
+    """A stream of one input. It recognises gzip and zstd by the first bytes.
 
-    `idle`: the seconds without data after which a pipe is `silent`; None: it never is. `silence`: how long there has
-    been no data. `encoding`: that of the text, which is converted to UTF-8; invalid bytes stay as they are, and are
-    invalid UTF-8. `plain`: the bytes are returned as they are stored.
+    `position`: how many of the `size` stored bytes have been read; the size may be None. `idle`: the seconds without
+    data after which a pipe counts as silent; None: never. `silence`: how long no data has arrived. `encoding`: the
+    encoding of the text, which is converted to UTF-8. Bytes that are invalid in it stay as they are, and are invalid
+    UTF-8. `plain`: True if bytes are returned as they are stored.
     """
 
     def __init__(
@@ -104,21 +104,20 @@ class ByteStream:
 
     @property
     def on_disk(self) -> bool:
-        """True if it is an uncompressed file of this machine, whose bytes are returned as stored."""
+        """Return True for an uncompressed local file, whose bytes are returned as they are stored."""
         return self.plain and self.size is not None and self._owned and not isinstance(self._file, StoredFile)
 
     def go_to(self, position: int) -> None:
-        """Continue to read a file `on_disk` at this byte."""
+        """Continue to read a file `on_disk` from this position."""
         self._file.seek(position)
         self._read, self._ahead = position, b""
 
     def behind_mark(self) -> int:
-        """The first byte of the text of a file `on_disk`, after a byte order mark."""
+        """Return the position of the text in a file `on_disk`, after a byte order mark."""
         return len(BOM) if os.pread(self._file.fileno(), len(BOM), 0) == BOM else 0
 
     def silent(self) -> bool:
-        """Wait for data or the end, but no longer than until silence has to be reported. Return True if nothing
-        arrived."""
+        """Wait for data or the end of the stream. Return True if neither arrived before silence has to be reported."""
         seconds = self.silence.remaining
         if self._ahead or self._descriptor is None or seconds is None:
             return False
@@ -129,7 +128,7 @@ class ByteStream:
         return False
 
     def empty(self) -> bool:
-        """True if neither data nor the end can be read now."""
+        """Return True if neither data nor the end can be read now."""
         if self._ahead or self._descriptor is None:
             return False
         poll = select.poll()
@@ -137,7 +136,8 @@ class ByteStream:
         return not poll.poll(0)
 
     def read(self, most: int) -> bytes:
-        """Return up to `most` bytes (and MOST), or b"" at the end. From a pipe, return the bytes that have arrived."""
+        """Return at least one byte and up to `most` (and MOST), or b"" at the end. A pipe returns the bytes that have
+        arrived."""
         most = min(most, MOST)
         stops.look()
         if self._ahead:
@@ -165,7 +165,7 @@ class ByteStream:
         self._ahead = data
 
     def _decoded(self, decoder: codecs.IncrementalDecoder, data: bytes, most: int) -> bytes:
-        """Return the text as UTF-8; empty only at the end."""
+        """Convert bytes to UTF-8. The result is empty only at the end of the stream."""
         text = decoder.decode(data, not data).encode("utf-8", "surrogateescape")
         return text if text or not data else self.read(most)
 
@@ -189,7 +189,7 @@ class ByteStream:
         return b"".join(parts)
 
     def _inflated(self, compressed: gzip.GzipFile | pa.NativeFile, most: int) -> bytes:
-        """Decompress as much as possible, up to the first damage."""
+        """Decompress up to `most` bytes, but stop where the data is damaged."""
         parts: list[bytes] = []
         size = 0
         try:
@@ -209,7 +209,7 @@ class ByteStream:
 
 
 def _known(descriptor: int, data: bytes) -> bytes:
-    """Return the first bytes of a pipe; more than one byte if they may belong to a compressed stream."""
+    """Return the first bytes of a pipe. Read on until they show whether the stream is compressed."""
     while 0 < len(data) < len(_ZSTD) and (_ZSTD.startswith(data) or _GZIP.startswith(data)):
         stops.wait(descriptor, None)
         more = os.read(descriptor, len(_ZSTD))
@@ -220,7 +220,7 @@ def _known(descriptor: int, data: bytes) -> bytes:
 
 
 class _Awaited(io.RawIOBase):
-    """The bytes of a pipe, some of which were read before."""
+    """A pipe as a file. It first returns bytes that were read before."""
 
     def __init__(self, descriptor: int, ahead: bytes = b"") -> None:
         self._descriptor, self._position, self._ahead = descriptor, 0, ahead
@@ -246,10 +246,10 @@ class _Awaited(io.RawIOBase):
 def whole_lines(
     stream: ByteStream, chunk: int, longest: int = LONGEST, begun: int = 0
 ) -> Iterator[tuple[bytes, int, int]]:
-    """Yield (bytes, position of the first, length of a longer line whose beginning they are): blocks of whole lines.
+    """Yield blocks of whole lines: (bytes, position of the first byte, length).
 
-    The last line may lack its end. Only the beginning of a line of more than `longest` bytes is kept. No bytes: the
-    stream is silent. `begun`: so many bytes have been read.
+    `length` is 0, or the length of a line of more than `longest` bytes; then the bytes are only its beginning. The last
+    line may lack its line end. Empty bytes mean that the stream is silent. `begun`: the bytes that were read before.
     """
     rest = b""
     position = begun
@@ -282,13 +282,15 @@ def whole_lines(
 
 
 def more_bytes(chunk: int, begun: int, longest: int = LONGEST) -> int:
-    """Return how many bytes to read after the beginning of a line: to the end of a chunk, then chunk by chunk, and
-    never more than one beyond the longest line."""
+    """Return how many bytes to read after an incomplete line of `begun` bytes.
+
+    This is up to the end of the first chunk, then a chunk at a time, up to one byte more than the longest line.
+    """
     return min(chunk - begun if begun < chunk else chunk, longest + 1 - begun)
 
 
 def skip_line(stream: ByteStream, rest: bytes, chunk: int) -> tuple[int, bytes, bytes]:
-    """Return (length of the line that begins with `rest`, its head, the bytes read beyond it)."""
+    """Skip a line that begins with `rest`. Return (its length, its head, the bytes read after it)."""
     length = len(rest)
     head = rest[:1000]
     while data := stream.read(chunk):
@@ -300,7 +302,8 @@ def skip_line(stream: ByteStream, rest: bytes, chunk: int) -> tuple[int, bytes, 
 
 
 def line_ends(data: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return where the lines of a block of whole lines start and stop, without line ends; the last may lack its end."""
+    """Return the positions where the lines of a block start and stop, without line ends. The last line may lack its
+    end."""
     breaks = np.flatnonzero(np.frombuffer(data, np.uint8) == 10)
     starts = np.concatenate([[0], breaks + 1])
     stops = np.concatenate([breaks, [len(data)]])
@@ -308,12 +311,12 @@ def line_ends(data: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def line_breaks(data: bytes) -> int:
-    """Count the lines that end in a block."""
+    """Count the line ends in a block."""
     return int(np.count_nonzero(np.frombuffer(data, np.uint8) == 10))  # several times as fast as `bytes.count`
 
 
 def not_utf8(data: bytes, starts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the lines that are not UTF-8. `starts`: where lines start."""
+    """Return the numbers of the lines that are not UTF-8. `starts`: the positions of lines."""
     rows: list[int] = []
     view = memoryview(data)
     position = len(data) if data.isascii() else 0
