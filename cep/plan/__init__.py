@@ -1,1 +1,1 @@
-"""From rules to safe, binary, shared, keyed goals-to-be: all static errors end here."""
+"""The planner: turn lowered rules into a plan of shared binary nodes, and report all static errors."""

@@ -1,4 +1,4 @@
-"""Hints for mistakes: what an author most likely wanted to write."""
+"""Better hints for error messages, which suggest what the author probably meant to write."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _UNKNOWN = re.compile(
     r"`(?P<unbound>[A-Z]\w*)`(?:.* is not bound\b| has no value(?:$|: the body)| is used nowhere else)"
     r"|.*\b(?:number|tick)\b.*, found `(?P<found>[A-Z]\w*)`$"
 )
-"""Messages about a variable that may be a mistyped parameter, also of numbers in dialects."""
+"""A pattern for messages about a variable that may be a mistyped parameter. Dialects report numbers this way too."""
 _MEANT = re.compile(r"^did you mean `([^`]+)`\?$")
 
 
 def conversion(argument: Expression, type: str, attribute: Attribute, source: Source) -> str:
-    """How a head's argument of a type becomes what its attribute is declared to be."""
+    """Return the hint for a head argument whose `type` does not fit the declared attribute."""
     declare = f"declare it `{attribute.name}: {type}`" if type != "any" else "declare the event it comes from"
     if attribute.type not in CONVERSIONS or type == "bool":
         return declare
@@ -31,7 +31,8 @@ def conversion(argument: Expression, type: str, attribute: Attribute, source: So
 
 
 def arrowed(error: CepError, statics: Sequence[StaticRule], events: Container[str], source: Source) -> CepError:
-    """An unknown predicate of a static rule, with another hint where it is an event."""
+    """Return the error of a static rule. If its unknown predicate is an event, the hint shows the arrow of event
+    rules."""
     for static in statics:
         for condition in each_condition(static.conditions):
             if isinstance(condition, Predicate) and condition.span == error.span and condition.name in events:
@@ -43,7 +44,7 @@ def arrowed(error: CepError, statics: Sequence[StaticRule], events: Container[st
 
 
 def advised(error: CepError, conditions: Sequence[Condition], events: Container[str], source: Source) -> CepError:
-    """A mistake of conditions, with another hint where the program as a whole gives a better one."""
+    """Return the error of a condition, with a better hint if the program's events or the source text suggest one."""
     hint = error.hint
     for condition in each_condition(conditions):
         if condition.span != error.span:
@@ -62,7 +63,8 @@ def advised(error: CepError, conditions: Sequence[Condition], events: Container[
 
 
 def parameters_meant(error: CepError, parameters: Collection[str]) -> CepError:
-    """A mistake, or those of a group, with another hint where an unbound variable is nearly the name of a parameter."""
+    """Return the error, or group of errors. If an unbound variable resembles a parameter, the hint names the
+    parameter."""
     if isinstance(error, CepErrors):
         return CepErrors([parameters_meant(each, parameters) for each in error.errors])
     meant = _parameter_meant(error, parameters)
@@ -70,14 +72,14 @@ def parameters_meant(error: CepError, parameters: Collection[str]) -> CepError:
 
 
 def warned_of_parameters(warnings: Sequence[Warning], parameters: Collection[str]) -> Iterator[Warning]:
-    """Yield warnings, with another hint where an idle variable is nearly the name of a parameter."""
+    """Yield warnings. If an unused variable resembles a parameter, the hint names the parameter."""
     for each in warnings:
         meant = _parameter_meant(each, parameters)
         yield replace(each, hint=meant) if meant else each
 
 
 def _parameter_meant(told: CepError | Warning, parameters: Collection[str]) -> str | None:
-    """Return the hint that names a parameter; None: no parameter is meant."""
+    """Return a hint that names the parameter that the author probably meant, or None if no parameter is similar."""
     found = _UNKNOWN.match(told.message)
     if found is None or not parameters or told.span is None or told.source is None:
         return None

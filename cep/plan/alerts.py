@@ -1,4 +1,4 @@
-"""Alerts in a plan: their places are checked once types are known; and a program without them."""
+"""Alerts in a plan: check the positions and areas of alerts, and remove alerts from a program."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _PLACES = {LATITUDE: ("a latitude is a number of degrees", _NUMBERS),
 
 def ill_placed(alerts: Sequence[Alert], rules: Sequence[Rule], schemas: Mapping[str, Schema],
                source: Source) -> list[CepError]:  # fmt: skip
-    """Places of alerts whose values are no numbers, or no text, once the types are known."""
+    """Return an error for each position or area of an alert whose value has the wrong type or lies outside the valid
+    range."""
     found = []
     for rule in rules:
         if rule.event not in {alert.table for alert in alerts} or rule.event not in schemas:
@@ -39,8 +40,9 @@ def ill_placed(alerts: Sequence[Alert], rules: Sequence[Rule], schemas: Mapping[
 
 
 def _ill(column: str, value: Expression) -> tuple[str, str | None] | None:
-    """Explain why a constant is not a place on earth, and what to write; None if it is one, or if that is known only
-    later.
+    """Explain why a constant is not a valid position or area, and suggest a replacement.
+
+    Returns None if the constant is valid, or if its value is not known before the program runs.
     """
     if not isinstance(value, Constant):
         return None
@@ -66,18 +68,18 @@ def _ill(column: str, value: Expression) -> tuple[str, str | None] | None:
 
 
 def alert_tables(rules: Rules) -> frozenset[str]:
-    """The tables of the occurrences of alerts."""
+    """Return the names of the tables that contain the occurrences of alerts."""
     return frozenset(table for alert in rules.alerts for table in alert.tables)
 
 
 def alerts_last(rules: Rules) -> Rules:
-    """Move the rules that make the occurrences of alerts to the end of the program."""
+    """Move the rules that derive occurrences of alerts to the end of the program."""
     tables = alert_tables(rules)
     return replace(rules, rules=tuple(sorted(rules.rules, key=lambda rule: rule.event in tables)))
 
 
 def without_alerts(rules: Rules) -> Rules:
-    """The program without what makes the occurrences of alerts."""
+    """Return the program without the rules and tables of alerts."""
     tables = alert_tables(rules)
     return replace(
         rules,

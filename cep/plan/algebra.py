@@ -1,4 +1,4 @@
-"""Lowered programs: the rules of a program over patterns in which every option is a field, and what they ask."""
+"""Lowered programs: rules whose bodies are patterns with all options as fields, and the knowledge that they query."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Triples:
-    """`triple(S, P, O)` with constant IRIs in some positions and None in the others; `span`: its first use."""
+    """A triple pattern `triple(S, P, O)`: constant IRIs in some positions, None in the others. `span`: its first
+    use."""
 
     fixed: tuple[Iri | None, Iri | None, Iri | None]
     span: Span = field(default=NOWHERE, compare=False)
@@ -36,11 +37,14 @@ class Triples:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """A lowered program: the schemas of all events, the rules in program order, the static rules; what conditions ask
-    of the background knowledge, by the name of the predicate; the mistakes of the rules that are not among them, to be
-    reported with those of the plan; what alerts say of their occurrences, which are made by rules like others; the
-    predicates whose facts are declared; the events and fluents that only help to say what a program means (`helpers`),
-    which nobody is given; and the fluents that must not hold (`impossible`), with the rules that say so."""
+    """A lowered program: event schemas, event rules in program order, and static rules.
+
+    `errors`: the mistakes of rules that were left out; the planner reports them with its own. `asked`: the queries to
+    the background knowledge, by predicate name. `alerts`: the declarations of alerts. Ordinary rules derive their
+    occurrences. `declared`: the predicates whose facts are declared. `helpers`: events and fluents that only help to
+    define the program; they are not part of the output. `impossible`: the fluents that must never hold, each with the
+    position of the rule that says so.
+    """
 
     schemas: Mapping[str, Schema]
     rules: tuple[Rule, ...]
@@ -56,7 +60,10 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """How a rule makes its event of a node's occurrences: an expression over canonical columns for each argument."""
+    """A rule head over a plan node: it derives `event` from each occurrence of node `child`.
+
+    `arguments`: one expression over canonical column names per attribute.
+    """
 
     event: str
     child: int

@@ -1,7 +1,7 @@
-"""Rules to binary goals: equal sub-patterns become one node, conditions go where they are decided (M4).
+"""Split rules into binary nodes that rules share. Each condition goes to the lowest node that can decide it.
 
-A rule's pattern is built from the leaves up; each node is looked up before it is made, with its columns under canonical
-names, so that what two rules have in common is planned, and run, once.
+The patterns are built from the leaves up, with canonical column names. A node that equals an existing one is not added
+again, so what two rules have in common is planned and run once.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ from cep.rules.terms import (
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """Conditions of one WHERE that stand or fall together; `variables`: those that the pattern binds.
-    `late`: how late a formula is given whose conditions ask knowledge."""
+    """Conditions of one WHERE that are linked by variables and must be decided together.
+
+    `variables`: those that the pattern binds. `timed`: the conditions use the times of the pattern. `binds`: they bind
+    further variables. `late`: the delay in microseconds of a formula whose conditions query the knowledge.
+    """
 
     conditions: tuple[Condition, ...]
     variables: frozenset[str]
@@ -42,7 +45,8 @@ class Component:
 
 @dataclass(slots=True)
 class Binarised:
-    """Nodes in an order in which children come first, the variable names and place of each node as first written."""
+    """The nodes, children first. `names` and `spans` hold each node's variables and position where it is first
+    written."""
 
     nodes: list[Node] = field(default_factory=list)
     names: list[tuple[str, ...]] = field(default_factory=list)
@@ -52,7 +56,7 @@ class Binarised:
 
 
 def binarise(rules: Sequence[Rule]) -> Binarised:
-    """The shared nodes of all rules and their heads. The rules are safe (`cep.plan.safety`)."""
+    """Return the shared nodes and the heads of all rules. The rules must be safe (`cep.plan.safety`)."""
     builder = Binariser()
     cycles = _cycles(rules)
     for number, rule in enumerate(rules):
@@ -66,7 +70,7 @@ def binarise(rules: Sequence[Rule]) -> Binarised:
 
 
 def _cycles(rules: Sequence[Rule]) -> dict[str, frozenset[str]]:
-    """For every recursive event the events of its cycle."""
+    """Return, for every recursive event, all events of its cycle."""
     needs: dict[PlanUnit, list[PlanUnit]] = {}
     for rule in rules:
         needs.setdefault(rule.event, []).extend(events(rule.body))
@@ -78,7 +82,7 @@ def _cycles(rules: Sequence[Rule]) -> dict[str, frozenset[str]]:
 
 
 class Binariser:
-    """The nodes made so far. Each operator adds its own (`Pattern.lower`)."""
+    """A builder that collects shared nodes. Each operator adds its own nodes (`Pattern.lower`)."""
 
     def __init__(self) -> None:
         self.done = Binarised()
@@ -87,7 +91,7 @@ class Binariser:
         self.cycle: frozenset[str] = frozenset()
 
     def add(self, node: Node, names: Sequence[str], span: Span) -> int:
-        """The number of a node, a new one where there is no equal. `names`: the variables of its columns."""
+        """Return the number of a node, adding it if no equal node exists. `names`: the variables of its columns."""
         # A rule of a cycle sees its events round by round, others see the instant whole: they share no goal on them.
         place = (node, node.properties().event in self.cycle)
         number = self.known.get(place)
@@ -103,7 +107,7 @@ class Binariser:
 
 
 def components_of(conditions: Sequence[Condition], bound: frozenset[str]) -> list[Component]:
-    """Group conditions by the variables they share that no pattern binds, in program order."""
+    """Group conditions that share variables which no pattern binds. Groups are in program order."""
     names = [set(condition_variables(condition)) for condition in conditions]
     first = list(range(len(conditions)))  # an earlier condition of the same group, or itself
 
@@ -129,7 +133,7 @@ def components_of(conditions: Sequence[Condition], bound: frozenset[str]) -> lis
 
 
 def timed(condition: Condition) -> bool:
-    """Return True if a condition asks the times of the pattern that it stands behind."""
+    """Return True if a condition uses the times of the pattern that it belongs to."""
     match condition:
         case Comparison(_, left, right):
             return _times(left) or _times(right)
@@ -150,7 +154,10 @@ def _times(expression: Expression) -> bool:
 def canonical(
     conditions: Sequence[Condition], places: dict[str, int], binds: Sequence[str]
 ) -> tuple[tuple[Condition, ...], tuple[str, ...]]:
-    """Conditions over canonical names: `v0`... for columns, `w0`... for what they bind; and the names of `binds`."""
+    """Rename conditions to canonical names: `v0`... for columns, `w0`... for variables that they bind.
+
+    Returns the conditions and the canonical names of `binds`.
+    """
     names = {v: f"v{place}" for v, place in places.items()}
     fresh: dict[str, str] = {}
     for name in [*binds, *(n for c in conditions for n in condition_variables(c))]:

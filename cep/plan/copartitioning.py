@@ -1,7 +1,7 @@
-"""Decide where occurrences are when rules run in buckets: by a key, or in every bucket.
+"""Decide which bucket each occurrence belongs to when rules run in buckets: one chosen by a key, or every bucket.
 
-A goal may run in buckets where all that it could ever pair, group or hold against each other is in one bucket. For
-each node this says which of its columns hold the key, or why its goal cannot run so.
+A goal can run in buckets if all occurrences that it may pair, group or compare share a bucket. For each node this
+module finds the columns that hold the key, or the reason why the goal cannot run in buckets.
 """
 
 from __future__ import annotations
@@ -15,14 +15,18 @@ from cep.plan.node import Meeting, PartColumn
 from cep.rules.expressions.typed import TICKS, Typed, TypedCall, TypedVariable
 
 KeyColumns = frozenset[int] | None
-"""The columns (of an event: the arguments) that hold the key by which an occurrence has its bucket, all the same value;
-none where no column says which one bucket it is in. EVERYWHERE: it is in every bucket."""
+"""The columns of a node, or arguments of an event, that hold the key by which an occurrence is assigned to a bucket.
+
+All of them have the same value. The set is empty if no column determines the bucket. EVERYWHERE (None) means that the
+occurrence is in every bucket.
+"""
 EVERYWHERE = None
 
 
 @dataclass(frozen=True, slots=True)
 class SplitFailure:
-    """A goal whose partners would not meet (-1: none is to blame), and why, in words."""
+    """The reason why a rule cannot run in buckets. `node`: the goal that cannot, or -1 if no single goal is to
+    blame."""
 
     node: int
     reason: str
@@ -30,8 +34,11 @@ class SplitFailure:
 
 @dataclass(frozen=True, slots=True)
 class Copartitioned:
-    """The `rules` that can run in buckets together, why the others of those asked cannot, where the events are that
-    they make, and which inputs these go back to; `nodes`: where what each of their nodes gives is."""
+    """The result of `copartition`: which rules can run together in buckets.
+
+    `failures`: why each other rule cannot. `places`: the key columns of each derived event, `nodes`: those of each
+    node. `leaves`: the inputs that each derived event depends on.
+    """
 
     rules: tuple[int, ...]
     failures: Mapping[int, SplitFailure]
@@ -43,10 +50,11 @@ class Copartitioned:
 def copartition(
     dependencies: Dependencies, rules: Iterable[int], held: Mapping[str, int], everywhere: Set[str], given: Set[str]
 ) -> Copartitioned:
-    """Which rules can run in buckets over inputs that are dealt out: those of `held` by one argument, those of
-    `everywhere` to every bucket, the others anyhow, each occurrence to one bucket.
+    """Find the rules that can run together in buckets.
 
-    `given`: the events that are complete before; any other that a rule reads these rules have to make, all of it.
+    `held`: inputs that are partitioned by the argument at this position. `everywhere`: inputs that every bucket
+    receives. Each occurrence of any other input goes to one arbitrary bucket. `given`: events that are complete
+    beforehand. Every other event that these rules read must be derived by them entirely.
     """
     return _Copartitioning(dependencies, rules, held, everywhere, given).run()
 
@@ -80,7 +88,10 @@ class _Copartitioning:
         return Copartitioned(tuple(sorted(self.rules)), self.failures, self.places, self.leaves, nodes)
 
     def unread(self) -> dict[int, SplitFailure]:
-        """The rules that read what is neither given nor made here whole, and those of a recursion that is not whole."""
+        """Return the rules that read an event which is neither given nor completely derived by these rules.
+
+        This includes the rules of a recursion that is not completely here.
+        """
         failed: dict[int, SplitFailure] = {}
         there = set(self.rules)
         makers = self.dependencies.makers
@@ -96,8 +107,11 @@ class _Copartitioning:
         return failed
 
     def unmet(self) -> dict[int, SplitFailure]:
-        """The rules with a goal whose partners would not meet. Where events are is the greatest fixpoint: each keeps
-        the arguments by which all that its rules make of such events has its bucket."""
+        """Return the rules with a goal whose partners may be in different buckets.
+
+        Key columns are the greatest fixpoint: at first every argument of an event counts as key, then all are removed
+        that some rule does not fill with the key.
+        """
         heads, events = self.plan.heads, {rule: self.plan.heads[rule].event for rule in self.rules}
         self.leaves = self.traced()
         self.places = {}
@@ -131,9 +145,7 @@ class _Copartitioning:
         return failed
 
     def traced(self) -> dict[str, frozenset[str]]:
-        """Return, for every derived event, the inputs that it goes back to, and the event itself if it is also an
-        input.
-        """
+        """Return the inputs that each derived event depends on, including the event itself if it is also an input."""
         leaves = {self.plan.heads[rule].event: frozenset[str]() for rule in self.rules}
         for event in leaves:
             leaves[event] = frozenset({event} & self.dependencies.both)
@@ -159,7 +171,7 @@ class _Copartitioning:
         return frozenset({self.held[event]}) if event in self.held else frozenset()
 
     def carried(self, rule: int, place: frozenset[int]) -> frozenset[int]:
-        """The arguments of a head that are the key as it stands."""
+        """Return the arguments of a rule's head that are key columns, unchanged."""
         shown = [_column(argument) for argument in self.plan.arguments[rule]]
         return frozenset(position for position, column in enumerate(shown) if column in place)
 
@@ -200,7 +212,7 @@ class _Copartitioning:
                 return self.grouped(number, places[0])
 
     def paired(self, number: int, places: Sequence[KeyColumns]) -> KeyColumns | SplitFailure:
-        """Pairs of the first two parts; what a third has forbids some."""
+        """Return the key columns of a node that pairs its first two parts. A third part, if present, forbids pairs."""
         left, right = places[0], places[1]
         properties = self.dependencies.properties[number]
         if left is not EVERYWHERE and right is not EVERYWHERE:
@@ -225,7 +237,7 @@ class _Copartitioning:
         return SplitFailure(number, f"what is absent in {self.text(number)} does not share its key")
 
     def shown(self, number: int, places: Sequence[KeyColumns]) -> KeyColumns:
-        """The columns of a node that hold the key of a part."""
+        """Return the columns of a node that show a key column of one of its parts."""
         if all(place is EVERYWHERE for place in places):
             return EVERYWHERE
         properties = self.dependencies.properties[number]
@@ -236,7 +248,8 @@ class _Copartitioning:
         return frozenset(column for column in found if column is not None)
 
     def either(self, number: int, places: Sequence[KeyColumns]) -> KeyColumns | SplitFailure:
-        """Combine the occurrences of all parts: a column holds the key if it does in each part."""
+        """Return the key columns of a node that passes on the occurrences of all parts: those that show the key of each
+        part."""
         if any(place is EVERYWHERE for place in places):
             return SplitFailure(number, f"the sides of {self.text(number)} are not kept apart alike")
         types = self.dependencies.plan.types(number)
@@ -250,7 +263,8 @@ class _Copartitioning:
         )
 
     def against(self, number: int, left: KeyColumns, absent: KeyColumns) -> KeyColumns | SplitFailure:
-        """The first part's occurrences, unless the second has one that joins."""
+        """Return the key columns of a node that passes on the first part, except where the second has a partner for
+        it."""
         if absent is EVERYWHERE:
             return left if self.kept_apart(number) else self.apart(number, (), (left, absent))
         shows = self.dependencies.properties[number].shows
@@ -276,10 +290,10 @@ class _Copartitioning:
         return SplitFailure(number, f"{'the BY of ' if properties.by else ''}{text} leaves out {known}")
 
     def kept_apart(self, number: int) -> bool:
-        """Return True if the part that is split by key has a key for another goal too, and the other part is in every
-        bucket.
+        """Return True if the node may combine a part that is partitioned by key with one that is in every bucket.
 
-        Otherwise nothing shows which of the two is the large one.
+        The partitioned part must have a key for another goal too. Otherwise nothing shows which of the two parts is the
+        large one.
         """
         one, other = self.plan.nodes[number].parts[:2]
         inputs = self.below[one] | self.below[other]
@@ -290,7 +304,7 @@ class _Copartitioning:
     def apart(
         self, number: int, pairs: Sequence[tuple[PartColumn, PartColumn]], places: Sequence[KeyColumns]
     ) -> SplitFailure:
-        """Why the first two parts do not meet."""
+        """Explain why the first two parts of a node do not meet in one bucket."""
         text = self.text(number)
         properties, parts = self.dependencies.properties[number], self.plan.nodes[number].parts
         if not pairs and (properties.equal or (properties.forbids and properties.meeting is Meeting.AGAINST)):
@@ -310,14 +324,14 @@ class _Copartitioning:
         return ", ".join(dict.fromkeys(plain(self.plan.names[node][column]) for column in sorted(place)))
 
     def text(self, number: int) -> str:
-        """A goal as it is written, or what it is."""
+        """Return a goal's source text, or its kind if the text is too long."""
         written = excerpt(self.plan.source, self.plan.spans[number])
         word = self.dependencies.properties[number].word.removeprefix("a ")
         return f"`{written}`" if written is not None else f"this {word}"
 
 
 def _column(argument: Typed) -> int | None:
-    """The column that a head's argument is, the value unchanged."""
+    """Return the column that a head argument copies unchanged, or None."""
     match argument:
         case TypedVariable(name) if name[0] == "v":
             return int(name[1:])

@@ -1,8 +1,8 @@
-"""Find where to cut cycles of formulas with NOT, AGGREGATE or event rules, so that each part is known in time.
+"""Cut cycles of formulas that contain NOT, AGGREGATE or event rules, so that they can be evaluated in order of time.
 
-Such a cycle has a meaning if every way round goes back in time: by the delay of a formula (`ONCE[1 s, 1 s] p`), or
-through a fluent that events begin and end, which changes just after them. Without the delayed edges the graph has no
-cycle, and `cep.runtime.delayed_cycle` runs it piece by piece.
+Such a cycle is well defined if each way around it goes back in time. It does so by the delay of a formula (`ONCE[1 s, 1
+s] p`), or through a fluent that events begin and end: it changes just after the event. Without the delayed edges the
+graph has no cycle, and `cep.runtime.delayed_cycle` runs it piece by piece.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from cep.plan.order import Group, PlanUnit, reads
 Needs = Callable[[PlanUnit], Sequence[PlanUnit]]
 
 JUST_AFTER = 1
-"""The delay of what begins and ends just after what it asks."""
+"""The delay of fluents that change just after the event that changes them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lagging:
-    """Units of a cycle that lag, `after` by what is just after an event, `back` by a lag of time; `parts`: all others,
-    those that are a cycle at one time together, in the order in which they run."""
+    """A cycle that is cut at its delayed units.
+
+    `after`: units that are delayed until just after an event. `back`: units with a longer delay. `parts`: the strongly
+    connected parts of the rest, in running order, each with True if it is a cycle.
+    """
 
     after: tuple[PlanUnit, ...]
     back: tuple[PlanUnit, ...]
@@ -33,7 +36,10 @@ class Lagging:
 
 
 def lagging(units: Sequence[PlanUnit], nodes: Sequence[Node], needs: Needs) -> Lagging | None:
-    """How a cycle runs; None: it is one of formulas that only add, which is found in rounds, or one of events."""
+    """Return how to cut a cycle of units, or None if it needs no cut.
+
+    No cut is needed for cycles of events, or of formulas that only add results: these are evaluated in rounds.
+    """
 
     asked = {unit: nodes[unit].properties() for unit in units if isinstance(unit, int)}
     if not any(of.settles for of in asked.values()):
@@ -51,7 +57,7 @@ def lagging(units: Sequence[PlanUnit], nodes: Sequence[Node], needs: Needs) -> L
 
 
 def _parts(units: Iterable[PlanUnit], needs: Needs, without: set[PlanUnit]) -> list[tuple[tuple[PlanUnit, ...], bool]]:
-    """Strongly connected parts where nothing is asked by some, each with whether it is a cycle."""
+    """Return the strongly connected parts if the units of `without` had no inputs. Each has True if it is a cycle."""
 
     def asked(unit: PlanUnit) -> Sequence[PlanUnit]:
         return () if unit in without else needs(unit)
@@ -60,7 +66,8 @@ def _parts(units: Iterable[PlanUnit], needs: Needs, without: set[PlanUnit]) -> l
 
 
 def wholes(part: Sequence[PlanUnit], nodes: Sequence[Node], needs: Needs) -> Iterator[tuple[int, str]]:
-    """The nodes of a part that ask for all of what is in it, and not only for some: with what they are called."""
+    """Yield the nodes that need the complete contents of another node in the same part, with the name of the
+    operator."""
     inside = set(part)
     for unit in part:
         if isinstance(unit, str):
@@ -75,14 +82,14 @@ def wholes(part: Sequence[PlanUnit], nodes: Sequence[Node], needs: Needs) -> Ite
 
 
 def wholes_of_formulas(part: Sequence[PlanUnit], nodes: Sequence[Node], needs: Needs) -> Iterator[tuple[int, str]]:
-    """Those of them that are formulas: NOT and AGGREGATE."""
+    """Yield the nodes of `wholes` that are formulas: NOT and AGGREGATE."""
     return ((unit, word) for unit, word in wholes(part, nodes, needs) if nodes[unit].properties().kind == "formula")
 
 
 def refused(
     groups: Sequence[Group], nodes: Sequence[Node], heads: Sequence[Head], spans: Sequence[Span], source: Source
 ) -> list[CepError]:
-    """An error for each cycle of formulas that depends at one time on something of which it asks all."""
+    """Return an error for each cycle of formulas that needs a complete result of its own at the same time."""
     makers: dict[str, list[PlanUnit]] = {}
     for head in heads:
         makers.setdefault(head.event, []).append(head.child)

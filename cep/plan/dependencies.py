@@ -1,4 +1,4 @@
-"""The events that rules read and derive, and the arguments by which their goals separate them."""
+"""Dependencies between the rules of a plan: the events they read and derive, and the arguments their goals join on."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from cep.rules.expressions.typed import TICKS
 from cep.rules.terms import Comparison, Variable
 
 Slot = tuple[str, int]
-"""An argument of an event: its name, the position."""
+"""An argument of an event: the event's name and the position."""
 
 
 class Dependencies:
-    """Rules go by their number in the program.
+    """The dependencies of a plan's rules. Rules are identified by their number in the program.
 
-    `rank`: of each rule, a number so that needed ones come first; `nodes`: all that it needs, children first; `reads`:
-    the events it takes. `makers`: the rules of each derived event; `both`: derived events that also come from outside;
-    `recursive`: those that go back to themselves; `apart`: the events that some goal joins, holds against each other or
-    groups by an argument of theirs.
+    `rank`: a number per rule; rules that another one needs come first. `nodes`: all nodes of each rule, children first.
+    `reads`: the events that each rule reads. `makers`: the rules that derive each event. `both`: derived events that
+    are also inputs. `recursive`: events that depend on themselves. `apart`: events that some goal joins, compares or
+    groups by one of their arguments.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -41,11 +41,14 @@ class Dependencies:
         self.apart = frozenset(event for number in range(len(plan.nodes)) for event, _ in self._apart(number))
 
     def stateful(self, rule: int) -> bool:
-        """Return True if a goal of the rule has state."""
+        """Return True if a goal of the rule keeps state."""
         return any(self.properties[n].remembers for n in self.nodes[rule])
 
     def units(self, rules: Collection[int], together: Collection[str] = ()) -> list[tuple[int, ...]]:
-        """Rules that stay together, needed ones first: those of a recursion, and of each event of `together`."""
+        """Group rules that must stay together; groups that others need come first.
+
+        The rules of a recursion stay together, and all rules that derive one event of `together`.
+        """
         inside = sorted(rules)
         together = self.recursive.union(together)
         makers: dict[str, list[int]] = {}
@@ -69,8 +72,11 @@ class Dependencies:
         return frozenset(event for found in cycles for event in found if isinstance(event, str))
 
     def pairs(self, number: int) -> list[tuple[PartColumn, PartColumn]]:
-        """The places of a node's parts that are equal, and equal as values, in all that it gives: the key, and what the
-        WHERE says is equal, where that is asked before a pair is chosen."""
+        """Return the pairs of part columns that have equal values in every result of a node.
+
+        These are the join key, and columns that the WHERE compares with `=`, if it is checked before partners are
+        chosen.
+        """
         properties = self.properties[number]
         found = [
             (one, other) for one, other in properties.equal if alike(self.type(number, one), self.type(number, other))
@@ -89,8 +95,8 @@ class Dependencies:
         return found
 
     def forbidden(self, number: int) -> list[tuple[PartColumn, int]]:
-        """The places of what is absent, and the columns of the node, that are equal as values where the one forbids the
-        other."""
+        """Return the columns of the negated part that are compared with the node's columns, in pairs of comparable
+        types."""
         properties = self.properties[number]
         found = []
         for place, column in properties.forbids:
@@ -99,7 +105,7 @@ class Dependencies:
         return found
 
     def type(self, number: int, place: PartColumn) -> str:
-        """The type of a place of a node's parts."""
+        """Return the type of a column of a node's part."""
         part, column = place
         return self.plan.columns[self.plan.nodes[number].parts[part]][column].type
 
@@ -114,7 +120,7 @@ class Dependencies:
         return [slot for part, column in places for slot in self._shown(parts[part], column)]
 
     def _shown(self, number: int, column: int) -> list[Slot]:
-        """The arguments of events that a column shows."""
+        """Return the arguments of events whose values a column shows."""
         properties, parts = self.properties[number], self.plan.nodes[number].parts
         if properties.event is not None:
             return [(properties.event, self.plan.nodes[number].takes()[column])]
@@ -122,7 +128,8 @@ class Dependencies:
 
 
 def alike(one: str, two: str) -> bool:
-    """Return True if equal values of the two types have equal representations, unlike seconds and times."""
+    """Return True if equal values of the two types have equal representations. Seconds and times, for example, do
+    not."""
     return one == two or (one not in TICKS and two not in TICKS)
 
 

@@ -1,8 +1,8 @@
-"""Cycles that never end at one instant: each round makes values that were not there before.
+"""Find cycles that never end at one instant because each round derives new values.
 
-A cycle inside an instant goes on as long as it makes new occurrences. It ends where each time round starts earlier or
-uses something up, where its values come from elsewhere, and where a condition bounds them. Else, once begun, it goes on
-until the limit of derivations (decision 2026-11-28, cycles without an end).
+A cycle within an instant continues as long as it derives new occurrences. It ends if each round starts earlier or
+consumes something, if its values come from elsewhere, or if a condition bounds them. Otherwise it runs until the limit
+of derivations (decision 2026-11-28, cycles without an end).
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from cep.rules.terms import (
 )
 
 Slot = tuple[PlanUnit, int | str]
-"""A column of a node, a variable that its conditions bind, or an argument of an event."""
+"""A column of a node, a variable that the node's conditions bind, or an argument of an event."""
 
 
 class Step(Enum):
-    """The relation of a value to the one that it comes from."""
+    """How a value changes between its source and a slot that is computed from it."""
 
     SAME = "the same"
     OTHER = "another that soon repeats"
@@ -51,22 +51,24 @@ class Step(Enum):
 
 
 Flow = dict[Slot, dict[Slot, Step]]
-"""By slot the slots that its values come from, and what they are to those."""
+"""The sources of each slot's values, each with how the value changes on the way."""
 
 _NEW = frozenset(("+", "-", "*", "**", "concat", "replace", "format", "sin", "tan", "atan"))
-"""Functions whose values are new in each round."""
+"""Functions that can return a new value in each round."""
 _FEW = frozenset(("mod", "/", "//"))
-"""Functions whose values soon repeat."""
+"""Functions whose results soon repeat."""
 _KEEPING = frozenset(("max", "min", "float", "int", "round", "floor", "ceil", "coalesce"))
-"""Functions whose values go where those of their arguments go."""
+"""Functions whose results grow or shrink as their arguments do."""
 _WITHOUT_END = frozenset(("+", "-", "*", "**", "/", "//", "neg", "abs", "length", *_KEEPING)) - {"max", "min"}
-"""Functions that pass every bound when what they are applied to does."""
+"""Functions whose results exceed every bound if their arguments do."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndlessCycle:
-    """Units that are a cycle inside an instant, and the slots that get new values each time round. `asks`: conditions
-    on these values, none of which bounds them for certain."""
+    """A cycle within an instant, and the slots that get new values in each round.
+
+    `asks`: conditions on these values that may not bound them.
+    """
 
     units: frozenset[PlanUnit]
     slots: frozenset[Slot]
@@ -74,16 +76,16 @@ class EndlessCycle:
 
     @property
     def numbers(self) -> list[int]:
-        """The nodes among them."""
+        """Return the nodes of the cycle."""
         return sorted(unit for unit in self.units if isinstance(unit, int))
 
     def head(self, heads: Sequence[Head]) -> Head:
-        """The first head that closes it."""
+        """Return the first head that closes the cycle."""
         return next(each for each in heads if each.event in self.units and each.child in self.units)
 
 
 def endless(groups: Sequence[Group], nodes: Sequence[Node], heads: Sequence[Head]) -> list[EndlessCycle]:
-    """The cycles that never end at an instant, once begun, and those with a condition that may not end them."""
+    """Return the cycles that never end once they begin at an instant, and those whose conditions may not end them."""
     return [
         found
         for group in groups
@@ -95,7 +97,7 @@ def endless(groups: Sequence[Group], nodes: Sequence[Node], heads: Sequence[Head
 
 
 def refused(groups: Sequence[Group], made: Binarised, source: Source) -> list[CepError]:
-    """An error for each endless cycle through a goal that pairs, which takes the same partner in each round."""
+    """Return an error for each endless cycle through a join that takes the same partner in each round."""
     errors = []
     for cycle in endless(groups, made.nodes, made.heads):
         joins = [number for number in cycle.numbers if made.nodes[number].properties().kind == "join"]
@@ -111,7 +113,7 @@ def refused(groups: Sequence[Group], made: Binarised, source: Source) -> list[Ce
 
 
 def warnings(groups: Sequence[Group], made: Binarised, source: Source) -> list[Warning]:
-    """A warning for each other endless cycle."""
+    """Return a warning for each other endless cycle."""
     found = []
     for cycle in endless(groups, made.nodes, made.heads):
         head = cycle.head(made.heads)
@@ -129,7 +131,7 @@ def warnings(groups: Sequence[Group], made: Binarised, source: Source) -> list[W
 
 
 def _lasting(part: Sequence[PlanUnit], nodes: Sequence[Node], heads: Sequence[Head]) -> Iterator[frozenset[PlanUnit]]:
-    """The cycles of a part without those that come to an end by themselves."""
+    """Yield the cycles of a part that do not end by themselves."""
     inside = frozenset(part)
 
     def needs(unit: PlanUnit) -> list[PlanUnit]:
@@ -141,7 +143,7 @@ def _lasting(part: Sequence[PlanUnit], nodes: Sequence[Node], heads: Sequence[He
 
 
 def _reads(unit: PlanUnit, nodes: Sequence[Node], heads: Sequence[Head]) -> list[PlanUnit]:
-    """Inputs of a unit at its own instant, which it may read again and again."""
+    """Return the inputs that a unit reads at its own instant, any number of times."""
     if isinstance(unit, str):
         return [head.child for head in heads if head.event == unit]
     own = nodes[unit].properties()
@@ -151,7 +153,7 @@ def _reads(unit: PlanUnit, nodes: Sequence[Node], heads: Sequence[Head]) -> list
 
 
 def _growing(cycle: frozenset[PlanUnit], nodes: Sequence[Node], heads: Sequence[Head]) -> EndlessCycle | None:
-    """The cycle, if it makes new values each time round that nothing bounds."""
+    """Return the cycle if each round derives new values that no condition bounds."""
     flow: Flow = {}
     for unit in cycle:
         if isinstance(unit, str):
@@ -180,7 +182,7 @@ def _growing(cycle: frozenset[PlanUnit], nodes: Sequence[Node], heads: Sequence[
 
 
 def _columns(flow: Flow, unit: int, nodes: Sequence[Node], cycle: Collection[PlanUnit]) -> None:
-    """Add what the columns of a node come from."""
+    """Add the sources of a node's columns to `flow`."""
     own, parts = nodes[unit].properties(), nodes[unit].parts
     elsewhere = {one for pair in own.equal for one in pair if any(parts[part] not in cycle for part, _ in pair)}
     width = len(own.shows) - len(own.binds)
@@ -197,14 +199,14 @@ def _columns(flow: Flow, unit: int, nodes: Sequence[Node], cycle: Collection[Pla
 
 
 def _add(flow: Flow, slot: Slot, unit: int, used: Mapping[str, Step]) -> None:
-    """Add that values of a slot come from these variables of a node."""
+    """Record that the values of a slot are computed from these variables of a node."""
     for name, step in used.items():
         sources = flow.setdefault(slot, {})
         sources[_slot(unit, name)] = _both(step, sources.get(_slot(unit, name)))
 
 
 def _both(one: Step, other: Step | None) -> Step:
-    """Join the steps by which a value comes from another in two ways."""
+    """Combine two changes if a value comes from another one in two ways."""
     if other is None or one is other:
         return one
     if one.makes_new or other.makes_new:
@@ -214,12 +216,12 @@ def _both(one: Step, other: Step | None) -> Step:
 
 
 def _slot(unit: int, name: str) -> Slot:
-    """The slot of a canonical variable of a node: a column, or what its conditions bind."""
+    """Return the slot of a canonical variable of a node: a column, or a variable that its conditions bind."""
     return unit, int(name[1:]) if name[0] == "v" else name
 
 
 def _used(expression: Expression) -> dict[str, Step]:
-    """The variables that an expression has its values from, and what these are to them."""
+    """Return the variables that an expression is computed from, each with how the value changes."""
     match expression:
         case Variable(name):
             return {name: Step.SAME}
@@ -234,7 +236,7 @@ def _used(expression: Expression) -> dict[str, Step]:
 
 
 def _moved(function: str, arguments: Sequence[Expression], step: Step) -> Step:
-    """Return the step from a value to that of a call, an argument of which comes from it by `step`."""
+    """Return how the result of a call changes if one of its arguments changes by `step`."""
     if function in ("+", "-") and any(_positive(each) for each in arguments[function == "-" :]):
         move = Step.UP if function == "+" else Step.DOWN
         return move if step in (Step.SAME, move) else Step.NEW
@@ -250,7 +252,7 @@ def _positive(expression: Expression) -> bool:
 
 
 def _definitions(conditions: Iterable[Condition]) -> dict[str, tuple[Condition, Expression]]:
-    """By variable the equation that binds it, and its value there."""
+    """Return, for each variable that an equation binds, the equation and the expression that it equals."""
     found: dict[str, tuple[Condition, Expression]] = {}
     for condition in conditions:
         if isinstance(condition, Comparison) and condition.operator == "=":
@@ -262,7 +264,7 @@ def _definitions(conditions: Iterable[Condition]) -> dict[str, tuple[Condition, 
 
 
 def _after(slots: frozenset[Slot], flow: Flow) -> dict[Slot, Step]:
-    """The slots that grow and all that have values from them, and where their values go: UP, DOWN or just NEW."""
+    """Return the growing slots and all slots computed from them, with the direction of growth: UP, DOWN or NEW."""
     inside = {step for slot in slots for other, step in flow[slot].items() if other in slots} - {Step.SAME}
     found = dict.fromkeys(slots, inside.pop() if len(inside) == 1 else Step.NEW)
     more = True
@@ -277,12 +279,12 @@ def _after(slots: frozenset[Slot], flow: Flow) -> dict[Slot, Step]:
 
 
 def _then(way: Step, step: Step) -> Step:
-    """Return the way of values that come by a step from others that go some way."""
+    """Return the direction of values that are computed by `step` from values that grow in direction `way`."""
     return way if step is Step.SAME or (step.makes_new and step is way) else Step.NEW
 
 
 def _asked(unit: int, nodes: Sequence[Node], growing: Collection[Slot]) -> list[Condition]:
-    """The conditions of a node on what grows."""
+    """Return the conditions of a node that test growing values."""
     own = nodes[unit].properties()
     defining = [condition for condition, _ in _definitions(own.conditions).values()]
     asked = (condition for condition in own.conditions if condition not in defining)
@@ -290,7 +292,7 @@ def _asked(unit: int, nodes: Sequence[Node], growing: Collection[Slot]) -> list[
 
 
 def _ends(unit: int, condition: Condition, growing: Mapping[Slot, Step]) -> bool:
-    """Return True if a condition stops a growing value: it compares it with a bound in its way, or looks it up."""
+    """Return True if a condition stops a growing value: it has a bound in the direction of growth, or a look-up."""
     match condition:
         case Disjunction(alternatives):
             return all(any(_ends(unit, each, growing) for each in every) for every in alternatives)
@@ -311,7 +313,7 @@ def _ends(unit: int, condition: Condition, growing: Mapping[Slot, Step]) -> bool
 
 
 def _way(unit: int, expression: Expression, growing: Mapping[Slot, Step]) -> Step | None:
-    """Return the way of an expression's values; OTHER: perhaps none. None: nothing in it grows."""
+    """Return the direction in which an expression grows; OTHER if it may not grow, None if nothing in it does."""
     match expression:
         case Variable(name):
             return growing.get(_slot(unit, name))

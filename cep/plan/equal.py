@@ -1,7 +1,7 @@
-"""Equal records are as many events: where they are told apart by their numbers, and where one of them is enough.
+"""Find where a plan must count equal records, and where one of several equal records is enough.
 
-An input occurrence has a number among those equal to it. A rule over one event and OR pass it on; what any other
-operator gives has the first number, so that it is a set.
+Equal input occurrences are numbered. A rule over one event, and an OR, pass the numbers on. The results of all other
+operators have the first number only, so they form a set.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from cep.plan.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class EqualRecords:
-    """`several`: the events of which equal occurrences may be there, `numbered`: those of them whose numbers somebody
-    asks for; `passing`: the heads (by number) that pass numbers on; `once`: the nodes (by number) to which one of equal
-    occurrences is enough, with which of their parts may have several."""
+    """The treatment of equal records in a plan.
+
+    `several`: events that may have equal occurrences. `numbered`: those of them whose numbers are used. `passing`:
+    heads, by number, that pass the numbers on. `once`: nodes, by number, that need only one of equal occurrences; a
+    flag per part says if the part may have several.
+    """
 
     several: frozenset[str]
     numbered: frozenset[str]
@@ -27,12 +30,12 @@ class EqualRecords:
 
 
 def is_set(schema: Schema) -> bool:
-    """Return True if equal occurrences of an event or fluent are one by its declaration."""
+    """Return True if the declaration of an event or fluent merges equal occurrences into one."""
     return schema.distinct or schema.key is not None or schema.fluent is not None
 
 
 def equal_records(plan: Plan) -> EqualRecords:
-    """Find where a plan tells equal records apart. It is found once for a plan."""
+    """Find where a plan must tell equal records apart. The result is cached in the plan."""
     if not plan.equal:
         plan.equal.append(_equal_records(plan))
     found: EqualRecords = plan.equal[0]
@@ -63,8 +66,10 @@ def _equal_records(plan: Plan) -> EqualRecords:
 
 
 def _once(plan: Plan) -> set[int]:
-    """The nodes that give the same set whether equal occurrences come once or more, where nobody counts what they give.
-    What heads make of it is made a set."""
+    """Return the nodes whose results are the same set for one or several equal occurrences, and are not counted later.
+
+    The results of heads are made a set.
+    """
     counted: set[int] = set()
     for number in reversed(range(len(plan.nodes))):
         about = plan.nodes[number].properties()

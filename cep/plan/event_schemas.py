@@ -1,4 +1,4 @@
-"""The events of a program as users know them: what it reads, what it gives, and the records of its fluents."""
+"""The events of a program as users see them: its inputs, its outputs, and the records of fluents."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from cep.plan.plan import Plan
 
 
 def tables_of(plan: Plan) -> dict[str, str]:
-    """The tables of records, by the names of their fluents."""
+    """Return the tables of records, by the name of their fluent."""
     found = {name: plan.schemas[name].fluent for name in plan.inputs}
     return {each.name: name for name, each in found.items() if each is not None and each.part == RECORDS}
 
 
 def may_close(plan: Plan, name: str) -> bool:
-    """Return True if records of this name are a fluent's and may close others."""
+    """Return True if this table contains records of a fluent, and a record may close an earlier one."""
     fluent = plan.schemas[name].fluent
     return fluent is not None and fluent.part == RECORDS and not fluent.final
 
 
 def outside(incoming: Schema) -> Schema:
-    """Return the schema as readers see it.
+    """Return the schema that readers see.
 
-    Records of a fluent are instants inside, at which they start; their end and bounds are attributes.
+    Internally, a record of a fluent is an instant at its start; its end and bounds are attributes.
     """
     if incoming.fluent is None or incoming.fluent.part != RECORDS:
         return incoming
@@ -35,7 +35,7 @@ def outside(incoming: Schema) -> Schema:
 
 
 def inputs_of(plan: Plan) -> dict[str, Schema]:
-    """Return the events that a program reads, and as events of their starts the records of fluents."""
+    """Return the input events of a program. Records of a fluent appear as events at their start."""
     read = (outside(schema) for name, schema in plan.schemas.items() if name in plan.inputs)
     return {schema.name: schema for schema in read}
 
@@ -54,8 +54,7 @@ def helping_tables(plan: Plan) -> frozenset[str]:
 
 def outputs_of(plan: Plan, alerts: Collection[str]) -> dict[str, Schema]:
     """Return the events and fluents of a program's output, in output order. `alerts`: the tables of alerts, which are
-    tables of their own.
-    """
+    excluded."""
     hidden = {*alerts, *(plan.edges if plan.begins else ()), *helping_tables(plan)}
     return dict(_given(plan, name) for name in plan.derived if name not in hidden)
 

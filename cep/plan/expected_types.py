@@ -1,4 +1,4 @@
-"""Infer the types of knowledge columns without values from the rules that use them."""
+"""Infer the types of knowledge columns that have no values from the rules that use them."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ from cep.rules.terms import (
 )
 
 ArgumentPosition = tuple[str, int]
-"""A predicate and a position of its arguments."""
+"""A predicate and the position of one of its arguments."""
 
 _PASSED_ON = ("first", "last", "mode", "min", "max", "sum")  # aggregates that give what they take
 
 
 def wanted(rules: Rules, types: Mapping[ArgumentPosition, str | None]) -> dict[ArgumentPosition, str]:
-    """The types of those places of what is asked that hold no value, None in `types`.
+    """Infer the types of the argument positions that are None in `types`, because their columns hold no values.
 
-    They are those of the declared attributes that heads make of them, through static rules and undeclared events; float
-    where nothing but a policy goes by them. A place that is wanted as several types, or as none, is left out: `any`.
+    The type comes from the declared attributes that heads compute from the column, also through static rules and
+    undeclared events. It is float if only a policy ranks by the column. Positions without a type, or with several, are
+    left out: they stay `any`.
     """
     wants = _Wants(rules, types)
     for rule in rules.rules:
@@ -56,7 +57,7 @@ def _one(types: Collection[str]) -> str:
 
 
 class _Wants:
-    """Types asked of variables, followed to where these get their values."""
+    """A search that follows required types from variables back to the columns that they get their values from."""
 
     def __init__(self, rules: Rules, types: Mapping[ArgumentPosition, str | None]) -> None:
         self.rules = rules
@@ -81,7 +82,7 @@ class _Wants:
         return self.found
 
     def event(self, rule: Rule, argument: Expression, type: str) -> None:
-        """An argument or a variable of an event rule is wanted as a type."""
+        """Require a type of an argument or variable of an event rule."""
         self.ask(argument, type, patterns(rule.body), [*each_condition(conditions(rule.body))], frozenset())
 
     def static(self, rule: StaticRule, argument: Expression, type: str) -> None:
@@ -133,7 +134,7 @@ class _Wants:
 
 
 def _operands(expression: Expression, type: str) -> Iterator[str]:
-    """The variables that have the type if the expression is to have it."""
+    """Yield the variables that must have the type if the expression must have it."""
     match expression:
         case Variable(name) if name != "_":
             yield name
@@ -148,7 +149,7 @@ def _operands(expression: Expression, type: str) -> Iterator[str]:
 
 
 def _made_of(name: str, parts: Sequence[Pattern], conditions: Sequence[Condition]) -> Iterator[Expression]:
-    """Yield the expressions that a variable is set equal to, or aggregates."""
+    """Yield the expressions that a variable equals or aggregates."""
     for condition in conditions:
         if isinstance(condition, Comparison) and condition.operator == "=":
             for one, other in ((condition.left, condition.right), (condition.right, condition.left)):

@@ -1,4 +1,4 @@
-"""A plan for people: its goals in rule text, in the order in which they run, with what each joins on and remembers."""
+"""The output of `cep plan`: goals as rule text in running order, each with its join key and what it remembers."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def explain(
 ) -> str:
     """Return the output of `cep plan`: goals and rules in the order in which they run, `width` characters wide.
 
-    `compiled`: the recursive events that run as one compiled pass; None where that is not known. `answers`: what
-    there is of what is asked of the background knowledge, by the names of `plan.rules.asked`. `written`: how many rules
-    the program has, where a solver has some.
+    `compiled`: the recursive events that run as one compiled pass, or None if that is not known. `answers`: the answers
+    to the queries of the background knowledge, keyed like `plan.rules.asked`. `written`: the number of rules in the
+    program, if a solver runs some of them.
     """
     return _Listing(plan, compiled, width, answers or {}, written).text()
 
@@ -160,7 +160,7 @@ class _Listing:
             self.item("sends", f"{alert.severity} alerts, {', '.join(times)}, {keys}; `cep serve` does")
 
     def inhibitor(self, name: str) -> str:
-        """The condition that inhibits an alert: that another one fires, or that a fluent holds (a hidden alert)."""
+        """Return the condition that suppresses an alert: another alert fires, or a fluent holds (a hidden alert)."""
         for head in self.plan.heads:
             alert = self.alerts.get(head.event)
             if alert is not None and alert.name == name and alert.hidden:
@@ -168,7 +168,7 @@ class _Listing:
         return f"{name} fires"
 
     def way(self, group: Group, events: Sequence[str]) -> str:
-        """How a recursion is run."""
+        """Describe how a recursion is evaluated."""
         if any(isinstance(unit, int) and self.plan.nodes[unit].properties().settles for unit in group.units):
             return "from watermark to watermark, in rounds of intervals until nothing is new"
         if any(rounds for _, rounds in group.slices):
@@ -185,7 +185,7 @@ class _Listing:
         return rules(self.plan, numbers)
 
     def statics(self) -> None:
-        """The static predicates that rules ask, and what each is made of."""
+        """List the static predicates that rules use, each with its number of facts and rules."""
         names = dict.fromkeys([rule.name for rule in self.plan.rules.statics] + [p.name for p in self.asked])
         title = "static"
         for name in names:
@@ -198,7 +198,7 @@ class _Listing:
             title = ""
 
     def knowledge(self) -> None:
-        """List the patterns over the knowledge: number of answers, columns, and how they follow a change."""
+        """List the queries to the knowledge: the number of answers, the columns, and how they follow changes."""
         title = "knowledge"
         for name, asked in self.plan.rules.asked.items():
             text = on_one_line(asked.text, longest=LONGEST) if isinstance(asked, Graph) else name
@@ -213,7 +213,7 @@ class _Listing:
                 self.item("", f"{columns}; {way}", 2)
 
     def stages(self) -> None:
-        """How the program is split: what runs in buckets by which key, what in one place, and why."""
+        """List the stages of the program: what runs in buckets by which key, what runs in one place, and why."""
         stages = partition(self.plan)
         self.lines += [""] if stages else []
         for stage in stages:
@@ -236,7 +236,7 @@ class _Listing:
                 self.item("", f"{'with them ' if stage.reasons else ''}{named}", 2)
 
     def routed(self, event: str, stage: Stage, stages: Sequence[Stage]) -> str:
-        """An input of a stage, where it comes from, and how its rows find their bucket."""
+        """Describe an input of a stage: its source, and how its rows are assigned to buckets."""
         makers = [str(other.number) for other in stages[: stage.number - 1] if event in other.outputs]
         name = shown_name(self.plan.schemas[event])
         text = f"{name} of stage{'s' if len(makers) > 1 else ''} {listed(makers)}" if makers else name
@@ -259,7 +259,7 @@ class _Listing:
         self.asks(self.plan.nodes[number])
 
     def asks(self, node: Node) -> None:
-        """The static predicates in a goal's conditions."""
+        """List the static predicates in a goal's conditions."""
         asked = [c for c in each_condition(node.properties().conditions) if isinstance(c, Predicate)]
         asked = [c for c in asked if c.name in self.stored or c.name not in TESTS]
         if asked:
@@ -270,8 +270,10 @@ class _Listing:
     # --- lines ---
 
     def put(self, mark: str, text: str, indent: int, note: str = "") -> None:
-        """A mark and rule text, its further lines indented; a note on the right of the last line. Arguments of which an
-        alert does not speak have no name."""
+        """Add a mark and rule text, wrapped and indented, with a note to the right of the last line.
+
+        Arguments that an alert does not mention are written `_`.
+        """
         text = _UNSPOKEN.sub("_", text)
         first = MARK if mark or note or indent > MARK else 0
         lines = _wrapped(text, self.width, first, indent)
@@ -285,7 +287,7 @@ class _Listing:
         self.noted(lines, note)
 
     def noted(self, lines: list[str], note: str) -> None:
-        """Lines with a note on the right of the last, or of one more."""
+        """Add lines with a note to the right of the last one, or on a further line if it does not fit."""
         note = f"  # {note}" if note else ""
         if note and len(lines[-1]) + len(note) > self.width:
             lines.append("")
@@ -295,7 +297,7 @@ class _Listing:
 
 
 def _declared(schema: Schema) -> str:
-    """The declaration of an event, as it is or as it was inferred."""
+    """Return the declaration of an event, as written or as inferred."""
     attributes = [replace(each, optional=each.optional and schema.declared) for each in schema.attributes]
     time, start, end = schema.time, schema.start, schema.end
     if schema.fluent is not None and schema.fluent.part == RECORDS:
@@ -310,7 +312,7 @@ def _declared(schema: Schema) -> str:
 
 
 def _open(asked: Triples) -> list[str]:
-    """The positions of triples that have no constant."""
+    """Return the names of the positions of a triple pattern that have no constant."""
     return [name for name, term in zip(("subject", "predicate", "object"), asked.fixed) if term is None]
 
 
@@ -323,8 +325,11 @@ _CLAUSE = re.compile(rf" (?=(?:{'|'.join((*OPERATORS, *POSTFIXES))})[ \0\[])")
 
 
 def _wrapped(text: str, width: int, first: int, rest: int) -> list[str]:
-    """Lines no wider than `width`, indented by `first` and `rest`: rules broken before a clause where they can be, all
-    between words; strings and durations stay whole, also where they are wider."""
+    """Wrap text to lines of `width`, the first indented by `first` and all others by `rest`.
+
+    Rules break before a clause if possible, all text between words. Strings and durations are never broken, even if
+    they are wider.
+    """
     whole = _WHOLE.sub(lambda match: match[0].replace(" ", "\0"), text)
     lines = [""]
     for clause in _CLAUSE.split(whole) if " <- " in text or text.startswith("ALERT ") else [whole]:

@@ -1,7 +1,7 @@
-"""Formulas of defined fluents, `head WHILE formula`: what every operator says of itself, and the walks that ask it.
+"""Formulas that define fluents, `head WHILE formula`: the base class of their operators, and functions over trees.
 
-A formula is a tree as it is written. Each operator has a class of them in `cep/operators/`, beside the pattern that it
-is lowered to (`cep.plan.pattern`). The language folds over formulas and names no operator.
+A formula is a tree, as it is written. Each operator has its own subclass in `cep/operators/`, next to the pattern that
+it is lowered to (`cep.plan.pattern`). The language works on formulas through these methods and names no operator.
 """
 
 from __future__ import annotations
@@ -20,141 +20,150 @@ if TYPE_CHECKING:
 Names = frozenset[str]
 
 WHOLE, OR, AND, BETWEEN, UNARY = range(5)
-"""How tightly a formula holds together: what takes all to its left, least; what stands before one formula, most."""
+"""Precedence of formulas. WHOLE is the weakest: the operator takes everything to its left. UNARY binds the tightest."""
 
 
 class FluentLateness(Protocol):
-    """How late fluents and formulas are given, in microseconds: what a formula asks for its own."""
+    """The delays with which fluents and formulas become known. A formula computes its own delay from those of its
+    parts."""
 
     @property
     def declared(self) -> Container[str]:
-        """The names of fluents; others are events."""
+        """Return the names of fluents; all other names are events."""
 
     def late(self, name: str) -> int:
-        """Return how late a fluent is known, in microseconds."""
+        """Return the delay in microseconds after which a fluent is known."""
 
     def late_of(self, formula: Formula) -> int:
-        """Return how late a formula is known, in microseconds."""
+        """Return the delay in microseconds after which a formula is known."""
 
 
 class Lowering(Protocol):
-    """Services for a formula while it becomes a pattern."""
+    """Services for a formula while it is lowered to a pattern."""
 
     def late_of(self, formula: Formula, /) -> int:
-        """How late a formula is given, in microseconds."""
+        """Return the delay in microseconds after which a formula is known."""
 
     def error(self, message: str, span: Span, hint: str | None = None, code: str = "fluent") -> None:
         """Report a mistake."""
 
     def lowered(self, formula: Formula, keep: Names, outside: Names) -> Pattern:
-        """A part as a pattern that binds of its variables those to `keep`. `outside`: the names used around it."""
+        """Lower a part to a pattern that binds those of its variables that are in `keep`. `outside`: the names used
+        around it."""
 
     def apart(self, parts: Sequence[Formula], make: Callable[[tuple[Formula, ...]], Formula]) -> list[Formula]:
-        """The parts, in a recursion those that are not of the cycle as one."""
+        """Return the parts. In a recursion, the parts that are not on the cycle are combined into one by `make`."""
 
     def projected(self, pattern: Pattern, keep: Names, formula: Formula) -> Pattern:
-        """The pattern of a formula with these variables alone."""
+        """Return the pattern of a formula with only the variables of `keep`."""
 
     def narrowed(self, pattern: Pattern, names: Iterable[str], late: int, span: Span) -> Pattern:
-        """Return a pattern over these variables that holds while the given one does for some values of the others."""
+        """Return a pattern over these variables only. It holds while the given pattern holds for some values of the
+        others."""
 
     def closed(self, pattern: Pattern, edge: str, formula: Formula) -> Pattern:
-        """The pattern of a formula with the ends at which it begins, or ends, as if they belonged to it."""
+        """Return the pattern of a formula whose intervals include their ends, for the given edge (beginning or end)."""
 
     def edges(self, name: str) -> str | None:
-        """The table that says when a fluent begins and ends; None: it is an event."""
+        """Return the table of a fluent's beginnings and ends, or None if the name is an event."""
 
     def conditions(self, conditions: Sequence[Condition]) -> tuple[Condition, ...]:
-        """The conditions of a WHERE as they are asked."""
+        """Return the conditions of a WHERE in the form in which they are evaluated."""
 
     def ask_knowledge(self, conditions: Sequence[Condition]) -> bool:
-        """Return True if conditions use the knowledge."""
+        """Return True if conditions query the knowledge."""
 
 
 class Formula(ABC):
-    """A formula of some operator: a frozen dataclass with the field `span`."""
+    """The base class of formulas. Subclasses are frozen dataclasses with the field `span`."""
 
     __slots__ = ()
     span: Span
 
     @abstractmethod
     def inside(self) -> tuple[Formula, ...]:
-        """The formulas directly inside it."""
+        """Return the formulas directly inside this one."""
 
     @abstractmethod
     def over(self, parts: tuple[Formula, ...]) -> Formula:
-        """The same over other formulas."""
+        """Return the same operator over other formulas."""
 
     def written(self) -> list[str]:
-        """The variables written on it itself, with repetitions."""
+        """Return the variables that this operator itself mentions, with repetitions."""
         return []
 
     @abstractmethod
     def bound(self) -> Names:
-        """The variables that it has values for."""
+        """Return the variables that the formula binds."""
 
     @abstractmethod
     def text(self) -> tuple[str, int]:
-        """The formula as it is read, and how tightly it holds together."""
+        """Return the text of the formula, and its precedence."""
 
     def late(self, lateness: FluentLateness) -> int:
-        """How late it is given, in microseconds."""
+        """Return the delay in microseconds after which the formula is known."""
         return max(map(lateness.late_of, self.inside()))
 
     def why_late(self) -> str | None:
-        """Why it is given later than what is inside it, and what to write instead; None: it is not."""
+        """Explain why it is known later than its parts, and what to write instead. None if it is not later."""
         return None
 
     def against_recursion(self, through: Callable[[Formula], bool]) -> list[tuple[str, Span, str]]:
-        """Why a cycle cannot go through it, where, and what to write instead. `through`: whether a part is on it."""
+        """Return why a cycle cannot pass through this formula, where, and what to write instead.
+
+        `through`: a test that returns True if a part is on the cycle.
+        """
         return []
 
     def spread(self) -> Formula:
-        """The same, where variables that only a part around one has are brought into it (`And.spread`)."""
+        """Return an equivalent formula in which parts get the variables that only an enclosing part binds
+        (`And.spread`)."""
         inside = tuple(part.spread() for part in self.inside())
         return self.over(inside) if inside else self
 
     def loose(self) -> Names:
-        """The variables that it does not bind, and asks of what is around it."""
+        """Return the variables that it uses but does not bind; the formula around it must bind them."""
         return frozenset()
 
     def tied(self) -> tuple[Formula, Formula | None]:
-        """For a formula with loose variables, return the part that binds them, and the part that holds for any of their
+        """Split a formula with loose variables: the part that binds them, and the part that holds for any of their
         values."""
         raise AssertionError("it has no loose variables")
 
     def shifted(self, through: Callable[[Formula], bool]) -> Formula:
         """Return an equivalent formula that refers to formulas on a cycle (`through`) only by operators that shift
-        time; itself if there is none."""
+        time, or itself if none exists."""
         return self
 
     def ahead(self) -> str | None:
-        """Its word, where it looks ahead in time for what is inside it."""
+        """Return the operator's word if it looks ahead in time, else None."""
         return None
 
     def back(self) -> str | None:
-        """Its word, where it looks back."""
+        """Return the operator's word if it looks back in time, else None."""
         return None
 
     def asks_whole(self) -> list[tuple[Formula, str, Span]]:
-        """The parts of which it must know all that holds at a time, and not only some, each with why and where."""
+        """Return the parts whose complete contents at a time it needs, each with the reason and the position."""
         return []
 
     def looks_back(self) -> int:
-        """By how many microseconds at least it looks back on what is inside it; 0: it may ask what holds now."""
+        """Return the least number of microseconds by which it looks back on its parts; 0 if it may use the present."""
         return 0
 
     def long(self) -> tuple[Formula, int] | None:
-        """The formula of whose maximal intervals it is those of a least length, in microseconds; None: it is not."""
+        """Return the formula and the least length in microseconds, if this selects long maximal intervals, else
+        None."""
         return None
 
     @abstractmethod
     def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
-        """A pattern that binds of its variables those to `keep`. `outside`: the names used around it."""
+        """Lower the formula to a pattern that binds those of its variables that are in `keep`. `outside`: the names
+        used around it."""
 
 
 class OverOne(Formula):
-    """An operator over one formula, which is its field `formula`."""
+    """The base class of operators over one formula, the field `formula`."""
 
     __slots__ = ()
     formula: Formula
@@ -171,7 +180,7 @@ class OverOne(Formula):
 
 
 class OverSeveral(Formula):
-    """An operator over several, which are its field `parts`."""
+    """The base class of operators over several formulas, the field `parts`."""
 
     __slots__ = ()
     parts: tuple[Formula, ...]
@@ -188,32 +197,32 @@ class OverSeveral(Formula):
 
 
 def formulas(formula: Formula) -> list[Formula]:
-    """A formula and all inside it, as written."""
+    """Return a formula and all formulas inside it, in the order in which they are written."""
     return [formula, *(each for part in formula.inside() for each in formulas(part))]
 
 
 def asked_now(formula: Formula) -> list[Formula]:
-    """A formula and of those inside it all that it may ask of the same time."""
+    """Return a formula and all formulas inside it that it may evaluate at the same time."""
     inside = () if formula.looks_back() else formula.inside()
     return [formula, *(each for part in inside for each in asked_now(part))]
 
 
 def formula_variables(formula: Formula) -> list[str]:
-    """Names of the variables of a formula, with repetitions."""
+    """Return the names of the variables of a formula, with repetitions."""
     return [*(name for part in formula.inside() for name in formula_variables(part)), *formula.written()]
 
 
 def asked(conditions: Sequence[Condition]) -> Names:
-    """The variables of conditions."""
+    """Return the variables of conditions."""
     return frozenset(name for each in conditions for name in condition_variables(each) if name != "_")
 
 
 def print_formula(formula: Formula) -> str:
-    """The formula as it is read."""
+    """Return the text of a formula."""
     return formula.text()[0]
 
 
 def placed(formula: Formula, place: int) -> str:
-    """The text, in parentheses where it holds together less than its place asks for."""
+    """Return the text of a formula, in parentheses if its precedence is lower than `place` requires."""
     text, holds = formula.text()
     return text if holds >= place else f"({text})"

@@ -1,4 +1,4 @@
-"""Names of goals: `g1`, `g2`, ... for separate goals, else the one rule whose body they are."""
+"""Names of goals in `cep plan`: `g1`, `g2`, ..., unless the goal is the body of a single rule."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from cep.plan.plan import Plan
 
 
 def is_written(plan: Plan, number: int) -> bool:
-    """Return True if an author wrote a rule, and False if it only makes of what rules say of a fluent when it holds."""
+    """Return True if an author wrote the rule, False if it was generated to compute when a fluent holds."""
     fluent = plan.schemas[plan.heads[number].event].fluent
     return plan.rules.rules[number].span != NOWHERE and (fluent is None or fluent.part not in (HOLDS, EDGES))
 
 
 def says_records(rule: Rule) -> bool:
-    """Return True if a rule only says that a fluent holds where its records say so."""
+    """Return True if a rule only states that a fluent holds in the intervals of its records."""
     asked = list(events(rule.body))
     return rule.span == NOWHERE and len(asked) == 1 and asked[0].endswith(RECORDED)
 
 
 def labels(plan: Plan) -> dict[int, str]:
-    """The names of the nodes that stand by themselves in `cep plan`, in the order in which they run there.
+    """Return the labels of the nodes that `cep plan` shows separately, in the order in which they run.
 
-    A node that one rule alone reads is shown as that rule's body, a scan not at all.
+    A node that only one rule reads is shown as that rule's body. Scans are not shown.
     """
     readers = Counter(child for node in plan.nodes for child in node.parts)
     made = Counter(head.child for head in plan.heads)
@@ -44,12 +44,12 @@ def labels(plan: Plan) -> dict[int, str]:
 
 
 def units(group: Group) -> list[PlanUnit]:
-    """The units of a group in the order in which they run."""
+    """Return the units of a group in the order in which they run."""
     return [unit for units, _ in group.slices for unit in units] if group.recursive else list(group.units)
 
 
 def rules(plan: Plan, numbers: Iterable[int]) -> str:
-    """Rules by label or line, but those that nobody wrote."""
+    """Name rules by label or line, leaving out generated rules."""
     written = [plan.rules.rules[number] for number in numbers if is_written(plan, number)]
     names = [rule.label for rule in written if rule.label is not None]
     unnamed = list(dict.fromkeys(rule.span.line for rule in written if rule.label is None))

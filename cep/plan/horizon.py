@@ -1,4 +1,4 @@
-"""Horizons: what each goal must remember, when it forgets it, and a warning for each that never does."""
+"""Horizons: what each goal must remember and when it forgets it, with a warning for each goal that never does."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _HOUR = 3_600_000_000
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """When a goal forgets an occurrence: by whichever of these comes first. None and False: not by that.
+    """The events after which a goal forgets an occurrence; the first one counts. None and False: does not apply.
 
     lasting: microseconds after its start; for UNLESS and windows, after its end
     reach: microseconds after its end
-    instant: at once after its own instant
-    superseded: when a newer one has come under the same key
+    instant: immediately after its own instant
+    superseded: when a newer occurrence with the same key arrives
     paired: when it is paired
-    events: when so many newer ones of its group have come, however long that takes. The state is then bounded by the
-        number of groups, not by time, and `memory` of the node returns None.
+    events: when that many newer occurrences of its group have arrived, however long that takes. The state is then
+        bounded by the number of groups, not by time, and `memory` of the node returns None.
     """
 
     lasting: int | None = None
@@ -44,7 +44,7 @@ class Horizon:
         return bounded or self.instant or self.superseded
 
     def text(self, key: str) -> str:
-        """When it forgets, in words; `key`: the variables that the goal joins on."""
+        """Describe in words when it forgets. `key`: the variables that the goal joins on."""
         if self.instant:
             return "at once after its instant"
         ways = [f"after {say_duration(each)}" for each in (self.lasting, self.reach) if each is not None]
@@ -60,7 +60,11 @@ class Horizon:
 def points(
     nodes: Sequence[Node], heads: Sequence[Head], schemas: Mapping[str, Schema], inputs: frozenset[str]
 ) -> tuple[bool, ...]:
-    """Which nodes have only instants: declared with TIME, time points, and what comes of one such event alone (M11)."""
+    """Return, for each node, True if all its occurrences are instants.
+
+    Inputs are instants if they are declared with TIME. Time points are, and so are results that come from instants
+    alone.
+    """
     events = {name: schema.point if name in inputs else True for name, schema in schemas.items()}
     made = [True] * len(nodes)
     changed = True
@@ -79,12 +83,13 @@ def points(
 
 
 def horizon(node: Node, points: Sequence[bool]) -> Horizon | None:
-    """The horizon of a goal; None where it remembers nothing. `points`: which nodes have only instants."""
+    """Return the horizon of a goal, or None if it remembers nothing. `points`: for each node, True if it has only
+    instants."""
     return node.horizon([points[part] for part in node.parts])
 
 
 def refused(binarised: Binarised, points: Sequence[bool], source: Source) -> list[CepError]:
-    """The nodes that cannot be over parts that have only instants, or that have others."""
+    """Return an error for each node that does not work on instants, or works on nothing else."""
     found = []
     for number, node in enumerate(binarised.nodes):
         wrong = node.refused([points[part] for part in node.parts])
@@ -94,7 +99,7 @@ def refused(binarised: Binarised, points: Sequence[bool], source: Source) -> lis
 
 
 def warnings(binarised: Binarised, points: Sequence[bool], source: Source) -> list[Warning]:
-    """A warning for each goal that never forgets, where it is first written, and each that never has anything."""
+    """Return a warning for each goal that never forgets, and for each that never produces anything."""
     found = {}
     for number, node in enumerate(binarised.nodes):
         span = binarised.spans[number]
@@ -129,7 +134,7 @@ def warnings(binarised: Binarised, points: Sequence[bool], source: Source) -> li
 
 
 def _window(binarised: Binarised, number: int) -> int | None:
-    """The length of the windows that an event is the result of, in microseconds; None: it is of none of a length."""
+    """Return the length in microseconds of the windows that derive an event, or None if they have no fixed length."""
     event = event_of(binarised.nodes, number)
     found = [_length(binarised.nodes, head.child) for head in binarised.heads if head.event == event]
     return max((each for each in found if each is not None), default=None)
@@ -143,7 +148,7 @@ def _length(nodes: Sequence[Node], number: int) -> int | None:
 
 
 def _impossible(nodes: Sequence[Node], node: Node, points: Sequence[bool]) -> tuple[str, str] | None:
-    """That a goal asks of instants what only longer things do, and what to write instead."""
+    """Explain that a goal requires of instants what only longer intervals can do, and what to write instead."""
     wrong = node.impossible([points[part] for part in node.parts])
     if wrong is None:
         return None
@@ -163,7 +168,7 @@ def _waiting(nodes: Sequence[Node], number: int, side: str) -> str:
 
 
 def event_of(nodes: Sequence[Node], number: int) -> str | None:
-    """The event that a node filters, or takes as it is."""
+    """Return the event that a node reads, unchanged or filtered, or None."""
     node = nodes[number]
     while node.properties().selects:
         node = nodes[node.parts[0]]

@@ -1,8 +1,7 @@
-"""Fingerprints of the meaning of a plan's parts. Equal parts of two programs have the same one, so that state can be
-kept.
+"""Fingerprints of the parts of a plan. Equal parts of two programs have equal fingerprints, so their state can be kept.
 
-Two parts mean the same if everything below them does: patterns, constants, conditions and what these use, types,
-policies, WITHIN, and the rules and declarations of their events.
+Two parts mean the same if everything below them does: patterns, constants, conditions and the predicates they use,
+types, policies, WITHIN, and the rules and declarations of their events.
 """
 
 from __future__ import annotations
@@ -20,11 +19,12 @@ from cep.rules.expressions.typed import TypedCall
 from cep.rules.terms import Call, Predicate
 
 OF_AREAS = "inside"
-"""The function that asks the knowledge."""
+"""The function that queries areas of the knowledge."""
 
 
 def identities(plan: Plan, asked: Mapping[str, str]) -> dict[PlanUnit, str]:
-    """The name of every unit of a plan: 16 hexadecimal digits. `asked`: what the predicates mean (`meanings`)."""
+    """Return a fingerprint of 16 hexadecimal digits for every unit of a plan. `asked`: the fingerprints of predicates
+    (`meanings`)."""
     found: dict[PlanUnit, str] = {}
     for group in plan.groups:
         inside = set(group.units) if group.recursive else set[PlanUnit]()
@@ -36,7 +36,7 @@ def identities(plan: Plan, asked: Mapping[str, str]) -> dict[PlanUnit, str]:
 def meanings(rules: Rules, facts: Mapping[str, str], knowledge: str | None) -> dict[str, str]:
     """Return a fingerprint for each predicate that conditions may use.
 
-    `facts`: fingerprints of the tables, `knowledge`: one for all of it.
+    `facts`: the fingerprints of the tables. `knowledge`: one fingerprint for all the knowledge.
     """
     own: dict[str, list[str]] = {name: [table] for name, table in facts.items()}
     for rule in rules.statics:
@@ -55,8 +55,10 @@ def meanings(rules: Rules, facts: Mapping[str, str], knowledge: str | None) -> d
 
 
 def spelt(value: Any) -> str:
-    """A value of the syntax or the plan as text, without what takes no part in its equality. A class that has got
-    another name is `spelt_as` the one that states are kept under."""
+    """Return a value of the syntax or the plan as text, without the fields that its equality ignores.
+
+    A renamed class keeps its old name in the attribute `spelt_as`, because stored states are found by it.
+    """
     if is_dataclass(value) and not isinstance(value, type):
         inner = [
             spelt(getattr(value, field.name))
@@ -72,7 +74,7 @@ def spelt(value: Any) -> str:
 def _rooted(
     plan: Plan, root: PlanUnit, inside: Set[PlanUnit], known: Mapping[PlanUnit, str], asked: Mapping[str, str]
 ) -> str:
-    """A unit with those of its cycle, numbered as they are met from it."""
+    """Describe a unit and the other units of its cycle, numbered in the order in which they are reached."""
     numbers: dict[PlanUnit, int] = {root: 0}
     waiting = [root]
 
@@ -108,12 +110,12 @@ def _described(plan: Plan, unit: PlanUnit, name: Callable[[PlanUnit], str], aske
 
 
 def _asked(value: Any, asked: Mapping[str, str]) -> list[str]:
-    """Return the fingerprints of what the conditions in a value use."""
+    """Return the fingerprints of the predicates that conditions in a value use."""
     return sorted({asked[""] if name == OF_AREAS else asked.get(name, asked[""]) for name in _names(value)})
 
 
 def _names(value: Any) -> Iterator[str]:
-    """The names of all predicates in a value, and of `inside`."""
+    """Yield the names of all predicates in a value, and `inside` if it is called."""
     if isinstance(value, Predicate):
         yield value.name
     elif isinstance(value, Call | TypedCall) and value.function == OF_AREAS:

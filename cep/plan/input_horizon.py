@@ -1,4 +1,4 @@
-"""How much input a program needs to have seen, so that it derives what it would after all of it."""
+"""The amount of past input that a program needs to derive the same results as from all of its input."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from cep.plan.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class InputHorizon:
-    """How long before a time, in microseconds, input can have a part in what is derived later. `bounded`: False where
-    some rules may need all of it, and `length` is that of the others."""
+    """How far back, in microseconds, input can affect later results. `bounded`: False if some rules may need all input;
+    `length` is then that of the other rules."""
 
     length: int
     bounded: bool
 
     @classmethod
     def of(cls, plan: Plan) -> InputHorizon:
-        """The longest horizon of a program's rules: bounds add up where rules build on others."""
+        """Return the longest horizon of a program's rules. Horizons of rules that build on each other add up."""
         found = _horizons(plan).values()
         return cls(max((each.length for each in found), default=0), all(each.bounded for each in found))
 
     @classmethod
     def of_rules(cls, plan: Plan) -> list[InputHorizon]:
-        """The horizon of each rule, by its number."""
+        """Return the horizon of each rule, by its number."""
         found = _horizons(plan)
         return [found[head.child] for head in plan.heads]
 
 
 def _horizons(plan: Plan) -> dict[PlanUnit, InputHorizon]:
-    """The horizon of each node and each derived event."""
+    """Return the horizon of each node and each derived event."""
     found: dict[PlanUnit, InputHorizon] = {}
     heads: dict[str, list[int]] = {}
     for head in plan.heads:
@@ -49,7 +49,7 @@ def _horizons(plan: Plan) -> dict[PlanUnit, InputHorizon]:
 
 
 def _length(plan: Plan, unit: int) -> tuple[int, bool]:
-    """How long a node keeps its input, and False if results may depend on what it had before."""
+    """Return how long a node keeps its input, and False if results may also depend on older input."""
     node = plan.nodes[unit]
     if not node.properties().remembers:
         return 0, True

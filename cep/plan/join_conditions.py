@@ -1,4 +1,4 @@
-"""Conditions between the two sides of a join that take part in the search for partners: keys and inequalities."""
+"""Conditions between the two sides of a join that the search for partners can use: equalities and inequalities."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from cep.rules.terms import Comparison, Condition, rename_expression
 
 ORDERS = ("<", "<=", ">", ">=")
 MOST_ORDERS = 4
-"""Inequalities that the search takes; it tests all further ones on each pair."""
+"""The number of inequalities that the search uses; further ones are tested on each pair."""
 SORTED = ("int", "float", *TICKS)
-"""Types whose values are ordered as their bits are."""
+"""Types whose values have the same order as their bits."""
 
 
 def searched(
@@ -23,11 +23,11 @@ def searched(
     own: Sequence[int],
     source: Source,
 ) -> dict[Condition, tuple[str, Typed, Typed]]:
-    """Return the conditions that the search takes, with their operator and sides over the columns of the inputs.
+    """Return the conditions that the search can use, each with its operator and its sides over the input columns.
 
-    `=` works as a key; up to MOST_ORDERS inequalities of sorted types are compared by an index. Both sides have one
-    type. `between`: comparisons of a left with a right side. `left`, `right`: column types. `own`: the right columns
-    that follow the left ones in the join's output.
+    `=` becomes a key. Up to MOST_ORDERS inequalities of sorted types use an index. Both sides of a condition have the
+    same type. `between`: conditions that compare a left with a right side. `left`, `right`: column types. `own`: the
+    right columns that follow the left ones in the join's output.
     """
     theirs = {f"v{len(left) + i}": f"v{column}" for i, column in enumerate(own)}
     types = [{f"v{i}": type for i, type in enumerate(side)} for side in (left, right)]

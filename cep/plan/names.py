@@ -1,4 +1,4 @@
-"""The author's text at a span, and the author's names for canonical ones (`v0`, `w0`)."""
+"""The author's text at a position in the source, and the author's names for canonical ones (`v0`, `w0`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from cep.rules.terms import Comparison, Condition, Disjunction, Expression, Pred
 
 
 def excerpt(source: Source, span: Span, longest: int = 60) -> str | None:
-    """The text at a span on one line; None where it is not in the source, or is longer than `longest`."""
+    """Return the text at a span on one line. None if it is not in the source, contains a comment, or is longer than
+    `longest`."""
     words: list[str] = []
     for number in range(span.line, span.end_line + 1):
         begin = span.column - 1 if number == span.line else 0
@@ -23,26 +24,26 @@ def excerpt(source: Source, span: Span, longest: int = 60) -> str | None:
 
 
 def plain(name: str) -> str:
-    """Return a name for a variable that no author wrote: `First` for `first'2`. Others keep theirs."""
+    """Return a readable name for a generated variable: `First` for `first'2`. Other names are unchanged."""
     word, mark, _ = name.partition("'")
     return word.capitalize() if word and mark else name
 
 
 def numbered(names: Sequence[str]) -> tuple[str, ...]:
-    """The names, a second of the same with a number after it."""
+    """Return the names; a repeated name gets a number."""
     taken = _Taken()
     return tuple(map(taken.take, names))
 
 
 class _Taken:
-    """Names already given out; each is given out once."""
+    """A set of names in use. `take` returns each name only once."""
 
     def __init__(self) -> None:
         self.given: set[str] = set()
         self.numbers: dict[str, int] = {}
 
     def take(self, name: str) -> str:
-        """The name, with a number after it where it is taken."""
+        """Return the name, with a number appended if it is already in use."""
         chosen = name
         while chosen in self.given:
             self.numbers[name] = self.numbers.get(name, 1) + 1
@@ -52,9 +53,8 @@ class _Taken:
 
 
 def author_names(uses: Iterable[Expression | Condition], names: Sequence[str], source: Source) -> dict[str, str]:
-    """The author's name for every canonical one: `names` those of the columns `v0`..., the others as they are written
-    where they are used.
-    """
+    """Return the author's name for every canonical one. `names`: those of the columns `v0`...; the others are read from
+    the source where they are used."""
     taken = _Taken()
     given = {f"v{place}": taken.take(name) for place, name in enumerate(names)}
     for variable in used_variables(uses):
@@ -65,14 +65,14 @@ def author_names(uses: Iterable[Expression | Condition], names: Sequence[str], s
 
 
 def used_variables(uses: Iterable[Expression | Condition]) -> Iterator[Variable]:
-    """The variables of expressions and conditions but the anonymous, as they are written."""
+    """Yield the variables of expressions and conditions except `_`, in source order."""
     for use in uses:
         for expression in operands(use):
             yield from variables(expression)
 
 
 def operands(use: Expression | Condition) -> tuple[Expression, ...]:
-    """The expressions of a condition; an expression is its own."""
+    """Return the expressions of a condition; an expression is returned itself."""
     match use:
         case Comparison(_, left, right):
             return (left, right)

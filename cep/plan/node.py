@@ -1,8 +1,8 @@
-"""Nodes of the plan: what every operator says of the goal that it becomes, and how passes ask it.
+"""Nodes of the plan: the base class with everything that passes may ask of an operator's goal.
 
-A node is shared by all rules that need it; its columns have canonical names (`v0`, `v1`, ...), so that equal
-sub-patterns are equal nodes. Each operator has a class of them in `cep/operators/`: a frozen dataclass whose
-`NodeProperties` the passes fold over, none of them naming an operator.
+A node is shared by all rules that need it. Its columns have canonical names (`v0`, `v1`, ...), so that equal
+sub-patterns are equal nodes. Each operator has its own subclass in `cep/operators/`, a frozen dataclass. Passes read
+its `NodeProperties` and name no operator.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ if TYPE_CHECKING:
     from cep.plan.types import ColumnType, Inference
 
 PartColumn = tuple[int, int]
-"""A part of a node, counted from 0, and a column of it."""
+"""A part of a node, counted from 0, and one of that part's columns."""
 
 PART_FIELDS = ("left", "right", "absent", "child")
 """The fields of nodes that hold the numbers of other nodes, in the order of their inputs."""
 
 
 class Meeting(Enum):
-    """How what a goal reads must lie in one bucket for it to run there. `cep plan` counts goals in this order."""
+    """Which occurrences must share a bucket so that a goal can run there. `cep plan` lists kinds of goals in this
+    order."""
 
     PAIRS = "occurrences of the first two parts are paired; what a third has forbids pairs"
     AGAINST = "the first part's occurrences stand unless the second has one that joins"
@@ -42,7 +43,7 @@ class Meeting(Enum):
 
 
 class Lasting(Enum):
-    """How long what a node gives is known to last."""
+    """How long the results of a goal last, as far as the plan knows."""
 
     AS_LONGEST = "as its part, the longest where it has several"
     AS_SHORTEST = "as the shorter of its two parts"
@@ -128,9 +129,10 @@ class NodeProperties:
 
 
 class Node(WithProperties[NodeProperties]):
-    """A node of some operator: a frozen dataclass.
+    """The base class of nodes. Subclasses are frozen dataclasses.
 
-    The names of the classes and of their fields are part of what a goal's state is kept under (`cep.plan.identity`).
+    The names of the classes and their fields are part of a goal's fingerprint, by which its state is stored
+    (`cep.plan.identity`).
     """
 
     __slots__ = ("_parts",)
@@ -138,7 +140,7 @@ class Node(WithProperties[NodeProperties]):
 
     @property
     def parts(self) -> tuple[int, ...]:
-        """The numbers of the nodes that it reads, in the order of its inputs."""
+        """Return the numbers of the nodes that it reads, in the order of its inputs."""
         try:
             return self._parts
         except AttributeError:
@@ -147,62 +149,66 @@ class Node(WithProperties[NodeProperties]):
             return self._parts
 
     def moved(self, place: Mapping[int, int]) -> Self:
-        """The node where those that it reads have other numbers."""
+        """Return the node with other numbers for the nodes that it reads."""
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name in PART_FIELDS}  # type: ignore[arg-type]
         numbers = {name: None if number is None else place[number] for name, number in own.items()}
         return replace(self, **numbers)  # type: ignore[type-var]
 
     @abstractmethod
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
-        """The types of its columns, from those of its parts; its mistakes go to `inference`."""
+        """Return the types of its columns, computed from those of its parts. Errors are reported to `inference`."""
 
     def takes(self) -> tuple[int, ...]:
-        """The arguments of its event that its columns are."""
+        """Return the positions of the event's arguments that its columns contain."""
         return ()
 
     def picks(self) -> bool:
-        """Return True if it gives only some occurrences of its event."""
+        """Return True if it passes on only some occurrences of its event."""
         return False
 
     def asked_first(self) -> bool:
-        """Return True if its conditions are asked before one of several partners is chosen."""
+        """Return True if its conditions are checked before one of several partners is chosen."""
         return True
 
     def spends(self) -> tuple[int, ...]:
-        """The parts where what it makes does not surely find the same partner again."""
+        """Return the parts whose occurrences the goal may consume, so that a later result cannot surely use them
+        again."""
         return ()
 
     def undivided(self, part: int, text: str) -> str | None:
-        """Say why a part may not be in every bucket while the other is dealt out; None: it may. `text`: the node's."""
+        """Explain why one part cannot be in every bucket while the other is partitioned. None if it can. `text`: the
+        node's source."""
         return None
 
     def once(self) -> bool:
-        """Return True if it has the one occurrence that time alone makes."""
+        """Return True if it produces the single occurrence that depends on time alone."""
         return False
 
     def unending(self) -> bool:
-        """Return True if time alone makes something of it for ever."""
+        """Return True if the passage of time alone produces results for ever."""
         return False
 
     def going_on(self) -> str | None:
-        """Return what to write where nothing of its negated part may be going on either."""
+        """Return what to write if an occurrence of the negated part that merely continues must be excluded too."""
         return None
 
     def after(self, texts: Sequence[str]) -> str | None:
-        """Return how a rule writes what time alone makes of an occurrence with these texts for its columns; None: as
-        the node is written."""
+        """Return the rule text of the results that the passage of time produces. None if it is the node's own text.
+
+        `texts`: the texts of the node's columns.
+        """
         return None
 
     def timed(self) -> bool:
-        """Return True if time alone changes what it gives as a formula."""
+        """Return True if time alone changes its results as a formula."""
         return False
 
     def looks_ahead(self) -> bool:
-        """Return True if it asks what holds later."""
+        """Return True if it depends on what holds later."""
         return False
 
     def one_at_once(self) -> bool:
-        """Return True if it gives at most one occurrence for an instant and group."""
+        """Return True if it produces at most one occurrence per instant and group."""
         return False
 
     def instants(self, parts: Sequence[bool]) -> bool:
@@ -210,20 +216,22 @@ class Node(WithProperties[NodeProperties]):
         return all(parts)
 
     def horizon(self, parts: Sequence[bool]) -> Horizon | None:
-        """Return how long it remembers, given which parts have only instants; None: it remembers nothing."""
+        """Return how long it remembers, given which parts have only instants; None if it remembers nothing."""
         return None
 
     def memory(self, types: Sequence[str]) -> int | None:
-        """How long after its end, in microseconds, a row has a part in what is given, whatever was given before; None:
-        for as long as something follows. `types`: of its columns."""
+        """Return how long after its end, in microseconds, a row can affect results, whatever the earlier results were.
+
+        None if it can as long as input follows. `types`: those of the node's columns.
+        """
         return None
 
     def window(self) -> int | None:
-        """The length of the windows that its results are of, in microseconds; None: it has none of a length."""
+        """Return the length in microseconds of the windows of its results, or None if they have no fixed length."""
         return None
 
     def by_order(self, types: Sequence[str]) -> bool:
-        """Return True if results depend on the order of simultaneous occurrences. `types`: of its columns."""
+        """Return True if results depend on the order of simultaneous occurrences. `types`: those of its columns."""
         return False
 
     def refused(self, parts: Sequence[bool]) -> tuple[str, str] | None:
@@ -231,23 +239,23 @@ class Node(WithProperties[NodeProperties]):
         return None
 
     def unbounded(self) -> tuple[str, str] | None:
-        """That it keeps something for ever, in words, and what to write instead; None: see its horizon."""
+        """Explain that it keeps something for ever, and what to write instead. None if its horizon decides that."""
         return None
 
     def known_at_end(self) -> tuple[str, str] | None:
-        """Say why it is known only at the end of the input, and what to write instead."""
+        """Explain why its results are known only at the end of the input, and what to write instead."""
         return None
 
     def impossible(self, parts: Sequence[bool]) -> tuple[int, str, str] | None:
-        """The part whose instants can have no place in it, why, and what to write instead."""
+        """Return the part whose instants can never match, the reason, and what to write instead."""
         return None
 
     @abstractmethod
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
-        """The node as it is written over its parts, which are `sides`."""
+        """Return the node's text, given the texts of its parts (`sides`)."""
 
     def under(self, rendering: Rendering, names: Sequence[str]) -> Text:
-        """A leaf as it is written, with its columns under these names."""
+        """Return the text of a leaf, with these names for its columns."""
         return self.text(rendering, 0, ())
 
     def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
@@ -256,11 +264,11 @@ class Node(WithProperties[NodeProperties]):
 
     @abstractmethod
     def goal(self, builder: GoalBuilder, number: int) -> Goal:
-        """Its goal. `builder`: a `cep.operators.build.GoalBuilder`."""
+        """Create its goal. `builder`: a `cep.operators.build.GoalBuilder`."""
 
 
 class FormulaNode(Node):
-    """A node of a formula. Its rows are changes of tuples, which are instants."""
+    """The base class of formula nodes. Their rows are changes of tuples, which are instants."""
 
     __slots__ = ()
 

@@ -1,8 +1,8 @@
-"""Order of evaluation: nodes and events in topological order, cycles as groups.
+"""The order of evaluation: nodes and events in topological order, with cycles as groups.
 
-Units are node numbers and event names. A cycle of units is a recursion and runs slice by slice of equal end; inside a
-slice only dependencies on the same instant count: what a SEQ takes on its left, what is absent, what has a deadline
-is from strictly earlier slices.
+Units are node numbers and event names. A cycle of units is a recursion; it runs slice by slice, where a slice has one
+end time. Within a slice only dependencies on the same instant count. The left side of a SEQ, negated patterns and
+patterns with a deadline use strictly earlier slices.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ PlanUnit = int | str
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Units that run together. `recursive`: they are a cycle. `slices`: a cycle's units in the order in which they run
-    inside an instant, each with whether it goes in rounds (a cycle inside the instant)."""
+    """Units that run together. `recursive`: they form a cycle. `slices`: the units of a cycle in the order in which
+    they run at an instant, each part with True if it is itself a cycle at that instant and needs rounds."""
 
     units: tuple[PlanUnit, ...]
     recursive: bool
@@ -33,7 +33,8 @@ class Group:
 def order(
     nodes: Sequence[Node], heads: Sequence[Head], spans: Sequence[Span], source: Source
 ) -> tuple[tuple[Group, ...], list[CepError]]:
-    """The groups in order, and an error for each goal that needs an instant whole and depends on itself there."""
+    """Return the groups in order, and an error for each goal that needs a complete instant and depends on itself
+    there."""
     makers: dict[str, list[int]] = {}
     for head in heads:
         makers.setdefault(head.event, []).append(head.child)
@@ -101,7 +102,7 @@ def reads(node: Node) -> list[PlanUnit]:
 def settle(
     groups: Sequence[Group], nodes: Sequence[Node], heads: Sequence[Head], grows: Callable[[PlanUnit], bool]
 ) -> None:
-    """Call `grows` with every unit in order, and in a cycle again with what reads a unit that has grown."""
+    """Call `grows` with every unit in order. Within a cycle, call it again for the readers of each unit that grew."""
     readers: dict[PlanUnit, list[PlanUnit]] = {}
     for number, node in enumerate(nodes):
         for child in reads(node):

@@ -1,7 +1,7 @@
-"""How a program is split: stages of rules that run in buckets, by a key that all their goals share, or in one place.
+"""Split a program into stages of rules that run in buckets, by a key that all their goals share, or in one place.
 
-A stage takes events from outside and from earlier stages; each row goes to the bucket that the stage's `inputs` say.
-What it gives up to a watermark is whole once it was given its input up to there: its watermark is its input's.
+A stage reads inputs and the results of earlier stages. Each row goes to the bucket that the stage's `inputs` name. The
+results of a stage are complete up to a watermark once its input is, so its watermark is that of its input.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ from cep.plan.ties import Ties, UnorderedTies
 from cep.plan.variables import candidates
 
 Route = tuple[int, ...] | Literal["whole", "broadcast", "single"]
-"""How a row of an event finds its bucket: by the arguments at these positions; by all that it is; it goes to every
-bucket; there is but one."""
+"""How a row of an event is assigned to a bucket. A tuple: by the arguments at these positions.
+
+"whole": by all its values. "broadcast": it goes to every bucket. "single": there is only one bucket.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a rule runs in one place: the goal to blame (None: none by itself), and what is wrong with it in words."""
+    """The reason why a rule runs in one place. `node`: the goal to blame, or None; `text`: the explanation."""
 
     rule: int
     node: int | None
@@ -37,9 +39,11 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`rules` by number; `inputs`: how each event that they need comes; `outside`: the inputs that come from outside
-    the program, all others come from earlier stages, whole; `outputs`: the events that the rules make. `merged`:
-    outputs of which other buckets or stages may make the identical occurrence, so that they are to be made one (M1).
+    """A stage. `rules`: by number. `inputs`: how the rows of each event that they read are assigned to buckets.
+
+    `outside`: the inputs that come from outside the program; all others are complete results of earlier stages.
+    `outputs`: the events that the rules derive. `merged`: outputs that other buckets or stages may derive too; equal
+    occurrences must be merged into one.
     """
 
     number: int
@@ -53,16 +57,16 @@ class Stage:
 
 
 def owner(stages: Iterable[Stage], event: str) -> int:
-    """The number of the stage that speaks for the records of an event: the first that takes it from outside."""
+    """Return the number of the stage that reports on the records of an event: the first that reads it from outside."""
     return min(stage.number for stage in stages if event in stage.outside)
 
 
 def partition(plan: Plan) -> tuple[Stage, ...]:
-    """The stages of a program, each before those that take what it makes.
+    """Return the stages of a program, each after those whose results it reads.
 
-    As many rules as can run keyed do, in as few stages as a greedy choice of keys finds. What is derived is exactly
-    what one process derives: a rule after which the order of simultaneous events would not be known, where a goal of
-    another stage goes by it, runs in one place. Found once: each engine of a stage, and each that revises, asks again.
+    As many rules as possible run by key, in as few stages as a greedy choice of keys finds. The results equal those of
+    one process: a rule runs in one place if buckets would lose an order of simultaneous events that another stage
+    depends on. The result is cached in the plan, because every engine of a stage needs it.
     """
     if not plan.stages:
         plan.stages.append(_partition(plan))
@@ -71,9 +75,10 @@ def partition(plan: Plan) -> tuple[Stage, ...]:
 
 
 def dealt_by_keys(plan: Plan, stages: Iterable[Stage]) -> tuple[Stage, ...]:
-    """The stages with the records of an event that has a KEY dealt so that those of one key come to one bucket, where a
-    later one replaces the earlier. Where the rules need them dealt by what is no part of the KEY, there is one
-    bucket."""
+    """Return the stages such that records with equal KEY share a bucket, where a later one replaces the earlier.
+
+    A stage whose rules need another partitioning runs in one bucket.
+    """
     dependencies = Dependencies(plan)
     return tuple(_dealt_by_keys(stage, plan, dependencies) for stage in stages)
 
@@ -105,7 +110,7 @@ def _partition(plan: Plan) -> tuple[Stage, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A stage while others are still to be found. `places`: where its events are; None where it is in one place."""
+    """A stage under construction. `places`: the key columns of its events, or None if it runs in one place."""
 
     rules: tuple[int, ...]
     inputs: dict[str, Route]
@@ -114,7 +119,7 @@ class _Draft:
 
 
 class _Drawing:
-    """Stages drawn one after another: keyed ones as long as some rule can run in one, then one for what cannot."""
+    """The search for stages: keyed ones as long as some rule can run by key, then one for the rules that cannot."""
 
     def __init__(self, dependencies: Dependencies, forced: Mapping[int, Reason]) -> None:
         self.dependencies = dependencies
@@ -139,7 +144,7 @@ class _Drawing:
     # --- keyed ---
 
     def keyed(self, rules: Set[int], given: Set[str]) -> _Draft | None:
-        """The most of these rules that can run in buckets together; None where there are none."""
+        """Draft a stage of as many of these rules as can run in buckets together; None if none can."""
         found = [draft for family in self.families(rules) if (draft := self.family(family, given)) is not None]
         if not found:
             return None
@@ -206,15 +211,15 @@ class _Drawing:
         return _Draft(best.rules, routes, dict(best.places))
 
     def located(self, found: Copartitioned) -> list[int]:
-        """The rules that are not run alike in every bucket."""
+        """Return the rules that do not run identically in every bucket."""
         return [rule for rule in found.rules if found.places[self.heads[rule].event] is not EVERYWHERE]
 
     def leaves(self, found: Copartitioned, rule: int) -> Set[str]:
-        """The inputs that a rule goes back to."""
+        """Return the inputs that a rule depends on."""
         return frozenset[str]().union(*(found.leaves.get(read, {read}) for read in self.dependencies.reads[rule]))
 
     def worth(self, found: Copartitioned) -> tuple[int, int, int]:
-        """How good a choice of keys is: rules with memory that run by key, rules whose events have it, rules."""
+        """Rate a choice of keys: stateful rules that run by key, rules whose events have a key, all rules."""
         located = self.located(found)
         keyed = sum(bool(found.places[self.heads[rule].event]) for rule in located)
         return sum(map(self.dependencies.stateful, located)), keyed, len(located)
@@ -250,7 +255,7 @@ class _Drawing:
         return _Draft(rules, inputs, None, tuple(sorted(reasons, key=lambda reason: reason.rule)))
 
     def reasons(self, unit: tuple[int, ...], given: Set[str]) -> list[Reason]:
-        """Why rules that belong together can run by no key, by the choice of keys that goes farthest."""
+        """Explain why rules that belong together cannot run by key, using the choice of keys that gets farthest."""
         if mine := [self.forced[rule] for rule in unit if rule in self.forced]:
             return mine
         inputs = self.inputs(unit, given)

@@ -1,8 +1,7 @@
-"""Lowered patterns: what every operator says of itself, and the walks over patterns that ask it.
+"""Lowered patterns: the base class of all operators in rule bodies, and functions over trees of patterns.
 
-A pattern is a tree over one rule's variables, in which every option is a field. Each operator has a class of them in
-`cep/operators/`; what passes ask is in its `PatternProperties`, what only it can do are methods. No pass names an
-operator.
+A pattern is a tree over the variables of one rule, in which every option is a field. Each operator has its own subclass
+in `cep/operators/`. Passes read its `PatternProperties` or call its methods, and name no operator.
 """
 
 from __future__ import annotations
@@ -81,14 +80,15 @@ class PatternProperties:
 
 
 class Pattern(WithProperties[PatternProperties]):
-    """A pattern of some operator: a frozen dataclass with the fields `within` (microseconds) and `span`."""
+    """The base class of patterns. Subclasses are frozen dataclasses with the fields `within` (microseconds) and
+    `span`."""
 
     __slots__ = ()
     within: int | None
     span: Span
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
-        """The pattern with its variables renamed: those of its parts, where it names none itself."""
+        """Return the pattern with its variables renamed. This version renames only inside its parts."""
         own: Any = self
         parts = {each.name: getattr(self, each.name) for each in fields(own)}
         made = replace(own, **{name: part.renamed(names) for name, part in parts.items() if isinstance(part, Pattern)})
@@ -98,58 +98,64 @@ class Pattern(WithProperties[PatternProperties]):
     def lower(
         self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
     ) -> tuple[int, dict[str, int]]:
-        """Its node, on which `components` are decided as low as they can, and the columns of its variables (M4).
+        """Add its node to the builder, with `components` decided as low as possible. Return the node's number and the
+        column of each variable.
 
-        `bounded`: the WITHIN of a goal above whose interval covers this one's, so that it need not be checked here too.
+        `bounded`: the WITHIN of an enclosing goal whose interval covers this one, so that it need not be checked here
+        too.
         """
 
     def decider(self) -> Pattern:
-        """The pattern that decides the conditions written on this one."""
+        """Return the pattern that decides the conditions written on this one."""
         return self
 
     def belongs_below(self, component: Component) -> bool:
-        """Return True if conditions written on it belong to something inside it."""
+        """Return True if conditions written on this pattern belong to a pattern inside it."""
         return False
 
     def check(self, checker: Checker, outside: frozenset[str]) -> None:
-        """Report what is unsafe here. `outside`: the variables of the rest of the rule, where it is negated."""
+        """Report unsafe variables. `outside`: the variables of the rest of the rule, if this pattern is negated."""
 
     def ranges(self, searcher: Searcher) -> Ranges:
         """Return the known ranges of the variables that it binds."""
         return {}
 
     def shortest(self) -> tuple[int, str] | None:
-        """How long it lasts at least, in microseconds, and what makes it so."""
+        """Return the least duration of a match in microseconds, and the reason in words."""
         return None
 
     @abstractmethod
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
-        """Everything that matches, and where nothing does at a place, the best without it: for explanations.
+        """Return all matches, for explanations. If a part has no match, return the best attempts without it.
 
-        `matcher`: a `cep.explain.matching.Matcher`; gives its attempts.
+        `matcher`: a `cep.explain.matching.Matcher`, which creates the attempts.
         """
 
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
-        """For which values, with those `bound`, it ever holds as a formula, and when: for explanations.
+        """Return the values for which it holds as a formula, and when, for explanations. `bound`: values already known.
 
-        `reader`: a `cep.explain.formulas.FormulaReader`; gives its extents.
+        `reader`: a `cep.explain.formulas.FormulaReader`, which creates the extents.
         """
         raise AssertionError("it is not a formula")
 
     def lacks(self, gaps: FormulaGaps, bound: BoundValues, at: int) -> list[Gap]:
-        """Return what is missing of the formula at a time, a code of `cep.core.interval_sets`, for explanations.
+        """Return what is missing for the formula to hold at time `at`, for explanations. Times are codes of
+        `cep.core.interval_sets`.
 
         `gaps`: a `cep.explain.gaps.FormulaGaps`.
         """
         raise AssertionError("it is not a formula")
 
     def reaches(self, first: int, last: int) -> tuple[int, int]:
-        """The times of its parts on which it depends as a formula at these times, codes of `cep.core.interval_sets`."""
+        """Return the first and last time of its parts that affect it between `first` and `last`, as a formula.
+
+        Times are codes of `cep.core.interval_sets`.
+        """
         return first, last
 
 
 class FormulaPattern(Pattern):
-    """A pattern of a formula over another one, which is the first part in its properties."""
+    """The base class of patterns of a formula over one other pattern, the first part in its properties."""
 
     __slots__ = ()
 
@@ -161,20 +167,20 @@ class FormulaPattern(Pattern):
 
 
 class DelayedPattern(Pattern):
-    """A pattern of a formula whose rows can say that they are known later than they are."""
+    """The base class of formula patterns whose rows can become known later than the time they are about."""
 
     __slots__ = ()
 
     @abstractmethod
     def known_later(self, delay: int) -> Pattern:
-        """The same, where its rows are known so many microseconds later."""
+        """Return the same pattern, whose rows become known `delay` microseconds later."""
 
 
 # --- walks ------------------------------------------------------------------------------------------------------------
 
 
 def parts(pattern: Pattern) -> list[Pattern]:
-    """The patterns directly inside one that occur; of a TIMES the first."""
+    """Return the patterns directly inside one, except negated ones. A TIMES returns its first part."""
     return list(pattern.properties().parts)
 
 
@@ -184,18 +190,18 @@ def absent(pattern: Pattern) -> list[Pattern]:
 
 
 def patterns(pattern: Pattern) -> list[Pattern]:
-    """A pattern and all inside it, as written."""
+    """Return a pattern and all patterns inside it, in the order in which they are written."""
     properties = pattern.properties()
     return [pattern, *(each for part in (*properties.parts, *properties.negated) for each in patterns(part))]
 
 
 def atoms(pattern: Pattern) -> list[Pattern]:
-    """All event patterns of a pattern, what is negated included."""
+    """Return all event patterns of a pattern, including negated ones."""
     return [each for each in patterns(pattern) if each.properties().event is not None]
 
 
 def events(pattern: Pattern) -> Iterator[str]:
-    """The events of a pattern, what is negated included, as often as they are written."""
+    """Yield the events of a pattern, including negated ones, with repetitions."""
     for each in patterns(pattern):
         name = each.properties().event
         if name is not None:
@@ -203,23 +209,23 @@ def events(pattern: Pattern) -> Iterator[str]:
 
 
 def variables(pattern: Pattern) -> frozenset[str]:
-    """The variables a pattern binds for what is around it."""
+    """Return the variables that a pattern binds for the patterns around it."""
     properties = pattern.properties()
     return frozenset(properties.binds).union(*(variables(part) for part in properties.through))
 
 
 def mentioned(pattern: Pattern) -> list[Variable]:
-    """Every variable of a pattern as often as it is written, but the anonymous; those of policies left out."""
+    """Return every variable of a pattern except `_`, with repetitions. Variables of policies are not included."""
     return [variable for each in patterns(pattern) for variable in each.properties().mentions]
 
 
 def conditions(pattern: Pattern) -> list[Condition]:
-    """The conditions of all WHEREs in a pattern."""
+    """Return the conditions of all WHEREs in a pattern."""
     return [condition for each in patterns(pattern) for condition in each.properties().conditions]
 
 
 def policies(pattern: Pattern) -> Iterator[PolicyChoice]:
-    """The policies of all goals of a pattern."""
+    """Yield the policies of all goals of a pattern."""
     for each in patterns(pattern):
         policy = each.properties().policy
         if policy is not None:
@@ -227,21 +233,21 @@ def policies(pattern: Pattern) -> Iterator[PolicyChoice]:
 
 
 def levels(pattern: Pattern) -> int:
-    """How many goals are between a pattern and its events, at most."""
+    """Return the greatest number of goals between a pattern and its events."""
     properties = pattern.properties()
     inner = properties.parts if properties.whole is None else (properties.whole,)
     return properties.goal + max(map(levels, inner), default=0)
 
 
 def size(pattern: Pattern) -> int:
-    """The events of a pattern, each TIMES written out."""
+    """Count the events of a pattern, with each TIMES written out."""
     properties = pattern.properties()
     inner = (*properties.parts, *properties.negated)
     return properties.copies * sum(map(size, inner)) if inner else 1
 
 
 def names_in(pattern: Pattern) -> set[str]:
-    """The names of all variables of a pattern, the anonymous too."""
+    """Return the names of all variables of a pattern, including `_`."""
     properties = pattern.properties()
     own = {each.name for each in properties.arguments if isinstance(each, Variable)}
     own |= {each.name for each in properties.mentions}
@@ -256,5 +262,5 @@ def renamer(names: Mapping[str, str]) -> Callable[[Variable], Variable]:
 
 
 def rechosen(policy: PolicyChoice, names: Mapping[str, str]) -> PolicyChoice:
-    """A policy under other names of the variables."""
+    """Return a policy with its variable renamed."""
     return replace(policy, by=names.get(policy.by, policy.by)) if policy.by else policy

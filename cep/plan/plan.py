@@ -1,4 +1,4 @@
-"""The plan: shared nodes, the heads that make events of them, and what is known of each; and how it is made.
+"""The plan of a program, and the passes that build it.
 
 lowered rules -> PASSES, each over a draft of the plan -> plan
 """
@@ -34,14 +34,19 @@ from cep.rules.expressions.typed import Typed
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Nodes with children before parents. `names`: the variables of each node's columns as first written; `users`: the
-    rules (by number) that need it; `points`: whether its occurrences are all instants; `heads` in program order with
-    their typed arguments; `groups`: what runs together, in order; `origin`: of a stage's plan, the numbers that its
-    nodes have in the whole one; `changes`: of fluents it gives each beginning and end instead of their
-    intervals, `begins`: besides them; `stages`: how it is split, once that was asked (`partition`), and
-    `keyed`: where the key is in which of them; `equal`: where equal records are told apart, likewise;
-    `handed`: of a stage's plan, the inputs that other stages make, and `several`: the events of the whole program of
-    which equal occurrences may be there.
+    """A program ready to run: nodes with children before parents, and the heads in program order.
+
+    `names`: the variables of each node's columns as first written. `users`: the rules, by number, that need each node.
+    `points`: for each node, True if all its occurrences are instants. `arguments`: the typed arguments of each head.
+    `groups`: the units that run together, in order.
+
+    `changes`: fluents are output as beginnings and ends instead of intervals; `begins`: in addition to intervals.
+
+    Caches, filled at first use: `stages`, how the program is split (`partition`); `keyed`, the key columns per stage;
+    `equal`, how equal records are treated.
+
+    For the plan of one stage only: `origin`, the numbers of its nodes in the whole plan; `handed`, the inputs that
+    other stages derive; `several`, the events of the whole program that may have equal occurrences.
     """
 
     rules: Rules
@@ -68,12 +73,13 @@ class Plan:
     several: frozenset[str] | None = None
 
     def types(self, number: int) -> list[str]:
-        """The types of a node's columns."""
+        """Return the types of a node's columns."""
         return [column.type for column in self.columns[number]]
 
     @property
     def derived(self) -> tuple[str, ...]:
-        """The events that rules make, and the fluents, in program order; of a stage all that it may hand on."""
+        """Return the derived events and fluents in program order. For a stage: everything that it may pass to
+        others."""
         made = dict.fromkeys(head.event for head in self.heads)
         if self.origin is not None:
             return tuple(made)
@@ -82,12 +88,12 @@ class Plan:
 
     @property
     def edges(self) -> frozenset[str]:
-        """The tables of when fluents begin and end."""
+        """Return the tables of the beginnings and ends of fluents."""
         return frozenset(n for n, each in self.schemas.items() if each.fluent is not None and each.fluent.part == EDGES)
 
     @property
     def fluents(self) -> tuple[str, ...]:
-        """Those of them that hold for a time."""
+        """Return the derived tables that contain fluents with their intervals."""
         kinds = {name: self.schemas[name].fluent for name in dict.fromkeys(head.event for head in self.heads)}
         return tuple(name for name, kind in kinds.items() if kind is not None and kind.part == HOLDS)
 
@@ -97,7 +103,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Draft:
-    """A plan in the making: what it is made from, and what the passes so far have found."""
+    """A plan under construction: its sources, and the results of the passes so far."""
 
     rules: Rules
     relations: Mapping[str, Relation]
@@ -160,7 +166,7 @@ def _lint(draft: Draft) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Lint:
-    """A kind of warnings: the name of what it looks for, and what it finds in a draft without mistakes."""
+    """A kind of warning: its name, and a function that finds the warnings in a draft without errors."""
 
     name: str
     found: Callable[[Draft], list[Warning]]
@@ -182,8 +188,8 @@ LINTS = (
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A pass: its name, what it does to the draft, and that in words. `sound`: it runs only where no mistake was found
-    before it."""
+    """A pass: its name, the function that updates the draft, and a description. `sound`: it runs only if there are no
+    errors so far."""
 
     name: str
     run: Callable[[Draft], None]
@@ -200,8 +206,8 @@ PASSES = (
     Pass("horizon", _horizon, "finds the inputs, the nodes that have instants only, and when goals may forget", True),
     Pass("lint", _lint, "warns of code that is valid but hardly intended", True),
 )
-"""The passes in the order in which they run. `partition` (`cep.plan.partition`) is one over the finished plan, where
-somebody asks how it is split."""
+"""The passes in the order in which they run. `partition` (`cep.plan.partition`) runs on the finished plan, at first
+use."""
 
 
 def plan(
@@ -211,8 +217,10 @@ def plan(
     inputs: frozenset[str],
     tables: Mapping[str, pl.DataFrame] | None = None,
 ) -> Plan:
-    """Plan lowered rules over static `relations`. `inputs`: events that come from outside although rules make them
-    too; `tables`: of facts, by predicate. Raises CepErrors with all mistakes of the program."""
+    """Plan lowered rules over static `relations`. Raises CepErrors with all mistakes of the program.
+
+    `inputs`: events that are read from outside although rules derive them too. `tables`: the facts, by predicate.
+    """
     draft = Draft(rules, relations, pool, inputs, list(rules.errors), tables=tables or {})
     for each in PASSES:
         if each.sound and draft.errors:

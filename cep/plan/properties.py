@@ -1,4 +1,4 @@
-"""The base of patterns and nodes: a record of properties for passes, made once."""
+"""The base class of patterns and nodes, which compute a record of their properties once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Properties = TypeVar("Properties")
 
 
 class WithProperties(ABC, Generic[Properties]):
-    """A frozen dataclass of some operator; `Properties` is the record of what passes ask of it."""
+    """A frozen dataclass with a cached record of type `Properties`, which passes read."""
 
     __slots__ = ("_properties",)
     _properties: Properties
@@ -24,4 +24,4 @@ class WithProperties(ABC, Generic[Properties]):
 
     @abstractmethod
     def describe(self) -> Properties:
-        """Its properties; `properties` asks for them once."""
+        """Compute the properties. `properties` calls this once."""

@@ -1,4 +1,4 @@
-"""Write nodes as rule text again: the work of a goal, in the words of the language and with the author's variables."""
+"""Write nodes as rule text: what a goal computes, in the language's words and with the author's variables."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from cep.rules.terms import (
 )
 
 CHANGE = "'"
-"""With this the names of columns begin that say what a change is."""
+"""The first character of columns that describe a change."""
 LONGEST = 160
-"""Characters of a graph pattern that are shown."""
+"""The greatest number of characters of a graph pattern that are shown."""
 
 
 class Rendering:
-    """The nodes of a plan and their heads. Nodes that are shown by themselves have labels."""
+    """The text of a plan's nodes and heads. Nodes that are shown separately have labels."""
 
     def __init__(
         self,
@@ -80,7 +80,8 @@ class Rendering:
     # --- text ---
 
     def rule(self, head: Head) -> str:
-        """Return `event(arguments) <- body`. The body is the text of the head's node, or its label."""
+        """Return the text of a rule, `event(arguments) <- body`. The body is the text of the head's node, or its
+        label."""
         names = author_names((), self.names[head.child], self.source)
         arguments = [rename_expression(argument, names) for argument in head.arguments]
         made, arrow = pattern_text.event(head.event, arguments).text, "<-"
@@ -99,7 +100,7 @@ class Rendering:
         return f"{made} {arrow} {body.text}"
 
     def changes(self, event: str) -> bool:
-        """Return True if the heads of an event say when a fluent begins and ends."""
+        """Return True if the heads of an event derive beginnings and ends of a fluent."""
         fluent = self.schemas[event].fluent
         return fluent is not None and fluent.part == TRANSITIONS
 
@@ -116,8 +117,8 @@ class Rendering:
         return self.nodes[number].details(self, number, [side.text for side in self.sides(number)])
 
     def reference(self, number: int, names: Sequence[str] | None = None, shown: set[int] | None = None) -> Text:
-        """Return a node by its label, or an event as it is, with `names` for its columns. Columns that are not `shown`
-        are `_`."""
+        """Return the label of a node, or the text of an event, with `names` for its columns. Columns that are not in
+        `shown` are written `_`."""
         names = self.names[number] if names is None else names
         if self.properties[number].kind is None:
             return self.nodes[number].under(self, names)
@@ -131,7 +132,7 @@ class Rendering:
         return pattern_text.event(self.labels[number], arguments)
 
     def sides(self, number: int) -> list[Text]:
-        """Return the texts of the nodes that a node reads, under the names they have there."""
+        """Return the texts of the nodes that a node reads, with this node's names for their columns."""
         shown = self.taken(number, self.needed[number])
         return [
             self.reference(part, names, columns)
@@ -139,10 +140,10 @@ class Rendering:
         ]
 
     def below(self, number: int) -> list[list[str]]:
-        """Return names for the columns of a node's parts: the names of the node's columns that show them or are equal
-        to them.
+        """Return names for the columns of a node's parts. A part's column has the name of the node's column that shows
+        or equals it.
 
-        Other columns are anonymous, except in groups, where they have their own names.
+        Other columns are anonymous. In groups they keep their own names.
         """
         properties, names = self.properties[number], self.names[number]
         found: list[list[str]] = [["_"] * len(self.names[part]) for part in self.nodes[number].parts]
@@ -162,7 +163,7 @@ class Rendering:
         return found
 
     def points(self, node: Node) -> list[bool]:
-        """Return which parts of a node have only instants."""
+        """Return, for each part of a node, True if it has only instants."""
         return [self.instants[part] for part in node.parts]
 
 
@@ -172,7 +173,7 @@ def shown_name(schema: Schema) -> str:
 
 
 def restricted(pattern: Text, within: int | None, conditions: Iterable[Condition], names: Mapping[str, str]) -> Text:
-    """Return a pattern with its WITHIN and conditions, if it has any."""
+    """Add WITHIN and conditions, if any, to a pattern's text."""
     if within is not None:
         pattern = pattern_text.within(pattern, within)
     written = tuple(_plain(rename_condition(condition, names)) for condition in conditions)
@@ -180,7 +181,7 @@ def restricted(pattern: Text, within: int | None, conditions: Iterable[Condition
 
 
 def _plain(condition: Condition) -> Condition:
-    """Return a condition as an author would write it: a graph pattern on one line, with the rule's names."""
+    """Return a condition as an author would write it. A graph pattern is put on one line and uses the rule's names."""
     if isinstance(condition, Disjunction):
         inside = tuple(tuple(map(_plain, alternative)) for alternative in condition.alternatives)
         return replace(condition, alternatives=inside)
@@ -194,15 +195,15 @@ def _plain(condition: Condition) -> Condition:
 
 
 def places_of(uses: Iterable[Expression | Condition]) -> set[int]:
-    """Return the columns that canonical names stand for."""
+    """Return the numbers of the columns whose canonical names are used."""
     return {int(v.name[1:]) for v in used_variables(uses) if v.name[0] == "v" and v.name[1:].isdigit()}
 
 
 def listed(words: Sequence[str]) -> str:
-    """Return `a, b and c`."""
+    """Join words to a list: `a, b and c`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def counted(number: int, what: str) -> str:
-    """Return `2 rules`."""
+    """Return a number with its noun in singular or plural: `2 rules`."""
     return f"{number} {what}{'' if number == 1 else 's'}"

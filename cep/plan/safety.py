@@ -1,6 +1,6 @@
-"""Safety: every variable that is used is bound; what an OR binds, both its sides bind.
+"""Safety: every variable that is used is bound, and both sides of an OR bind the variables that it binds.
 
-What needs types as well (conditions for which there is no order, values that never join) is found in `cep.plan.types`.
+Mistakes that depend on types are found in `cep.plan.types`: conditions that cannot be ordered, values that never join.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from cep.rules.terms import (
 
 
 def unsafe(rules: Rules) -> tuple[frozenset[int], list[CepError]]:
-    """The rules (by number) that cannot be planned, and all that is unsafe."""
+    """Return the numbers of the rules that cannot be planned, and all errors."""
     statics = frozenset(static.name for static in rules.statics)
     refused: set[int] = set()
     errors = Mistakes()
@@ -43,7 +43,7 @@ def unsafe(rules: Rules) -> tuple[frozenset[int], list[CepError]]:
 
 
 class Checker:
-    """The mistakes of one rule."""
+    """A check of one rule, which reports its mistakes."""
 
     def __init__(self, rules: Rules, rule: Rule, statics: frozenset[str], errors: Mistakes) -> None:
         self.rules = rules
@@ -79,7 +79,7 @@ class Checker:
     # --- patterns ---
 
     def pattern(self, pattern: Pattern, outside: frozenset[str]) -> None:
-        """`outside`: the variables of the rest, where the pattern is negated."""
+        """Check a pattern. `outside`: the variables of the rest of the rule, if the pattern is negated."""
         for part in parts(pattern):
             self.pattern(part, outside)
         for part in absent(pattern):
@@ -90,7 +90,7 @@ class Checker:
 
     @property
     def names(self) -> set[str]:
-        """The names of the rule's pattern, as often as they are written."""
+        """Return the names of the variables of the rule's pattern."""
         return _names(self.rule.body)
 
     @property
@@ -106,7 +106,7 @@ class Checker:
         return _inside(choice, self.rule)
 
     def written(self, names: Iterable[str]) -> set[str]:
-        """Without those that stand for the variables of a TIMES."""
+        """Return the names without generated ones, which replace the variables of a TIMES."""
         return _written(names)
 
     def listed(self, names: list[str]) -> str:
@@ -140,7 +140,10 @@ class Checker:
                 self.unbound(variable, pattern, known, "")
 
     def bindable(self, condition: Condition) -> list[str]:
-        """The variables that a condition might bind: of alternatives those of each, and what is local to them."""
+        """Return the variables that a condition might bind.
+
+        Alternatives bind the variables that each of them binds, and the variables that are local to one.
+        """
         if isinstance(condition, Disjunction):
             each = [{name for one in inside for name in self.bindable(one)} for inside in condition.alternatives]
             return sorted(set[str].intersection(*each) | set[str]().union(*each).intersection(_local(condition)))
@@ -156,7 +159,7 @@ class Checker:
     # --- what to say ---
 
     def unbound(self, variable: Variable, pattern: Pattern, bound: Iterable[str], place: str) -> None:
-        """A variable that has no value above `pattern`."""
+        """Report a variable that `pattern` does not bind."""
         name = variable.name
         negated = [atom for each in patterns(pattern) for part in absent(each) for atom in atoms(part)]
         for atom in negated:
@@ -190,7 +193,7 @@ class Checker:
             self.error(f"`{name}` is not bound", variable.span, hint)
 
     def local(self, name: str) -> str | None:
-        """For a variable that is written in lower case in braces."""
+        """Return a hint if a graph pattern has the variable in lower case, else None."""
         for condition in each_condition(conditions(self.rule.body)):
             if isinstance(condition, Predicate) and condition.graph is not None:
                 inside = [v for v in sparql_variables(condition.graph.text) if v.lower() == name.lower()]
@@ -200,7 +203,10 @@ class Checker:
 
 
 def _idle_policies(rules: Rules) -> list[CepError]:
-    """Policy statements that go by a variable of no rule they hold for. (A goal without it takes the default, M3.)"""
+    """Return an error for each policy statement that ranks by a variable of no rule after it.
+
+    A goal without this variable uses the default policy.
+    """
     idle: dict[PolicyChoice, bool] = {}
     for rule in rules.rules:
         for each in patterns(rule.body):
@@ -233,12 +239,13 @@ def _inside(choice: PolicyChoice, rule: Rule) -> bool:
 
 
 def _written(names: Iterable[str]) -> set[str]:
-    """Without those that stand for the variables of a TIMES."""
+    """Return the names without generated ones, which replace the variables of a TIMES."""
     return {name for name in names if "'" not in name}
 
 
 def _constant(name: str, pattern: Pattern) -> str | None:
-    """For a variable that an event of the pattern has in lower case, which is a constant."""
+    """Return a hint if an event of the pattern has the variable's name in lower case, which is a constant, else
+    None."""
     for each in atoms(pattern):
         for argument in each.properties().arguments:
             if isinstance(argument, Constant) and argument.type == "string":

@@ -1,4 +1,4 @@
-"""Parts of a plan: a single stage with the goals that its rules need, where the results of other stages are input."""
+"""The plan of a single stage: the nodes that its rules need, with the results of other stages as inputs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from cep.rules.alert import Alert
 
 
 def staged(plan: Plan, number: int) -> Plan:
-    """Return the part of a plan that a stage runs; stages count from 1. Types are those of the whole program.
+    """Return the plan of one stage; stages count from 1. Types are those of the whole program.
 
-    Events of other stages are read as these derived them: declared ranges and missing values concern records only.
-    Raises ValueError if there is no such stage.
+    Events of other stages are read without checks: declared ranges and missing values concern records from outside
+    only. Raises ValueError if there is no such stage.
     """
     stages = partition(plan)
     if not 0 < number <= len(stages):
@@ -28,7 +28,7 @@ def staged(plan: Plan, number: int) -> Plan:
 
 
 def alerts_alone(plan: Plan, alerts: Sequence[Alert]) -> Plan:
-    """Return the part that makes the occurrences of alerts from derived events. It keeps no state."""
+    """Return the plan of the rules that derive alerts from events. It keeps no state."""
     dependencies, tables = Dependencies(plan), {table for alert in alerts for table in alert.tables}
     rules = tuple(number for number, head in enumerate(plan.heads) if head.event in tables)
     read = frozenset[str]().union(*(dependencies.reads[rule] for rule in rules))
@@ -47,8 +47,7 @@ def alerts_alone(plan: Plan, alerts: Sequence[Alert]) -> Plan:
 
 
 def alerts_left_out(plan: Plan) -> Plan:
-    """Return the plan without the nodes that make the occurrences of alerts. They are its last nodes
-    (`alerts_last`)."""
+    """Return the plan without the nodes that derive alerts. These are the last nodes (`alerts_last`)."""
     rules = without_alerts(plan.rules)
     own = range(len(rules.rules))
     users = [frozenset(rule for rule in each if rule in own) for each in plan.users]
@@ -106,7 +105,7 @@ def _part(plan: Plan, stage: Stage) -> Plan:
 
 
 def needed(plan: Plan, stage: Stage) -> list[int]:
-    """Return the nodes that a stage runs. The stage's own plan numbers them by their position here."""
+    """Return the nodes that a stage runs. Their positions in this list are their numbers in the stage's own plan."""
     dependencies = Dependencies(plan)
     return sorted({node for rule in stage.rules for node in dependencies.nodes[rule]})
 

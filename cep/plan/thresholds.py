@@ -1,7 +1,7 @@
-"""The thresholds of a program: the constants that its rules compare attributes with, for charts of their values.
+"""The thresholds of a program: constants that its rules compare attributes with, for charts of the values.
 
-`warm(S, T) <- reading(S, T) WHERE T > 30` has one, of `temp` of `reading`. A threshold of an attribute that a rule
-takes over from another event's is one of the other attribute too.
+`warm(S, T) <- reading(S, T) WHERE T > 30` has one threshold, for `temp` of `reading`. A threshold also applies to the
+attribute of another event from which a rule copies the value.
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ from cep.rules.terms import AggregateResult, Call, Comparison, Condition, Consta
 
 NUMBERS = ("int", "float")
 ALIKE = ("avg", "min", "max", "median", "percentile", "first", "last", "ewma")
-"""Aggregates whose results are of the size of the values that they are of."""
+"""Aggregates whose results are of the same magnitude as their input values."""
 
 Place = tuple[str, str]
-"""An event and one of its attributes."""
+"""An event and the name of one of its attributes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A value that an attribute of an event is compared with. `aggregate`: it is the result of one that is, empty: the
-    value itself. `line`: where the rule stands. `leads`: the events and the tables of alerts that the rule leads to."""
+    """A constant that an attribute of an event is compared with.
+
+    `aggregate`: the function whose result is compared, or empty for the value itself. `line`: the rule's line. `leads`:
+    the events and the tables of alerts that depend on the rule.
+    """
 
     event: str
     attribute: str
@@ -38,7 +41,7 @@ class Threshold:
 
 
 def thresholds(rules: Rules) -> list[Threshold]:
-    """Return the thresholds of all rules, those of a rule in the order in which they stand there."""
+    """Return the thresholds of all rules, in program order."""
     copied: dict[Place, list[Place]] = defaultdict(list)
     uses: dict[str, set[str]] = defaultdict(set)
     direct: list[tuple[Place, Comparison, int | float, str, Rule]] = []
@@ -67,7 +70,7 @@ def thresholds(rules: Rules) -> list[Threshold]:
 
 
 def _bound(parts: Sequence[Pattern], rules: Rules) -> dict[str, list[Place]]:
-    """The attributes of numbers that each variable is bound by."""
+    """Return the numeric attributes that bind each variable."""
     found: dict[str, list[Place]] = defaultdict(list)
     for part in parts:
         known = part.properties()
@@ -89,7 +92,7 @@ def _of(name: str, bound: Mapping[str, list[Place]], results: Mapping[str, Aggre
 
 
 def _comparisons(conditions: Sequence[Condition]) -> Iterator[Comparison]:
-    """Comparisons with a constant on the right."""
+    """Yield comparisons, turned so that the constant is on the right."""
     for condition in conditions:
         if isinstance(condition, Disjunction):
             for alternative in condition.alternatives:
@@ -112,7 +115,7 @@ def _number(term: Expression) -> int | float | None:
 
 
 def _leads(event: str, uses: Mapping[str, set[str]]) -> tuple[str, ...]:
-    """An event, and all that are derived from it."""
+    """Return an event and all events derived from it."""
     found, due = {event}, [event]
     while due:
         new = uses.get(due.pop(), set()) - found
@@ -122,7 +125,7 @@ def _leads(event: str, uses: Mapping[str, set[str]]) -> tuple[str, ...]:
 
 
 def _sources(place: Place, copied: Mapping[Place, list[Place]]) -> list[Place]:
-    """An attribute, and those whose values it has."""
+    """Return an attribute and all attributes that its values are copied from."""
     found = [place]
     for each in found:
         found += [other for other in dict.fromkeys(copied.get(each, ())) if other not in found]

@@ -1,8 +1,8 @@
-"""Find simultaneous occurrences whose order would differ from that of one process: ties after a reshuffle.
+"""Find simultaneous occurrences whose order could differ from that of a single process, because buckets are merged.
 
-Arrival is by (end, start, order), and what is still equal arrives in the order it was made (M2). Between stages rows
-keep the order of the bucket that made them; of two that tie and come from different buckets no order is known. Here
-is where that can be, and which goals would go by it.
+Occurrences arrive by (end, start, order); ties among these arrive in the order in which they were derived. Between
+stages, rows keep the order of the bucket that derived them, but the order of tied rows from different buckets is
+unknown. This module finds such rows, and the goals whose results depend on their order.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from cep.plan.copartitioning import EVERYWHERE, KeyColumns
 from cep.plan.dependencies import Dependencies
 
 TIME_POINT = ""
-"""As an origin: an order that no occurrence has but a time point's."""
+"""The origin of the order of a time point, which no occurrence shares."""
 
 
 class Ties:
-    """Facts about a program that do not depend on how it is split.
+    """Facts about the order of a program's occurrences that do not depend on the split.
 
-    `origins`: the inputs from which occurrences have their order, by node and event; `alone`: whether no two
-    occurrences with the same end have the same order.
+    `origins`: the inputs from which occurrences inherit their order, by event (`node_origins`: by node). `alone`: for
+    each event, True if no two occurrences with the same end have the same order.
     """
 
     def __init__(self, dependencies: Dependencies) -> None:
@@ -37,7 +37,7 @@ class Ties:
             pass
 
     def _trace(self) -> bool:
-        """A sweep of the least fixpoint; whether it found anything."""
+        """Do one sweep of the least fixpoint of origins; return True if anything changed."""
         nothing: frozenset[str] = frozenset()
         self.node_origins = made = []
         for number, properties in enumerate(self.dependencies.properties):
@@ -53,7 +53,7 @@ class Ties:
         return self.origins != before
 
     def _narrow(self) -> bool:
-        """A sweep of the greatest fixpoint; whether it took anything back."""
+        """Do one sweep of the greatest fixpoint of `alone`; return True if anything changed."""
         plan = self.dependencies.plan
         self.node_alone = made = []
         for number, properties in enumerate(self.dependencies.properties):
@@ -72,7 +72,7 @@ class Ties:
         return self.alone != before
 
     def completing(self, number: int) -> list[int]:
-        """The nodes below from which an occurrence takes its order of arrival (M2)."""
+        """Return the nodes below from which an occurrence inherits its order of arrival."""
         parts = self.dependencies.plan.nodes[number].parts
         return [parts[part] for part in self.dependencies.properties[number].completes]
 
@@ -85,11 +85,13 @@ def _disjoint(sets: Sequence[frozenset[str]]) -> bool:
 
 
 class UnorderedTies:
-    """The same of one stage: `events` it makes that may reach others with ties out of order, and `goals`, each that
-    goes by the order of such inputs, with them.
+    """Ties of unknown order in one stage.
 
-    `inputs`: how each input comes, EVERYWHERE or not; `unsure`: the inputs that come with ties out of order. `places`:
-    where the events are that it makes; None where it runs in one partition.
+    `events`: derived events whose ties may reach other stages out of order. `goals`: nodes that depend on the order of
+    their input, each with the inputs whose ties may be out of order.
+
+    `inputs`: for each input, True if it is in every bucket. `unsure`: the inputs whose ties may be out of order.
+    `places`: the key columns of the derived events, or None if the stage runs in one place.
     """
 
     def __init__(
@@ -152,8 +154,10 @@ class UnorderedTies:
         return one and _disjoint([self.source(c, made) for c in completers])
 
     def source(self, completer: str, made: Set[str]) -> frozenset[str]:
-        """The inputs of the program that an input of the stage has its orders from. (What is made here as well comes
-        from outside.)"""
+        """Return the program's inputs from which an input of the stage inherits its order.
+
+        Events that the stage also derives come from outside here.
+        """
         if completer == TIME_POINT or completer in made:
             return frozenset({completer})
         return self.ties.origins[completer]

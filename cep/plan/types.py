@@ -1,7 +1,8 @@
-"""Types of all columns, by inference to a fixpoint over the rules; every static type error ends here.
+"""Infer the types of all columns by a fixpoint over the rules, and report every static type error.
 
-An undeclared derived event takes its types from its heads: int and float give float, other mixtures `any`. Groups are
-typed in the order in which they run; in a cycle, what reads a type that grew is looked at again, and types only grow.
+An undeclared derived event takes its types from its heads: int and float are combined to float, other mixtures to
+`any`. Groups are typed in the order in which they run. In a cycle, the readers of a type that grew are typed again;
+types only grow.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ SUMMED = {
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """A node's column: its type, and whether a value may be missing."""
+    """The type of a node's column. `optional`: values may be missing."""
 
     spelt_as: ClassVar[str] = "Column"
     type: str
@@ -56,7 +57,7 @@ class ColumnType:
 
 @dataclass(slots=True)
 class Typing:
-    """Columns of every node, schemas of every event, typed head arguments."""
+    """The result of type inference: the columns of every node, the schema of every event, typed head arguments."""
 
     columns: list[tuple[ColumnType, ...]]
     schemas: dict[str, Schema]
@@ -72,15 +73,15 @@ def infer(
     source: Source,
     partial: bool = False,
 ) -> Typing:
-    """All types. Raises CepErrors with every type error and every condition that cannot be run.
+    """Infer all types. Raises CepErrors with every type error and every condition that cannot be run.
 
-    `partial`: refused rules were left out, so that a type may be unknown for the lack of them.
+    `partial`: rejected rules were left out, so some types may be unknown.
     """
     return Inference(binarised, groups, dict(schemas), relations, pool, source, partial).run()
 
 
 class Inference:
-    """The types known so far. Operators use it to type their columns (`Node.columns`)."""
+    """The types inferred so far. Operators use it to type their columns (`Node.columns`)."""
 
     def __init__(
         self,
@@ -137,7 +138,7 @@ class Inference:
     # --- the fixpoint ---
 
     def grows(self, unit: PlanUnit) -> bool:
-        """Type a unit anew; whether it is another type than before."""
+        """Infer the type of a unit again; return True if it changed."""
         if isinstance(unit, int):
             before, self.columns[unit] = self.columns[unit], self.nodes[unit].columns(self, unit)
             return self.columns[unit] != before
@@ -191,7 +192,7 @@ class Inference:
         return tuple(typed)
 
     def checked(self, argument: Expression, types: Mapping[str, str], names: Sequence[str]) -> Typed | None:
-        """An expression over columns, typed; its mistakes are in the author's names for them."""
+        """Type an expression over columns. Errors use the author's names of the columns."""
         try:
             return check(argument, types, self.source)
         except CepError:
@@ -209,7 +210,7 @@ class Inference:
         return ColumnType(type, optional)
 
     def meet(self, number: int, left: tuple[int, int], right: tuple[int, int]) -> None:
-        """Refuse a key that can never be equal; `left` and `right` are a node and a column of it."""
+        """Reject a join key whose two types can never be equal. `left` and `right`: a node and one of its columns."""
         one, two = (self.columns[node][column].type for node, column in (left, right))
         if UNKNOWN in (one, two) or common_type(one, two) is not None:
             return
@@ -224,7 +225,7 @@ class Inference:
         )
 
     def origin(self, number: int, column: int) -> str | None:
-        """The attribute that a column comes from."""
+        """Describe the attribute that a column comes from, or return None."""
         node = self.nodes[number]
         properties = node.properties()
         if properties.event is not None:
@@ -236,7 +237,7 @@ class Inference:
         return self.origin(node.parts[part], below)
 
     def decided(self, number: int, conditions: Sequence[Condition], columns: Sequence[ColumnType]) -> None:
-        """Check the conditions that a node decides over its columns, once all types are known."""
+        """Check the conditions that a node decides over its columns. This happens in the final sweep only."""
         if conditions and self.final:
             self.conditions(conditions, columns, self.names[number])
 
@@ -259,7 +260,7 @@ class Inference:
     def conditions(
         self, conditions: Sequence[Condition], columns: Sequence[ColumnType], names: Sequence[str]
     ) -> Conditions | None:
-        """Conditions over columns, compiled; their mistakes are in the author's `names` for the columns."""
+        """Compile conditions over columns. Errors use the author's `names` of the columns."""
         types = {f"v{i}": column.type for i, column in enumerate(columns)} | TIMES
         try:
             return compile_conditions(conditions, types, self.relations, self.pool, self.source)
@@ -277,7 +278,7 @@ class Inference:
     def answers(
         self, number: int, child: int, conditions: Sequence[Condition], binds: Sequence[str]
     ) -> tuple[ColumnType, ...]:
-        """The columns of a node with what conditions bind."""
+        """Return the columns of a child node, followed by the variables that the conditions bind."""
         columns = self.columns[child]
         names = self.names[number][: len(columns)]
         if not binds:
@@ -294,7 +295,7 @@ class Inference:
         return (*columns, *(ColumnType(compiled.binds.get(name, "any"), True) for name in binds))
 
     def result(self, child: int, result: AggregateResult) -> ColumnType:
-        """The column of an aggregate over a node."""
+        """Return the column of an aggregate over a node."""
         if result.function == "count":
             return ColumnType("int", False)
         assert result.argument is not None, "only count() has no argument (checked by the parser)"
@@ -323,7 +324,7 @@ class Inference:
 
 
 def grown(old: str, new: str) -> str:
-    """The type of what has values of two."""
+    """Return the type of a column that contains values of both types."""
     if UNKNOWN in (old, new):
         return new if old == UNKNOWN else old
     if old == new:

@@ -1,4 +1,4 @@
-"""Which arguments of which events are one variable: the candidates for a key."""
+"""Candidates for a key: arguments of different events that hold the same variable."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from cep.plan.node import PartColumn
 from cep.rules.terms import Variable
 
 MOST = 16
-"""How many choices are tried where a variable is in several arguments of the same events."""
+"""The greatest number of choices to try if a variable is in several arguments of the same events."""
 
 
 def candidates(dependencies: Dependencies, rules: Iterable[int], inputs: Iterable[str]) -> list[dict[str, int]]:
-    """For each variable that rules share, through their goals and heads, the argument by which it is in each input:
-    {event: position}. A variable that an input has in several arguments gives several."""
+    """Return, for each variable that rules share, the argument that holds it in each input: {event: position}.
+
+    Variables are followed through goals and heads. A variable in several arguments of an input yields several
+    candidates.
+    """
     classes = _Classes(dependencies)
     for rule in sorted(rules):
         classes.read(rule)
@@ -32,7 +35,7 @@ def candidates(dependencies: Dependencies, rules: Iterable[int], inputs: Iterabl
 
 
 class _Classes:
-    """Arguments that are equal wherever rules pair or group their events, in classes (union-find)."""
+    """Classes of arguments that are equal wherever rules pair or group their events (union-find)."""
 
     def __init__(self, dependencies: Dependencies) -> None:
         self.dependencies = dependencies
@@ -41,7 +44,7 @@ class _Classes:
         self.shown: dict[int, list[Slot | None]] = {}
 
     def read(self, rule: int) -> None:
-        """Take in a rule."""
+        """Add the equalities of a rule."""
         for number in self.dependencies.nodes[rule]:
             if number not in self.shown:
                 self.shown[number] = self.node(number)
@@ -63,7 +66,7 @@ class _Classes:
             self.parent[second] = first
 
     def node(self, number: int) -> list[Slot | None]:
-        """For every column an argument that it shows."""
+        """Return, for every column, one argument of an event whose values it shows, or None."""
         properties, parts = self.dependencies.properties[number], self.plan.nodes[number].parts
         if properties.event is not None:
             slots: list[Slot | None] = [(properties.event, position) for position in self.plan.nodes[number].takes()]

@@ -1,1 +1,1 @@
-"""Warnings about code that is valid but hardly intended, one kind per module."""
+"""Warnings about code that is valid but probably not intended; each module has one kind."""

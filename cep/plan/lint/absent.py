@@ -1,6 +1,6 @@
-"""A variable of what is absent that looks joined and is not: it stands elsewhere in the rule, but not beside it.
+"""Warn about a variable of a negated pattern that looks joined with the rest of the rule, but is not.
 
-What is absent joins with the variables of its own operator alone (docs/decisions/2026-11-22-absent-variables.md).
+A negated pattern joins only on the variables of its own operator (docs/decisions/2026-11-22-absent-variables.md).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cep.rules.terms import Variable
 
 
 def unjoined(rules: Rules) -> list[Warning]:
-    """A warning for each such variable, where it is first written."""
+    """Return a warning for each such variable, at its first position."""
     found: list[Warning] = []
     for rule in rules.rules:
         if any(absent(each) for each in patterns(rule.body)):
@@ -34,7 +34,7 @@ class _WatchedRule:
         return list(self.inside(self.rule.body, heads))
 
     def inside(self, pattern: Pattern, outside: frozenset[str]) -> Iterator[Warning]:
-        """`outside`: the variables of what is around the pattern and has to occur."""
+        """Yield the warnings of a pattern. `outside`: the variables of the positive patterns around it."""
         here = outside | {variable.name for variable in pattern.properties().mentions}
         occurring = [_occurring(part) for part in parts(pattern)]
         for number, part in enumerate(parts(pattern)):
@@ -48,7 +48,7 @@ class _WatchedRule:
             yield from self.inside(part, whole)
 
     def warning(self, variable: Variable, pattern: Pattern) -> Warning:
-        """That a variable of what is absent in a pattern is its own."""
+        """Warn that a variable of a negated pattern is a new variable."""
         beside = [text for part in parts(pattern) if (text := excerpt(self.source, part.span))]
         binding = " and ".join(f"`{text}`" for text in beside) or "stands beside it"
         binding += " bind" if len(beside) > 1 else " binds" if beside else ""
@@ -59,6 +59,6 @@ class _WatchedRule:
 
 
 def _occurring(pattern: Pattern) -> frozenset[str]:
-    """The variables of a pattern, those of what is absent in it left out."""
+    """Return the variables of a pattern, except those of negated parts."""
     own = frozenset(variable.name for variable in pattern.properties().mentions)
     return own.union(*(_occurring(part) for part in parts(pattern)))

@@ -1,4 +1,4 @@
-"""Declared facts that nothing gives, and those whose table has other names."""
+"""Warn about declared facts that no source provides, and about tables whose columns have other names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cep.rules.static.typed_facts import by_name
 
 
 def empty(rules: Rules, tables: Mapping[str, pl.DataFrame]) -> list[Warning]:
-    """Warnings about declared predicates without facts, rules or one of the `tables`."""
+    """Return warnings about declared predicates without facts, rules or a table in `tables`."""
     given = {statement.name for statement in rules.statics}.union(tables)
     return [
         Warning(
@@ -28,8 +28,8 @@ def empty(rules: Rules, tables: Mapping[str, pl.DataFrame]) -> list[Warning]:
 
 
 def by_order(rules: Rules, tables: Mapping[str, pl.DataFrame]) -> list[Warning]:
-    """Warnings about tables whose columns have other names than the declared attributes, and are taken by their
-    order."""
+    """Return warnings about tables whose column names differ from the declared attributes, so that their order
+    counts."""
     found = []
     for name, declared in rules.declared.items():
         names = [each.name for each in declared.attributes]

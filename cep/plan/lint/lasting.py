@@ -1,4 +1,7 @@
-"""Absence of what lasts: `NOT` and `UNLESS` ask for an X that lies inside a time, not for none that goes on then."""
+"""Warn about NOT and UNLESS of events with intervals.
+
+They require that no occurrence lies entirely inside a time; one that merely continues during it is not seen.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,14 @@ from cep.plan.horizon import event_of
 from cep.plan.node import Lasting, Meeting, Node
 
 INSTANT, MADE, GIVEN = range(3)
-"""Kinds of occurrences: unknown or instants; composed of several in sequence; from an input declared with START and
-END."""
+"""Kinds of occurrences: INSTANT for instants or unknown, MADE for sequences of several events, GIVEN for inputs
+declared with START and END."""
 
 
 def lasting(
     binarised: Binarised, schemas: Mapping[str, Schema], inputs: frozenset[str], source: Source
 ) -> list[Warning]:
-    """A warning for each NOT of what has intervals, and each UNLESS of an input that has."""
+    """Return a warning for each NOT of a pattern with intervals, and for each UNLESS of an input with intervals."""
     kinds = _kinds(binarised.nodes, binarised.heads, schemas, inputs)
     found: dict[Span, Warning] = {}
     for number, node in enumerate(binarised.nodes):
@@ -45,7 +48,7 @@ def lasting(
 def _kinds(
     nodes: Sequence[Node], heads: Sequence[Head], schemas: Mapping[str, Schema], inputs: frozenset[str]
 ) -> list[int]:
-    """Which nodes surely have intervals: the least that rules and declarations say."""
+    """Return the kind of each node: the least fixpoint of the rules and declarations."""
     events = {
         name: GIVEN if name in inputs and schema.start is not None else INSTANT for name, schema in schemas.items()
     }

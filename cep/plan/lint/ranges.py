@@ -1,4 +1,4 @@
-"""Conditions that can never hold, because they contradict each other, a declared range, or a WITHIN."""
+"""Warn about conditions that can never hold: they contradict each other, a declared range, or a WITHIN."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ NUMBERS = ("int", "float")
 
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    """A bound of a value, itself excluded where it is `open`; why it is one, or the condition that makes it one, and
-    what to do where that is wrong."""
+    """A bound of a value. `open`: the bound itself is excluded. `why`: the reason in words, or the position of the
+    condition that sets the bound. `hint`: what to change."""
 
     value: int | float
     open: bool
@@ -33,14 +33,14 @@ class _Limit:
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """The known range of a value of one kind (number, time, duration)."""
+    """The known range of a value. `kind`: number, time or duration."""
 
     kind: str
     low: _Limit | None = None
     high: _Limit | None = None
 
     def clash(self) -> tuple[_Limit, _Limit] | None:
-        """The two bounds between which nothing is."""
+        """Return the two bounds if no value lies between them, else None."""
         if self.low is None or self.high is None:
             return None
         apart = self.low.value > self.high.value
@@ -48,7 +48,7 @@ class _Range:
         return (self.low, self.high) if apart or touching else None
 
     def meet(self, other: _Range) -> _Range:
-        """Return the intersection; of equally tight bounds, the older stays."""
+        """Return the intersection. Of equally tight bounds, the older one stays."""
         if self.kind != other.kind:
             return self
         low, high = self.low, self.high
@@ -63,7 +63,8 @@ Ranges = Mapping[str, _Range]
 
 
 def unsatisfiable(rules: Rules) -> list[Warning]:
-    """A warning for each WHERE that can never hold, and each UNLESS that is longer than the WITHIN around it."""
+    """Return a warning for each WHERE that can never hold, and for each UNLESS that is longer than the WITHIN around
+    it."""
     searcher = Searcher(rules)
     for rule in rules.rules:
         rule.body.ranges(searcher)
@@ -71,7 +72,7 @@ def unsatisfiable(rules: Rules) -> list[Warning]:
 
 
 class Searcher:
-    """The warnings found so far. Operators give it what they know of values (`Pattern.ranges`)."""
+    """A collector of warnings. Operators return the ranges of their variables to it (`Pattern.ranges`)."""
 
     def __init__(self, rules: Rules) -> None:
         self.source = rules.source
@@ -83,7 +84,7 @@ class Searcher:
         self.found.setdefault(span, Warning(message, self.source, span, hint, "never"))
 
     def declared(self, event: str, arguments: Sequence[Variable | Constant]) -> Ranges:
-        """The ranges of an event's attributes, where a record outside them is refused."""
+        """Return the declared ranges of an input event's attributes. Records outside them are rejected."""
         schema = self.schemas.get(event)
         if schema is None or event in self.derived:
             return {}
@@ -102,7 +103,8 @@ class Searcher:
         return {name: known for name, known in inside.items() if name != "duration()"}
 
     def narrow(self, inside: dict[str, _Range], conditions: Sequence[Condition]) -> None:
-        """Narrow the known ranges by conditions. Each alternative is checked separately, together with all others."""
+        """Narrow the known ranges by conditions. Each alternative is checked separately, together with all other
+        conditions."""
         for condition in conditions:
             read = _read(condition)
             if read is None:

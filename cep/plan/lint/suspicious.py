@@ -1,4 +1,4 @@
-"""Suspicious names: nearly the same as others, or events that nothing can start."""
+"""Warn about names that nearly equal others, and about derived events that can never occur."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from cep.plan.pattern import Pattern, atoms, events, mentioned, parts, policies
 from cep.rules.terms import Constant
 
 LONGEST = 64
-"""Letters of the longest name of which nearly equal ones are looked for."""
+"""The length of the longest name that is searched for similar names."""
 
 
 def suspicious(rules: Rules) -> list[Warning]:
-    """Warnings about names and events, in program order."""
+    """Return warnings about names and events, in program order."""
     slips = [w for rule in rules.rules for w in (*_slips(rules, rule), *_words(rules, rule))]
     return [*_strangers(rules), *slips, *_unstarted(rules)]
 
 
 def _strangers(rules: Rules) -> list[Warning]:
-    """Undeclared events that are named like a static predicate, or nearly like a known event."""
+    """Return warnings about undeclared events that have the name of a static predicate, or nearly that of a known
+    event."""
     known = {name for name, schema in rules.schemas.items() if schema.declared} | {rule.event for rule in rules.rules}
     statics = {static.name for static in rules.statics}
     written = [(atom, event) for rule in rules.rules for atom in atoms(rule.body) if (event := atom.properties().event)]
@@ -48,7 +49,7 @@ def _strangers(rules: Rules) -> list[Warning]:
 
 
 def _slips(rules: Rules, rule: Rule) -> list[Warning]:
-    """Variables written once that are one letter off another of the rule."""
+    """Return warnings about variables that occur once and differ by one letter from another variable of the rule."""
     written = [*used_variables(rule.arguments), *mentioned(rule.body)]
     times = Counter(variable.name for variable in written)
     times.update(policy.by for policy in policies(rule.body) if policy.by)
@@ -66,7 +67,7 @@ def _slips(rules: Rules, rule: Rule) -> list[Warning]:
 
 
 def _words(rules: Rules, rule: Rule) -> list[Warning]:
-    """Lower-case words in the place of the attribute of that very name: the author means a variable."""
+    """Return warnings about lower-case words that equal the name of their attribute: the author meant a variable."""
     found = []
     for atom in atoms(rule.body):
         properties = atom.properties()
@@ -84,7 +85,7 @@ def _words(rules: Rules, rule: Rule) -> list[Warning]:
 
 
 class _Near:
-    """Names, to find which of them may be a slip of another."""
+    """An index of names that finds those that may be misspellings of another."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names = list(names)
@@ -94,14 +95,16 @@ class _Near:
                 self.spelt.setdefault(spelling, []).append(number)
 
     def candidates(self, name: str) -> list[str]:
-        """In their order."""
+        """Return the names that may be misspellings of this one, in their original order."""
         found = {number for spelling in _spellings(name) for number in self.spelt.get(spelling, ())}
         return [self.names[number] for number in sorted(found)]
 
 
 def _spellings(name: str) -> set[str]:
-    """A name without capitals, without one of its small letters, and with two others swapped: names that differ by a
-    slip share one."""
+    """Return the spellings under which a name is indexed; names that differ by a slip share at least one.
+
+    They are the name in lower case, without one of its small letters, and with two other letters swapped.
+    """
     found = {name, name.lower()}
     if len(name) <= LONGEST:
         found.update(name[:i] + name[i + 1 :] for i, letter in enumerate(name) if letter.islower())
@@ -112,10 +115,9 @@ def _spellings(name: str) -> set[str]:
 
 
 def _slip(name: str, other: str, ends: bool = False) -> bool:
-    """Return True if the names differ by one wrong, missing, added or swapped lower-case letter inside.
+    """Return True if the names differ by one wrong, missing, added or swapped lower-case letter inside the name.
 
-    Names that differ in digits, or (unless `ends`) at an end, are often intended: `Temp1` and `Temp2`, `WindA` and
-    `WindB`.
+    Differences in digits, or (unless `ends`) at the ends, are often intended: `Temp1` and `Temp2`, `WindA` and `WindB`.
     """
     if name == other or min(len(name), len(other)) < 4 or abs(len(name) - len(other)) > 1:
         return False
@@ -134,7 +136,7 @@ def _slip(name: str, other: str, ends: bool = False) -> bool:
 
 
 def _unstarted(rules: Rules) -> list[Warning]:
-    """Derived events of which every rule needs one first, so that there is never any."""
+    """Return warnings about derived events that can never occur because every rule needs such an event first."""
     made = {rule.event for rule in rules.rules}
     possible = {name for name, schema in rules.schemas.items() if schema.declared or name not in made}
     readers: dict[str, list[Rule]] = {}
@@ -183,7 +185,7 @@ def _possible(pattern: Pattern, possible: set[str]) -> bool:
 
 
 def _needs(pattern: Pattern, possible: set[str]) -> list[str]:
-    """The impossible events it needs."""
+    """Return the impossible events that a pattern needs."""
     event = pattern.properties().event
     if event is not None:
         return [] if event in possible else [event]

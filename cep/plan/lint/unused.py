@@ -1,4 +1,5 @@
-"""Conditions that decide nothing: a variable that nothing else uses, braces that have nothing of the rule."""
+"""Warn about conditions without effect: a variable that is not used elsewhere, or a graph pattern without variables of
+the rule."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from cep.rules.terms import Comparison, Condition, Constant, Expression, Predica
 
 
 def unused(rules: Rules) -> list[Warning]:
-    """Warnings about conditions of event rules and of static ones."""
+    """Return warnings about conditions of event rules and static rules."""
     found: list[Warning] = []
     for rule in rules.rules:
         times = Counter(each.name for each in (*used_variables(rule.arguments), *mentioned(rule.body)))
@@ -39,7 +40,7 @@ def _unused(conditions: Sequence[Condition], times: Counter[str], source: Source
 
 
 def _given(condition: Comparison, times: Counter[str], source: Source) -> Iterator[Warning]:
-    """A variable that gets a value and stands nowhere else; named `_...`, it is meant so."""
+    """Warn about a variable that gets a value and is not used elsewhere. Names that begin with `_` are exempt."""
     for side, other in ((condition.left, condition.right), (condition.right, condition.left)):
         if not isinstance(side, Variable) or side.name.startswith("_") or times[side.name] != 1:
             continue
@@ -58,7 +59,7 @@ def _meant(name: str, other: Expression, times: Counter[str]) -> str:
 
 
 def _apart(condition: Predicate, times: Counter[str], source: Source) -> Iterator[Warning]:
-    """Braces that have none of the rule's variables, or have one of them as a variable of their own."""
+    """Warn about a graph pattern that uses no variable of the rule, or uses one with different capitals."""
     assert condition.graph is not None, "it stands in braces"
     inside = sparql_variables(condition.graph.text)
     shared = {name for name in inside if times[name] > 1}
@@ -79,7 +80,7 @@ def _apart(condition: Predicate, times: Counter[str], source: Source) -> Iterato
 
 
 def _capital(local: str, others: Collection[str], shared: Collection[str]) -> str | None:
-    """The variable of the rule that is the same but for capitals."""
+    """Return the variable of the rule that differs from `local` only in capitals, or None."""
     if local in shared:
         return None
     return next((name for name in others if name.lower() == local.lower() and name != local), None)
