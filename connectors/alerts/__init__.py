@@ -1,1 +1,1 @@
-"""Alerts: their life by event time, and the outbox on disk that feeds read."""
+"""Alerts: their lifecycle in event time, and the outbox on disk from which feeds and receivers read."""

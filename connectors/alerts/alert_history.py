@@ -1,4 +1,4 @@
-"""The alerts as they were at a time."""
+"""Find the state of all alerts at an earlier event time."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from cep.connectors.alerts.outbox import Outbox
 from cep.connectors.alerts.outbox_entries import OutboxEntry
 
 LOOKED_AT = 10_000
-"""The number of changes before the time that are read; alerts without a change among them are left out."""
+"""The number of changes that are searched, back from the given time. Alerts without a change among them are left
+out."""
 
 
 def alerts_at(outbox: Outbox, time: int) -> tuple[list[OutboxEntry], bool]:
-    """Return the last change of each alert at an event time (microseconds), in order; and True if there are changes
-    before the time that were not read."""
+    """Return the last change of each alert up to an event time (microseconds), in order. Also return True if older
+    changes were not searched."""
     low, high = outbox.first, outbox.last + 1
     while low < high:  # changes come in the order of their times, or nearly so
         middle = (low + high) // 2

@@ -1,8 +1,8 @@
-"""The work of people with alerts: acknowledge, assign, comment, close, silence.
+"""Actions of people on alerts: acknowledge, assign, comment, close, silence.
 
-Each action is recorded with the watermark at which it took effect, and is a change of its alert, numbered among all
-others. The program changes alerts in a round, people between two rounds; one lock keeps the order. Silences and
-maintenance windows begin and end by the clock, which are changes, too.
+Each action is a change of its alert, numbered like all other changes, and is recorded with the watermark at which it
+took effect. The program changes alerts during a round, and people between two rounds; a lock enforces this order.
+Silences and maintenance windows begin and end by the wall clock, and this also changes alerts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cep.rules.alert import Alert
 
 VERDICTS: tuple[Verdict, ...] = tuple(each for each in get_args(Verdict) if each)
 MACHINE = "semcep"
-"""The name under which the server itself acts, as when a maintenance window begins or a silence ends by the clock."""
+"""The author of the server's own actions, for example when a maintenance window begins or a silence expires."""
 
 RAN_OUT = "the silence is over"
 
@@ -38,19 +38,19 @@ _LOOK = 1.0  # seconds until the calendar and the clock are read again
 
 
 class Unknown(LookupError):
-    """There is no alert or silence with this id."""
+    """Raised if no alert or silence has the id."""
 
 
 class Conflict(Exception):
-    """The state of the alert or the silence does not allow the action."""
+    """Raised if the state of an alert or silence does not allow the action."""
 
 
 Heir = tuple[AlertChange, str]
-"""The last change of an alert that is withdrawn, and the alert that replaces it."""
+"""The last change of a withdrawn alert, and the id of the alert that replaces it."""
 
 
 class Adopter(Protocol):
-    """Continues from a change that was made between two rounds. `alerts`: the ALERT statements of the program."""
+    """Receives the changes that are made between two rounds. `alerts`: the ALERT statements of the program."""
 
     @property
     def alerts(self) -> Sequence[Alert]: ...
@@ -59,8 +59,11 @@ class Adopter(Protocol):
 
 
 class Calendar(Protocol):
-    """Gives the maintenance windows around a time, microseconds of Unix time, by id. `trouble`: why the windows that
-    were read last are out of date, empty: they are not. `remarks`: events that are not windows, with the reason."""
+    """Returns the maintenance windows around a time (microseconds of Unix time), by id.
+
+    `trouble`: the reason why the windows are out of date, or empty. `remarks`: the events that are not windows, with
+    the reason.
+    """
 
     trouble: str
     remarks: tuple[str, ...]
@@ -73,10 +76,10 @@ def _clock() -> int:
 
 
 class Handling:
-    """The alerts of one server as people see them. `program` and `status` are labels of all its alerts.
+    """The actions of people on the alerts of one server. `program` and `status` are labels of all its alerts.
 
-    `watermark`: the event time that was reached; `lock`: held during a round, and during an action. Actions raise
-    Unknown, Conflict and CepError.
+    `watermark`: the event time reached. `lock` is held during each round and each action. Actions raise Unknown,
+    Conflict and CepError.
     """
 
     def __init__(
@@ -117,8 +120,11 @@ class Handling:
         trouble: Callable[[str], None] = lambda reason: None,
         remark: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Begin and end silences when they are due, until `stop`. `trouble` is called once for failures in a row, and
-        with an empty text when they are over; `remark` for each event of the calendar that is not a window."""
+        """Begin and end silences when they are due, until `stop` is called.
+
+        `trouble` is called once with the reason when an attempt fails, and with an empty text when a later one
+        succeeds. `remark` is called for each event of the calendar that is not a window.
+        """
         told, remarked = "", frozenset[str]()
         for text in self._unread:
             trouble(text)
@@ -144,16 +150,16 @@ class Handling:
 
     @property
     def calendar_up(self) -> bool | None:
-        """False while the calendar of maintenance windows cannot be read; None without one."""
+        """False while the calendar of maintenance windows cannot be read; None if there is no calendar."""
         return None if self._calendar is None else not self._calendar.trouble
 
     def stop(self) -> None:
-        """End `run`."""
+        """Make `run` return."""
         self._stopped = True
         self._bell.set()
 
     def tick(self) -> int:
-        """Publish silences that have begun or ended, and return when the next one does."""
+        """Publish the silences that have begun or ended, and return the time when the next one begins or ends."""
         windows = {} if self._calendar is None else self._calendar.windows(self.clock())  # slow, so outside of the lock
         with self.lock:
             self._windows, now = windows, self.clock()
@@ -167,9 +173,11 @@ class Handling:
             return min(times, default=now + KEPT)
 
     def look(self, by: str = "", comment: str = "") -> None:
-        """Publish silences that have begun or ended, before a round publishes other changes: by the clock, or because
-        the person `by` ended them, with a comment. Call it under `lock`. Alerts are checked only when a silence begins
-        or ends, and only against that one."""
+        """Publish the alerts that are now silenced or no longer silenced, before a round publishes other changes.
+
+        Silences begin and end by the clock, or because the person `by` ended one, with a comment. The caller must hold
+        `lock`. Alerts are only matched against silences that have begun or ended since the last call.
+        """
         now = self.clock()
         active = {id: each.matchers for id, each in self._all.items() if each.starts <= now < each.ends}
         if active == self._active:
@@ -192,8 +200,10 @@ class Handling:
         return {**self._silences, **self._windows}
 
     def _turned(self, told: AlertChange, silenced: list[str], by: str = "", comment: str = "") -> AlertChange:
-        """Return the change of an open alert that other silences hide now, or that none hides any more. Its author is
-        that of the first of these, or whoever ended it."""
+        """Return the change of an open alert that is now hidden by these silences, or by none.
+
+        Its author is that of the first silence. If there is none, it is the person who ended the last one.
+        """
         if not silenced:
             return self._next(told, "unsilenced", by or MACHINE, comment, silenced=[])
         first = self._all.get(silenced[0])
@@ -202,13 +212,13 @@ class Handling:
 
     @property
     def alerts(self) -> Sequence[Alert]:
-        """The ALERT statements of the program; none before it is known."""
+        """The ALERT statements of the program, empty until the program is known."""
         return () if self._adopter is None else self._adopter.alerts
 
     # --- in a round ---
 
     def attach(self, adopter: Adopter, watermark: int = BEGINNING) -> None:
-        """Notify another program of actions, in place of the one before."""
+        """Report actions to another program from now on, instead of the previous one."""
         with self.lock:
             self._adopter = adopter
             self._open = {change.alert: change for change in self.outbox.open_changes()}
@@ -217,11 +227,11 @@ class Handling:
             self.watermark = max(self.watermark, watermark)
 
     def follow(self, changes: Sequence[AlertChange]) -> list[AlertChange]:
-        """Return a round's changes with each alert's acknowledgement, assignee, verdict and silences.
+        """Complete the changes of a round with each alert's acknowledgement, assignee, verdict and silences.
 
-        If a change brings an alert under other silences, as a new severity may, a `silenced` or `unsilenced` change is
-        added. It comes before the round's change if the alert is then hidden, so that receivers are sent neither; else
-        it comes after, so that they are sent the alert in its new state.
+        A change may make other silences match an alert, for example by a new severity. Then a `silenced` or
+        `unsilenced` change is added. `silenced` comes before the round's change, so that receivers are sent neither.
+        `unsilenced` comes after it, so that receivers are sent the alert in its new state.
         """
         found: list[AlertChange] = []
         told_now: dict[str, AlertChange] = {}
@@ -251,7 +261,7 @@ class Handling:
         return found
 
     def _told(self, change: AlertChange, before: AlertChange | None, silenced: list[str]) -> AlertChange:
-        """Return a change of a round as it is published after the one `before`."""
+        """Return a change of a round as it is published after the change `before` of the same alert."""
         sent = change.sent if before is None else before.sent
         if before is None and sent is not None and (change.inhibited or silenced):
             sent = None
@@ -263,8 +273,7 @@ class Handling:
         return replace(told, acknowledged=before.acknowledged, assignee=before.assignee, verdict=before.verdict)
 
     def _silenced(self, change: AlertChange, before: AlertChange | None) -> list[str]:
-        """Return the ids of the silences that hide an alert, sorted. `before`: its last change, if it continues from
-        that."""
+        """Return the sorted ids of the silences that hide an alert. `before`: its previous change, or None."""
         if change.state == "resolved":
             return []
         if before is not None and all(getattr(before, name) == getattr(change, name) for name in LABELLED):
@@ -273,7 +282,7 @@ class Handling:
         return sorted(id for id, matchers in (self._active or {}).items() if matchers.matches(labels))
 
     def hand_over(self, heirs: Sequence[Heir]) -> bool:
-        """Keep the acknowledgement times of withdrawn alerts for those that replace them. Return True if that changes
+        """Copy the open acknowledgement of each withdrawn alert to the alert that replaces it. Return True if there is
         any."""
         turned = False
         for old, alert in heirs:
@@ -286,8 +295,11 @@ class Handling:
     def taken_over(
         self, heirs: Sequence[Heir], changes: Sequence[AlertChange]
     ) -> tuple[list[AlertChange], list[RecordedAction]]:
-        """Acknowledge, assign and close alerts like the withdrawn ones that they replace, unless somebody has done so
-        already. Return the changes, which come after those of the round, and the actions that made them."""
+        """Copy the acknowledgement, assignee and verdict of withdrawn alerts to the alerts that replace them.
+
+        Values that people have already set are kept. Returns the additional changes, which follow those of the round,
+        and the actions that they record.
+        """
         told = {change.alert: change for change in changes}
         found: list[AlertChange] = []
         recorded: list[RecordedAction] = []
@@ -315,14 +327,14 @@ class Handling:
         return found, recorded
 
     def hold(self, changes: Sequence[AlertChange]) -> None:
-        """Note that other intervals keep open alerts open; nothing else in them has changed (`Outbox.add`)."""
+        """Note that the intervals that keep some alerts open have changed, without any other change (`Outbox.add`)."""
         for change in changes:
             told = self._open.get(change.alert)
             if told is not None:
                 self._open[change.alert] = replace(told, holding=change.holding)
 
     def free(self, alert: str, time: int) -> int | None:
-        """Return the first time from `time` on at which nobody has acknowledged an alert; None: there is none."""
+        """Return the first time from `time` on at which an alert is not acknowledged. None if it stays acknowledged."""
         for begin, end in self._spans.get(alert, ()):
             if begin < time and (end is None or time < end):
                 if end is None:
@@ -351,7 +363,7 @@ class Handling:
     # --- what people do ---
 
     def acknowledge(self, alert: str, by: str, comment: str = "") -> AlertChange:
-        """Acknowledge an alert: it escalates no more, and reminders stop."""
+        """Acknowledge an alert: it no longer escalates, and reminders stop."""
         with self.lock:
             told = self._known(alert)
             if told.ended is not None:
@@ -371,7 +383,7 @@ class Handling:
             return self._act(told, "unacknowledged", by, comment, acknowledged="")
 
     def assign(self, alert: str, by: str, to: str, comment: str = "") -> AlertChange:
-        """Assign an alert to a person; `to` empty: to nobody."""
+        """Assign an alert to a person. An empty `to` removes the assignee."""
         name = clean(to.strip(), _LONGEST_NAME)
         with self.lock:
             return self._act(self._known(alert), "assigned", by, comment, assignee=name)
@@ -384,7 +396,7 @@ class Handling:
             return self._act(self._known(alert), "commented", by, comment)
 
     def close(self, alert: str, by: str, verdict: str, comment: str = "") -> AlertChange:
-        """Close an alert with a verdict. An open alert counts as acknowledged, too."""
+        """Close an alert with a verdict. An open alert is also acknowledged."""
         known_verdict = next((known for known in VERDICTS if known == verdict), None)
         if known_verdict is None:
             hint = did_you_mean(verdict, VERDICTS) or f"it is one of {', '.join(VERDICTS)}"
@@ -395,7 +407,7 @@ class Handling:
             return self._act(told, "closed", by, comment, verdict=known_verdict, acknowledged=acknowledged)
 
     def reopen(self, alert: str, by: str, comment: str = "") -> AlertChange:
-        """Take back the verdict on an alert; an acknowledgement stays."""
+        """Remove the verdict on an alert. Its acknowledgement stays."""
         with self.lock:
             told = self._known(alert)
             if not told.verdict:
@@ -409,7 +421,7 @@ class Handling:
         return told
 
     def _next(self, told: AlertChange, action: Action, by: str, comment: str, **more: Any) -> AlertChange:
-        """Return the next change of an alert, between two rounds."""
+        """Return the next change of an alert between two rounds."""
         state: AlertState = "updated" if told.state in ("firing", "escalated", "inhibited") else told.state
         change = replace(
             told, revision=told.revision + 1, state=state, time=max(told.time, self.watermark), note="",
@@ -439,7 +451,7 @@ class Handling:
                 self._adopter.adopt(change)
 
     def _span(self, alert: str | None, action: str, time: int) -> None:
-        """Note when an alert begins or ceases to be acknowledged."""
+        """Note when an alert is acknowledged, or no longer acknowledged."""
         if alert is None:
             return
         spans = self._spans.get(alert, [])
@@ -452,8 +464,8 @@ class Handling:
     # --- silences ---
 
     def silences(self) -> list[Silence]:
-        """Return the silences, and the active, last and next occurrence of each maintenance window: active ones first,
-        then by their ends."""
+        """Return the silences, and the active, last and next occurrence of each maintenance window. Active ones come
+        first; the rest are sorted by their ends."""
         with self.lock:
             now = self.clock()
             silences = [*self._silences.values()]
@@ -483,13 +495,13 @@ class Handling:
             return [change for change in self._open.values() if matchers.matches(self._labels_of(change))]
 
     def hidden(self) -> Counter[str]:
-        """Return the number of open alerts that each silence hides now, by its id."""
+        """Return the number of open alerts that each silence currently hides, by its id."""
         with self.lock:
             return Counter(id for change in self._open.values() for id in change.silenced)
 
     def add(self, new: Silence, by: str, instead: str = "") -> Silence:
-        """Begin a silence, or change the one with the id `instead`. If it matches other alerts now, or the old one has
-        ended, it gets a new id, as in Alertmanager."""
+        """Add a silence, or replace the one with the id `instead`. As in Alertmanager, the replacement gets a new id if
+        its matchers differ or the old silence has ended."""
         with self.lock:
             ended: list[tuple[Silence, Recorded]] = []
             action: Recorded = "silence"
@@ -506,7 +518,7 @@ class Handling:
             return new
 
     def _own(self, id: str) -> Silence:
-        """Return a silence that is not a maintenance window."""
+        """Return a silence with this id that is not a maintenance window."""
         if id in self._windows:
             raise Conflict("this is a maintenance window: only its calendar file can change or end it")
         silence = self._silences.get(id)
@@ -525,8 +537,8 @@ class Handling:
             return ended
 
     def _set(self, by: str, *silences: tuple[Silence, Recorded], comment: str = "") -> None:
-        """Store silences as they are now, each with the action that caused it, all or none. `comment`: the person's
-        words on ending a silence; a new silence has its own comment."""
+        """Store silences, each with the action that caused its change, in one transaction. `comment`: the reason for
+        ending a silence; a new silence has its own comment."""
         recorded, comment = [], clean(comment.strip(), LONGEST_COMMENT)
         for silence, action in silences:
             details: dict[str, JsonValue] = {
@@ -545,11 +557,11 @@ class Handling:
     # --- what is said of an alert ---
 
     def labels(self, change: AlertChange) -> dict[str, str]:
-        """Return the labels by which silences choose an alert."""
+        """Return the labels of an alert that matchers of silences compare."""
         return alert_labels(change, self.program, self.status)
 
     def _labels_of(self, told: AlertChange) -> Mapping[str, str]:
-        """Return the labels of an open alert, computed once as long as they stay the same."""
+        """Return the labels of an open alert, cached until they change."""
         labels = self._labels.get(told.alert)
         if labels is None:
             labels = self._labels[told.alert] = self.labels(told)

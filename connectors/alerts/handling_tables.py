@@ -1,4 +1,4 @@
-"""The tables of an outbox for the work of people: their actions, in order, and silences. Each row has a hash."""
+"""The tables of an outbox for actions of people, in order, and for silences. Each row has a hash."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ Recorded = Literal[
 ]  # fmt: skip
 REMINDED: Recorded = "reminded"
 DONE: tuple[Recorded, ...] = tuple(each for each in get_args(Recorded) if each != REMINDED)
-"""The actions of people, or of the server in their place. `REMINDED`: a receiver has taken a reminder."""
+"""The actions of people, or of the server on their behalf. REMINDED is not among them: it records that a receiver
+accepted a reminder."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedAction:
-    """Something that a person did with an alert, a silence, a receiver or the program.
+    """An action of a person on an alert, a silence, a receiver or the program.
 
-    `came`: by the clock of the machine, microseconds of Unix time; `watermark`: where event time was; `alert`,
-    `silence`: their ids; `change`: the number of the alert's change that it made; `details`: more, such as `comment`,
+    `came`: its wall-clock time, microseconds of Unix time. `watermark`: the event time reached. `alert`, `silence`:
+    their ids. `change`: the number of the alert's change that it caused. `details`: further values, such as `comment`,
     `receiver` or `version`.
     """
 
@@ -55,7 +56,7 @@ class RecordedAction:
 
 
 def make(base: sqlite3.Connection, where: str) -> None:
-    """Create the tables, or verify all rows in them. CepError: a row is damaged."""
+    """Create the tables, or verify all their rows. Raises CepError if a row is damaged."""
     for statement in _TABLES:
         base.execute(statement)
     for table, columns in HASHED.items():
@@ -76,7 +77,7 @@ def record(base: sqlite3.Connection, action: RecordedAction) -> None:
 
 
 def actions(base: sqlite3.Connection, where: str, *values: object) -> Iterator[RecordedAction]:
-    """Yield the actions that an SQL condition chooses."""
+    """Yield the actions that meet an SQL condition."""
     for row in base.execute(f"select {_ACTIONS} from actions {where}", values).fetchall():
         number, came, watermark, person, action, alert, silence, change, body = row
         yield RecordedAction(came, watermark, person, action, alert, silence, change, json.loads(body), number)
@@ -88,7 +89,7 @@ def silences(base: sqlite3.Connection) -> dict[str, str]:
 
 
 def keep_silence(base: sqlite3.Connection, id: str, body: str | None) -> None:
-    """Store a silence as it is now; None: remove it."""
+    """Store the current form of a silence. None removes it."""
     if body is None:
         base.execute("delete from silences where id = ?", (id,))
     else:
@@ -96,7 +97,7 @@ def keep_silence(base: sqlite3.Connection, id: str, body: str | None) -> None:
 
 
 def begin_episode(base: sqlite3.Connection, alert: str, slot: str, number: int) -> None:
-    """Record the first change of an alert, by which the alerts of a key are found."""
+    """Record the first change of an alert, so that the alerts of a key can be found."""
     base.execute(
         "insert or ignore into episodes (alert, slot, number, hash) values (?1, ?2, ?3, hashed(?1, ?2, ?3))",
         (alert, slot, number),
@@ -104,11 +105,11 @@ def begin_episode(base: sqlite3.Connection, alert: str, slot: str, number: int) 
 
 
 def episodes(base: sqlite3.Connection, slot: str, most: int) -> list[str]:
-    """Return the last alerts of a key, newest first."""
+    """Return the ids of the last alerts of a key, newest first."""
     found = base.execute("select alert from episodes where slot = ? order by number desc limit ?", (slot, most))
     return [alert for (alert,) in found.fetchall()]
 
 
 def prune(base: sqlite3.Connection) -> None:
-    """Forget the keys of alerts whose changes have all been removed."""
+    """Delete the records of alerts whose changes have all been removed."""
     base.execute("delete from episodes where alert not in (select alert from changes)")

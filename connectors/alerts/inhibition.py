@@ -1,4 +1,5 @@
-"""Alerts that others inhibit. Their changes have a mark, and the beginning and the end of inhibition are changes."""
+"""Inhibition: an alert that fires suppresses others. Their changes are marked, and a change is added when inhibition
+begins or ends."""
 
 from __future__ import annotations
 
@@ -12,11 +13,11 @@ from cep.connectors.alerts.text import JsonValue
 from cep.rules.alert import Alert, Inhibitor
 
 _Place = tuple[str, tuple[JsonValue, ...]]
-"""The name of an alert, and the values that its inhibitors share with it."""
+"""The name of an alert, and the values that it must share with its inhibitors."""
 
 
 class Inhibition:
-    """Follows the changes of all alerts. An alert inhibits others while it fires, even if it is inhibited itself."""
+    """Tracks the inhibition of all alerts. An alert inhibits others while it fires, even if it is inhibited itself."""
 
     def __init__(self, alerts: Iterable[Alert]) -> None:
         self._inhibitors = {alert.name: alert.inhibitor for alert in alerts if alert.inhibitor is not None}
@@ -29,7 +30,7 @@ class Inhibition:
         return bool(self._inhibitors)
 
     def begin(self, live: Iterable[AlertChange]) -> None:
-        """Continue from these open alerts, and no others."""
+        """Start from these open alerts only."""
         self._firing: dict[str, AlertChange] = {}
         self._told: dict[str, AlertChange] = {}
         self._holding: Counter[_Place] = Counter()
@@ -40,10 +41,10 @@ class Inhibition:
         self._started = True
 
     def follow(self, changes: Sequence[AlertChange]) -> list[AlertChange]:
-        """Return the changes of a round, by time, with those that begin and end inhibition, which come last at their
+        """Add to the changes of a round those that begin and end inhibition, after the other changes of the same
         instant.
 
-        The program may have changed before a start, so all alerts are checked in the first round.
+        The program may have changed before a restart, so the first round checks all open alerts.
         """
         found: list[AlertChange] = []
         more: Counter[str] = Counter()
@@ -61,7 +62,7 @@ class Inhibition:
         return found
 
     def _count(self, change: AlertChange) -> list[_Place]:
-        """Count what an alert inhibits, if it fires, and return the places where that changes."""
+        """Count the inhibitions that an alert causes while it fires. Return the places whose counts change."""
         inhibited = self._inhibited.get(change.name, ())
         if not inhibited:
             return []
@@ -84,7 +85,7 @@ class Inhibition:
         return change.name, tuple(change.key.get(column) for _, column in equal)
 
     def remember(self, change: AlertChange) -> None:
-        """Continue from a change as it was published."""
+        """Note the published form of a change."""
         if change.name not in self._inhibitors:
             return
         if change.state == "resolved":
@@ -95,7 +96,7 @@ class Inhibition:
             self._open.setdefault(self._place(change), set()).add(change.slot)
 
     def _tell(self, change: AlertChange, more: Counter[str]) -> AlertChange:
-        """Return the change as it is published. `more`: by alert, how many changes were added before it."""
+        """Return a change as it is published. `more`: the number of changes added before it, by alert."""
         if change.name not in self._inhibitors:
             return change
         before = self._told.get(change.slot)
@@ -112,7 +113,7 @@ class Inhibition:
         return told
 
     def _turn(self, slot: str, time: int, more: Counter[str]) -> list[AlertChange]:
-        """Return the change with which the inhibition of an alert begins or ends."""
+        """Return the change that begins or ends the inhibition of an alert, or nothing if neither happens."""
         told = self._told[slot]
         inhibited = self._holding[self._place(told)] > 0
         if told.fired is None or inhibited == told.inhibited:

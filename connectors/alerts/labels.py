@@ -1,4 +1,4 @@
-"""The labels of an alert: Alertmanager identifies an alert by them, and silences and routes choose it by them."""
+"""The labels of an alert. Alertmanager identifies an alert by them, and silences and routes match them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from cep.connectors.alerts.text import value_text
 from cep.rules.alert import CERTAINTY, URGENCY
 
 LABELLED = ("severity", "urgency", "certainty", "labels", "key")
-"""The fields of a change from which the labels of its alert are made, besides its name."""
+"""The fields of a change that determine the labels of its alert, besides its name."""
 
 _NO_LABEL = re.compile(r"[^a-zA-Z0-9_]")
 
 
 def alert_labels(change: AlertChange, program: str, status: str = "Actual") -> dict[str, str]:
-    """Return `alertname`, `severity`, `program`, the alert's LABELS and the attributes of its key; an unusual urgency
-    or certainty, and a status other than `Actual`. An attribute of the key with the name of another label is called
-    `key_…`."""
+    """Return the labels of an alert.
+
+    These are `alertname`, `severity`, `program`, the alert's LABELS and the attributes of its key. An unusual urgency
+    or certainty, and a status other than `Actual`, are labels, too. If an attribute of the key has the name of another
+    label, its label is called `key_…`.
+    """
     labels = {"alertname": change.name, "severity": change.severity.lower(), "program": program}
     if change.urgency != URGENCY:
         labels["urgency"] = change.urgency.lower()

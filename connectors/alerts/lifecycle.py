@@ -1,8 +1,8 @@
 """The lifecycle of an alert, in event time.
 
 An alert is pending until its condition has lasted long enough, then it fires. Every further occurrence of its key
-updates it, and it escalates. It is resolved when its duration has passed since the last occurrence ended. An alert on a
-fluent is resolved when that has ended, and has been kept for a while.
+updates it. It escalates over time, and is resolved when its duration has passed since the end of the last occurrence.
+An alert on a fluent is resolved when the fluent has ended, plus the time that the alert is kept.
 """
 
 from __future__ import annotations
@@ -30,30 +30,34 @@ Action = Literal[
     "", "acknowledged", "unacknowledged", "assigned", "commented", "closed", "reopened", "silenced", "unsilenced"
 ]
 Verdict = Literal["", "true", "false", "duplicate", "test"]
-"""The judgement on an alert that was closed; empty: nobody has closed it."""
+"""The verdict on a closed alert; empty if it has not been closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlertChange:
     """A change of an alert at an instant of event time (`time`, microseconds).
 
-    `alert`: its name, 32 hexadecimal digits, the same in every run over the same input. `revision`: the number of its
-    change, from 0.
-    `since`: when its condition began to hold. `fired`: when it fired, None: it has not, and receivers are not notified.
-    `sent`: the first revision that receivers are sent, None: none so far. `ended`: when the alert was over, None: it is
-    not; later actions of people do not change it.
-    `severities`: those that it can have, if there are several; `escalated`: the number of the one that it has.
-    `inhibited`: another alert inhibits it; `hidden`: it only inhibits others, and is never published. `repeat`: the
-    time between reminders, 0: there are none.
-    `action`: what a person or a silence did, empty: this change comes from the program; `by` and `comment`: those of
-    the person. `acknowledged` and `assignee`: the names of those who have it; `verdict`: the judgement with which it
-    was closed; `silenced`: the ids of the silences that hide it.
-    `slot`: stands for name and key. `key` and `values`: what is shown of the key and of the latest occurrence. `start`:
-    that of the first occurrence; `end`: that of the latest; `until`: when the alert is over, unless there is another
-    one; `first` and `last`: their identities.
-    `withdrawn`: the alert ended because the program was changed, and its reason may persist, or because its reason was
-    withdrawn. `holding`: the intervals of a fluent that keep the alert open; `keeping`: none holds, and the alert is
-    kept for a while. `note`: why it corrects an earlier change, empty: it does not.
+    Identity. `alert`: the alert's id, 32 hexadecimal digits, which is the same in every run over the same input.
+    `revision`: the number of the change, from 0. `slot`: a hash of the alert's name and key. `key` and `values`: the
+    attributes of the key and of the latest occurrence, for display. `first` and `last`: the ids of the first and the
+    latest occurrence.
+
+    Times. `since`: when the condition began to hold. `fired`: when the alert fired, or None; receivers are not notified
+    before. `start`: the start of the first occurrence. `end`: the end of the latest. `until`: when the alert is
+    resolved unless another occurrence follows. `ended`: when the alert was resolved, or None; later actions of people
+    do not change it.
+
+    State. `severities`: its possible severities, if there are several. `escalated`: the index of the current one.
+    `holding`: the intervals of a fluent that keep the alert open. `keeping`: True if none holds and the alert is kept
+    for a while. `withdrawn`: the alert ended because the program changed, although its reason may persist, or because
+    its reason was withdrawn. `note`: the reason for correcting an earlier change, or empty.
+
+    Receivers. `sent`: the first revision that receivers are sent, or None. `inhibited`: another alert inhibits it.
+    `hidden`: it only inhibits others, and is never published. `repeat`: the time between reminders, or 0.
+
+    People. `action`: the action of a person or silence, empty for a change by the program. `by` and `comment`: the
+    person and their comment. `acknowledged` and `assignee`: names of people. `verdict`: the verdict with which it was
+    closed. `silenced`: the ids of the silences that hide it.
     """
 
     alert: str
@@ -104,12 +108,12 @@ class AlertChange:
 
     @property
     def word(self) -> str:
-        """The one word for the change."""
+        """The change in one word, for display."""
         return self.action or ("withdrawn" if self.withdrawn else self.state)
 
     @property
     def over(self) -> bool:
-        """Return True if receivers should treat the alert as over: it is resolved, or has not fired after all."""
+        """Return True if receivers should treat the alert as over, because it is resolved or has not fired."""
         return self.state == "resolved" or self.fired is None
 
     @property
@@ -119,16 +123,16 @@ class AlertChange:
 
     @property
     def remark(self) -> bool:
-        """Return True if a person did something that changes nothing in the content of the alert."""
+        """Return True if an action changes nothing in the content of the alert."""
         return self.action not in ("", "silenced", "unsilenced")
 
     @property
     def id(self) -> str:
-        """A name for this change, valid in any protocol."""
+        """An id of this change that is valid in any protocol."""
         return f"{self.alert}-{self.revision}"
 
     def dump(self) -> str:
-        """Return it as JSON. Rare fields are left out if they are empty."""
+        """Return the change as JSON. Rare fields are left out if they are empty."""
         said = {name: getattr(self, name) for name in _ALWAYS}
         said |= {name: value for name, usual in _SELDOM if (value := getattr(self, name)) != usual}
         return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
@@ -148,8 +152,11 @@ _ALWAYS = [each.name for each in fields(AlertChange) if each.name not in dict(_S
 
 @dataclass(frozen=True, slots=True)
 class AlertOccurrence:
-    """A row of an alert's table. `place`: the number of the alert; `row`: the number of the row in the table; `over`:
-    it is the whole interval of a fluent, which ends here."""
+    """A row of an alert's table.
+
+    `place`: the index of the alert. `row`: the index of the row in the table. `over`: True if the row is the whole
+    interval of a fluent, which ends here.
+    """
 
     end: int
     place: int
@@ -161,26 +168,26 @@ class AlertOccurrence:
 
     @property
     def interval(self) -> str:
-        """The interval of a fluent that begins or ends here, among those of its alert."""
+        """The id of the fluent's interval that begins or ends here, unique within its alert."""
         return f"{self.start} {self.text}"
 
 
 def alert_fingerprints(alerts: Iterable[Alert], meanings: Mapping[str, str]) -> dict[str, str]:
-    """Return the fingerprint of each alert, by name. It covers the occurrences and the key of the alert, but not its
-    texts and its duration."""
+    """Return the fingerprint of each alert, by name. It covers the alert's occurrences and key, but not its texts and
+    duration."""
     texts = [json.dumps([meanings[alert.table], *alert.keys]) for alert in alerts]
     return dict(zip((alert.name for alert in alerts), identity_hashes(texts, "alert")))
 
 
 class AlertLifecycle:
-    """The alerts of one program. The result of `take` depends only on the occurrences, not on their division into
-    rounds.
+    """Derives the changes of a program's alerts from their occurrences. The result does not depend on the division of
+    the occurrences into rounds.
 
-    `live`: the last changes of unresolved alerts; `reached`: by fingerprint of an alert, the time up to which
-    (included) none of its occurrences is new.
-    `unplaced`: by name of an alert, how many invalid places it had. `free`: by an alert's id and a time, the first time
-    from then on at which nobody has acknowledged it, so that it may escalate; None: there is none. Of several
-    occurrences of a key that end at the same instant, the one that began first counts as the latest.
+    `live`: the last changes of unresolved alerts, by slot. `reached`: by fingerprint of an alert, the time up to which
+    its occurrences have been processed. `unplaced`: the number of invalid places, by name of an alert.
+
+    `free` returns the first time from a given time on at which an alert is not acknowledged and may escalate, or None.
+    If several occurrences of a key end at the same instant, the one that began first counts as the latest.
     """
 
     def __init__(
@@ -193,7 +200,7 @@ class AlertLifecycle:
         reached: Mapping[str, int] | None = None,
         free: Callable[[str, int], int | None] | None = None,
     ) -> None:
-        """`meanings`: of events and tables of alerts (`Engine.meanings`)."""
+        """`meanings`: the fingerprints of events and of alert tables (`Engine.meanings`)."""
         self.alerts = alerts
         self.schemas = schemas
         self.read = frozenset(inputs)
@@ -213,14 +220,14 @@ class AlertLifecycle:
         self.begin(live)
 
     def begin(self, live: Iterable[AlertChange]) -> None:
-        """Continue from these open alerts, and no others."""
+        """Start from these open alerts only."""
         self.live = {change.slot: change for change in live}
         self._due.clear()
         for change in self.live.values():
             self._await(change)
 
     def take(self, tables: Mapping[str, pl.DataFrame], watermark: int) -> list[AlertChange]:
-        """Return the changes up to the watermark, in the order of their times. `tables`: by `Alert.table`."""
+        """Return the changes up to the watermark, sorted by time. `tables`: the occurrences, by `Alert.table`."""
         columns = {}
         occurrences: list[AlertOccurrence] = []
         for number, table, over in self.told_of(tables):
@@ -239,7 +246,7 @@ class AlertLifecycle:
         return changes
 
     def go_on(self, told: Sequence[AlertChange]) -> list[AlertChange]:
-        """Continue from the changes of the last `take` as they were published, with others between them."""
+        """Adopt the changes of the last `take` in their published form, which includes changes added between them."""
         last = {change.slot: place for place, change in enumerate(told)}
         return [self._told(change) if last[change.slot] == place else change for place, change in enumerate(told)]
 
@@ -252,13 +259,12 @@ class AlertLifecycle:
 
     @property
     def fewer(self) -> list[AlertChange]:
-        """Return the last changes of open alerts of which some intervals have ended in the last `take`, without a new
+        """Return the last changes of open alerts for which the last `take` ended some intervals without a new
         change."""
         return [self.live[slot] for slot in sorted(self._fewer & self.live.keys())]
 
     def told_of(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[tuple[int, pl.DataFrame, bool]]:
-        """Return the tables of alerts, each with the number of the alert, and whether it holds the intervals
-        that end."""
+        """Yield the tables of alerts as `(index of the alert, table, True if its rows are intervals that end)`."""
         for number, alert in enumerate(self.alerts):
             if (table := tables.get(alert.table)) is not None and table.height:
                 yield number, table, False
@@ -268,8 +274,8 @@ class AlertLifecycle:
     def follow(
         self, occurrences: list[AlertOccurrence], row: Callable[[AlertOccurrence], Mapping[str, Any]], watermark: int
     ) -> list[AlertChange]:
-        """Return the changes that occurrences cause, and those up to the watermark. `row`: returns the columns of an
-        occurrence."""
+        """Return the changes that occurrences cause, and those that are due up to the watermark. `row` returns the
+        columns of an occurrence."""
         changes: list[AlertChange] = []
         occurrences.sort(key=lambda one: (one.end, one.place, one.slot, one.over, one.start, one.text))
         for (end, number, slot, over), same in groupby(
@@ -285,8 +291,8 @@ class AlertLifecycle:
         return changes
 
     def occurrences(self, number: int, table: pl.DataFrame, over: bool = False) -> list[AlertOccurrence]:
-        """Return the new occurrences of an alert. `over`: they are intervals that end. The text of what begins or ends
-        is that of its arguments."""
+        """Return the new occurrences of an alert. `over`: they are intervals that end. For an alert on a fluent, the
+        text of an occurrence contains only the fluent's arguments."""
         alert = self.alerts[number]
         if alert.ends is None:
             texts = occurrence_texts(table, self.schemas[alert.table])
@@ -304,8 +310,8 @@ class AlertLifecycle:
         ]
 
     def _seen(self, alert: Alert, group: Sequence[AlertOccurrence], row: Mapping[str, Any]) -> AlertChange:
-        """Process an occurrence of a key, with others that end at the same time: the alert becomes pending, fires, or
-        is updated."""
+        """Process the occurrences of a key that end at the same time: the alert becomes pending, fires, or is
+        updated."""
         first = group[0]
         identity = self._identity(alert, row)
         before = self.live.get(first.slot)
@@ -359,7 +365,7 @@ class AlertLifecycle:
         return self._on(change)
 
     def _ended(self, slot: str, time: int, group: Sequence[AlertOccurrence]) -> list[AlertChange]:
-        """End intervals of an alert, and resolve it if nothing of its key holds any more."""
+        """End intervals of an alert, and resolve it if no interval of its key holds any more."""
         before = self.live.get(slot)
         if before is None or not before.holding:
             return []
@@ -383,14 +389,15 @@ class AlertLifecycle:
         return [*changes, self._on(kept)]
 
     def _identity(self, alert: Alert, row: Mapping[str, Any]) -> str:
-        """Return the name of the event's own occurrence: its `@id` by `identified` or, for an input, by `reading`."""
+        """Return the id of the occurrence of the alert's event: its `@id` by `identified` or, for an input event, by
+        `reading`."""
         times = [row["start"]] if alert.ends is not None else [row["start"], row["end"]]
         record = json.dumps([*times, *(row[name] for name in alert.arguments)])
         key = "" if alert.event in self.read else self._meanings[alert.event]
         return identity_hashes([f"{json.dumps(alert.event)} {record}"], key)[0]
 
     def _over(self, time: int) -> list[AlertChange]:
-        """Make the changes up to `time` that need no occurrence."""
+        """Return the changes up to `time` that no occurrence causes."""
         changes = []
         while self._due and self._due[0][0] <= time:
             due, _, slot = heapq.heappop(self._due)
@@ -400,8 +407,8 @@ class AlertLifecycle:
         return changes
 
     def due(self, change: AlertChange) -> int | None:
-        """Return the time at which an open alert changes by itself: it fires, escalates or is resolved. None: it
-        does not."""
+        """Return the time at which an open alert fires, escalates or is resolved without another occurrence, or
+        None."""
         over, alert = None if change.holding else change.until, self._by_name.get(change.name)
         if alert is None:
             return over
@@ -414,7 +421,7 @@ class AlertLifecycle:
         return min(times, default=None)
 
     def _by_itself(self, change: AlertChange, time: int) -> AlertChange:
-        """Return the change of an alert that is due at a time."""
+        """Return the change of an alert that is due at `time`."""
         if not change.holding and change.until == time:
             return resolved(self.live.pop(change.slot), time)
         change = replace(change, revision=change.revision + 1, time=time, note="")
@@ -424,13 +431,13 @@ class AlertLifecycle:
         return self._on(replace(change, state="escalated", severity=severity, escalated=change.escalated + 1))
 
     def _on(self, change: AlertChange) -> AlertChange:
-        """Return the change of an alert that continues."""
+        """Record a change of an alert that stays open, and return it."""
         self.live[change.slot] = change
         self._await(change)
         return change
 
     def adopt(self, change: AlertChange) -> None:
-        """Continue from a change that was published between two rounds."""
+        """Adopt a change that was published between two rounds."""
         mine = self.live.get(change.slot)
         if mine is not None and mine.alert == change.alert:
             self._on(replace(change, holding=mine.holding))
@@ -442,12 +449,12 @@ class AlertLifecycle:
 
 
 def _together(before: AlertChange | None, group: Sequence[AlertOccurrence]) -> list[str]:
-    """Return the intervals that hold for a key, with those that begin now."""
+    """Return the intervals of a key that hold now, including those that begin."""
     return sorted({*(() if before is None else before.holding), *(occurrence.interval for occurrence in group)})
 
 
 def resolved(change: AlertChange, time: int, withdrawn: bool = False, note: str = "") -> AlertChange:
-    """Return the end of an alert's life."""
+    """Return the change that resolves an alert."""
     return replace(
         change, revision=change.revision + 1, state="resolved", time=time, withdrawn=withdrawn, holding=[], note=note,
         action="", by="", comment="", silenced=[], ended=time,
@@ -459,5 +466,5 @@ def _never_acknowledged(alert: str, time: int) -> int | None:
 
 
 def _named(slot: str, first: str) -> str:
-    """Return an alert's name, which covers its meaning."""
+    """Return the id of an alert, a hash of its slot and its first occurrence."""
     return blake2b(f"{slot} {first}".encode(), digest_size=16).hexdigest()

@@ -1,4 +1,4 @@
-"""The listener for alerts: turns the engine's rounds into changes of alerts, and adds them to the outbox."""
+"""The listener that turns rounds of the engine into changes of alerts, and adds them to the outbox."""
 
 from __future__ import annotations
 
@@ -21,21 +21,25 @@ class Warn(Protocol):
 
 
 def _in_silence(text: str, /, **fields: object) -> None:
-    """Warn nobody."""
+    """Ignore a warning."""
 
 
 class AlertListener:
-    """Listens to a service, and adds the changes of each round to the outbox in one step.
+    """Listens to a service, and adds the changes of each round to the outbox in one transaction.
 
-    The end of the input resolves nothing that lasts longer than the input: nobody knows whether it continues. After a
-    start the engine reads its input again, or continues from a snapshot; in both cases nothing is added twice.
+    Alerts that are open at the end of the input stay open, because nobody knows whether their condition continues.
+    After a restart, the engine reads its input again or continues from a snapshot. In both cases, no change is added
+    twice.
     """
 
     def __init__(
         self, engine: Engine, outbox: Outbox, warn: Warn = _in_silence, handling: Handling | None = None
     ) -> None:
-        """Listen to an engine that was made with `alerts=True`. `warn`: called once for each alert without a valid
-        place. `handling`: the work of people with the alerts; None: nobody handles them."""
+        """Listen to an engine that was created with `alerts=True`.
+
+        `warn` is called once for each alert with invalid places. `handling`: the actions of people on the alerts, or
+        None if there are none.
+        """
         self.handling = handling = handling or Handling(outbox)
         with handling.lock:
             self._begin(engine, outbox)
@@ -63,7 +67,7 @@ class AlertListener:
         return self.lifecycle.alerts
 
     def adopt(self, change: AlertChange) -> None:
-        """Continue from a change that was published between two rounds."""
+        """Adopt a change that was published between two rounds."""
         if self.revised is not None:
             self.revised.adopt(change)
         elif (open_now := self.lifecycle.live.get(change.slot)) is not None and open_now.alert == change.alert:

@@ -1,4 +1,4 @@
-"""Maintenance windows: the events of an iCalendar file, including recurring ones, as silences."""
+"""Maintenance windows: events of an iCalendar file, including recurring ones, that act as silences."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from cep.connectors.alerts.text import clean
 from cep.core.errors import CepError, reason_of
 
 AHEAD, BACK = timedelta(days=14), timedelta(days=5)
-"""How long before their beginning, and after their end, windows are listed."""
+"""The time before their beginning, and after their end, at which windows are listed."""
 
 MOST_TIMES = 2_000
-"""The greatest number of windows of one recurring event within `BACK` and `AHEAD`."""
+"""The greatest number of windows of one recurring event between BACK and AHEAD."""
 
 MOST_WINDOWS = 20_000
-"""The greatest number of windows that are listed."""
+"""The greatest number of listed windows."""
 
 _MOST_STEPS = 1_000_000  # recurrences since the first one, which the library visits one by one
 _MOST_REMARKS = 20
@@ -42,9 +42,11 @@ _A_DAY = {"SECONDLY": 86_400, "MINUTELY": 1_440, "HOURLY": 24}
 
 
 class MaintenanceCalendar:
-    """The windows of a file, which is read again when it changes. If that fails, the windows stay as they were, and
-    `trouble` says why. `remarks`: the events that are not windows, with the reason. CepError: the file cannot be read
-    at the start."""
+    """The maintenance windows of a calendar file, which is read again when it changes.
+
+    If it cannot be read, the windows stay the same, and `trouble` says why. `remarks`: the events that are not windows,
+    with the reason. The constructor raises CepError if the file cannot be read.
+    """
 
     def __init__(self, file: Path) -> None:
         self.file, self.trouble, self.remarks = file, "", tuple[str, ...]()
@@ -56,7 +58,7 @@ class MaintenanceCalendar:
         self._load()
 
     def windows(self, now: int) -> Mapping[str, Silence]:
-        """Return the windows around a time, microseconds of Unix time, by id."""
+        """Return the windows around a time (microseconds of Unix time), by id."""
         if self._changed():
             try:
                 self._load()
@@ -78,7 +80,7 @@ class MaintenanceCalendar:
         return before != self._read
 
     def _load(self) -> None:
-        """Read the events with matchers. CepError: the file is not a calendar."""
+        """Read the events that have matchers. Raises CepError if the file is not a calendar."""
         where = f"--maintenance {self.file}"
         try:
             status = os.stat(self.file)
@@ -113,8 +115,8 @@ class MaintenanceCalendar:
 
 
 def _zone_of(calendar: icalendar.Calendar, where: str) -> tzinfo:
-    """Return the zone of days and of times without a zone: the one that the calendar names, else UTC. CepError: it is
-    unknown."""
+    """Return the time zone for days and for times without a zone: the one that the calendar names, otherwise UTC.
+    Raises CepError if it is unknown."""
     if not (name := str(calendar.get("X-WR-TIMEZONE", "")).strip()):
         return UTC
     zone = tzp.timezone(name)
@@ -128,8 +130,8 @@ def _zone_of(calendar: icalendar.Calendar, where: str) -> tzinfo:
 def _series_of(
     calendar: icalendar.Calendar, zone: tzinfo, where: str, now: datetime
 ) -> tuple[list[tuple[str, Any]], tuple[str, ...]]:
-    """Return the events of a calendar that are windows, each with its title and its moved occurrences; and remarks
-    about the others."""
+    """Return the events of a calendar that are windows, and remarks about the others. Each event has a title and its
+    moved occurrences."""
     by_id: dict[str, list[Any]] = {}
     for number, event in enumerate(calendar.walk("VEVENT")):
         by_id.setdefault(str(event.get("UID", "")) or f" {number}", []).append(event)
@@ -177,7 +179,7 @@ def _series_of(
 
 
 def _windows(series: Any, zone: tzinfo, now: datetime) -> Iterator[Silence]:
-    """Yield the windows of an event and its recurrences around a time."""
+    """Yield the windows of an event and its recurrences around the time `now`."""
     for event in series.between(now - BACK, now + AHEAD):
         starts, ends = _ticks(event.start, zone), _ticks(event.end, zone)
         if ends <= starts or _cancelled(event):
@@ -194,14 +196,15 @@ def _cancelled(event: Any) -> bool:
 
 
 def _plain(event: Any, name: str) -> str:
-    """Return a text of an event. If quotes are entities, the text is HTML, as some programs export it."""
+    """Return a property of an event as plain text. If it contains quotes as HTML entities, it is read as HTML, which
+    some programs export."""
     text = str(event.get(name, ""))
     bare = _MARKUP.sub(" ", text)
     return text if '"' in bare else html.unescape(bare)
 
 
 def _texts(event: Any) -> list[str]:
-    """Return the text in braces of an event's description, or else of its title."""
+    """Return the texts in braces in an event's description, or in its title if the description has none."""
     for name in ("DESCRIPTION", "SUMMARY"):
         if texts := [each[0] for each in _MATCHERS.finditer(_plain(event, name))]:
             return texts
@@ -212,7 +215,8 @@ def _texts(event: Any) -> list[str]:
 
 
 def _matchers(event: Any) -> Sequence[Matchers]:
-    """Return the matchers of each pair of braces, which is a window of its own. CepError: they are not valid."""
+    """Return the matchers in each pair of braces; each pair is a separate window. Raises CepError if they are not
+    valid."""
     found = []
     for text in _texts(event):
         matchers = Matchers.parse(_QUOTED.sub(_straight, text))
@@ -224,13 +228,13 @@ def _matchers(event: Any) -> Sequence[Matchers]:
 
 
 def _straight(quoted: re.Match[str]) -> str:
-    """Replace curly quotes, as phones write them, by straight ones."""
+    """Replace the curly quotes that phones insert by straight ones."""
     return quoted[0] if quoted[1] is None else '"' + quoted[1].replace('"', '\\"') + '"'
 
 
 def _times(event: Any, now: datetime) -> int:
-    """Return the greatest number of windows that an event has around a time. CepError: there are too many, or too many
-    before."""
+    """Return an upper bound of the number of windows of an event around a time. Raises CepError if there are too many
+    then or before."""
     rules = event.get("RRULE", [])
     most = 1
     for rule in rules if isinstance(rules, list) else [rules]:

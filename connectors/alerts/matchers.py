@@ -18,10 +18,10 @@ Operator = Literal["=", "!=", "=~", "!~"]
 OPERATORS: tuple[Operator, ...] = get_args(Operator)
 
 IGNORE_CASE = frozenset(("severity", "urgency", "certainty", "status"))
-"""Labels with words of a fixed list, which programs write `Severe` and receivers `severe`: both match."""
+"""Labels whose values are compared regardless of case: programs write `Severe`, receivers `severe`."""
 
 MOST, LONGEST = 100, 1_000
-"""The greatest number of matchers in a list, and of characters of a name or value."""
+"""The greatest number of matchers in a list, and of characters in a name or value."""
 
 _NAME = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
 _SIGN = re.compile(r"\s*(=~|!~|!=|=)\s*")
@@ -33,10 +33,10 @@ _FORM = '`name="value"`, with `=`, `!=`, `=~` or `!~`, and a comma between two: 
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """A condition on one label. An alert without the label has the empty text for it.
+    """A condition on one label. A missing label has an empty value.
 
-    A regular expression has to match the whole value. It runs in RE2, whose time grows only with the length of the
-    value, and whose syntax is that of Alertmanager. Raises CepError if it is not valid.
+    A regular expression must match the whole value. It has the syntax of Alertmanager and runs in RE2, in time linear
+    in the length of the value. Raises CepError if it is not valid.
     """
 
     name: str
@@ -73,23 +73,23 @@ class Matcher:
 
 @dataclass(frozen=True, slots=True)
 class Matchers:
-    """Conditions that all have to hold; without any, every alert matches."""
+    """Conditions that must all hold. An empty list matches every alert."""
 
     each: tuple[Matcher, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> Matchers:
-        """Read `a="b",c=~"d.*"`, in braces or not; a value of one word needs no quotes. Raises CepError."""
+        """Parse `a="b",c=~"d.*"`, with or without braces. A one-word value needs no quotes. Raises CepError."""
         return cls.of(_parsed(text))
 
     @classmethod
     def parse_all(cls, texts: Iterable[str]) -> Matchers:
-        """Read several texts, each with one or more matchers, that all have to hold. Raises CepError."""
+        """Parse several texts, each with one or more matchers. All matchers must hold. Raises CepError."""
         return cls.of(each for text in texts for each in _parsed(text))
 
     @classmethod
     def of(cls, matchers: Iterable[Matcher]) -> Matchers:
-        """Put matchers into a list without repetition. Raises CepError if there are too many."""
+        """Create a list from matchers, without duplicates. Raises CepError if there are too many."""
         distinct = tuple(dict.fromkeys(matchers))
         if len(distinct) > MOST:
             raise _wrong(f"there are {len(distinct)} matchers", f"at most {MOST}; `=~` takes several values: `a|b|c`")
@@ -101,12 +101,12 @@ class Matchers:
 
     @property
     def match_all(self) -> bool:
-        """True if no condition requires a label, so that any alert may match."""
+        """True if even an alert without labels matches."""
         return all(each.matches({}) for each in self.each)
 
     @property
     def doubt(self) -> str:
-        """The reason why a matcher is unlikely to match, such as an unknown severity; empty: there is none."""
+        """The reason why a matcher is unlikely to match, such as an unknown severity; otherwise empty."""
         words = [word.lower() for word in SEVERITIES]
         for each in self.each:
             asked = each.value if each.name == "severity" and each.operator in ("=", "!=") else ""
@@ -126,7 +126,7 @@ class Matchers:
 
 
 def _compiled(name: str, pattern: str) -> Any:
-    """Compile a pattern in RE2, which may use a megabyte. CepError: it is not a regular expression of RE2."""
+    """Compile a pattern with RE2, using at most a megabyte. Raises CepError if RE2 rejects it."""
     options = re2.Options()
     options.log_errors, options.max_mem = False, 1 << 20
     options.case_sensitive = name not in IGNORE_CASE

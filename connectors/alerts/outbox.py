@@ -1,9 +1,9 @@
-"""The outbox: every change of an alert, numbered, on disk; and the cursor of each receiver.
+"""The outbox: all changes of alerts, numbered, on disk, and the cursor of each receiver.
 
-Changes survive the end of the process and a crash of the machine (SQLite, a write-ahead log, synchronous). The changes
-of a round are added all or none, together with the event time that was reached, so a replay after a start knows what
-was added. Each row has a hash, which is verified when the outbox is opened (for old changes soon after: `verify`), and
-when changes are read.
+Changes survive a crash of the process or the machine (SQLite with a synchronous write-ahead log). The changes of a
+round are added in one transaction, with the event time reached, so that a replay after a restart adds nothing twice.
+Each row has a hash. It is verified when the outbox is opened and when changes are read; old changes are verified in the
+background (`verify`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cep.core.errors import CepError
 from cep.core.time import BEGINNING
 
 KEPT = 1_000_000
-"""The least number of changes that are kept; older ones are removed when all receivers have them."""
+"""The least number of changes that are kept. Older ones are removed once all receivers have them."""
 
 
 _CHANGES = outbox_tables.HASHED["changes"]
@@ -40,12 +40,10 @@ _VERIFIED = 500  # changes that are verified together, while nothing is added
 
 
 class Outbox:
-    """The changes of a program's alerts, for any thread. `path` None: in memory, for a run that keeps nothing.
+    """The changes of a program's alerts. Any thread may use it. If `path` is None, it is kept in memory only.
 
-    `ended`: the input has ended, so open alerts get no more news; `lost`: the lost sources; `counts`: the work of each
-    receiver's sender.
-
-    CepError: the file is not an outbox, or belongs to another process.
+    `ended`: the input has ended, so open alerts no longer change. `lost`: the lost sources. `counts`: the counters of
+    each receiver's sender. Raises CepError if the file is not an outbox or another process uses it.
     """
 
     def __init__(self, path: Path | None, keep: int = KEPT) -> None:
@@ -75,12 +73,12 @@ class Outbox:
 
     @property
     def first(self) -> int:
-        """The first number from which all changes are kept; of earlier changes, only the last ones of open
-        alerts are."""
+        """The number from which on all changes are kept. Earlier changes are kept only if they are the last ones of
+        open alerts."""
         return self._pruned + 1
 
     def remembered(self, name: str, value: str) -> str:
-        """Return the value first stored under a name, by this call or an earlier one."""
+        """Return the value under a name; store `value` if there is none yet."""
         with self._lock, outbox_tables.writing(self._where):
             self._base.execute(
                 "insert or ignore into meta (name, value, hash) values (?1, ?2, hashed(?1, ?2))",
@@ -91,9 +89,9 @@ class Outbox:
     # --- what the program writes ---
 
     def begin(self, fingerprints: Mapping[str, str]) -> tuple[list[AlertChange], dict[str, int]]:
-        """Return the last changes of a program's unresolved alerts, and by meaning how far event time came.
+        """Return the last changes of unresolved alerts, and by fingerprint of an alert the event time reached.
 
-        Open alerts that now mean something else, or are no more in the program, are withdrawn here.
+        Open alerts whose meaning has changed, or that the program no longer has, are withdrawn.
         """
         with self._lock:
             live = self._begin(fingerprints)
@@ -109,8 +107,11 @@ class Outbox:
     def begin_revised(
         self, fingerprints: Mapping[str, str]
     ) -> tuple[dict[str, RevisedKey], dict[str, tuple[int, int]]]:
-        """The same for programs that revise alerts: return what is kept of each key, and by fingerprint of an alert the
-        place of the last round that is stored (`revise`)."""
+        """Do as `begin`, for a program that revises alerts.
+
+        Returns the stored state of each key and, by fingerprint of an alert, the position of the last stored round
+        (`revise`).
+        """
         with self._lock:
             before = json.loads(self._meta("meant") or "{}")
             self._begin(fingerprints)
@@ -140,8 +141,11 @@ class Outbox:
     def add(
         self, changes: Sequence[AlertChange], reached: Mapping[str, int], fewer: Sequence[AlertChange] = ()
     ) -> None:
-        """Append changes, in this order, all or none. `reached`: by fingerprint of an alert, the event time up to which
-        all its changes are stored; `fewer`: last changes of open alerts in which only `holding` differs."""
+        """Append changes in order, in one transaction.
+
+        `reached`: by fingerprint of an alert, the event time up to which all its changes are stored. `fewer`: last
+        changes of open alerts that differ from the stored ones in `holding` only.
+        """
         if not changes and not fewer:
             return
         with self._lock:
@@ -162,8 +166,11 @@ class Outbox:
         fewer: Sequence[AlertChange] = (),
         actions: Sequence[RecordedAction] = (),
     ) -> None:
-        """As `add`, and store what is kept of keys (`revised_tables.write`), all or nothing. `marks`: by fingerprint of
-        an alert, the place of the last round that is stored; `actions`: one for each of the last changes."""
+        """Do as `add`, and store the state of keys (`revised_tables.write`) in the same transaction.
+
+        `marks`: by fingerprint of an alert, the position of the last stored round. `actions`: the actions that caused
+        the last changes, one for each.
+        """
         with self._lock:
             first = self.last + 1 + sum(not change.hidden for change in changes) - len(actions)
             meta = {f"reached {each}": str(time) for each, time in reached.items()}
@@ -185,9 +192,8 @@ class Outbox:
         *actions: RecordedAction,
         silences: Mapping[str, str | None] = MappingProxyType({}),
     ) -> None:
-        """Append changes by people or silences with their actions, and store silences by id (None removes one), in one
-        transaction.
-        """
+        """Append changes caused by people or silences, with their actions, and store silences by id, in one
+        transaction. None removes a silence."""
 
         def besides() -> None:
             for id, body in silences.items():
@@ -240,7 +246,7 @@ class Outbox:
         self.last += len(rows)
 
     def _hide(self, change: AlertChange) -> None:
-        """Keep the last change of an open alert that is never published."""
+        """Store the last change of an open alert that is never published."""
         if change.state == "resolved":
             self._base.execute("delete from hidden where slot = ?", (change.slot,))
         else:
@@ -248,7 +254,7 @@ class Outbox:
             self._base.execute("insert or replace into hidden (slot, body, hash) values (?1, ?2, hashed(?1, ?2))", row)
 
     def _prune(self) -> None:
-        """Remove changes beyond the newest `remembered`, once they are a tenth more, if all receivers have them."""
+        """Remove all but the newest changes once they exceed their limit by a tenth, if all receivers have them."""
         if self.last - self.first < self._keep * 1.1:
             return
         marks = ", ".join("?" * len(self._served))
@@ -291,16 +297,16 @@ class Outbox:
         return entries[0] if entries else None
 
     def life(self, alert: str, after: int = 0, most: int = -1) -> list[OutboxEntry]:
-        """Return up to `most` changes of an alert after a number, in order (-1: all)."""
+        """Return up to `most` changes of an alert after a number, in order. -1: all."""
         return self._entries("where alert = ? and number > ? order by number limit ?", alert, after, most)
 
     def last_of(self, alert: str, before: int | None, most: int) -> list[OutboxEntry]:
-        """Return the last changes of an alert, in order, up to `most`. `before`: only those with lower numbers."""
+        """Return up to `most` last changes of an alert, in order. `before`: only those with lower numbers."""
         until = self.last + 1 if before is None else before
         return self._entries("where alert = ? and number < ? order by number desc limit ?", alert, until, most)[::-1]
 
     def loud(self, alert: str, before: int) -> Iterator[OutboxEntry]:
-        """Yield the changes of an alert before a revision that receivers are sent, latest first."""
+        """Yield those changes of an alert before a revision that receivers were sent, latest first."""
         loud = "json_extract(body, '$.silenced') is null and json_extract(body, '$.inhibited') is null"
         where = f"where alert = ? and revision < ? and {loud} order by revision desc limit 100"
         while entries := self._entries(where, alert, before):
@@ -308,8 +314,11 @@ class Outbox:
             before = entries[-1].change.revision
 
     def standing(self, change: AlertChange) -> AlertChange:
-        """Return the current change of a change's key that receivers are sent: of its open alert, else the last of its
-        own."""
+        """Return the change that describes the current state of a change's key for receivers.
+
+        This is the last change of the key's open alert if receivers are sent it, otherwise the last change of the same
+        alert.
+        """
         for entry in self.live():
             if entry.change.slot == change.slot and not entry.change.quiet:
                 return entry.change
@@ -317,7 +326,7 @@ class Outbox:
         return change if last is None else last.change
 
     def live(self, after: int = 0, most: int = -1) -> list[OutboxEntry]:
-        """Return the last changes of unresolved alerts after a number, in order; up to `most`, -1: all."""
+        """Return the last changes of up to `most` unresolved alerts after a number, in order. -1: all."""
         return self._entries(
             "where number > ? and number in (select number from live) order by number limit ?", after, most
         )
@@ -327,13 +336,13 @@ class Outbox:
         return [entry.change for entry in self.live()]
 
     def hidden(self) -> list[AlertChange]:
-        """Return the changes that nobody is notified of."""
+        """Return the last changes of open alerts that are never published."""
         with self._lock:
             rows = self._base.execute("select body from hidden order by slot").fetchall()
         return [AlertChange.load(body) for (body,) in rows]
 
     def actions(self, after: int = 0, most: int = -1, **only: Collection[str]) -> list[RecordedAction]:
-        """Return the recorded actions after a number, in order, up to `most`, -1: all. `only`: the wanted values of
+        """Return up to `most` recorded actions after a number, in order. -1: all. `only`: the wanted values of
         `action`, `person` and `alert`; empty: any."""
         wanted = {name: values for name, values in only.items() if values}
         some = "".join(f" and {name} in ({', '.join('?' * len(values))})" for name, values in wanted.items())
@@ -348,7 +357,7 @@ class Outbox:
             return handling_tables.silences(self._base)
 
     def episodes(self, slot: str, most: int) -> list[OutboxEntry]:
-        """Return the last changes of the last alerts of a key, newest alert first."""
+        """Return the last changes of the latest alerts of a key, newest alert first."""
         with self._lock:
             alerts = handling_tables.episodes(self._base, slot, most)
         return [entry for alert in alerts if (entry := self.revision(alert)) is not None]
@@ -367,18 +376,18 @@ class Outbox:
         return max(each for each in (told, acted, BEGINNING) if each is not None)
 
     def wait(self, number: int, seconds: float) -> bool:
-        """Wait for an entry after this number, for at most so long, and return True if there is one."""
+        """Wait up to `seconds` for an entry after this number, and return True if there is one."""
         with self._came:
             return self._came.wait_for(lambda: self.last > number, seconds)
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Call the listener after every addition, in the thread that adds."""
+        """Call the listener after every addition, in the thread of the addition."""
         self._listeners.append(listener)
 
     # --- receivers ---
 
     def receiver(self, name: str, start: bool = False) -> int:
-        """Return the cursor of a receiver. A new one begins after the last entry, or with `start` at the first."""
+        """Return the cursor of a receiver. A new receiver starts after the last entry, or with `start` at the first."""
         with self._lock:
             self._served.add(name)
             first = 0 if start else self.last
@@ -388,12 +397,13 @@ class Outbox:
             return self._one("select cursor from receivers where name = ?", name) or 0
 
     def ahead(self, name: str) -> list[tuple[int, int]]:
-        """Return the entries beyond its cursor that a receiver has: numbers from and to, both included."""
+        """Return the entries after its cursor that a receiver has accepted, as ranges of numbers. Both ends are
+        included."""
         return [(low, high) for low, high in json.loads(self._meta(f"ahead {name}") or "[]")]
 
     def unsent(self, name: str) -> dict[str, int]:
-        """Return, by alert, the first revision before the cursor that a receiver was not sent, if nothing was sent
-        since."""
+        """Return the alerts whose latest changes before the cursor a receiver was not sent, each with the first such
+        revision."""
         return dict(json.loads(self._meta(f"unsent {name}") or "{}"))
 
     def acknowledge(
@@ -403,8 +413,10 @@ class Outbox:
         ahead: Sequence[tuple[int, int]] = (),
         unsent: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """Record that a receiver has the entries up to this one, and some beyond it; `unsent`: except for some of these
-        alerts. All of it is stored, or nothing. CepError: the disk cannot be written."""
+        """Record that a receiver has accepted the entries up to `number`, and those in `ahead`, in one transaction.
+
+        `unsent`: the first revisions that it was not sent, by alert. Raises CepError if the disk cannot be written.
+        """
         with self._lock, self._at_once():
             self._base.execute(
                 "update receivers set cursor = max(cursor, ?1), hash = hashed(name, max(cursor, ?1)) where name = ?2",
@@ -418,8 +430,8 @@ class Outbox:
                 self._set(f"unsent {name}", text)
 
     def reject(self, name: str, number: int, reason: str) -> None:
-        """Record that a receiver will never accept an entry: it becomes a dead letter. CepError: the disk cannot be
-        written."""
+        """Record that a receiver will never accept an entry, which becomes a dead letter. Raises CepError if the disk
+        cannot be written."""
         with self._lock, outbox_tables.writing(self._where):
             self._base.execute(
                 "insert or replace into dead (receiver, number, reason, time, again, hash)"
@@ -428,12 +440,12 @@ class Outbox:
             )
 
     def dead(self, name: str) -> list[RefusedEntry]:
-        """Return the dead letters of a receiver that are still kept, in order."""
+        """Return the stored dead letters of a receiver, in order."""
         return self._dead_letters("where receiver = ? order by dead.number", name)
 
     def retry(self, name: str, by: str) -> int:
-        """Send a receiver's dead letters once more, record who asked for it, and return their number. CepError: the
-        disk cannot be written."""
+        """Mark a receiver's dead letters to be sent once more, record who asked for it, and return their number. Raises
+        CepError if the disk cannot be written."""
         watermark = self.farthest()
         with self._lock, outbox_tables.writing(self._where):
             again = "update dead set again = 1, hash = hashed(receiver, number, reason, time, 1) where receiver = ?"
@@ -444,18 +456,18 @@ class Outbox:
             return letters
 
     def next_retry(self, name: str) -> RefusedEntry | None:
-        """Return the first dead letter of a receiver that is to be sent once more."""
+        """Return the first dead letter of a receiver that must be sent once more."""
         letters = self._dead_letters("where receiver = ? and again order by dead.number limit 1", name)
         return letters[0] if letters else None
 
     def delivered(self, name: str, number: int) -> None:
-        """Record that a receiver has accepted a dead letter. CepError: the disk cannot be written."""
+        """Record that a receiver has accepted a dead letter. Raises CepError if the disk cannot be written."""
         with self._lock, outbox_tables.writing(self._where):
             self._base.execute("delete from dead where receiver = ? and number = ?", (name, number))
 
     def groups(self, name: str) -> dict[str, tuple[int, list[int], str | None]]:
-        """Return the groups of a receiver: when each was last sent, the numbers of the changes that were sent, and the
-        name of the message (None: they were sent one by one)."""
+        """Return the groups of a receiver: the time of the last message, the numbers of the changes it contained, and
+        the message's id. The id is None if the changes were sent one by one."""
         with self._lock:
             rows = self._base.execute("select name, value from meta where name like 'group %'").fetchall()
         groups = {}
@@ -467,20 +479,23 @@ class Outbox:
         return groups
 
     def note_group(self, name: str, key: str, sent: int, numbers: Sequence[int], message: str | None) -> None:
-        """Record that a group of a receiver is sent now, in a message of this name or one by one (None). CepError: the
-        disk cannot be written."""
+        """Record that a group of a receiver is sent now. `message`: the id of its message, or None if its changes are
+        sent one by one. Raises CepError if the disk cannot be written."""
         with self._lock:
             self._set(f"group {json.dumps([name, key])}", json.dumps([sent, list(numbers), message]))
 
     def forget_groups(self, name: str, keys: Iterable[str]) -> None:
-        """Forget groups of a receiver, which are over. CepError: the disk cannot be written."""
+        """Delete groups of a receiver that are over. Raises CepError if the disk cannot be written."""
         rows = [(f"group {json.dumps([name, key])}",) for key in sorted(keys)]
         with self._lock, outbox_tables.writing(self._where):
             self._base.executemany("delete from meta where name = ?", rows)
 
     def threads(self, name: str, alerts: Sequence[str], message: str) -> list[str]:
-        """Return the first message that told a receiver about each of some alerts, in order. For alerts without one it
-        is this message from now on, as long as a change of the alert is kept. CepError: the disk cannot be written."""
+        """Return the ids of the first messages to a receiver about some alerts, in order.
+
+        For an alert without one, `message` is recorded as the first, until all changes of the alert are removed. Raises
+        CepError if the disk cannot be written.
+        """
         with self._lock, self._at_once():
             firsts: dict[str, None] = {}
             for alert in alerts:
@@ -491,7 +506,7 @@ class Outbox:
         return list(firsts)
 
     def serves(self, name: str) -> bool:
-        """Return True if a sender serves this receiver now."""
+        """Return True if a sender for this receiver is running."""
         return name in self._served
 
     def statuses(self) -> list[ReceiverStatus]:
@@ -508,8 +523,10 @@ class Outbox:
         return self._one("select count(*) from live") or 0
 
     def verify(self, trouble: Callable[[CepError], None]) -> None:
-        """Verify, a few at a time, the changes that were not verified when the outbox was opened, and report the first
-        damaged one. Return when all are verified, or the outbox is closed."""
+        """Verify the changes that were not verified when the outbox was opened, a few at a time.
+
+        `trouble` is called for the first damaged one. Returns when all are verified, or the outbox is closed.
+        """
         try:
             for low in range(self._pruned, self._unverified, _VERIFIED):
                 with self._lock:
@@ -537,7 +554,7 @@ class Outbox:
 
     @contextmanager
     def _at_once(self) -> Iterator[None]:
-        """Make everything that the block writes one transaction."""
+        """Run the block in one transaction."""
         with outbox_tables.writing(self._where):
             self._base.execute("begin immediate")
             try:
@@ -554,8 +571,8 @@ class Outbox:
         return (self._one(query, cursor + 1, self.last) or 0) - beyond
 
     def _before(self) -> int:
-        """Return the number up to which changes were removed. Older outboxes do not record it, and have no gap after
-        it."""
+        """Return the number up to which changes were removed. Older outboxes do not record it; there it is the number
+        before the last gap."""
         noted = self._meta("pruned")
         if noted is not None:
             return int(noted)

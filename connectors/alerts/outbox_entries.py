@@ -1,4 +1,4 @@
-"""Entries of an outbox, as its readers see them."""
+"""Entries of an outbox, as read by feeds and senders."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from cep.connectors.alerts.lifecycle import AlertChange
 
 @dataclass(frozen=True, slots=True)
 class OutboxEntry:
-    """A change with its number, from 1 in the order of arrival; numbers may have gaps.
+    """A change of an alert with its number. Numbers start at 1 and increase in the order of arrival; they may have
+    gaps.
 
-    `came`: when it was added, by the clock of the machine, microseconds of Unix time; None: it was not recorded.
-    `reminder`: the number of the reminder of it, 0: it is new to receivers. `composed`: when the group was formed in
-    which a receiver is sent it, the same for a repetition; None: it is not sent in a group. `group`: the name of the
-    group's message; None: the first entry names it.
+    `came`: the wall-clock time when it was added (microseconds of Unix time), or None if it was not recorded.
+    `reminder`: the number of the reminder about this change; 0 for the change itself. `composed`: when the group was
+    formed in which a receiver is sent the change, which stays the same in repetitions; None outside groups. `group`:
+    the id of the group's message; None: it is named after its first entry.
     """
 
     number: int
@@ -26,15 +27,15 @@ class OutboxEntry:
 
     @property
     def message(self) -> str:
-        """The name of what a receiver is sent, the same for a repetition: the id of the change, and the number of a
-        reminder."""
+        """The id of the message to a receiver, which stays the same in repetitions: the id of the change, and the
+        number of a reminder."""
         return f"{self.change.id}.{self.reminder}" if self.reminder else self.change.id
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedEntry:
-    """An entry that a receiver has refused: the reason, and when the sender gave up, as `OutboxEntry.came`. `again`: it
-    will be sent once more."""
+    """An entry that a receiver has refused: the reason, and the time when the sender gave up (as `OutboxEntry.came`).
+    `again`: it will be sent once more."""
 
     entry: OutboxEntry
     reason: str
@@ -44,7 +45,8 @@ class RefusedEntry:
 
 @dataclass(frozen=True, slots=True)
 class ReceiverStatus:
-    """The progress of a receiver: the number of its last entry, how many entries wait, how many it has refused."""
+    """The progress of a receiver: the number of its last accepted entry, and the counts of waiting and refused
+    entries."""
 
     name: str
     cursor: int
@@ -54,7 +56,8 @@ class ReceiverStatus:
 
 @dataclass(slots=True)
 class ReceiverCounts:
-    """Counts of a sender since the start: accepted changes, failed attempts, and whether the last one failed."""
+    """The counters of a sender since the start: accepted changes, failed attempts, and True if the last attempt
+    failed."""
 
     delivered: int = 0
     failures: int = 0
@@ -62,4 +65,4 @@ class ReceiverCounts:
 
 
 class Closed(Exception):
-    """The outbox was used after it was closed."""
+    """Raised if the outbox is used after it was closed."""

@@ -22,10 +22,10 @@ HASHED = {
     "dead": "receiver, number, reason, time, again",
     "meta": "name, value",
 }
-"""The columns that a row's `hash` covers, by table."""
+"""The columns that the `hash` of a row covers, by table."""
 
 NEWEST = 50_000
-"""The number of changes that are verified when an outbox is opened, besides those of open alerts; older ones are
+"""The number of changes that are verified when an outbox is opened, besides those of open alerts. Older ones are
 verified in the background."""
 
 _TABLES = """
@@ -49,8 +49,8 @@ _NOT_OPEN = (
 
 
 def open_outbox(where: str) -> sqlite3.Connection:
-    """Open the database at a path, or `:memory:`. CepError: it cannot be opened, belongs to another process, or is
-    damaged."""
+    """Open the database at a path, or `:memory:`. Raises CepError if it cannot be opened, belongs to another process,
+    or is damaged."""
     base: sqlite3.Connection | None = None
     try:
         if where != ":memory:":
@@ -77,19 +77,19 @@ def open_outbox(where: str) -> sqlite3.Connection:
 
 
 def code_of(error: Exception) -> int:
-    """Return SQLite's primary error code; 0: it is not an error of SQLite."""
+    """Return SQLite's primary error code, or 0 for another kind of error."""
     return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
 def unwritten(where: str, error: Exception) -> CepError:
-    """Return the error for a disk that cannot be written; a restart may help."""
+    """Return the error for a disk that cannot be written. A restart may help."""
     hint = "make room there, or see to the disk, and start again: what was written is whole"
     return CepError(f"{where}: alerts cannot be written: {error}", hint=hint, code="failed")
 
 
 @contextmanager
 def writing(where: str) -> Iterator[None]:
-    """Raise CepError if the disk cannot be written."""
+    """Turn errors of writing within the block into CepError."""
     try:
         yield
     except sqlite3.OperationalError as error:
@@ -125,8 +125,10 @@ def _prove(base: sqlite3.Connection, where: str) -> None:
 def verify(
     base: sqlite3.Connection, where: str, table: str, some: str = "true", *values: object, columns: str = ""
 ) -> None:
-    """Compare some rows of a table with their hashes, which cover these `columns`, by default those of `HASHED`.
-    CepError: one differs."""
+    """Compare rows of a table with their hashes. Raises CepError if one differs.
+
+    `some`: an SQL condition that selects the rows. `columns`: those that the hash covers, by default those in HASHED.
+    """
     columns = columns or HASHED[table]
     query = f"select {columns} from {table} where ({some}) and hash is not hashed({columns}) limit 1"
     wrong = base.execute(query, values).fetchone()
@@ -135,19 +137,19 @@ def verify(
 
 
 def thread(receiver: str, alert: str) -> str:
-    """Return the name in `meta` of the first message that told a receiver about an alert."""
+    """Return the key in the table `meta` for the first message to a receiver about an alert."""
     return f"thread {json.dumps([receiver, alert])}"
 
 
 def prune_threads(base: sqlite3.Connection) -> None:
-    """Forget the first messages of alerts whose changes have all been removed."""
+    """Delete the records of first messages for alerts whose changes have all been removed."""
     alert = f"json_extract(substr(name, {len('thread ') + 1}), '$[1]')"
     base.execute(f"delete from meta where name like 'thread %' and {alert} not in (select alert from changes)")
 
 
 def row_hash(*values: object) -> bytes:
-    """Return a function for the hash of a row, that of its values as JSON: `json.dumps(values, ensure_ascii=False)` in
-    half the time."""
+    """Return the hash of a row's values as JSON. It equals that of `json.dumps(values, ensure_ascii=False)`, in half
+    the time."""
     parts = [
         encode_basestring(value) if type(value) is str else str(value) if type(value) is int else json.dumps(value)
         for value in values

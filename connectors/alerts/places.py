@@ -10,15 +10,17 @@ from typing import Any
 from cep.rules.alert import AREA, LATITUDE, LONGITUDE, RADIUS
 
 MOST = 500
-"""The greatest number of points of a polygon. Larger ones are replaced by their convex hull, which covers them."""
+"""The greatest number of points of a polygon. Larger polygons are replaced by their convex hulls."""
 
 AlertPlace = Mapping[str, Any]
 """`{"circle": [latitude, longitude, metres]}`, `{"polygons": [[[latitude, longitude], ...], ...]}`, both, or neither.
-Polygons are closed; holes are left out."""
+
+Polygons are closed. Holes are left out.
+"""
 
 
 def alert_place(values: Mapping[str, Any]) -> AlertPlace:
-    """Return the place in the columns of an occurrence; empty if they hold no valid place."""
+    """Return the place in the columns of an occurrence, empty if they contain no valid place."""
     found: dict[str, Any] = {}
     lat, long, radius = (_number(values.get(name)) for name in (LATITUDE, LONGITUDE, RADIUS))
     if lat is not None and long is not None and abs(lat) <= 90 and abs(long) <= 720:
@@ -29,7 +31,7 @@ def alert_place(values: Mapping[str, Any]) -> AlertPlace:
 
 
 def nowhere(values: Mapping[str, Any], found: AlertPlace) -> bool:
-    """Return True if values were meant as a place, and are not valid as one."""
+    """Return True if the values describe a place that is not valid."""
     circle = values.get(LATITUDE) is not None and values.get(LONGITUDE) is not None
     return (circle and "circle" not in found) or (values.get(AREA) is not None and "polygons" not in found)
 
@@ -41,8 +43,8 @@ def _number(value: object) -> float | None:
 
 @lru_cache(maxsize=256)
 def _polygons(text: str) -> tuple[tuple[tuple[float, float], ...], ...]:
-    """Return the outlines of a shape in WKT; for a shape without an interior, that of its convex hull, if that
-    has one."""
+    """Return the outlines of a shape in WKT. A shape without an interior is replaced by its convex hull; if that has no
+    interior either, there are none."""
     from cep.rules.expressions.areas import WrongArea, read
 
     try:
@@ -57,7 +59,7 @@ def _polygons(text: str) -> tuple[tuple[tuple[float, float], ...], ...]:
 
 
 def _cut(polygon: Any) -> list[Any]:
-    """Return the parts on either side of 180 degrees, each within -180 to 180."""
+    """Split a polygon at 180 degrees, so that each part is within -180 to 180."""
     from shapely import affinity, box
 
     west, _, east, _ = polygon.bounds
@@ -82,5 +84,5 @@ def _outline(polygon: Any) -> tuple[tuple[float, float], ...]:
 
 
 def _turned(longitude: float) -> float:
-    """Return a longitude within -180 to 180."""
+    """Normalize a longitude to the range -180 to 180."""
     return round(longitude if abs(longitude) <= 180 else (longitude + 180) % 360 - 180, 6)

@@ -1,8 +1,8 @@
-"""The lifecycle of alerts whose occurrences may come late or be withdrawn: published changes are corrected.
+"""The lifecycle of alerts whose occurrences may arrive late or be withdrawn. Published changes are then corrected.
 
-For each key, the occurrences that ended lately are kept, and the state before them. An occurrence in order continues
-from the current state, as in `cep.connectors.alerts.lifecycle`. After a late or withdrawn one, the alerts of the key
-are followed again from the earlier state; the differences to the published changes are published.
+Each key keeps the occurrences that are not final yet, and the state before them. An occurrence in order continues from
+the current state, as in `cep.connectors.alerts.lifecycle`. After a late or withdrawn one, the lifecycle of the key is
+recomputed from the earlier state, and only the differences from the published changes are published.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _UNSAID = (
 _SAME = [field.name for field in fields(AlertChange) if field.name not in _UNSAID]
 
 Name = str
-"""The name of an occurrence within its key, also on disk: its times and text as JSON."""
+"""The id of an occurrence within its key, also on disk: its times and text as JSON."""
 Tables = Mapping[str, pl.DataFrame]
 Place = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class HeldOccurrence:
-    """An occurrence with its columns."""
+    """An occurrence with the values of its columns."""
 
     occurrence: AlertOccurrence
     values: Mapping[str, Any]
@@ -53,9 +53,10 @@ class HeldOccurrence:
 class AlertKey:
     """The alerts of one key.
 
-    `place`: the number of the alert. `base`: the alert that was open at `since`, if any; `held`: the occurrences that
-    ended since; `now`: the alert that is open after them; `reached`: the time up to which they were followed. `told`:
-    the last published change of each alert that may still change. `looked`: when it is checked for final occurrences.
+    `place`: the index of the alert. `base`: the alert that was open at `since`, if any. `held`: the occurrences that
+    ended after `since`. `now`: the alert that is open after them. `reached`: the time up to which they were processed.
+    `told`: the last published change of each alert that may still change. `looked`: when it is next checked for final
+    occurrences.
     """
 
     place: int
@@ -70,8 +71,11 @@ class AlertKey:
 
 @dataclass(slots=True)
 class _Turn:
-    """The work of a round: the keys it concerns and whether they are recomputed; occurrences added and removed on disk;
-    alerts that replace others."""
+    """The work of a round.
+
+    `anew`: the keys to process; True for those to be recomputed. `come` and `gone`: the occurrences added and removed
+    on disk. `heirs`: the alerts that replace withdrawn ones.
+    """
 
     anew: dict[str, bool] = field(default_factory=dict)
     come: dict[str, list[Name]] = field(default_factory=dict)
@@ -80,8 +84,8 @@ class _Turn:
 
 
 class RevisedLifecycle:
-    """Follows alerts by means of a lifecycle that has none itself. Rounds that `Outbox.revise` has stored are skipped
-    when they come again after a start."""
+    """Derives alerts whose occurrences may be late or withdrawn, with the help of a plain lifecycle. After a restart,
+    rounds that `Outbox.revise` has already stored are skipped."""
 
     def __init__(self, lifecycle: AlertLifecycle, outbox: Outbox, handling: Handling | None = None) -> None:
         self.lifecycle, self.outbox, self.handling = lifecycle, outbox, handling or Handling(outbox)
@@ -109,10 +113,10 @@ class RevisedLifecycle:
         place: Place | None,
         why: Told = unknown,
     ) -> None:
-        """Take the rows added and withdrawn in a round, by `Alert.table`; write the changes to the outbox.
+        """Process the rows added and withdrawn in a round, by `Alert.table`, and write the changes to the outbox.
 
-        `stable`: rows that end at or before it are never withdrawn; `place`: later rounds have later ones, also after a
-        restart, None: the input has ended; `why`: causes of changes.
+        `stable`: rows that end at or before it are never withdrawn. `place`: the position of the round, which increases
+        and stays valid after a restart; None: the input has ended. `why`: returns the cause of revisions.
         """
         turn, self._why = _Turn(), why
         self._withdraw(turn, gone, place)
@@ -144,7 +148,7 @@ class RevisedLifecycle:
             self._write(changes, turn, {*turn.anew, *settled, *(change.slot for change in changes)}, place, actions)
 
     def adopt(self, change: AlertChange) -> None:
-        """Continue from a change that was published between two rounds."""
+        """Adopt a change that was published between two rounds."""
         key = self._keys.get(change.slot)
         if key is None:
             return
@@ -174,7 +178,7 @@ class RevisedLifecycle:
                 turn.anew[slot] = turn.anew.get(slot, False) or end <= key.reached
 
     def _rows(self, tables: Tables, place: Place | None) -> Iterator[tuple[Name, HeldOccurrence]]:
-        """Return the occurrences in tables, without those of alerts that had them before the start."""
+        """Yield the occurrences in tables, except those that were stored before a restart."""
         lifecycle = self.lifecycle
         for number, table, over in lifecycle.told_of(tables):
             mark = self._marks.get(lifecycle.fingerprints[lifecycle.alerts[number].name])
@@ -186,7 +190,7 @@ class RevisedLifecycle:
     # --- one key ---
 
     def _follow_on(self, slot: str, key: AlertKey, turn: _Turn, watermark: int) -> list[AlertChange]:
-        """Continue a key with rows in order from its current state."""
+        """Process the new rows of a key, which are in order, from its current state."""
         come = [key.held[name] for name in turn.come.get(slot, ())]
         found = self._followed(key.now, come, watermark)
         key.now = self.lifecycle.live.get(slot)
@@ -200,7 +204,7 @@ class RevisedLifecycle:
         return told
 
     def _follow_anew(self, slot: str, key: AlertKey, turn: _Turn, watermark: int) -> list[AlertChange]:
-        """Follow all kept occurrences again, and publish the differences."""
+        """Recompute a key from all its kept occurrences, and return the differences from the published changes."""
         held = list(key.held.values())
         found = self._again(key.base, held, watermark)
         heirs = _heirs(key, _lives(key, found))
@@ -223,7 +227,7 @@ class RevisedLifecycle:
         return told
 
     def _put_right(self, key: AlertKey, changes: Sequence[AlertChange]) -> list[AlertChange]:
-        """Return the changes to report for an alert that these changes describe."""
+        """Return the changes to publish for an alert whose recomputed changes are `changes`."""
         before = self._told(key, changes[0].alert)
         if before is not None:
             same = [number for number, change in enumerate(changes) if _says_the_same(change, before)]
@@ -235,13 +239,13 @@ class RevisedLifecycle:
         return [self._tell(key, change) for change in changes]
 
     def _followed(self, base: AlertChange | None, held: Sequence[HeldOccurrence], watermark: int) -> list[AlertChange]:
-        """Return the changes of one key's alerts. The alert that is open at the end is in `lifecycle.live`."""
+        """Return the changes of one key's alerts. The alert that is still open is stored in `lifecycle.live`."""
         values = {id(entry.occurrence): entry.values for entry in held}
         self.lifecycle.begin([] if base is None else [base])
         return self.lifecycle.follow([entry.occurrence for entry in held], lambda one: values[id(one)], watermark)
 
     def _again(self, base: AlertChange | None, held: Sequence[HeldOccurrence], watermark: int) -> list[AlertChange]:
-        """Return the same without counting invalid places again."""
+        """Do as `_followed`, without counting invalid places again."""
         counted = self.lifecycle.unplaced.copy()
         changes = self._followed(base, held, watermark)
         for name, number in counted.items():
@@ -260,7 +264,7 @@ class RevisedLifecycle:
         return key.told[alert]
 
     def _tell(self, key: AlertKey, change: AlertChange) -> AlertChange:
-        """Return the change with its number among the published ones."""
+        """Return the change with its number among the published changes of the alert."""
         before = self._told(key, change.alert)
         revision = 0 if before is None else before.revision + 1
         sent = None if before is None else before.sent
@@ -272,7 +276,7 @@ class RevisedLifecycle:
     # --- all keys ---
 
     def _settle(self, turn: _Turn, stable: int) -> list[str]:
-        """Move final rows into the base state; return the keys that this changes."""
+        """Move final rows into the base state, and return the keys for which this was done."""
         settled = []
         while self._final and self._final[0][0] <= stable:
             at, slot = heapq.heappop(self._final)
@@ -297,7 +301,7 @@ class RevisedLifecycle:
         return settled
 
     def _await(self, slot: str, key: AlertKey, anew: bool) -> None:
-        """Check a key when its alert is over, and when its first occurrence is final."""
+        """Schedule a key for the time when its alert is due, and for the time when its first occurrence is final."""
         due = None if key.now is None else self.lifecycle.due(key.now)
         if due is not None:
             heapq.heappush(self._due, (due, slot))
@@ -339,7 +343,8 @@ class RevisedLifecycle:
         self.outbox.revise(told, self._reached, marks, keys, come, gone, fewer, actions)
 
     def _fewer(self, key: AlertKey | None) -> AlertChange | None:
-        """Return the last change of a key's open alert, if other intervals hold now, for a start without revision."""
+        """Return the last change of a key's open alert if the intervals that hold it have changed. A restart without
+        revision needs them."""
         told = None if key is None or key.now is None else key.told.get(key.now.alert)
         if key is None or key.now is None or told is None or told.holding == key.now.holding:
             return None
@@ -355,8 +360,8 @@ class RevisedLifecycle:
 
 
 def _placed(changes: Iterable[AlertChange]) -> Iterator[tuple[tuple[int, bool], AlertChange]]:
-    """Return the changes of one key, in their order, with their places among those of all keys: in the order of their
-    times, and at the same time endings after beginnings."""
+    """Yield the changes of one key with sort keys that order the changes of all keys: by time, and endings after
+    beginnings."""
     place = (BEGINNING, False)
     for change in changes:
         if not change.withdrawn:
@@ -365,7 +370,7 @@ def _placed(changes: Iterable[AlertChange]) -> Iterator[tuple[tuple[int, bool], 
 
 
 def _latest(before: int, held: Iterable[HeldOccurrence], found: Iterable[AlertChange]) -> int:
-    """Return the time up to which these occurrences have been followed. Later ends continue from there."""
+    """Return the time up to which a key has been processed. Occurrences that end later are in order."""
     return max([before, *(entry.occurrence.end for entry in held), *(change.time for change in found)])
 
 
@@ -375,7 +380,7 @@ def _latest_of(outbox: Outbox, alert: str) -> AlertChange | None:
 
 
 def _lives(key: AlertKey, found: Iterable[AlertChange]) -> dict[str, list[AlertChange]]:
-    """Return the changes of each alert of a key, from the one that was open before."""
+    """Return the changes of a key by alert, starting with the alert that was open before."""
     lives = {} if key.base is None else {key.base.alert: [key.base]}
     for change in found:
         lives.setdefault(change.alert, []).append(change)
@@ -383,7 +388,7 @@ def _lives(key: AlertKey, found: Iterable[AlertChange]) -> dict[str, list[AlertC
 
 
 def _heirs(key: AlertKey, lives: Mapping[str, Sequence[AlertChange]]) -> list[Heir]:
-    """Return the withdrawn alerts, each with the last alert that lasts at the same time."""
+    """Return the withdrawn alerts of a key, each with the last alert that overlaps it in time."""
     heirs = []
     for alert, before in key.told.items():
         if alert not in lives and not before.withdrawn:
@@ -399,13 +404,12 @@ def _end(change: AlertChange) -> int:
 
 
 def _standing(change: AlertChange) -> AlertState:
-    """Return the state of an alert, without the way to it."""
+    """Return the state of an alert without its history: "updated" instead of "firing" or "escalated"."""
     return "updated" if change.state in ("firing", "escalated") else change.state
 
 
 def _says_the_same(change: AlertChange, before: AlertChange) -> bool:
-    """Return True if two changes describe the same state of an alert. For one that is over, its end has to be the same,
-    too."""
+    """Return True if two changes describe the same state of an alert. A resolved alert must also have the same end."""
     over = change.state == "resolved"
     same = over == (before.state == "resolved") and bool(change.holding) == bool(before.holding)
     if not same or (over and not change.withdrawn and change.ended != before.ended):

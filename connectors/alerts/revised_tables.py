@@ -1,4 +1,4 @@
-"""The tables of an outbox for revised alerts: what is kept of each key. Each row has a hash."""
+"""The tables of an outbox for the state of revised alerts, by key. Each row has a hash."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ _TABLES = (
 
 @dataclass(frozen=True, slots=True)
 class RevisedKey:
-    """The stored state of a key of the alert `name`: its changes at `since` and `now`, as JSON; the time of the last
-    change; the alerts that may still change; and the columns of rows that ended since, as JSON, by name."""
+    """The stored state of a key of the alert `name`.
+
+    It has the changes at `since` and `now` as JSON, the time of the last change, and the alerts that may still change.
+    `held`: the columns of the rows that ended after `since`, as JSON, by occurrence.
+    """
 
     name: str
     base: str | None
@@ -32,7 +35,7 @@ class RevisedKey:
 
 
 def make(base: sqlite3.Connection, where: str) -> None:
-    """Create the tables, or verify all rows in them. CepError: a row is damaged."""
+    """Create the tables, or verify all their rows. Raises CepError if a row is damaged."""
     for statement in _TABLES:
         base.execute(statement)
     for table, columns in HASHED.items():
@@ -40,7 +43,7 @@ def make(base: sqlite3.Connection, where: str) -> None:
 
 
 def read(base: sqlite3.Connection, names: Collection[str]) -> dict[str, RevisedKey]:
-    """Return the stored keys of some alerts, by slot; delete those of others."""
+    """Return the stored keys of these alerts, by slot. Delete the keys of other alerts."""
     found: dict[str, RevisedKey] = {}
     for slot, body in base.execute("select slot, body from keys order by slot").fetchall():
         key = RevisedKey(*json.loads(body))
@@ -59,7 +62,7 @@ def write(
     come: Mapping[tuple[str, str], str],
     gone: Iterable[tuple[str, str]],
 ) -> None:
-    """Store keys as they are now, None: nothing of it is kept; and add and remove occurrences, by slot and name."""
+    """Store the state of keys (None deletes it), and add and remove occurrences, by slot and name."""
     base.executemany("delete from occurrences where slot = ? and name = ?", gone)
     rows = [(slot, name, body) for (slot, name), body in come.items()]
     base.executemany("insert or replace into occurrences values (?1, ?2, ?3, hashed(?1, ?2, ?3))", rows)
@@ -69,7 +72,7 @@ def write(
 
 
 def forget(base: sqlite3.Connection, slots: Iterable[str] | None = None) -> None:
-    """Forget some keys, or all."""
+    """Delete the state of these keys, or of all."""
     for table in HASHED:
         if slots is None:
             base.execute(f"delete from {table}")

@@ -1,4 +1,4 @@
-"""Silences: for some time, receivers are not sent alerts whose labels match."""
+"""Silences: while one is active, receivers are not sent the alerts whose labels match."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from cep.core.errors import CepError
 SilenceState = Literal["pending", "active", "expired"]
 
 KEPT = 120 * 3600 * 1_000_000
-"""Microseconds for which a silence is listed after its end, as in Alertmanager."""
+"""The time for which a silence is listed after its end, in microseconds, as in Alertmanager."""
 
 LONGEST_COMMENT, LONGEST_AUTHOR = 2_000, 300
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """A silence from `starts` until `ends`, by the clock of the machine, microseconds of Unix time.
+    """A silence from `starts` until `ends` (wall clock, microseconds of Unix time).
 
-    `author`: the name of its author; `updated`: when it was last changed; `maintenance`: it is a window of the
-    calendar, and only the calendar can end it.
+    `updated`: when it was last changed. `maintenance`: it is a window of the calendar, which only the calendar can end.
     """
 
     id: str
@@ -37,11 +36,11 @@ class Silence:
     maintenance: bool = False
 
     def state(self, now: int) -> SilenceState:
-        """Return its state at a time."""
+        """Return the state of the silence at a time."""
         return "pending" if now < self.starts else "active" if now < self.ends else "expired"
 
     def expired(self, now: int) -> Silence:
-        """Return the silence, ended at a time, so that it hides nothing any more."""
+        """Return the silence with its end at `now`."""
         return replace(self, starts=min(self.starts, now), ends=min(self.ends, now), updated=now)
 
     def dump(self) -> str:
@@ -71,8 +70,8 @@ class Silence:
 def silence(
     matchers: Matchers, starts: int | None, ends: int | None, author: str, comment: str, now: int, id: str = ""
 ) -> Silence:
-    """Make a silence that begins `now` unless it begins later. Raises CepError if it would hide every alert, or has
-    ended before it begins, or by now."""
+    """Create a silence that begins `now` or later. Raises CepError if it would hide every alert, or if its end is
+    before its beginning or in the past."""
     if matchers.match_all:
         message = "silence: these matchers hide every alert" if matchers else "silence: there are no matchers"
         raise CepError(message, hint='name an alert or a label: `alertname="flood"`, `site=~".+"`', code="silence")

@@ -1,5 +1,5 @@
-"""Values as text for people: without invisible or reordering characters, without those that XML forbids, and not too
-long."""
+"""Values as text for people: without invisible or reordering characters, without those that XML forbids, and
+shortened."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cep.core.literals import say_duration
 from cep.rules.alert import Template
 
 LONGEST = 500
-"""The greatest number of characters of a value; longer ones are cut and end in `…`."""
+"""The greatest number of characters of a value. Longer values are cut and end in `…`."""
 
 JsonValue = str | int | float | bool | None
 
@@ -21,8 +21,8 @@ _JOINERS = "\u200c\u200d"  # some scripts need them
 
 
 def clean(text: str, longest: int = LONGEST) -> str:
-    """Replace control characters and line ends by spaces, remove marks that change the direction of writing, and
-    replace invalid characters by U+FFFD."""
+    """Replace control characters and line ends by spaces, remove marks of writing direction, and replace invalid
+    characters by U+FFFD."""
     cut = text if len(text) <= 4 * longest else text[: 4 * longest]
     if not cut.isprintable():
         cut = "".join(map(_visible, cut))
@@ -42,7 +42,7 @@ def _visible(character: str) -> str:
 
 
 def json_value(value: JsonValue, type: str) -> JsonValue:
-    """Return a value for JSON: times in ISO 8601, durations as people read them, and clean strings."""
+    """Return a value for JSON: times in ISO 8601, durations in readable form, and cleaned strings."""
     if value is None or isinstance(value, bool):
         return value
     if type == "time" and isinstance(value, int):
@@ -55,7 +55,7 @@ def json_value(value: JsonValue, type: str) -> JsonValue:
 
 
 def value_text(value: JsonValue) -> str:
-    """Return a value as text for a sentence; a missing value is `unknown`."""
+    """Return a value as text for a sentence. A missing value becomes `unknown`."""
     if value is None:
         return "unknown"
     if isinstance(value, bool):
@@ -64,7 +64,7 @@ def value_text(value: JsonValue) -> str:
 
 
 def fill_template(template: Template, values: dict[str, JsonValue], in_address: bool = False) -> str:
-    """Fill a template with the values of `json_value`. `in_address`: values are encoded for a URL."""
+    """Fill a template with values from `json_value`. `in_address`: encode them for a URL."""
     if not template:
         return ""
     texts = (clean(each, 4096) if isinstance(each, str) else value_text(values[each[0]]) for each in template)
@@ -74,10 +74,10 @@ def fill_template(template: Template, values: dict[str, JsonValue], in_address: 
 
 
 def rfc3339(ticks: int) -> str:
-    """Return a time in RFC 3339, in UTC and exact, within the years 1 to 9999."""
+    """Return a time in RFC 3339, in UTC and exact. Times are limited to the years 1 to 9999."""
     return at(ticks).isoformat().replace("+00:00", "Z")
 
 
 def at(ticks: int) -> datetime:
-    """Return a time in UTC, within the years 1 to 9999."""
+    """Return a time in UTC. Times are limited to the years 1 to 9999."""
     return _EPOCH + timedelta(microseconds=min(max(ticks, _FIRST), _LAST))
