@@ -1,4 +1,4 @@
-"""Tell several events in one stream apart: find the value by which WHEN can select each."""
+"""Detection of several events in one stream: find the field whose values select each event with WHEN."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from cep.core.schema import RecordTest
 
 Records = Sequence[Mapping[str, Any]]
 MOST = 12
-"""The greatest number of values of a field that names the event of a record."""
+"""The maximum number of distinct values of a field that names the event of a record."""
 _LEAST = 4
-"""The number of records from which on events are told apart."""
+"""The minimum number of records in which to look for several events."""
 _DEEP = 4
-"""The greatest number of steps of a path by which events are told apart."""
+"""The maximum number of steps of a path to the field that tells events apart."""
 _BOOLEANS = frozenset((*TRUE_WORDS, *FALSE_WORDS))
 
 
@@ -27,9 +27,11 @@ def alternatives(records: Records) -> list[tuple[str, RecordTest, Records]]:
     """Return the events of a stream, each with a name, its test and its records; empty if the stream seems to be one
     event.
 
-    A field (perhaps of an object) names the event if it has few values, and records of most values have keys of their
-    own. So do objects of which each record has one, and fields of which each object under a key has one. A text that
-    means "missing" is not a value; keys without any value are ignored.
+    A field, perhaps inside an object, can name the event if it has few values, and most values have keys of their own.
+    Two other layouts also tell events apart. Either each record has exactly one of several objects, or the object under
+    one key has exactly one of several fields.
+
+    A text that means "missing" does not count as a value. Keys that never have a value are ignored.
     """
     return [(name, test, _without_empty(some)) for name, test, some in _alternatives(records)]
 
@@ -67,7 +69,7 @@ def _alternatives(records: Records) -> list[tuple[str, RecordTest, Records]]:
 def _by_value(
     records: Records, flat: Records, groups: Mapping[str, Mapping[str, Sequence[int]]]
 ) -> list[tuple[str, RecordTest, Records]]:
-    """Return the records by the values of the key most of whose values have keys of their own."""
+    """Group the records by the best key: the one with the most values that have keys of their own."""
     best, field = 0, ""
     for key, rows in groups.items():
         own = _having_own(flat, rows, key)
@@ -80,7 +82,7 @@ def _by_value(
 
 
 def _flat(records: Records) -> list[dict[str, Any]]:
-    """Return the records with a key for each path through objects that WHEN can name. A name at the top has
+    """Return the records with one key for each path through objects that WHEN can name. A top-level name has
     precedence."""
     top = {key for record in records for key in record}
     names: dict[Path, str | None] = {}
@@ -100,7 +102,7 @@ def _flat(records: Records) -> list[dict[str, Any]]:
 
 
 def _groups(records: Records, key: str) -> dict[str, list[int]]:
-    """Return the rows by the value of a key; empty if it has too many values, or some that cannot name an event."""
+    """Group the rows by the value of a key; empty if there are too many values, or some cannot name an event."""
     groups: dict[str, list[int]] = {}
     missing = 0
     for row, record in enumerate(records):
@@ -121,7 +123,7 @@ def _groups(records: Records, key: str) -> dict[str, list[int]]:
 
 
 def _having_own(records: Records, groups: Mapping[str, Sequence[int]], field: str) -> int:
-    """Count the groups with a key that almost all of their records have, and no other group."""
+    """Count the groups that have a key of their own: almost all their records have it, and no other group has."""
     counts = {name: Counter(_said(records, rows)) for name, rows in groups.items()}
     found = 0
     for name, some in groups.items():
@@ -135,7 +137,7 @@ def _said(records: Records, rows: Sequence[int]) -> Iterator[str]:
 
 
 def _objects(records: Records, keys: Sequence[str]) -> list[str]:
-    """Return the objects of which almost each record has exactly one."""
+    """Return objects such that almost each record has exactly one of them; empty if there are none."""
     present = {key: [record.get(key) is not None for record in records] for key in keys}
     some = [
         key
@@ -148,7 +150,8 @@ def _objects(records: Records, keys: Sequence[str]) -> list[str]:
 
 
 def _fields(records: Records, flat: Records, keys: Sequence[str]) -> dict[str, list[int]]:
-    """Return the rows by the field of which each object under one key has exactly one: `payload` has `temp` or `state`.
+    """Return the rows by field, if each object under some key has exactly one of these fields: `payload` has `temp` or
+    `state`.
 
     Of fields that always appear together, only the first counts.
     """

@@ -1,4 +1,4 @@
-"""Read the first rows of a Parquet file as columns: paths into structs, and an event for each element of a list."""
+"""The first rows of a Parquet file as columns: paths into structs, and an event for each element of a list."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cep.connectors.infer.sample import RecordSample
 from cep.connectors.records.paths import EACH, Path, level, path, place, written
 
 _FEW = 3
-"""A list of at most so many numbers is a place rather than a series of measurements."""
+"""The maximum length of a list that is taken for coordinates rather than for a series of measurements."""
 _READ = (
     pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_timestamp,
     pa.types.is_date, pa.types.is_time, pa.types.is_duration, pa.types.is_string, pa.types.is_large_string,
@@ -23,7 +23,7 @@ _READ = (
 
 
 def parquet_sample(file: File, limit: int) -> RecordSample:
-    """Return the first rows. ArrowException, OSError: the file cannot be read."""
+    """Read the first rows. Raise ArrowException or OSError if the file cannot be read."""
     source = pq.ParquetFile(file)
     schema = source.schema_arrow
     sample = RecordSample(None)
@@ -46,7 +46,8 @@ def parquet_sample(file: File, limit: int) -> RecordSample:
 def _chosen(
     schema: pa.Schema, series: Path | None, sample: RecordSample, batch: pa.RecordBatch
 ) -> tuple[list[str], dict[str, Path]]:
-    """Return the plain columns, and the paths into others, that a declaration can have. `batch`: the first rows."""
+    """Return the plain columns, and the paths into nested ones, that a declaration can read. `batch`: the first
+    rows."""
     plain: list[str] = []
     nested: dict[str, Path] = {}
     for name in dict.fromkeys(schema.names):
@@ -68,7 +69,8 @@ def _chosen(
 
 
 def _places(batch: pa.RecordBatch, steps: Path, series: Path | None) -> list[Path]:
-    """Return the elements of a list of few numbers, such as coordinates; for other columns the path itself."""
+    """Return a path for each element of a short list of numbers, such as coordinates; for other columns only
+    `steps`."""
     whole = steps[:-1] if steps[-1] == EACH else steps
     kind = _type(batch.schema, whole)
     if whole == series or len(steps) == 1 or not is_list(kind) or not _numeric(kind.value_type):
@@ -94,7 +96,7 @@ def _type(schema: pa.Schema, steps: Path) -> pa.DataType:
 
 
 def _no_value(steps: Path, kind: pa.DataType, series: Path | None) -> str | None:
-    """Explain why the data at a path cannot be a value of an event. None: it can."""
+    """Explain why an event cannot have the data at a path as a value; None if it can."""
     source = written(steps)
     if len(steps) > 1 and path(source) != steps:
         return "no path leads to a name that is empty, or has quotes or brackets"
@@ -111,8 +113,11 @@ def _no_value(steps: Path, kind: pa.DataType, series: Path | None) -> str | None
 
 
 def _series(batch: pa.RecordBatch) -> Path | None:
-    """Return the list whose elements are events: a list of structs that no row lacks, else a list of many numbers;
-    among several the one with most elements. None: a row is an event."""
+    """Return the path of the list whose elements are events; None if each row is an event.
+
+    It is a list of structs that no row lacks, or else a list of many numbers. Among several, it is the one with most
+    elements.
+    """
     best: tuple[bool, int] | None = None
     found = None
     for name in dict.fromkeys(batch.schema.names):
@@ -136,7 +141,7 @@ def _series(batch: pa.RecordBatch) -> Path | None:
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """Return values for Python: times as microseconds, times of day as texts, NaN as missing."""
+    """Return the values in Python: times as microseconds, times of day as texts, NaN as None."""
     kind = column.type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         column = column.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False).cast(pa.int64())

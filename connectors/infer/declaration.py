@@ -1,4 +1,4 @@
-"""Derive the declaration of an event from a sample of its records: its time, its attributes and their names."""
+"""The declaration of an event, derived from a sample of its records: its time, its attributes and their names."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ from cep.rules.static.typed_facts import FactAttribute, FactDeclaration
 
 @dataclass(slots=True)
 class Inferred:
-    """A declaration as a schema. `notes`: a summary of the values of each attribute; `remarks`: what else to know;
-    `facts`: a declaration of facts that fits as well, if there is no time."""
+    """A declaration as a schema.
+
+    `notes`: a summary of the values of each attribute. `remarks`: other things that the user should know. `facts`: a
+    declaration of facts that also fits, if the records have no time.
+    """
 
     schema: Schema
     notes: dict[str, str] = field(default_factory=dict)
@@ -29,7 +32,7 @@ class Inferred:
 
 
 def inferred(sample: RecordSample, name: str) -> Inferred:
-    """Return the declaration that fits the sample. `name`: that of the event, unless its records have one."""
+    """Return the declaration that fits the sample. `name`: the name of the event, unless its records contain one."""
     option = sample.format.option if sample.format is not None else lambda _: None
     marks = option("decimal") or ".", option("thousands")
     guesses: dict[str, Guess] = {}
@@ -102,7 +105,7 @@ def inferred(sample: RecordSample, name: str) -> Inferred:
 
 
 def _binding(sample: RecordSample, title: str, own: bool) -> list[str]:
-    """Return remarks about the records' `type`, if it is not a name of the program."""
+    """Return remarks about the `type` of records, if it differs from the name of the event."""
     bind = f"bind the file: `--input {title}=FILE`"
     if sample.bound:
         return [f"the `type` of the records is not an event: {bind}"]
@@ -112,8 +115,10 @@ def _binding(sample: RecordSample, title: str, own: bool) -> list[str]:
 
 
 def _facts(schema: Schema, sample: RecordSample) -> str | None:
-    """Return the declaration of facts, whose attributes are called as the columns. None: a column's name is not a name
-    of the language, or it has values that facts cannot have."""
+    """Return a declaration of facts whose attributes have the names of the columns.
+
+    Return None if a column's name is not a valid attribute name, or it has values that facts cannot have.
+    """
     sources = [source_of(each) for each in schema.attributes]
     if any(path(source) != (source,) or identifier(source) != source.lower() for source in sources):
         return None
@@ -125,7 +130,7 @@ def _facts(schema: Schema, sample: RecordSample) -> str | None:
 
 
 def _note(found: Guess, count: int) -> str:
-    """Summarise the values: a range of numbers, a few texts, how many are missing."""
+    """Summarise the values of a column: the range of numbers, a few texts, the number of missing values."""
     parts = []
     values = found.values
     if found.type in ("int", "float") and values:
@@ -155,6 +160,6 @@ def _shown(value: Any) -> str:
 
 
 def shown(text: str) -> str:
-    """Return the text as it can appear in a comment: on one line, and in UTF-8."""
+    """Return the text in a form that fits into a comment: on one line, and in UTF-8."""
     printable = "".join(c if c.isprintable() else " " for c in text)
     return printable.encode("utf-8", "replace").decode("utf-8")

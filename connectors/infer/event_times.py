@@ -1,4 +1,4 @@
-"""Find the column that is the time of an event, in a sample of its records."""
+"""Detection of the column that holds the time of an event, in a sample of its records."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _PREFERRED = (
 _BEGINS = ("start", "begin", "from", "started", "started_at", "start_time", "departed", "von")
 _HOUR = 3_600 * 10**6
 _TRIED = 500
-"""The number of texts from which a column is recognised as one of intervals."""
+"""The number of texts that are tested for intervals."""
 _BETWEEN = re.compile(r"\s+(-|\u2013|\u2014|to|bis|until)\s+")
 """The words between the start and the end of an interval."""
 _HOURS = re.compile(r"^(hours?|hr|hh|hod|stunde|std|heure|hora)$|_(hour|hr)$|^hour_", re.I)
 _CLOCKS = re.compile(r"time|clock|uhr|zeit|^hh_?mm|^hrmn$|heure|hora|^utc$", re.I)
-"""Names of hours and of times of day."""
+"""Names of columns with hours or times of day."""
 _PARTS = (
     (re.compile(r"^#?(year|yr|yyyy|yy|jahr|ann[eé]e|a[nñ]o)$", re.I), 0, 2100, "%Y"),
     (re.compile(r"^(month|mon|monat|mo|mois|mes)$|^MM$", re.I), 1, 12, "%m"),
@@ -43,15 +43,14 @@ _PARTS = (
     (re.compile(r"^(minutes?|min|mn|mm)$", re.I), 0, 59, "%M"),
     (re.compile(r"^(seconds?|sec|ss)$", re.I), 0, 59, "%S"),
 )
-"""Names of columns that hold one part of the time, with the least and the greatest value, and the directive."""
+"""Names of columns with one part of the time, the smallest and largest value of this part, and its directive."""
 _ENDS = ("end", "stop", "to", "until", "ended", "ended_at", "end_time", "arrived", "landed", "bis")
 
 
 def event_times(
     sample: RecordSample, guesses: Mapping[str, Guess]
 ) -> tuple[tuple[str, ...], tuple[str, ...], TimeFormat | None]:
-    """Return the columns of the time (two for an interval), further columns with its parts, and how they are
-    written."""
+    """Return the columns of the time (two for an interval), further columns with parts of it, and the format."""
     last = {source: path(source)[-1].lower() for source in guesses}
     if sample.positional:
         named = [key for key in ("time", "start", "end") if key in guesses]
@@ -92,7 +91,7 @@ def event_times(
 
 
 def local(sample: RecordSample, source: str) -> bool:
-    """Return True if intervals in one column have times without an offset."""
+    """Return True if a column of intervals has times without an offset."""
     for text in (value for value in sample.columns[source] if isinstance(value, str)):
         for part in text.split("/"):
             try:
@@ -104,7 +103,7 @@ def local(sample: RecordSample, source: str) -> bool:
 
 
 def set_back(sample: RecordSample, begin: str, end: str, format: TimeFormat | None) -> int:
-    """Count the intervals that end up to an hour before they begin, as when clocks are set back."""
+    """Count the intervals that end up to an hour before they begin, which happens when clocks are set back."""
     number = 0
     for pair in zip(sample.columns[begin], sample.columns[end], strict=True):
         try:
@@ -116,8 +115,10 @@ def set_back(sample: RecordSample, begin: str, end: str, format: TimeFormat | No
 
 
 def mostly_times(sample: RecordSample, guesses: Mapping[str, Guess]) -> str | None:
-    """Return the remark on the column of texts that are mostly times, although too many are not, or that hold two times
-    each; None: there is no such column."""
+    """Return a remark about a column that is almost the time of the event; None if there is none.
+
+    Its texts are mostly times, but too many are not, or each text holds two times.
+    """
     best: tuple[int, int, str, str | None] | None = None
     for source, guess in guesses.items():
         texts = [value for value in sample.columns[source] if isinstance(value, str)]
@@ -137,7 +138,8 @@ def mostly_times(sample: RecordSample, guesses: Mapping[str, Guess]) -> str | No
 
 
 def _pairs(source: str, texts: Sequence[str]) -> str | None:
-    """Return the remark on a column of intervals that only people can read, `27.10.2024 01:00 - 27.10.2024 02:00`."""
+    """Return a remark about a column of intervals in a form that cannot be read: `27.10.2024 01:00 - 27.10.2024
+    02:00`."""
     pairs = [_BETWEEN.split(text.strip(" \t"))[::2] for text in texts]
     both = [pair for pair in pairs if len(pair) == 2]
     if 2 * len(both) <= len(texts):
@@ -154,8 +156,8 @@ def _pairs(source: str, texts: Sequence[str]) -> str | None:
 
 
 def _interval(begin: Guess, end: Guess) -> bool:
-    """Return True if both columns have the same format and no interval ends before it begins, as far as the sample
-    shows."""
+    """Return True if two columns can be start and end: same format, and no interval in the sample ends before it
+    begins."""
     if begin.format != end.format:
         return False
     if begin.bad or end.bad:
@@ -169,7 +171,8 @@ def _interval(begin: Guess, end: Guess) -> bool:
 
 
 def _clock_of(day: str, sample: RecordSample, guesses: Mapping[str, Guess]) -> tuple[str, TimeFormat | None] | None:
-    """Return the column of the time of day for a column of days, and the format of both together."""
+    """Find the column with the time of day that belongs to a column of days. Return it with the format of both
+    together."""
     for source, column in sample.columns.items():
         guess = guesses[source]
         if source == day or path(source)[:-1] != path(day)[:-1] or column.count(None) > allowed(len(column)):
@@ -203,7 +206,7 @@ def _is_interval(sample: RecordSample, source: str) -> bool:
 
 
 def _counts(guesses: Mapping[str, Guess]) -> tuple[str, TimeFormat | None] | None:
-    """Return the first column of numbers that all count from 1970 to a time of today, whatever its name."""
+    """Return the first column of numbers that all lie near the present as times since 1970, whatever its name."""
     for source, guess in guesses.items():
         if guess.type in ("int", "float") and not guess.optional and (unit := unit_of(guess.values)) is not None:
             return source, None if unit == "s" else TimeFormat(unit=unit)
@@ -213,7 +216,8 @@ def _counts(guesses: Mapping[str, Guess]) -> tuple[str, TimeFormat | None] | Non
 def _parts(
     sample: RecordSample, guesses: Mapping[str, Guess]
 ) -> tuple[tuple[str, ...], tuple[str, ...], TimeFormat | None] | None:
-    """Return the columns of the year, the month, the day and smaller parts, and their format; None: there are none."""
+    """Return the columns of the year, month, day and smaller parts of the time, with their format; None if there are
+    none."""
     parts: list[str] = []
     words: list[str] = []
     for names, low, high, directive in _PARTS:
@@ -239,8 +243,10 @@ def _parts(
 
 
 def _number_clock(name: str, column: Sequence[object], sample: RecordSample) -> str | None:
-    """Return the format of numeric times of day: `1234`, or hours if the name says so. None: they are not times of
-    day."""
+    """Return the format of a column of numeric times of day, None for other columns.
+
+    The numbers are like `1234`, or hours if the name of the column says so.
+    """
     values = []
     for text in column:
         if isinstance(text, str) and text.strip().isascii() and text.strip().isdigit():

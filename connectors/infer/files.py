@@ -1,4 +1,4 @@
-"""Read the first records of a file: recognise its format, and group the records by event."""
+"""The first records of a file: recognise its format, and group the records by event."""
 
 from __future__ import annotations
 
@@ -30,14 +30,13 @@ from cep.core.unpacking import Unpacked
 _HEAD = 1 << 16  # bytes from which a format is recognised
 _CHUNK = 1 << 20
 KNOWLEDGE = (".ttl", ".nt", ".trig", ".rdf", ".owl")
-"""Suffixes of files that hold knowledge instead of records."""
+"""Suffixes of files that contain knowledge instead of records."""
 _MOST_EVENTS = 50
 
 
 def samples(file: Path, limit: int, format: str | None = None) -> list[RecordSample]:
-    """Return the first `limit` records of a file, by event. Raises CepError if the file cannot be read, or has no
-    records.
-    """
+    """Return the first `limit` records of a file, by event. Raise CepError if the file cannot be read, or has no
+    records."""
     plain = file.with_suffix("") if file.suffix in COMPRESSED else file
     kind = format or BY_SUFFIX.get(plain.suffix.lower())
     if plain.suffix.lower() in KNOWLEDGE and format is None:
@@ -129,8 +128,10 @@ def _json(file: Path, limit: int) -> list[RecordSample]:
 
 
 def _by_event(records: list[Mapping[str, Any]]) -> list[RecordSample]:
-    """Return a sample for each event that records name, if all of them name one that can be declared; else one
-    for all."""
+    """Return a sample for each event. Records name their event if all name one that can be declared.
+
+    Otherwise look for a field that tells events apart; if there is none, return one sample for all records.
+    """
     names = dict.fromkeys(each.get("type") if isinstance(each.get("type"), str) else None for each in records)
     said = [name for name in names if name is not None]
     if len(said) == len(names) <= _MOST_EVENTS and (len(said) == 1 or all(event_name(name) == name for name in said)):
@@ -144,7 +145,7 @@ def _by_event(records: list[Mapping[str, Any]]) -> list[RecordSample]:
 
 
 def _by_test(table: RecordSample) -> list[RecordSample]:
-    """Return a sample for each event that the rows of a table are, or the table itself if they seem to be one event."""
+    """Return a sample for each event in the rows of a table; the table itself if they seem to be one event."""
     if table.series is not None:
         return [table]
     rows = [
@@ -161,7 +162,7 @@ def _by_test(table: RecordSample) -> list[RecordSample]:
 
 
 def _alternative(sample: RecordSample, name: str, test: RecordTest) -> RecordSample:
-    """Return the sample as that of the records that pass a test."""
+    """Turn the sample into that of an event whose records pass a test."""
     sample.name, sample.when = name, ((test,),)
     if test.values:
         sample.columns.pop(test.source, None)
@@ -169,7 +170,7 @@ def _alternative(sample: RecordSample, name: str, test: RecordTest) -> RecordSam
 
 
 def _records(file: Path, limit: int) -> Iterator[bytes]:
-    """Return the texts of the first records of JSON, without blank lines."""
+    """Yield the texts of the first JSON records, without blank lines."""
     stream = ByteStream(str(file))
     try:
         for part in _parts(stream):

@@ -1,4 +1,4 @@
-"""Make names of the language from the names of columns, keys and files."""
+"""Conversion of names of columns, keys and files to names of the language."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from cep.connectors.records.paths import EACH, path, place
 from cep.rules.keywords import RESERVED
 
 TAKEN = frozenset(("type", "time", "start", "end", "args"))
-"""Names that attributes cannot have."""
+"""Names that an attribute cannot have."""
 _PLAIN = frozenset(("id", "value", "name", "unit", "key", "data", "n", "v", "x", "y"))
-"""Last steps of paths that are too vague alone."""
+"""Last steps of paths that are too vague to be the name of an attribute."""
 
 
 def names(sources: Sequence[str]) -> dict[str, str]:
-    """Return the name of the attribute for each source: the last step of its path, with earlier ones if that is too
+    """Return a name of an attribute for each source: the last step of its path, with the step before if that is too
     vague."""
     found: dict[str, str] = {}
     used: set[str] = set()
@@ -34,7 +34,8 @@ def names(sources: Sequence[str]) -> dict[str, str]:
 
 
 def identifier(text: str) -> str:
-    """Return a name of the language: `Wind speed (m/s)` becomes `wind_speed_m_s`, `windSpeed` becomes `wind_speed`."""
+    """Convert a text to a name of the language: `Wind speed (m/s)` becomes `wind_speed_m_s`, `windSpeed` becomes
+    `wind_speed`."""
     plain = unicodedata.normalize("NFKD", text.replace("ß", "ss")).encode("ascii", "ignore").decode()
     apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])", "_", plain)
     name = re.sub(r"\W+", "_", apart).strip("_").lower()
@@ -44,6 +45,6 @@ def identifier(text: str) -> str:
 
 
 def event_name(text: str) -> str:
-    """Return the name of an event whose file or records are called so."""
+    """Convert the name of a file, or of the event in its records, to a name of an event."""
     name = identifier(text)
     return f"{name}s" if name.upper() in ("EVENT", "PREFIX", "FLUENT", "FACT", "POLICY", "ALERT") else name

@@ -1,5 +1,4 @@
-"""Read records of JSON as columns. One choice for all records decides whether an event is a record or an element of its
-list."""
+"""Records of JSON as columns. Either every record is an event, or every element of a list in it."""
 
 from __future__ import annotations
 
@@ -18,14 +17,15 @@ OBJECT, LIST, VALUE, NUMBER, NULL = "an object", "a list", "a value", "a number"
 _PLAIN = frozenset((VALUE, NUMBER, NULL))
 _ARGUMENTS = "args"
 _FEW = 3
-"""A list of at most so many numbers is a place rather than a series of measurements."""
+"""The maximum length of a list that is taken for coordinates rather than for a series of measurements."""
 
 
 @dataclass(slots=True)
 class _Shape:
-    """The kinds of values at each path, with counts.
+    """Counts of the kinds of values at each path.
 
-    For lists also the longest length, and the total number of elements of lists that are not nested in another.
+    `longest`: the length of the longest list at a path. `elements`: the total number of elements of lists that are not
+    inside another list.
     """
 
     kinds: dict[Path, Counter[str]] = field(default_factory=dict)
@@ -61,7 +61,7 @@ def _kind(value: Any) -> str:
 
 
 def nested_sample(name: str | None, records: Sequence[Mapping[str, Any]]) -> RecordSample:
-    """Return the columns of records of one event. `name`: the name that they give it."""
+    """Return the columns of records of one event. `name`: the name of the event in the records."""
     sample = RecordSample(name, records=len(records))
     lengths = {len(record[_ARGUMENTS]) if isinstance(record.get(_ARGUMENTS), list) else -1 for record in records}
     own = {"type"} if name is not None else set()
@@ -93,7 +93,7 @@ def nested_sample(name: str | None, records: Sequence[Mapping[str, Any]]) -> Rec
 
 
 def _positional(records: Sequence[Mapping[str, Any]], own: set[str], sample: RecordSample) -> None:
-    """Return values by position: a column for each, and those of the time."""
+    """Fill the sample with values by position: one column for each, and the columns of the time."""
     times = [key for key in ("time", "start", "end") if any(key in record for record in records)]
     for each in records:
         values = {f"arg{place}": value for place, value in enumerate(each[_ARGUMENTS], 1)}
@@ -113,14 +113,17 @@ def _homogeneous(shape: _Shape, steps: Path) -> bool:
 
 
 def _is_place(shape: _Shape, steps: Path) -> bool:
-    """Return True if a list holds a few numbers, such as coordinates, which are read by their places."""
+    """Return True if a list holds a few numbers, such as coordinates, which are read by their index."""
     inside = _mostly(shape.kinds.get((*steps, EACH), Counter()))
     return inside == {NUMBER} and shape.longest[steps] <= _FEW
 
 
 def _series(shape: _Shape, count: int) -> Path | None:
-    """Return the list whose elements are events: a list of objects that every record has, else a list of many numbers;
-    among several the one with most elements. None: a record is an event."""
+    """Return the path of the list whose elements are events; None if each record is an event.
+
+    It is a list of objects that every record has, or else a list of many numbers. Among several, it is the one with
+    most elements.
+    """
     best: tuple[bool, int, int] | None = None
     series = None
     for steps, number in shape.elements.items():
@@ -153,7 +156,7 @@ def _reachable(shape: _Shape, steps: Path) -> bool:
 
 
 def _leaves(shape: _Shape, series: Path | None, left_out: dict[str, str], count: int) -> list[Path]:
-    """Find the paths of plain values that a declaration can have; the others are `left_out`."""
+    """Return the paths of plain values that a declaration can read; note the others in `left_out`, with reasons."""
     paths: list[Path] = []
     closed: set[Path] = set()
     names = {steps[0] for steps in shape.kinds}
@@ -203,7 +206,7 @@ def _of(kinds: Counter[str], kind: str) -> str:
 
 
 def writable(steps: Path, names: set[str], source: str) -> bool:
-    """Return True if a declaration can name the path. A top-level name may have dots and takes precedence."""
+    """Return True if a declaration can name the path. A top-level name that contains dots has precedence over paths."""
     if any(not step or ("[" in step and step != EACH) for step in steps) or level(source) is not None:
         return False
     try:
@@ -216,7 +219,7 @@ def writable(steps: Path, names: set[str], source: str) -> bool:
 
 
 def _no_event(shape: _Shape, steps: Path, series: Path | None, count: int) -> str:
-    """Explain why a list cannot become events."""
+    """Explain why the elements of a list cannot be events."""
     inside = shape.kinds.get((*steps, EACH), Counter())
     if EACH in steps:
         return f'a list within a list; `FROM "{written(steps)}[0]"` is its first element'

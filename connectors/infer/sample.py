@@ -1,4 +1,4 @@
-"""The first records of an event as columns of values, by the path to each."""
+"""The first records of an event, as one column of values for each path."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from cep.core.schema import CHANGE, RecordFormat, When
 
 @dataclass(slots=True)
 class RecordSample:
-    """Records of one event: by path the value in each event that they hold, None if it is missing.
+    """A sample of the records of one event.
 
-    `records`: their number; `series`: the path of the list whose elements are events; `positional`: values are given by
-    position; `bound`: records have a `type` that cannot be an event, so the file has to be bound.
-    `text`: values are texts of a table; `typed`: the types of typed columns.
-    `left_out`: paths that no declaration can have, with the reason; `remarks`: what else to know.
-    `when`: which records of the file are the event; None: all. `nameless`: the names of the columns carry no meaning.
+    `columns`: by path, one value per event, None if it is missing. `records`: the number of records. `series`: the path
+    of the list whose elements are events. `positional`: values are given by position. `bound`: records have a `type`
+    that cannot name an event, so the user has to bind the file to one.
+
+    `text`: values are texts of a table. `typed`: the types of typed columns. `left_out`: paths that no declaration can
+    read, with reasons. `remarks`: other things that the user should know. `when`: the test that selects the event's
+    records; None: all are selected. `nameless`: the names of the columns are invented.
     """
 
     name: str | None
@@ -40,8 +42,10 @@ class RecordSample:
     nameless: bool = False
 
     def without_changes(self) -> None:
-        """Leave out the column `@change`, which is not an attribute, and the records that withdraw others, which may
-        lack attributes."""
+        """Remove the column `@change`, which is not an attribute, and the records that withdraw others.
+
+        Such records may lack attributes.
+        """
         if (changes := self.columns.pop(CHANGE, None)) is None:
             return
         there = [str(each) not in (WITHDRAW, "-1", "-1.0") for each in changes]

@@ -17,7 +17,7 @@ from cep.connectors.records.values import Real, Unreadable
 from cep.core.schema import Attribute, RecordFormat, Schema
 
 TIMED = "@time"
-"""The path of the timestamp in a record of line protocol."""
+"""The key of the timestamp in a record of line protocol."""
 
 _SOME_TIME = RecordFormat("senml", (("now", "2020-01-01T00:00:00Z"),))
 _UNITS = ((10**17, "ns"), (10**14, "us"), (10**11, "ms"), (0, "s"))
@@ -27,7 +27,7 @@ Records = list[dict[str, Any]]
 
 
 def recognised(head: bytes) -> str | None:
-    """Return which of these formats a file that begins so has; None: none of them."""
+    """Return the name of the sensor format in which a file begins; None if it is none of them."""
     text = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
     if text.startswith(("[", "{")):
         one = _first_object(text)
@@ -49,8 +49,11 @@ def recognised(head: bytes) -> str | None:
 
 
 def sensor_records(text: str, kind: str, limit: int) -> tuple[dict[str | None, Records], int, list[str]]:
-    """Return the first records by event (in line protocol by measurement), the number of unreadable ones, remarks, and
-    if there are no records, why the first one is unreadable."""
+    """Return the first records by event, the number of unreadable records, and remarks.
+
+    In line protocol, the event is the measurement. If no record can be read, the remarks explain why the first one
+    cannot.
+    """
     found: dict[str | None, Records] = {}
     unreadable = 0
     remarks: list[str] = []
@@ -70,7 +73,7 @@ def sensor_records(text: str, kind: str, limit: int) -> tuple[dict[str | None, R
 
 
 def sensor_options(kind: str, records: Records) -> tuple[tuple[str, str], ...]:
-    """Return the options of the format: in line protocol the unit of timestamps, unless it is nanoseconds."""
+    """Return the options of the format. For line protocol, this is the unit of timestamps unless it is nanoseconds."""
     times = [abs(int(each[TIMED])) for each in records if each.get(TIMED)]
     if kind != "influx" or not times:
         return ()
@@ -96,7 +99,8 @@ def _points(text: str) -> Iterator[tuple[str | None, dict[str, Any]] | None]:
 
 
 def _packed(text: str, kind: str, remarks: list[str], reasons: list[str]) -> Iterator[dict[str, Any] | None]:
-    """Return the records of packs or pages; None for one that cannot be read, for one of the `reasons`."""
+    """Yield the records of packs or pages, and None for each that cannot be read. Add explanations to `remarks` and
+    `reasons`."""
     plain, timed = _packs()
     for elements in documents(text, None if kind == "senml" else "value"):
         if elements is None:
@@ -121,14 +125,15 @@ def _packed(text: str, kind: str, remarks: list[str], reasons: list[str]) -> Ite
 
 
 def _packs() -> tuple[senml.Packs, senml.Packs]:
-    """Return readers of SenML: one as it is, and one that knows the current time, to which times can be relative."""
+    """Return two readers of SenML: a plain one, and one with a reference time for packs whose times are relative to
+    now."""
     wanted = tuple(Attribute(name, "any") for name in ("n", "u", "v", "vs", "vb", "vd", "s"))
     plain, timed = (Schema("all", wanted, True, True, records=records) for records in (None, _SOME_TIME))
     return senml.Packs(plain), senml.Packs(timed)
 
 
 def _is_observation(first: Mapping[str, Any]) -> bool:
-    """Return True if a record is an observation or a data array of them. Other records may have a time too."""
+    """Return True if a record is an observation or a data array. A time alone does not suffice."""
     names = first.get("components")
     if isinstance(names, list) and isinstance(first.get("dataArray"), list):
         return "result" in names
@@ -138,7 +143,8 @@ def _is_observation(first: Mapping[str, Any]) -> bool:
 def _is_senml(first: Mapping[str, Any]) -> bool:
     """Return True if the first record of a list is SenML.
 
-    Many lists of objects have an `n`. Only a record with a base name may have fields that SenML lacks.
+    Many lists of objects have a key `n`. So a record may have fields that SenML does not define only if it has a base
+    name.
     """
     if any(len(key) > 4 for key in first) or ("bn" not in first and not first.keys() <= set(senml.Packs.labels)):
         return False
@@ -172,7 +178,7 @@ def _leaves(one: Mapping[str, Any], above: str, deep: int) -> Iterator[tuple[str
 
 
 def _first_object(text: str) -> Mapping[str, Any] | None:
-    """Return the first record of a document, which may be cut off."""
+    """Return the first record of a document that may be cut off."""
     decoder = json.JSONDecoder(parse_float=Real)
     for at in [place for place, mark in enumerate(text[:2000]) if mark == "{"]:
         try:

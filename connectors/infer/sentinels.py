@@ -1,17 +1,17 @@
-"""Numbers that stand for a missing value: `-999`, far from all others."""
+"""Numbers that stand for a missing value, such as `-999` far from all other values."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 ALWAYS = (-999, -9999, -99999, -999999, -999.9, -9999.9, -999.99, -9999.99, -99.99)
-"""Numbers that almost certainly mean "missing" if no other value is near."""
+"""Numbers that almost certainly mean "missing" if no other value is near them."""
 PERHAPS = (-99, -99.9, 99, 999, 9999, 99999, 999999, 999.9, 9999.9)
-"""Numbers that mean "missing" if they are further from the other values than those from each other."""
+"""Numbers that mean "missing" if their distance from the other values exceeds the spread of these."""
 
 
 def sentinels(numbers: Sequence[int | float]) -> tuple[int | float, ...]:
-    """Return the sentinel values of a column in ascending order; whole numbers as integers."""
+    """Return the sentinel values of a column in ascending order, whole numbers as integers."""
     values = sorted(set(numbers))
     found: list[int | float] = []
     for one in [each for each in values if each in ALWAYS]:

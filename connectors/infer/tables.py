@@ -1,4 +1,4 @@
-"""Read a table of text as columns: find its separator, the marks of its numbers, and its encoding."""
+"""Tables of text as columns: find the separator, the marks in numbers, and the encoding."""
 
 from __future__ import annotations
 
@@ -23,26 +23,29 @@ from cep.core.schema import RecordFormat
 SEPARATORS = ";\t|,"
 BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 MARKS = (",", ".", "'", "\u2019", " ", "\u00a0", "\u202f", "_")
-"""Characters that may separate thousands."""
+"""Marks that may separate thousands."""
 COMMENTS = ("//", "#", "%", "!")
-"""Possible beginnings of comments."""
+"""Marks that may begin a comment."""
 _SEPARATED = re.compile(r"sep=([;,|\t])")
-"""The line that Excel writes above a table."""
+"""The line `sep=;` that Excel writes above a table."""
 _VALUE = re.compile(r"[+-]?[.,]?\d[\d\s.,:/'TZeE+-]*([AaPp][Mm])?")
 _DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}\b(?!\1)|\d{4}-\d\d-\d\dT")
 _CAMPBELL = "TOA5"
-"""The beginning of the first line of a Campbell logger's table."""
+"""The first field of a table written by a Campbell data logger."""
 _UNIT_ROWS = 3
-"""The greatest number of rows of units below a header."""
+"""The maximum number of rows with units below a header."""
 _LOOKED_AT = 50
-"""The number of lines from which the layout is found."""
+"""The number of lines that are examined to find the layout."""
 _SHOWN = 2_000
-"""The number of values of a column from which its marks are found."""
+"""The number of values per column that are examined to find the marks in numbers."""
 
 
 def table_sample(stream: Any, limit: int, kind: str) -> RecordSample:
-    """Read a table of text. Its separator is the one that splits all lines into equally many fields, its marks are
-    those that turn most columns into numbers. The records begin below other lines, the header, and rows of units."""
+    """Read a table of text.
+
+    The separator is the one that splits most lines into the same number of fields. The marks are those with which most
+    columns are numbers. The records begin below any preamble, the header, and rows of units.
+    """
     data = b"".join(islice(iter(lambda: stream.read(1 << 16), b""), max(16, limit // 100)))
     text, encoding = _decoded(data)
     lines = [line.removesuffix("\r") for line in text.split("\n")[: limit + _LOOKED_AT]]
@@ -84,12 +87,12 @@ def table_sample(stream: Any, limit: int, kind: str) -> RecordSample:
 
 
 def is_zeek(head: bytes) -> bool:
-    """Return True if a file begins like a log of Zeek in columns."""
+    """Return True if a file begins like a Zeek log with columns."""
     return head.startswith(b"#") and b"\n#fields\t" in head
 
 
 def _of_zeek(lines: Sequence[str], limit: int, sample: RecordSample) -> RecordSample:
-    """Read a log of Zeek, which names its columns in a comment."""
+    """Read a log of Zeek, whose columns are named in a comment."""
     names: list[str] = []
     for line in lines:
         if line.startswith("#fields\t"):
@@ -109,8 +112,8 @@ def _of_zeek(lines: Sequence[str], limit: int, sample: RecordSample) -> RecordSa
 class _Layout:
     """The position of the records in a table.
 
-    `lines` are the records, without `skip` lines, comments, the header with the `names`, and `units` rows. `headless`:
-    there is no header line.
+    `lines`: the records, without `skip` lines at the top, comments, the header with the `names`, and `units` rows of
+    units. `headless`: there is no header line.
     """
 
     separator: str
@@ -125,7 +128,7 @@ class _Layout:
 
 
 def _layout(lines: Sequence[str], usual: str) -> _Layout | None:
-    """Return the layout of a table; None: it has no lines."""
+    """Return the layout of a table; None if the table has no lines."""
     said = _SEPARATED.fullmatch(lines[0]) if lines else None
     skip = 1 if said else 0
     first = next((line for line in lines[skip:] if line.strip()), "")
@@ -171,7 +174,7 @@ def _layout(lines: Sequence[str], usual: str) -> _Layout | None:
 
 
 def _named(line: str, comment: str | None, separator: str, width: int) -> list[str] | None:
-    """Return the names of columns in a comment; None: it has none."""
+    """Return the column names that a comment contains; None if it contains none."""
     text = line.removeprefix(comment or "").strip()
     for row in ([each.strip() for each in next(_rows([text], separator), [])], text.split()):
         plain = all(row) and len(set(row)) == width and not any("," in name or _is_value(name) for name in row)
@@ -186,9 +189,9 @@ def _is_value(text: str) -> bool:
 
 
 def _is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Return True if a row is a header, not a record.
+    """Return True if a row is a header rather than a record.
 
-    It has words above dates, or above values in most columns. Columns that are mostly empty do not count.
+    A header has words above dates, or above values in most columns. Columns that are mostly empty do not count.
     """
     if not rows or not any(map(_is_value, first)):
         return True
@@ -200,7 +203,7 @@ def _is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _sized(rows: Sequence[Sequence[str]]) -> list[int]:
-    """Return the columns whose fields are mostly numbers or times, apart from empty ones."""
+    """Return the columns whose non-empty fields are mostly numbers or times."""
     later = rows[3:] or rows[1:] or rows
     width = max(map(len, later), default=0)
     fields = [[row[place] for row in later if place < len(row) and row[place].strip()] for place in range(width)]
@@ -209,7 +212,7 @@ def _sized(rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def _units(rows: Sequence[Sequence[str]], sized: Sequence[int]) -> int:
-    """Return the number of rows of units below the header. They have words in columns of numbers and times."""
+    """Count the rows with units below the header. They have words in the columns of numbers and times."""
     count = 0
     for row in rows[: min(_UNIT_ROWS, len(rows) - 1)]:
         words = [row[place].strip() for place in sized if place < len(row)]
@@ -227,8 +230,7 @@ def _rows(lines: Sequence[str], separator: str) -> Iterator[list[str]]:
 
 
 def _apart_by_blanks(layout: _Layout, raw: Sequence[str]) -> str | None:
-    """Return the remark on a table of one column that seems to be several, separated by blanks; None: it does not seem
-    so."""
+    """Return a remark if a table with one column seems to have several that are separated by blanks, else None."""
     lines = [line for line in layout.lines[:_LOOKED_AT] if line.strip()]
     if len(layout.names) != 1 or not lines:
         return None
@@ -250,7 +252,7 @@ def _apart_by_blanks(layout: _Layout, raw: Sequence[str]) -> str | None:
 
 
 def _unnamed(name: str, names: Sequence[str]) -> str | None:
-    """Explain why a column cannot be declared. None: it can."""
+    """Explain why a column cannot be declared; None if it can."""
     if names.count(name) > 1:
         return f"{names.count(name)} columns are called so"
     if EACH in name or level(name) is not None:
@@ -271,8 +273,10 @@ def _decoded(data: bytes) -> tuple[str, str | None]:
 
 
 def _separator(lines: Sequence[str], usual: str) -> str:
-    """Return the separator that cuts most lines into the same number of fields, more than one; among equals, the one
-    with most fields."""
+    """Return the separator that cuts most lines into the same number of fields, which must be more than one.
+
+    Among equals, it is the separator with the most fields.
+    """
 
     def fit(mark: str) -> tuple[float, int, bool]:
         rows = [row for row in _rows(lines[:_LOOKED_AT], mark) if row]
@@ -285,7 +289,8 @@ def _separator(lines: Sequence[str], usual: str) -> str:
 
 
 def number(text: str, decimal: str, thousands: str | None) -> str | None:
-    """Return a field that is a number with these marks, with a point and without marks; None: it is not a number."""
+    """Return a number in plain form, with a decimal point and without marks between thousands. Return None if the field
+    is not a number with these marks."""
     plain = text if thousands is None else plain_number(text, thousands, decimal)
     try:
         plain = with_point(plain, decimal)
@@ -295,8 +300,8 @@ def number(text: str, decimal: str, thousands: str | None) -> str | None:
 
 
 def _marks(sample: RecordSample, separator: str) -> tuple[str, str | None]:
-    """Return the decimal mark and the mark between thousands with which most columns are numbers; among several the
-    plainest."""
+    """Return the decimal mark and the mark between thousands that make most columns numeric; in doubt, the plainest
+    marks."""
     columns = [
         [value.strip(" \t") for value in column if value is not None and value.strip(" \t").lower() not in ABSENT]
         for column in sample.columns.values()
@@ -319,6 +324,6 @@ def _marked(columns: Sequence[Sequence[str]], mark: str, decimal: str) -> bool:
 
 
 def _numeric(columns: Sequence[Sequence[str]], decimal: str, thousands: str | None) -> tuple[int, int]:
-    """Count the numeric columns, and the numeric values."""
+    """Count the numeric columns and the numeric values."""
     fits = [[number(value, decimal, thousands) is not None for value in column] for column in columns]
     return sum(map(all, fits)), sum(map(sum, fits))

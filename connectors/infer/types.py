@@ -1,4 +1,4 @@
-"""Find the type that a column of values seems to have, the values that mean "missing", and the format of its times."""
+"""Detection of a column's type, of the values that mean "missing" in it, and of the format of its times."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from cep.core.schema import TimeFormat
 from cep.core.time_pattern import of_pattern
 
 NOTHING = frozenset(("", "-", "--", "?", "na", "n/a", "nan", "null", "none", "nil", "#n/a"))
-"""Texts, in lower case, that mean "missing" in any column."""
+"""Lower-case texts that mean "missing" in any column."""
 ABSENT = NOTHING | {"missing", "unknown", "unavailable", "m", "mm"}
-"""Texts, in lower case, that mean "missing" among numbers and times."""
+"""Lower-case texts that mean "missing" among numbers and times."""
 SHARE = 0.5
-"""The least share of a column that has the column's type, if the other values mean "missing"."""
+"""The minimum share of values that have the column's type, if the other values mean "missing"."""
 MOSTLY = 0.8
-"""The share of numbers in a column of texts from which on it is reported."""
+"""The minimum share of numbers in a column of texts for which the user is told about them."""
 _TRIED = 500
-"""The number of texts from which possible patterns are found."""
+"""The number of texts from which candidate time formats are found."""
 FEW = 8
-"""The greatest number of distinct texts that mean "missing"."""
+"""The maximum number of distinct texts that mean "missing" in a column."""
 BIG = "some have more than 64 bits"
 _BIG_FLOAT = f"{BIG}: read as floats, which have 15 digits"
 _BIG_TEXT = f"{BIG}: read as texts"
@@ -48,7 +48,7 @@ _WHOLE = (
     "%Y-%m-%d %H:%M:%S,%f", "%Y-%m-%d %H:%M:%S UTC", "%Y-%m-%d %H:%M:%S GMT",
 )  # fmt: skip
 _BESIDE = ("%d%m%Y", "%m%d%Y")
-"""Further dates of digits only."""
+"""Further date formats that consist of digits only."""
 _UNITS = (("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9))
 _SINCE, _UNTIL = 631_152_000, 4_102_444_800  # 1990 and 2100, in seconds
 _DAY = 86_400 * 10**6
@@ -59,12 +59,11 @@ _ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """The type of a column. An empty column has none, and `note` says why.
+    """The guessed type of a column; it is empty if the column cannot be declared, and `note` says why.
 
-    Further: its `format` if it is a time, texts and numbers that mean "missing", whether a value is missing, and
-    remarks. `day`: the times have no time of day; `local`: they have no offset; `clock`: they are times of day, without
-    a day. `quoted`: numbers are in quotes; `bad`: so many values have another type, and their records become dead
-    letters.
+    `format`: the format of times. `missing`: texts and numbers that mean "missing". `optional`: values are missing.
+    `day`: the times have no time of day. `local`: they have no offset. `clock`: they are times of day without a date.
+    `quoted`: numbers are in quotes. `bad`: the number of values of another type, whose records become dead letters.
     """
 
     type: str
@@ -81,7 +80,7 @@ class Guess:
 
 
 def allowed(count: int) -> int:
-    """Return how many of this many values may be invalid without changing the type of the column."""
+    """Return how many of `count` values may be invalid without changing the type of the column."""
     return max(count // 50, int(count >= 20))
 
 
@@ -93,8 +92,11 @@ def guess(
     typed: pa.DataType | None = None,
     thousands: str | None = None,
 ) -> Guess:
-    """Guess the type of a column. `text`: its values come from a table of text, with these marks, which does not
-    distinguish numbers from texts."""
+    """Guess the type of a column.
+
+    `text`: the values are fields of a text table, which does not distinguish numbers from texts. `decimal`,
+    `thousands`: the marks in its numbers. `typed`: the type of a typed column.
+    """
     present = [value for value in column if value is not None]
     optional = len(present) < len(column)
     if typed is not None:
@@ -125,8 +127,7 @@ def guess(
 
 
 def _majority(kinds: Counter[str]) -> frozenset[str] | None:
-    """Return the kinds that almost all values have, if a few have others; None: the others are meaningful, or there are
-    none."""
+    """Return the kinds of almost all values if only a few values have another kind. Otherwise return None."""
     numbers = frozenset(("int", "float"))
     count = kinds.total()
     for most in (numbers, *(frozenset((kind,)) for kind in kinds if kind not in numbers)):
@@ -141,7 +142,7 @@ def _of_kinds(value: Any, kinds: frozenset[str]) -> bool:
 
 
 def _without_bad(found: Guess, bad: int, count: int, examples: Sequence[str] = ()) -> Guess:
-    """Return the guess for all values except a few bad ones."""
+    """Add a note on a few bad values to the guess that was made from all others."""
     if not found.type:
         return found
     what = {"int": "numbers", "float": "numbers", "time": "times", "bool": "booleans"}.get(found.type, "texts")
@@ -164,7 +165,7 @@ def _plain(values: Sequence[Any]) -> list[int | float]:
 
 
 def _bools(present: Sequence[Any], kinds: Counter[str], optional: bool) -> Guess:
-    """Guess a column of booleans, and of other values that are read as booleans."""
+    """Guess the type of a column with booleans, and possibly other values that can be read as booleans."""
     words = {str(value).lower() for value in present if not isinstance(value, bool)}
     if words <= {*TRUE_WORDS, *FALSE_WORDS}:
         return Guess("bool", tuple(present), optional=optional)
@@ -180,8 +181,10 @@ def _unlike(kinds: Counter[str]) -> Guess:
 
 
 def _mixed(name: str, present: Sequence[Any], kinds: Counter[str], optional: bool) -> Guess:
-    """Guess the type of numbers among which a few texts mean "missing", or of texts among which a number does. Other
-    mixed columns have no type."""
+    """Guess the type of a column with numbers and texts.
+
+    Either a few texts among numbers mean "missing", or a number among texts does. Other mixed columns have no type.
+    """
     numbers = [value for value in present if _kind(value) != "string"]
     texts = [value for value in present if _kind(value) == "string"]
     quoted = [text for text in texts if is_number(text.strip(" \t"))]
@@ -206,7 +209,8 @@ def _mixed(name: str, present: Sequence[Any], kinds: Counter[str], optional: boo
 
 
 def _in_quotes(texts: Sequence[str]) -> str:
-    """Return a remark about texts that are all numbers; empty if one begins with a 0 that a number would not have."""
+    """Return a remark if all texts are numbers. Return an empty text if one of them has a leading zero, as only names
+    have."""
     plain = [text.strip(" \t").lstrip("+-") for text in texts]
     if not all(map(is_number, plain)) or any(text[:1] == "0" and text[1:2].isdigit() for text in plain):
         return ""
@@ -215,8 +219,10 @@ def _in_quotes(texts: Sequence[str]) -> str:
 
 
 def _quoted(name: str, numbers: Sequence[Any], texts: Sequence[str], quoted: Sequence[str], optional: bool) -> Guess:
-    """Guess the type of numbers, some of them in quotes. If there are more than a few other texts, the column has no
-    type."""
+    """Guess the type of a column of numbers of which some are in quotes.
+
+    If there are more than a few other texts, the column has no type.
+    """
     absent = {text for text in texts if text.strip(" \t").lower() in ABSENT}
     odd = sorted({text for text in texts if text not in quoted and text not in absent})
     bad = sum(text in odd for text in texts)
@@ -236,7 +242,7 @@ def _quoted(name: str, numbers: Sequence[Any], texts: Sequence[str], quoted: Seq
 
 
 def _fields(name: str, raw: Sequence[str], decimal: str, thousands: str | None, optional: bool) -> Guess:
-    """Guess the type of a table's fields: numbers and booleans, times, or else strings or IRIs."""
+    """Guess the type of fields of a table: numbers, booleans or times; otherwise strings or IRIs."""
     present = [text.strip(" \t") for text in raw]
     words = tuple(sorted({value for value in present if value.lower() in ABSENT}))
     some = [value for value in present if value not in words]
@@ -275,7 +281,7 @@ def _fields(name: str, raw: Sequence[str], decimal: str, thousands: str | None, 
 
 
 def _untimely(name: str, texts: Sequence[str]) -> Counter[str]:
-    """Return the few texts that are not times, in a column of times; empty if there are none, or more."""
+    """Return the texts that are not times in a column of times; empty if there are none, or too many."""
     counts = Counter(texts)
     if len(texts) < 20:
         return Counter()
@@ -292,7 +298,7 @@ def _untimely(name: str, texts: Sequence[str]) -> Counter[str]:
 
 
 def most_times(texts: Sequence[str]) -> tuple[str | None, int]:
-    """Return the format that most of some texts fit (None: ISO 8601), and how many do."""
+    """Return the format that fits the most texts (None: ISO 8601), and the number of texts that it fits."""
     counts = Counter(texts)
     tried = list(counts)[:: max(1, len(counts) // 20)]
     ways: list[tuple[str | None, Callable[[str], bool]]] = [(None, _is_iso)]
@@ -314,7 +320,7 @@ def _fits(pattern: str, text: str) -> bool:
 
 
 def _nearly(texts: Sequence[str], decimal: str, thousands: str | None) -> str:
-    """Return a remark about texts most of which are numbers; empty for others."""
+    """Return a remark about a column of texts that are mostly numbers; empty for other columns."""
     odd = Counter(text for text in texts if _pointed([text], decimal, thousands) is None)
     numbers = len(texts) - odd.total()
     if not odd or len(odd) > FEW or numbers < MOSTLY * len(texts):
@@ -324,7 +330,7 @@ def _nearly(texts: Sequence[str], decimal: str, thousands: str | None) -> str:
 
 
 def _pointed(texts: Sequence[str], decimal: str, thousands: str | None) -> list[str] | None:
-    """Return numbers with points and without marks between thousands; None: some are not numbers."""
+    """Return the numbers with decimal points and without marks between thousands; None if a text is not a number."""
     numbers = []
     for text in texts:
         try:
@@ -338,7 +344,7 @@ def _pointed(texts: Sequence[str], decimal: str, thousands: str | None) -> list[
 
 
 def _texts(name: str, present: Sequence[str], optional: bool) -> Guess:
-    """Guess the type of texts that are not fields of a table: times, or else strings or IRIs."""
+    """Guess the type of texts that are not fields of a table: times; otherwise strings or IRIs."""
     absent = {value for value in present if value.strip(" \t").lower() in ABSENT}
     words = tuple(sorted({form for text in absent for form in (text, text.strip(" \t"))}))
     some = [value for value in present if value not in words]
@@ -352,7 +358,7 @@ def _texts(name: str, present: Sequence[str], optional: bool) -> Guess:
 
 
 def _named(texts: Sequence[str], optional: bool) -> Guess:
-    """Guess strings or IRIs."""
+    """Guess whether texts are strings or IRIs."""
     words = tuple(dict.fromkeys(text for text in texts if text.strip(" \t").lower() in ABSENT))
     some = [text for text in texts if text not in words]
     if some and all(_IRI.match(text) and not NOT_IRI.search(text) for text in some) and len(words) <= FEW:
@@ -365,8 +371,11 @@ def _with(found: Guess, words: tuple[str, ...], optional: bool) -> Guess:
 
 
 def _numbers(name: str, numbers: Sequence[int | float], optional: bool) -> Guess:
-    """Guess numbers, some of which mean "missing" if they are far from all others; they count from 1970 if the name
-    says time."""
+    """Guess the type of a column of numbers.
+
+    Numbers far from all others may mean "missing". If the name of the column suggests times, the numbers may count from
+    1970.
+    """
     if TIMELY.search(name) and (unit := unit_of(numbers)) is not None:
         format = None if unit == "s" else TimeFormat(unit=unit)
         return Guess("time", tuple(numbers), format, optional=optional)
@@ -385,7 +394,10 @@ def _numbers(name: str, numbers: Sequence[int | float], optional: bool) -> Guess
 
 
 def _dates(name: str, numbers: Sequence[int | float]) -> Guess | None:
-    """Guess whole numbers whose digits are dates, `20240501`, if the name says time; None: they are not dates."""
+    """Guess the type of whole numbers whose digits may be dates, such as `20240501`.
+
+    Return None if they are not dates, or the name of the column does not suggest times.
+    """
     if not TIMELY.search(name) or not all(number >= 0 and number == int(number) for number in numbers):
         return None
     guessed = None if unit_of(numbers) else _times(name, [str(int(number)) for number in numbers])
@@ -395,12 +407,12 @@ def _dates(name: str, numbers: Sequence[int | float]) -> Guess | None:
 
 
 def unit_of_all(values: Sequence[Any]) -> str | None:
-    """Return the unit of values that are all numbers and count from 1970; None: they do not."""
+    """Return the unit in which all values count from 1970; None if some are not numbers, or no unit fits."""
     return unit_of(_plain(values)) if all(_kind(value) in ("int", "float") for value in values) else None
 
 
 def unit_of(numbers: Sequence[int | float]) -> str | None:
-    """Return the unit in which all numbers count from 1970 to a time of today; None: there is none."""
+    """Return the unit in which all numbers count from 1970 to a time between 1990 and 2100; None if no unit fits."""
     for unit, size in _UNITS:
         if all(_SINCE * size <= number <= _UNTIL * size for number in numbers):
             return unit
@@ -408,8 +420,10 @@ def unit_of(numbers: Sequence[int | float]) -> str | None:
 
 
 def _times(name: str, texts: Sequence[str], quoted: bool = False) -> Guess | None:
-    """Return the format of texts that are all times; among several, the one in which they are in order. `quoted`: they
-    are texts of JSON, where counts since 1970 need a FORMAT, and blanks around ISO 8601 count."""
+    """Guess the format of texts that are all times; among several formats, take one in which the times are in order.
+
+    `quoted`: the texts come from JSON. There, counts since 1970 need a FORMAT, and blanks around ISO 8601 times matter.
+    """
     some = list(dict.fromkeys(texts))
     if quoted and all(is_number(text.strip(" \t")) for text in some):
         unit = unit_of([float(text) for text in some]) if TIMELY.search(name) else None
@@ -455,7 +469,7 @@ def _times(name: str, texts: Sequence[str], quoted: bool = False) -> Guess | Non
 
 
 def _eight(text: str) -> str:
-    """Return a date of digits with the leading zero that it may have lost, `1052024`."""
+    """Restore the leading zero that a date of eight digits may have lost: `1052024`."""
     return text.zfill(8)
 
 
@@ -477,7 +491,7 @@ def _read(texts: Sequence[str], pattern: str) -> list[int] | None:
 
 
 def clock_pattern(texts: Sequence[str]) -> str | None:
-    """Return the format of times of day. None: they are not times of day."""
+    """Return the format of a column of times of day; None for other columns."""
     some = [text for text in texts if isinstance(text, str) and _CLOCK.fullmatch(text.strip())]
     if not some or len(texts) - len(some) > allowed(len(texts)):
         return None
@@ -490,7 +504,7 @@ def clock_pattern(texts: Sequence[str]) -> str | None:
 
 
 def timely(name: str) -> bool:
-    """Return True if a name sounds like a time."""
+    """Return True if the name suggests a time."""
     return TIMELY.search(name) is not None
 
 
@@ -506,7 +520,7 @@ _ARROW: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 
 
 def _typed(typed: pa.DataType, present: Sequence[Any], optional: bool, name: str) -> Guess:
-    """Guess by the type of a column of Parquet. Texts and counts in it may be times."""
+    """Guess from the type of a Parquet column. Its texts and numbers may be times."""
     if pa.types.is_null(typed):
         return Guess("string", (), optional=True, note="always missing, so its type is not known")
     if pa.types.is_time(typed):

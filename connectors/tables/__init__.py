@@ -1,1 +1,1 @@
-"""Derived events as rows of a table with transactions: Delta, Iceberg."""
+"""Output of derived events to tables with transactions: Delta and Iceberg."""

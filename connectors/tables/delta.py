@@ -1,7 +1,7 @@
-"""Delta tables, through the library of delta-rs.
+"""Delta tables, through the library delta-rs.
 
-A commit carries an application transaction, `semcep:NAME` with a number, in the same entry of the table's log as the
-files. After any crash it shows whether the rows were added.
+A commit carries an application transaction, `semcep:NAME` with a number, in the same log entry as the files. After a
+crash, it tells whether the rows were added.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 _PATIENCE = {"timeout": "25s", "retry_timeout": "20s"}
-"""How long a request to an object store may take, and how long a failed one is repeated; the default is 3 minutes."""
+"""Time limits for a request to an object store, and for repeating a failed one. The library's default is 3 minutes."""
 
 
 def table(name: TableName) -> DeltaTable | None:
-    """Return the table as it is now; None: it does not exist. CepError: it cannot be read, or the library is not
-    installed."""
+    """Return the current table; None if it does not exist. Raise CepError if it cannot be read, or the library is
+    missing."""
     with _explaining(name):
         from deltalake import DeltaTable
 
@@ -40,15 +40,18 @@ def table(name: TableName) -> DeltaTable | None:
 
 
 def check(name: TableName, schema: pa.Schema | None = None) -> None:
-    """CepError: rows, of this schema if it is known, cannot be written there: the place holds something else, or a
-    table with columns of other types."""
+    """Raise CepError if rows of this schema cannot be written to the table.
+
+    The reason may be that the place holds something else, or that the table's columns have other types.
+    """
     there = table_at(name)
     if there is not None and name.append is not None and schema is not None:
         _fitting(name, there, schema)
 
 
 def table_at(name: TableName) -> DeltaTable | None:
-    """Return the table at an existing or future place. CepError: the place holds something else, or cannot be read."""
+    """Return the table at a place; None if it does not exist yet. Raise CepError if the place holds something else, or
+    cannot be read."""
     if not is_url(name.place) and os.path.exists(name.place):
         if not os.path.isdir(name.place):
             raise name.refused("this is a file", "a Delta table is a folder: `delta:folder`")
@@ -60,8 +63,10 @@ def table_at(name: TableName) -> DeltaTable | None:
 
 
 def _fitting(name: TableName, there: DeltaTable, schema: pa.Schema) -> None:
-    """CepError: the new rows have columns of other types than the table. The library would convert their values, such
-    as true to 1.0."""
+    """Raise CepError if the columns of the new rows have other types than those of the table.
+
+    The library would convert the values, for example true to 1.0.
+    """
     known = {field.name: field.type for field in pa.schema(there.schema().to_arrow())}
     for field in schema:
         old = known.get(field.name, field.type)
@@ -71,7 +76,7 @@ def _fitting(name: TableName, there: DeltaTable, schema: pa.Schema) -> None:
 
 
 def _kind(type: pa.DataType) -> str:
-    """Return the type of values, however they are stored."""
+    """Return the name of a column's type, independently of how values are stored."""
     if pa.types.is_dictionary(type):
         return _kind(type.value_type)
     if pa.types.is_timestamp(type):
@@ -82,12 +87,13 @@ def _kind(type: pa.DataType) -> str:
 
 
 def is_added(name: TableName, number: int = 1) -> bool:
-    """Return True if the rows to append under the name were appended, up to this number of several in a row."""
+    """Return True if the table already has the rows that are added under the name as number `number`, or a later
+    one."""
     return name.append is not None and added(name, table(name), number)
 
 
 def added(name: TableName, there: DeltaTable | None, number: int = 1) -> bool:
-    """Return True if a table that was read already contains the rows of this number."""
+    """Return the same for a table that was loaded before."""
     if there is None or name.append is None:
         return False
     with _explaining(name):
@@ -96,8 +102,10 @@ def added(name: TableName, there: DeltaTable | None, number: int = 1) -> bool:
 
 
 def write(name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int = 1) -> None:
-    """Replace the rows of a table, or add some under the name, in one commit. CepError: they cannot be written, or
-    another run has added rows under that name."""
+    """Replace the rows of a table, or add rows under the name, in one commit.
+
+    Raise CepError if this fails, or another run has added rows under this name.
+    """
     from deltalake import CommitProperties, Transaction, write_deltalake
 
     mine = [] if name.append is None else [Transaction(_application(name), number)]
@@ -121,7 +129,7 @@ def write(name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int
 
 
 def compact(name: TableName) -> None:
-    """Merge small files, if there are as many as the name says."""
+    """Merge small files if the table has at least `name.compact` files."""
     there = None if name.compact is None else table(name)
     if there is not None and name.compact is not None and len(there.file_uris()) >= name.compact:
         with _explaining(name):
@@ -150,7 +158,7 @@ def _options(place: str) -> dict[str, str] | None:
 
 @contextmanager
 def _explaining(name: TableName) -> Iterator[None]:
-    """Turn the library's errors in the block into CepErrors."""
+    """Turn errors that the library raises in the block into CepErrors."""
     os.environ.setdefault("RUST_LOG", "error")  # else it prints where it searches for credentials
     try:
         from deltalake.exceptions import DeltaError

@@ -1,7 +1,7 @@
 """Iceberg tables, through pyiceberg, whose configuration defines the catalogs.
 
-A commit that adds rows under a name also stores their number in the properties of the table, where it stays when
-snapshots expire. The summary of the snapshot has the number too, for readers of the table's history.
+A commit that adds rows under a name also stores their number in the table's properties, which remain when snapshots
+expire. The snapshot's summary has the number too, for readers of the table's history.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 TRIES = 10
-"""How often to retry adding rows while others change the table."""
+"""How often to try to add rows while others change the table."""
 
 _PAUSE, _LONGEST = 0.05, 2.0  # seconds between two tries
 _SMALL = 1 << 25  # files with fewer bytes are merged
@@ -31,33 +31,33 @@ _COMMIT = "semcep.commit"  # in the summary of a snapshot: a name that no other 
 _LOCKED = "database is locked"  # in a catalog in SQLite, if another process uses it
 _RETRIES = "commit.retry.num-retries"
 _NEW = {"commit.manifest-merge.enabled": "true", "write.metadata.delete-after-commit.enabled": "true"}
-"""Properties of a new table. A stream commits often, so what each commit leaves behind would add up."""
+"""Properties of a new table. A stream commits often, so they limit the metadata that commits leave behind."""
 
 
 def table(name: TableName) -> Table | None:
-    """Return the table as it is now; None: it does not exist. CepError: it cannot be read, there is no such catalog, or
-    the library is not installed."""
+    """Return the current table; None if it does not exist. Raise CepError if it cannot be read, or the catalog or the
+    library is missing."""
     with _explaining(name):
         catalog, identifier = _catalog(name)
         return catalog.load_table(identifier) if catalog.table_exists(identifier) else None
 
 
 def check(name: TableName, schema: pa.Schema | None = None) -> None:
-    """CepError: the table cannot be read, or there is no such catalog. The columns are checked when the table is
-    written."""
+    """Raise CepError if the table cannot be read, or its catalog does not exist. Columns are checked by `write`."""
     table(name)
 
 
 def is_added(name: TableName, number: int = 1) -> bool:
-    """Return True if the rows to append under the name were appended, up to this number of several in a row."""
+    """Return True if the table already has the rows that are added under the name as number `number`, or a later
+    one."""
     return name.append is not None and _added(name, table(name), number)
 
 
 def write(name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int = 1) -> None:
-    """Replace the rows of a table, or add rows under the name, in one commit. `rows` is called for each try.
+    """Replace the rows of a table, or add rows under the name, in one commit. `rows` is called anew for each try.
 
-    CepError: they cannot be written; another run has added rows under that name; or another process changed a table to
-    be replaced at the same time.
+    Raise CepError if this fails, if another run has added rows under this name, or if another process changed the table
+    while it was replaced.
     """
     mine, pause = uuid4().hex, _PAUSE
     with _explaining(name):
@@ -82,8 +82,10 @@ def write(name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int
 
 
 def compact(name: TableName) -> None:
-    """Merge small files, if there are as many as the name says, by a commit that changes no row. Tables with
-    partitions, and tables that others change at the same time, stay as they are. CepError: it fails."""
+    """Merge small files if there are at least `name.compact`, by a commit that changes no row.
+
+    Skip tables with partitions, and tables that others change meanwhile. Raise CepError if the merge fails.
+    """
     there = None if name.compact is None else table(name)
     if there is None or name.compact is None or not there.spec().is_unpartitioned():
         return
@@ -159,7 +161,7 @@ def _catalog(name: TableName) -> tuple[Any, str]:
 
 @contextmanager
 def _explaining(name: TableName) -> Iterator[None]:
-    """Turn the library's errors in the block into CepErrors."""
+    """Turn errors that the library raises in the block into CepErrors."""
     try:
         import pyiceberg.exceptions as raised
         from sqlalchemy.exc import SQLAlchemyError

@@ -1,4 +1,4 @@
-"""The operations of each kind of table with transactions."""
+"""The operations for each kind of table with transactions."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from cep.connectors.tables.names import TableName
 
 
 class TableKind(Protocol):
-    """The functions of its module."""
+    """The functions that the module of a kind provides."""
 
     def check(self, name: TableName, schema: pa.Schema | None = None) -> None:
-        """CepError: rows, of this schema if it is known, cannot be written there."""
+        """Raise CepError if rows cannot be written to the table. `schema`: the schema of the rows, if it is known."""
 
     def is_added(self, name: TableName, number: int = 1) -> bool:
-        """Return True if the rows to append under the name were appended, up to this number of several in a row."""
+        """Return True if the table already has the rows that are added under the name as number `number`, or a later
+        one."""
 
     def write(self, name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int = 1) -> None:
-        """Replace the rows of a table, or add some under the name, in one commit."""
+        """Replace the rows of a table, or add rows under the name as number `number`, in one commit."""
 
     def compact(self, name: TableName) -> None:
-        """Merge small files, if there are as many as the name says."""
+        """Merge small files if the table has at least `name.compact` of them."""
 
 
 KINDS: Mapping[str, TableKind] = {"delta": delta, "iceberg": iceberg}

@@ -15,9 +15,12 @@ OPTIONS = ("append", "compact")
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """A name of a table. `place`: the folder of a Delta table, or `catalog/namespace.table`. `append`: the name of rows
-    that are added once; None: the table is replaced. `compact`: the number of small files from which on they are
-    merged; None: never. `option`: the option that names the table."""
+    """The name of a table.
+
+    `place`: the folder of a Delta table, or `catalog/namespace.table`. `append`: the name under which rows are added
+    once; None: the table's rows are replaced. `compact`: the number of small files at which they are merged; None:
+    never. `option`: the command-line option that contains the name.
+    """
 
     kind: str
     place: str
@@ -30,7 +33,7 @@ class TableName:
         return f"{self.kind}:{self.place}"
 
     def refused(self, reason: str, hint: str | None = None, passing: bool = False) -> CepError:
-        """Return the error that something is wrong with the table. `passing`: a retry may succeed."""
+        """Return an error about the table. `passing`: True if a retry may succeed."""
         return CepError(f"{self.option} {self.text}: {reason}", hint=hint, code=UNREACHABLE if passing else "output")
 
     def added_meanwhile(self) -> CepError:
@@ -38,13 +41,13 @@ class TableName:
 
 
 def is_table(text: str) -> bool:
-    """Return True if an output, or an input, is a table with transactions."""
+    """Return True if the text of an input or output names a table with transactions."""
     kind, colon, _ = text.partition(":")
     return bool(colon) and kind in KINDS
 
 
 def input_table(text: str) -> TableName:
-    """Parse the name of a table that is read. CepError: it does not name a table, or has options."""
+    """Parse the name of a table to read. Raise CepError if it is not a valid name, or has options."""
     found = table_name(text, "--input")
     if found.append is not None or found.compact is not None:
         raise found.refused("a table that is read has no options")
@@ -52,7 +55,7 @@ def input_table(text: str) -> TableName:
 
 
 def table_name(text: str, option: str = "--output") -> TableName:
-    """Parse the name. CepError: it does not name a table, or has an unknown option."""
+    """Parse a name. Raise CepError if it is not valid, or has an unknown option."""
     kind, _, rest = text.partition(":")
     place, _, given = rest.partition("?")
     found = TableName(kind, place, option=option)
