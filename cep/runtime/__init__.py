@@ -1,1 +1,1 @@
-"""Order, recursion and time over a graph of goals: batches and a watermark in, batches out."""
+"""The runtime of a graph of goals: it takes batches and a watermark, and handles order, recursion and time."""

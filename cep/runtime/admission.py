@@ -1,4 +1,4 @@
-"""A batch into the reorder buffer: its rows as occurrences, without those that do not fit and those that are late."""
+"""Admission of a batch to the reorder buffer: rows become occurrences; invalid and late rows become dead letters."""
 
 from __future__ import annotations
 
@@ -22,21 +22,20 @@ from cep.runtime.parts import EngineParts
 from cep.runtime.time_slices import TimeSlice
 
 SMALL = 1 << 10
-"""Rows: tables of up to so many are admitted together."""
+"""The maximum number of rows of a table that is admitted together with others."""
 EventBatch: TypeAlias = "Mapping[str, pl.DataFrame] | Iterable[Event]"
 
 
 def receive(parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = False) -> None:
-    """Take a batch. Raises CepError, and changes nothing, for an unknown type or a missing column.
+    """Add a batch to the reorder buffer. `in_turn`: earlier rows of the batch can also make a row late.
 
-    `in_turn`: a row is late for the rows of the batch that came before it, too.
+    CepError: an event is unknown or a column is missing; nothing has changed then.
     """
     parts.buffer.receive({name: one.table for name, one in admitted(parts, batch, in_turn).items()})
 
 
 def admitted(parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = False) -> dict[str, encode.Admitted]:
-    """Return the rows of a batch that are admitted. The others become dead letters. Raises CepError as `receive`
-    does."""
+    """Return the rows of a batch that are admitted; the others become dead letters. CepError: as for `receive`."""
     position = parts.position
     if isinstance(batch, TimeSlice):
         found, position = _sliced(parts, batch), batch.end
@@ -71,7 +70,8 @@ def admitted(parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = 
 def _late(
     parts: EngineParts, tables: Mapping[str, Table], words: Mapping[str, Ints] | None, in_turn: bool
 ) -> dict[str, Ints]:
-    """By how much rows come too late. A record of a fluent that closes an open one counts by its end."""
+    """Return by how many microseconds rows are late. A record that closes an open record of a fluent counts by its
+    end."""
     buffer = parts.buffer
     recorded = [name for name in tables if may_close(parts.plan, name)]
     before = buffer.clocks if recorded else None
@@ -83,14 +83,14 @@ def _late(
 
 
 def by_key(parts: EngineParts) -> str | None:
-    """The attribute by which lateness is judged; None: by none."""
+    """Return the attribute by whose values lateness is judged; None if it is judged for all rows together."""
     return None if parts.buffer.clocks is None else parts.buffer.clocks.by
 
 
 def key_words(
     parts: EngineParts, batch: Mapping[str, pl.DataFrame] | Sequence[Event] | TimeSlice, pushed: Mapping[str, Ints]
 ) -> dict[str, Ints] | None:
-    """The keys of what was pushed in these rows, by event, where lateness is judged by keys."""
+    """Return the key words of the pushed rows, by event; None if lateness is not judged by key."""
     clocks = parts.buffer.clocks
     if clocks is None or isinstance(batch, TimeSlice):
         return None
@@ -105,8 +105,11 @@ def late_rows(
     back: int,
     in_turn: bool,
 ) -> dict[str, Ints]:
-    """By how many microseconds rows come too late, of tables that may have such: those that end at or before `passed`,
-    or `back` or more before where time, or with `words` their own key, is."""
+    """Return by how many microseconds rows are late, for those tables that may have late rows.
+
+    A row is late if it ends at or before `passed`, or if it ends `back` or more before the current time. With `words`,
+    the current time is that of the row's key.
+    """
     clocks = parts.buffer.clocks
     if clocks is not None and words is not None:
         return clocks.judge(tables, words, passed, back, in_turn)
@@ -129,8 +132,11 @@ def _withdraws(frame: pl.DataFrame) -> bool:
 
 
 def small_tables(parts: EngineParts, batch: Mapping[str, pl.DataFrame]) -> dict[str, encode.Admitted]:
-    """Admit the small tables of a push, those of events with the same attributes as one table: what is to be done for
-    a table takes longer than its rows. Tables that do not fit together, or are not admitted as a whole, are left."""
+    """Admit small tables of a push, as one table per set of attributes, because the cost per table exceeds that per
+    row.
+
+    Tables that cannot be concatenated, or that are not admitted as a whole, are omitted from the result.
+    """
     groups: dict[str, list[tuple[str, pl.DataFrame, int]]] = {}
     position = parts.position
     for name, frame in batch.items() if len(batch) > 1 else ():
@@ -163,7 +169,7 @@ def _sliced(parts: EngineParts, piece: TimeSlice) -> dict[str, encode.Admitted]:
 
 
 def admitted_events(parts: EngineParts, batch: Iterable[Event]) -> tuple[dict[str, encode.Admitted], int]:
-    """Events as values, each of its type; and the position after them."""
+    """Admit events that are Python values. Return them by event name, and the position after the last one."""
     by_type: dict[str, list[tuple[int, Event]]] = {}
     for place, event in enumerate(batch):
         by_type.setdefault(event.type, []).append((place, event))
@@ -175,7 +181,7 @@ def admitted_events(parts: EngineParts, batch: Iterable[Event]) -> tuple[dict[st
 
 
 def as_declared(event: Event, schema: Schema) -> Event:
-    """The event of a dialect whose values are texts where it has no types: numbers as they are written."""
+    """Convert the numbers of an event to texts where a dialect without types declares texts."""
     types = [each.type for each in schema.attributes[: len(event.args)]]
     if len(types) != len(event.args):
         return event

@@ -1,6 +1,7 @@
-"""A step of a machine whose last instant can be taken back: each part runs up to that instant, and then on.
+"""Speculative steps of a machine: the last instant of such a step can be undone.
 
-In between there is a checkpoint of each goal that runs on (`cep.operators.goals.checkpoint`).
+Each part first runs up to that instant, and then to the end. In between, each goal that goes on makes a checkpoint
+(`cep.operators.goals.checkpoint`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from cep.plan.order import PlanUnit
 from cep.runtime.machine_part import MachinePart, SingleGoal
 
 Halves = tuple[Table, Table]
-"""The rows up to the point that a step can be undone to, and the rows after it."""
+"""The rows before the point to which a step can be undone, and the rows after it."""
 
 
 class Attempts:
@@ -29,14 +30,14 @@ class Attempts:
         self._tried: list[tuple[Goal, Checkpoint]] = []
         self._states: dict[PlanUnit, Arrays] | None = None
         self._cut: dict[int, tuple[Table, Halves]] = {}
-        """The halves of tables, by what is the same one."""
+        """The halves of tables, by the table's `id`."""
         self.apart: dict[PlanUnit, Halves] = {}
-        """The halves of outputs whose rows' ends do not tell the halves apart."""
+        """The halves of outputs that cannot be told apart by the ends of their rows."""
 
     @property
     def states(self) -> list[Arrays] | None:
-        """The states of all goals at the point that the last step can be undone to, as new arrays. None if they were
-        not kept."""
+        """The states of all goals at the point to which the last step can be undone, as new arrays. None if not
+        kept."""
         if self._back is None or self._states is None:
             return None
         return [self._states[unit] for part in self.parts for unit, _ in part.goals_by_unit()]
@@ -47,8 +48,10 @@ class Attempts:
         return self._back is not None
 
     def begin(self, back: Frontier | None, kept: bool = False) -> None:
-        """The machine is about to step so that it can be taken back to a frontier; None: it cannot be taken back.
-        `kept`: the states that goals have there are kept."""
+        """Prepare a step that can be undone to the frontier `back`; None: it cannot be undone.
+
+        `kept`: keep the states of the goals at that frontier.
+        """
         self._back = back
         self._states = {} if kept else None
         self._tried.clear()
@@ -63,7 +66,7 @@ class Attempts:
         frontier: Frontier,
         made: dict[PlanUnit, int],
     ) -> bool:
-        """As `run` of a part, which runs once in the step."""
+        """Run a part, as its method `run` does, in two halves."""
         assert self._back is not None, "there is an attempt"
         if isinstance(part, SingleGoal):
             return self._single(part, inputs, outputs, self._back, frontier, made)
@@ -120,7 +123,7 @@ class Attempts:
         return self.apart[unit] if unit in self.apart else self._halves(table)
 
     def _give(self, unit: PlanUnit, halves: Halves, outputs: dict[PlanUnit, Table]) -> None:
-        """Add what a unit gives to the outputs."""
+        """Add the two halves of a unit's output to the outputs."""
         assert self._back is not None, "there is an attempt"
         first, then = halves
         end = self._back.watermark
@@ -131,7 +134,8 @@ class Attempts:
             outputs[unit] = concat(halves) if rows(first) and rows(then) else first if rows(first) else then
 
     def _halves(self, table: Table) -> Halves:
-        """The rows of a table up to the instant, and the others: the same tables for all that read it."""
+        """Return the rows of a table up to the instant, and the rows after it. All readers of a table get the same
+        tables."""
         if not rows(table):
             return table, table
         if id(table) not in self._cut:
@@ -141,7 +145,7 @@ class Attempts:
         return self._cut[id(table)][1]
 
     def keep_others(self) -> None:
-        """Record that goals that did nothing in the last step hold what they held before."""
+        """Record the unchanged states of the goals that did nothing in the last step."""
         for part in self.parts:
             for unit, goal in part.goals_by_unit():
                 if self._states is not None and unit not in self._states:
@@ -154,7 +158,7 @@ class Attempts:
 
     @property
     def _idle(self) -> frozenset[PlanUnit]:
-        """The units of goals that keep nothing."""
+        """The units whose goals have no state."""
         if self._known is None:
             singles = [part for part in self.parts if isinstance(part, SingleGoal)]
             self._known = frozenset(part.unit for part in singles if not part.goal.as_arrays())
@@ -162,7 +166,7 @@ class Attempts:
 
 
 class _Half(dict[PlanUnit, Table]):
-    """The outputs of units in one half of a step, with those that a part adds."""
+    """The outputs of units in one half of a step. A part adds its own outputs to it."""
 
     def __init__(
         self, outputs: Mapping[PlanUnit, Table], given: Callable[[PlanUnit, Table], Halves], half: int

@@ -1,7 +1,7 @@
-"""Lineage that goes from one program to another: what is remembered of events that mean the same in both.
+"""Transfer of lineage from one program to another, for events that have the same meaning in both.
 
-Handles mean something in one engine only, so those of a second one get others here: what both know is called as the
-first one calls it, all else goes on behind its names.
+A handle is only valid in its own engine, so handles of a second engine are translated. Occurrences that both engines
+have get the first engine's handles. All others get new handles after those of the first engine.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from cep.operators.goals.lineage import DERIVED
 from cep.runtime.history import OccurrenceHistory
 
 Recode = Callable[[Mapping[str, Table]], None]
-"""Puts the pool codes of an engine in the place of those of a snapshot, in tables by event."""
+"""A function that replaces a snapshot's pool codes by those of an engine, in tables by event."""
 
 
 @dataclass(frozen=True, slots=True)
 class PriorLineage:
-    """Lineage in a snapshot. `batches`: as `OccurrenceHistory.snapshot` gives them; `events`: names for what events
-    mean; `heads`: the event of each rule; `position`: how many records had come."""
+    """The lineage in a snapshot.
+
+    `batches`: the output of `OccurrenceHistory.snapshot`. `events`: fingerprints of events. `heads`: the event of each
+    rule. `position`: the number of records received.
+    """
 
     batches: Sequence[pa.RecordBatch]
     events: Mapping[str, str]
@@ -34,7 +37,7 @@ class PriorLineage:
     position: int
 
     def history(self, recode: Recode, events: Mapping[str, str], heads: Sequence[str]) -> OccurrenceHistory:
-        """Return the history of those events that mean the same in a program with these `events` and `heads`."""
+        """Return the history of the events with the same meaning in a program with these `events` and `heads`."""
         found = OccurrenceHistory(None)
         found.take_on([*self.batches])
         for tables in (found.sources, found.derived, found.transitions):
@@ -49,8 +52,12 @@ class PriorLineage:
 
 @dataclass(frozen=True, slots=True)
 class OtherNames:
-    """Handles of a second engine as those of the first, which has given out names up to `position` and `derived`.
-    `known`: names of the second one for what the first one knows, too, sorted; `here`: what that calls them."""
+    """A translation of a second engine's handles to handles of the first engine.
+
+    The first engine has used handles up to `position` for input, and up to `derived` for derived occurrences. `known`
+    holds the sorted handles of the second engine for occurrences that the first engine also has; `here` holds theirs
+    there.
+    """
 
     position: int
     derived: int
@@ -74,8 +81,10 @@ def carry_lineage(
     heads: Sequence[str],
     warm: tuple[PriorLineage, Recode] | None = None,
 ) -> tuple[Translation, int]:
-    """Take on the lineage of a snapshot, and that of `warm`. Returns the handles of `warm` as those here, and how many
-    records have come in both."""
+    """Add the lineage of a snapshot, and that of `warm`, to the history.
+
+    Return a translation of the handles of `warm`, and the number of records received by both.
+    """
     first = before.history(recode, events, heads)
     history.take_over(first)
     if warm is None:
@@ -110,8 +119,10 @@ def _known(
     first: OccurrenceHistory,
     second: OccurrenceHistory,
 ) -> Table:
-    """Pairs of names: of the other tables' occurrences that the first ones have, and of these. An occurrence is known
-    by its number in the input, its interval, its arguments, and its number among equal ones."""
+    """Return pairs of handles for the occurrences that both sets of tables contain: the other handle, then the first.
+
+    Occurrences are equal if they agree in their number in the input, interval, arguments, and rank among equal ones.
+    """
     found = [np.empty((2, 0), np.int64)]
     for event in sorted(name for name, runs in tables.items() if runs and others.get(name)):
         one, other = _framed(concat(tables[event]), first), _framed(concat(others[event]), second)
@@ -133,7 +144,7 @@ def _framed(table: Table, history: OccurrenceHistory) -> pl.DataFrame:
 
 
 def _rules(before: Sequence[str], after: Sequence[str]) -> dict[int, int]:
-    """The numbers of rules in one program as those in another: of an event that means the same, one after the other."""
+    """Map the numbers of rules in one program to those in another. Rules of an unchanged event are paired in order."""
     places: dict[str, list[int]] = {}
     for number, event in enumerate(after):
         places.setdefault(event, []).append(number)

@@ -1,4 +1,4 @@
-"""A push where input is revised: rows that come and rows that withdraw others, told apart from those that cannot be."""
+"""Admission of a push under revision: rows that add or withdraw records, and rows that become dead letters."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ from cep.runtime.revision.row_window import RowChanges
 
 @dataclass(slots=True)
 class Pushed:
-    """Occurrences of one event as they came, in order; which of them withdraw (None: none does); the rows of the pushed
-    table that they were (None: they are all). `span`: their first and last end."""
+    """Pushed occurrences of one event, in order of arrival.
+
+    `withdraws`: a mask of withdrawals (None: there are none). `rows`: their rows in the pushed table (None: all of
+    them). `span`: their first and last end.
+    """
 
     table: Table
     withdraws: Bools | None
@@ -51,8 +54,10 @@ class Pushed:
 
 
 def receive_changes(parts: EngineParts, batch: EventBatch, in_turn: bool = False) -> None:
-    """Take a push. Raises CepError, and changes nothing, for an unknown type, a missing column, or a change that is
-    none. `in_turn`: a row is late for the rows of the batch that came before it, too."""
+    """Admit a push of additions and withdrawals. `in_turn`: earlier rows of the batch can also make a row late.
+
+    CepError: an event is unknown, a column is missing, or a `@change` is invalid; nothing has changed then.
+    """
     revision = parts.revision
     assert revision is not None, "input is revised"
     batch = batch if isinstance(batch, Mapping) else list(batch)
@@ -74,7 +79,8 @@ def receive_changes(parts: EngineParts, batch: EventBatch, in_turn: bool = False
 
 
 def go_on(parts: EngineParts, watermark: int) -> dict[str, RowChanges]:
-    """Time goes on; what that completes, and what late changes put right."""
+    """Advance the watermark. Return new results and the corrections due to late changes, as changes of rows by
+    event."""
     assert parts.revision is not None, "input is revised"
     found = parts.revision.go_on(parts.buffer.frontier(max(watermark, parts.revision.watermark)))
     parts.buffer.watermark = parts.revision.watermark
@@ -82,7 +88,11 @@ def go_on(parts: EngineParts, watermark: int) -> dict[str, RowChanges]:
 
 
 def taken(parts: EngineParts, batch: EventBatch) -> tuple[dict[str, Pushed], int]:
-    """A push as occurrences, without those that do not fit; and the position after it. Raises CepError."""
+    """Convert a push to occurrences, by event; return them and the position after them. CepError: as for
+    `receive_changes`.
+
+    Rows that do not fit become dead letters.
+    """
     if not isinstance(batch, Mapping):
         admitted, position = admitted_events(parts, batch)
         parts.dead += [row for one in admitted.values() for row in one.dead]
@@ -115,7 +125,7 @@ def _withdraws(schema: Schema, frame: pl.DataFrame) -> Bools | None:
 
 
 def _changes(parts: EngineParts, schema: Schema, frame: pl.DataFrame, withdraws: Bools, position: int) -> Pushed:
-    """The rows of a table some of which withdraw."""
+    """Admit the rows of a table with withdrawals."""
     if ARRIVAL not in frame.columns:
         frame = frame.with_columns(pl.int_range(position, position + frame.height, eager=True).alias(ARRIVAL))
     parts_ = []
@@ -134,7 +144,7 @@ def _changes(parts: EngineParts, schema: Schema, frame: pl.DataFrame, withdraws:
 
 
 def named_by_key(schema: Schema) -> Schema:
-    """Return the schema of records that withdraw one: with a KEY, the other attributes are optional."""
+    """Return the schema of withdrawals. If the event has a KEY, all other attributes are optional."""
     if schema.key_places is None:
         return schema
     own = set(schema.key_places)
@@ -149,7 +159,7 @@ def refuse_final(
     batch: Mapping[str, pl.DataFrame] | Sequence[Event],
     in_turn: bool,
 ) -> None:
-    """Rows that end when nothing may change any more become dead. `batch`: what was pushed."""
+    """Turn rows into dead letters if they end at a time whose results are already final. `batch`: the push itself."""
     behind = revision.window.behind + revision.window.length
     words = key_words(parts, batch, {name: each.places for name, each in pushed.items()})
     latest = max((each.span[1] for each in pushed.values()), default=BEGINNING)

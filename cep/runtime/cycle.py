@@ -1,10 +1,10 @@
-"""Goals that depend on each other: a piece of time, rounds in it until nothing is new, then what comes back later.
+"""Cycles of goals that depend on each other. A cycle runs in pieces of time, each in rounds until nothing is new.
 
-step:  what comes in between two watermarks -> what every goal of the cycle gives
+    step:  input between two watermarks -> output of every goal of the cycle
 
-Some edges of a cycle feed back. What comes back at the same time is found in rounds within a piece, of rows
-(`cep.runtime.instants`) or of intervals (`cep.runtime.delayed_cycle`). Readers get what comes back later when the
-piece is done, so the least of these delays says how long a piece may be.
+Some edges of a cycle feed rows back. Rows that are fed back with the same time are found in rounds within a piece, as
+rows (`cep.runtime.instants`) or as intervals (`cep.runtime.delayed_cycle`). Rows that are fed back with a delay reach
+their readers after the piece. So a piece is no longer than the smallest of these delays.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """A goal that takes the rows of some inputs (`ports`) when a piece is done."""
+    """A goal that takes the rows of some inputs (`ports`) at the end of a piece."""
 
     single: SingleGoal
     ports: Collection[int]
 
     def taken(self, given: GivenTables) -> list[Table]:
-        """The inputs of the goal, those that it has had in the piece without rows."""
+        """Return the inputs of the goal. Inputs that the goal has already taken during the piece are empty."""
         reads = self.single.reads
         return [given[unit] if port in self.ports else given.nothing[unit] for port, unit in enumerate(reads)]
 
 
 @dataclass(frozen=True, slots=True)
 class CycleGoals:
-    """The goals of a cycle, cut at the edges on which something comes back later.
+    """The goals of a cycle, cut at the edges that feed rows back with a delay.
 
-    - `parts`: what runs in a piece, in this order.
-    - `later`: goals to which something comes back when the piece is done. What they then give is of the next piece.
-    - `back`: those of them that look back, by `lag` microseconds at least. What they give in a piece is known when it
+    - `parts`: the parts that run within a piece, in this order.
+    - `later`: goals that receive fed-back rows at the end of a piece. Their output belongs to the next piece.
+    - `back`: those of them that look back by at least `lag` microseconds. Their output of a piece is known when it
       begins.
     """
 
@@ -61,7 +61,7 @@ class CycleGoals:
 
 
 class Cycle(GoalByGoal, ABC):
-    """The goals of one cycle, as the machine runs them."""
+    """The goals of one cycle, as a part of the machine."""
 
     def __init__(self, goals: CycleGoals, widths: Mapping[PlanUnit, int]) -> None:
         self.parts, self.later, self.back, self.lag = goals.parts, goals.later, goals.back, goals.lag
@@ -119,12 +119,13 @@ class Cycle(GoalByGoal, ABC):
 
     @abstractmethod
     def go(self, frontier: Frontier) -> None:
-        """Run piece by piece up to the frontier."""
+        """Run the cycle piece by piece up to the frontier."""
 
     def piece(self, start: Frontier, end: Frontier, come: Mapping[PlanUnit, Table]) -> None:
-        """Run a piece: what goals give that look back, the parts in order, then what comes back later.
+        """Run a piece: first the output of goals that look back, then the parts in order, then the rows fed back with a
+        delay.
 
-        `come`: what comes in from outside.
+        `come`: the input of the piece from outside the cycle.
         """
         given = GivenTables(self.nothing)
         given.update(self.begun)
@@ -150,18 +151,18 @@ class Cycle(GoalByGoal, ABC):
                     self.give(later.single.unit, made)
 
     def give(self, unit: PlanUnit, table: Table) -> None:
-        """Add rows to what a unit gives."""
+        """Add rows to the output of a unit."""
         if rows(table):
             self.given[unit].append(table)
 
 
 def next_due(goals: Iterable[Goal]) -> int:
-    """Return the time at which time alone makes something of what waits in a goal."""
+    """Return the earliest time at which the passing of time alone changes a goal's output."""
     return min((due for goal in goals if (due := goal.due()) is not None), default=END_OF_TIME)
 
 
 class Whole(Cycle):
-    """A cycle on which everything comes back at the same time: a step is one piece."""
+    """A cycle that feeds all rows back with the same time, so that a step is one piece."""
 
     def __init__(self, rounds: IntervalRounds, widths: Mapping[PlanUnit, int]) -> None:
         super().__init__(CycleGoals([rounds]), widths)
@@ -177,18 +178,18 @@ class Whole(Cycle):
 
 
 class Arrivals:
-    """The input of a cycle, piece by piece."""
+    """The input of a cycle, taken piece by piece."""
 
     def __init__(self, tables: Mapping[PlanUnit, Table]) -> None:
         self.tables = {unit: table for unit, table in tables.items() if rows(table)}
         self.taken = dict.fromkeys(self.tables, 0)
 
     def ends(self) -> Ints:
-        """The times at which something comes in, ascending."""
+        """Return the distinct end times of the input, ascending."""
         return np.unique(np.concatenate([NO_ROOM, *(table[END] for table in self.tables.values())]))
 
     def next(self) -> int:
-        """Return the time at which something comes in next."""
+        """Return the end time of the next input row."""
         time = END_OF_TIME
         for unit, first in self.taken.items():
             table = self.tables[unit]
@@ -197,13 +198,13 @@ class Arrivals:
         return time
 
     def left(self) -> bool:
-        """Return True if something is still to come in, perhaps with a time that is ahead."""
+        """Return True if input remains, perhaps with a time beyond the frontier."""
         return any(first < rows(self.tables[unit]) for unit, first in self.taken.items())
 
     def until(self, end: Frontier | None, changes: Container[PlanUnit] = ()) -> dict[PlanUnit, Table]:
-        """Take what comes in up to a frontier; None: all of it.
+        """Take the input up to a frontier; None takes all of it.
 
-        `changes`: the tables of changes, of which those just after a half frontier are left.
+        `changes`: the units whose tables hold changes. At a half frontier, changes just after the watermark remain.
         """
         found = {}
         for unit, first in self.taken.items():
@@ -223,7 +224,7 @@ class Arrivals:
 
 
 def endless(what: str, rules: Sequence[str], hint: str) -> CepError:
-    """An error: a recursion does not end."""
+    """Return the error for a recursion that does not end."""
     return CepError(
         f"{what}, of " + ", ".join(f"`{rule}`" for rule in dict.fromkeys(rules)),
         hint=f"{hint} `--max-derivations` raises the limit",

@@ -1,4 +1,4 @@
-"""From a cycle of the plan to its goals, cut at the edges on which something comes back later."""
+"""Construction of a plan's cycles: their goals, cut at the edges that feed rows back with a delay."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ Held = Callable[[Table, int, int], Table]
 
 @dataclass(frozen=True, slots=True)
 class CycleBuilder:
-    """Cycles of one plan. `single`: makes the goal of a unit; `limit`: how much a recursion may derive; `guesses`:
-    stretches of many instants may be guessed."""
+    """Builds the cycles of one plan.
+
+    `single` makes the goal of a unit. `limit` is the maximum number of rows that a recursion may derive in a step.
+    `guesses` allows long runs of instants to be processed by guessing.
+    """
 
     plan: Plan
     widths: Mapping[PlanUnit, int]
@@ -35,7 +38,7 @@ class CycleBuilder:
     guesses: bool
 
     def cycle(self, group: Group, before: Mapping[PlanUnit, Goal]) -> Cycle:
-        """The cycle of a group. `before`: the goals that run before it."""
+        """Return the cycle of a group of units. `before`: the goals that run before the group."""
         singles = {unit: self.single(unit) for unit in group.units}
 
         def reads(unit: PlanUnit) -> tuple[PlanUnit, ...]:
@@ -50,7 +53,7 @@ class CycleBuilder:
         return Whole(self._formulas(singles, {unit: _held(before[unit]) for unit in asked}), self.widths)
 
     def _asks(self, unit: PlanUnit) -> NodeProperties:
-        """Return the properties of a unit's node; for an event, those of none."""
+        """Return the properties of a unit's node. An event has no node and gets default properties."""
         return _EVENT if isinstance(unit, str) else self.plan.nodes[unit].properties()
 
     def _instants(self, group: Group, singles: Mapping[PlanUnit, SingleGoal]) -> Instants:
@@ -117,7 +120,8 @@ class CycleBuilder:
         return IntervalRounds(cycle, self.widths, self.limit)
 
     def _written(self, number: int) -> str:
-        """A rule as it may be found: its label, or its first line; of what nobody wrote the fluent."""
+        """Return a rule's label, or else its first line. For a rule that nobody wrote, return the name of its
+        fluent."""
         head, rule = self.plan.heads[number], self.plan.rules.rules[number]
         if head.label is not None:
             return head.label

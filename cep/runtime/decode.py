@@ -1,4 +1,4 @@
-"""Occurrences out: as polars tables and as events."""
+"""Conversion of occurrences to polars frames and to events."""
 
 from __future__ import annotations
 
@@ -19,19 +19,22 @@ from cep.core.values import MISSING, Pool
 from cep.events import Event, Iri, Value
 
 DerivedTables = Mapping[str, Sequence[Table]]
-"""The output of a step: by event, one table per slice."""
+"""The output of a step: for each event, one table per slice."""
 AsFrame: TypeAlias = "Callable[[Table, Schema, Pool], pl.DataFrame]"
 """A function that converts a table into a frame."""
 
 
 FEW = 1 << 16
-"""Occurrences: so many of an event, of several slices, become one frame."""
+"""The maximum number of an event's occurrences for which the tables of several slices are joined into one frame."""
 
 
 def frames(
     derived: DerivedTables, schemas: Mapping[str, Schema], pool: Pool, as_frame: AsFrame | None = None
 ) -> dict[str, pl.DataFrame]:
-    """Tables with `start`, `end` and a column an attribute, or as `as_frame` makes them; missing values are null."""
+    """Convert tables to frames with `start`, `end` and one column per attribute. Missing values become null.
+
+    `as_frame`: the conversion to use instead.
+    """
     if not derived:
         return {}
     whole: dict[str, Sequence[Table]] = {}
@@ -57,11 +60,13 @@ def frames(
 
 
 class Cells:
-    """Tables of which the small ones are parts of one column of integers and of one of floats: to make a column of its
-    own for each of a few rows takes longer than all else that is done with them."""
+    """Shared columns for small tables. All integers are in one column and all floats in another one.
+
+    Creating a column for each row of a small table would take longer than the rest of the conversion.
+    """
 
     SMALL = 1 << 10
-    """Words of a table."""
+    """The largest size of a small table, in words."""
 
     def __init__(self, tables: Sequence[Table]) -> None:
         small = [table for table in tables if table.size <= self.SMALL]
@@ -72,7 +77,7 @@ class Cells:
             self._complete = MISSING not in self._words and not np.isnan(self._words.view(np.float64)).any()
 
     def column(self, name: str, table: Table, row: int, floats: bool = False) -> pl.Series | None:
-        """A row of one of the tables as a column, of which no value is missing; None: some value may be."""
+        """Return a row of a table as a column without missing values; None if there may be missing values."""
         start = self._starts.get(id(table))
         if start is None or not self._complete:
             return None
@@ -82,8 +87,12 @@ class Cells:
 
 
 def _held_frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:
-    """Intervals: start and end are missing where they are infinite, and ends are as late as they are given; `bounds`
-    says which of the two belong to it. The order of one that formulas define tells; others are of events."""
+    """Convert intervals of a fluent to a frame. Infinite starts and ends become null; the delay is subtracted from
+    ends.
+
+    The column `bounds` says which end points belong to the interval. Intervals of a fluent that formulas define have
+    their bounds in ORDER. For other fluents they follow from the ends.
+    """
     kind = schema.fluent
     assert kind is not None, "it is of a fluent"
     start, end = _times("start", table[START], SINCE_EVER, 0), _times("end", table[END], END_OF_TIME, kind.late)
@@ -108,12 +117,12 @@ def _bounds_alike(which: int, count: int) -> pl.Series:
 
 @cache
 def _few_bounds(which: int) -> pl.Series:
-    """The same bounds often: a frame has a part of them, and shares its memory."""
+    """Return `FEW` equal bounds in a cached column. Frames slice it and share its memory."""
     return _bounds().new_from_index(which, FEW)
 
 
 def _times(name: str, times: NDArray[np.int64], infinite: int, late: int) -> pl.Series:
-    """Times that are given late, missing where they are infinite."""
+    """Return times without the delay `late`. Infinite times become null."""
     there = times == infinite
     made = pl.Series(name, times - late if late else times)
     return made.set(pl.Series(there), None) if there.any() else made
@@ -145,12 +154,12 @@ def places(table: Table) -> list[pl.Series]:
 
 
 def argument_series(table: Table, argument: int, type: str, pool: Pool) -> pl.Series:
-    """One argument's values."""
+    """Return the values of one argument as a column."""
     return decoded_series(table[FIRST + argument], type, pool)
 
 
 def decoded_series(values: NDArray[np.int64], type: str, pool: Pool) -> pl.Series:
-    """Values of a type, as they are held."""
+    """Convert stored values of a type to a column."""
     if type in CODED:
         return pool.decode(values, type)
     values = np.ascontiguousarray(values).view(np.float64) if type == "float" else values
@@ -162,7 +171,7 @@ def decoded_series(values: NDArray[np.int64], type: str, pool: Pool) -> pl.Serie
 
 
 def to_events(derived: DerivedTables, schemas: Mapping[str, Schema], pool: Pool) -> list[Event]:
-    """All occurrences as events, sorted by (end, start, type, args)."""
+    """Return all occurrences as events, sorted by (end, start, type, args)."""
     events: list[Event] = []
     for name, table in ((name, table) for name, tables in derived.items() for table in tables):
         if schemas[name].fluent is not None:
@@ -175,7 +184,7 @@ def to_events(derived: DerivedTables, schemas: Mapping[str, Schema], pool: Pool)
 
 
 def events_of(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema]) -> list[Event]:
-    """The same from tables as `frames` gives them."""
+    """Return the events in frames that `frames` returned, sorted by (end, start, type, args)."""
     events: list[Event] = []
     for name, table in tables.items():
         if schemas[name].fluent is not None:
@@ -195,7 +204,7 @@ def _place(event: Event) -> tuple[int, int, str, tuple[tuple[str, float, str], .
 
 
 def values(table: Table, argument: int, type: str, pool: Pool) -> list[Value]:
-    """One argument's values as Python values."""
+    """Return the values of one argument as Python values."""
     if type in CODED:
         return pool.decode_values(table[FIRST + argument])
     raw = column(table, argument, type)

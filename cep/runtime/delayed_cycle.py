@@ -1,7 +1,7 @@
-"""Run cycles on which every way round goes back in time: what depends on the past is known before each piece begins.
+"""Cycles in which every loop has a delay, so that a piece depends only on times before it.
 
-A piece is no longer than the least delay, and ends before anything begins just after an event or a deadline. Pieces in
-which nothing is due are skipped.
+A piece is no longer than the smallest delay. It ends before anything begins just after an event or a deadline. Pieces
+in which nothing is due are skipped.
 """
 
 from __future__ import annotations
@@ -23,14 +23,20 @@ from cep.runtime.cycle import Cycle, CycleGoals, endless, next_due
 from cep.runtime.machine_part import SingleGoal
 
 MOST = 100
-"""After so many rounds at the end of the input that find nothing but what begins behind the latest time in it, a
-recursion counts as one that never ends."""
+"""The number of rounds after which a recursion at the end of the input counts as endless.
+
+Only successive rounds count whose results all begin after the latest time of the input.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class FormulaCycle:
-    """A cycle of formulas. `settling`: the units that give what its fluents come to; `outside`: what tells
-    when that held which comes in, from its changes in a stretch; `negated`: the units of it that NOT asks."""
+    """A cycle of formulas.
+
+    - `settling`: the units that give the final changes of the cycle's fluents.
+    - `outside`: for each unit outside the cycle, a function from its changes in a stretch to its tuples in the stretch.
+    - `negated`: the units that a NOT in the cycle reads.
+    """
 
     singles: tuple[SingleGoal, ...]
     settling: frozenset[PlanUnit]
@@ -40,7 +46,7 @@ class FormulaCycle:
 
 
 class IntervalRounds:
-    """The goals of one cycle of formulas, which may derive `limit` intervals a step."""
+    """The goals of one cycle of formulas, which run in rounds. They may derive at most `limit` intervals per step."""
 
     def __init__(self, cycle: FormulaCycle, widths: Mapping[PlanUnit, int], limit: int) -> None:
         self.cycle, self.widths, self.limit = cycle, widths, limit
@@ -51,12 +57,12 @@ class IntervalRounds:
         self.timed = frozenset(unit for unit, goal in self.goals.items() if goal.timed)
         self.following = [goal for goal in self.goals.values() if goal.follows]
         self.ahead = any(goal.ahead for goal in self.goals.values())
-        """All of it is found at the end of the input, back from there."""
+        """True if some goal looks ahead. Then the cycle runs only at the end of the input, backwards from there."""
         self.late = max(goal.late for goal in self.fixpoints.values())
         self.unending = False
 
     def due(self) -> int | None:
-        """Return when time alone makes something of what waits."""
+        """Return the time at which the passing of time alone changes the output; None if it does not."""
         code = min((self.goals[unit].next_change() for unit in self.timed), default=INFINITE)
         return None if code == INFINITE else due(code, self.late)
 
@@ -95,7 +101,7 @@ class IntervalRounds:
         return True
 
     def _first(self, outputs: Mapping[PlanUnit, Table]) -> int:
-        """The code at which something changes first, from outside or with time alone."""
+        """Return the code of the first change, whether from outside or due to time alone."""
         first = min(goal.next_change() for goal in self.goals.values())
         for single in self.singles:
             for other in single.reads:
@@ -105,10 +111,10 @@ class IntervalRounds:
         return first
 
     def _grow(self, outputs: Mapping[PlanUnit, Table], first: int, last: int, known: int) -> bool:
-        """Run rounds, each from what the one before has added, until nothing is.
+        """Run rounds, each from the additions of the round before, until a round adds nothing.
 
-        Returns False if the stretch has no end, and they go on and on beyond the latest time in the input, which is
-        `known`, or before the earliest.
+        Return False if the stretch has no end and the recursion never ends. It counts as endless after `MOST` rounds
+        with results only after the latest time of the input (`known`), or before the earliest if the cycle looks ahead.
         """
         new: dict[PlanUnit, Table] = {}
         goes_on = self._goes_on(outputs, last)
@@ -155,16 +161,16 @@ class IntervalRounds:
         return True
 
     def _beyond(self, found: Table, known: int) -> bool:
-        """Return True if all intervals begin after a time, or where it looks ahead end before it."""
+        """Return True if all intervals begin after a time or, in a cycle that looks ahead, end before it."""
         if self.ahead:
             return int(found[END].max(initial=-INFINITE)) < 2 * known
         return int(found[START].min(initial=INFINITE)) > 2 * known + 1
 
     def _goes_on(self, outputs: Mapping[PlanUnit, Table], last: int) -> bool:
-        """Return True if what holds goes on but for what follows of the changes, and of what time changes.
+        """Return True if tuples that hold before a stretch continue in it unless a change ends them.
 
-        Then the knowledge changes nothing, and nothing changes of what NOT asks. To the end of all time everything is
-        found from nothing.
+        This requires that neither the knowledge nor the input of a NOT changes. Up to the end of time, all tuples are
+        derived anew instead.
         """
         if (self.timed and last == INFINITE) or any(rows(outputs[unit]) for unit in self.cycle.negated):
             return False
@@ -173,7 +179,7 @@ class IntervalRounds:
         return not any(goal.holds_from > -INFINITE for goal in self.goals.values())
 
     def _shrunk(self, nothing: Mapping[PlanUnit, Table], gone: Mapping[PlanUnit, Table]) -> dict[PlanUnit, Table]:
-        """Tell all goals what may go on no more, as what it came from may not. Returns what goes on nonetheless.
+        """Tell all goals which tuples may end because their support may end. Return those that continue nevertheless.
 
         Delete and rederive: Gupta, Mumick, Subrahmanian, *Maintaining views incrementally*, SIGMOD 1993.
         """
@@ -192,13 +198,14 @@ class IntervalRounds:
 
 
 class HeldOutside:
-    """The tuples that hold in a goal outside the cycle. That goal is at the end of the step before the first piece."""
+    """The tuples of a goal outside the cycle. That goal is already at the end of the step before the first piece
+    runs."""
 
     def __init__(self, goal: Goal) -> None:
         self.goal = cast(InRounds, goal)
 
     def open(self, changes: Table) -> None:
-        """Begin a step with these changes."""
+        """Begin a step in which the goal had these changes."""
         self.table = self.goal.held(changes, -INFINITE, INFINITE)
 
     def held(self, changes: Table, first: int, last: int) -> Table:
@@ -208,11 +215,12 @@ class HeldOutside:
 
 @dataclass(frozen=True, slots=True)
 class FluentsOfCycle:
-    """The fluents of a cycle that lags.
+    """The fluents of a cycle with delays.
 
-    - `events`: the goals by whose time events go on.
-    - `extents`: those of its fluents; `whole`: nothing holds before the first of the input, as NOT or AGGREGATE asks.
-    - `outside`: what formulas that are a cycle at one time ask from outside.
+    - `events`: the goals that are not formulas. A piece ends at the latest when one of them is due.
+    - `extents`: the extents of the cycle's fluents.
+    - `whole`: True if nothing holds before the first time of the input, because NOT or AGGREGATE occurs.
+    - `outside`: the inputs of formulas that form a cycle without a delay.
     """
 
     events: Sequence[Goal]
@@ -222,7 +230,7 @@ class FluentsOfCycle:
 
 
 class Lagged(Cycle):
-    """The goals of one cycle that goes back on every way round."""
+    """The goals of one cycle in which every loop has a delay."""
 
     def __init__(self, goals: CycleGoals, widths: Mapping[PlanUnit, int], fluents: FluentsOfCycle) -> None:
         super().__init__(goals, widths)
@@ -231,11 +239,11 @@ class Lagged(Cycle):
 
     @property
     def takes(self) -> Takes:
-        """See `cep.runtime.machine_part`. The first time of the input alone may change something."""
+        """See `cep.runtime.machine_part`. The first time of the input alone may also change the output."""
         return Takes(self.outside, self.own, True, always=True)
 
     def go(self, frontier: Frontier) -> None:
-        """Run piece by piece. A recursion that never ends goes to the latest time of the input alone."""
+        """Run piece by piece. An endless recursion stops at the latest time of the input."""
         if self.fluents.whole:
             first = INFINITE if frontier.first >= END_OF_TIME else 2 * frontier.first
             for extent in self.fluents.extents:
@@ -254,7 +262,7 @@ class Lagged(Cycle):
             self.given = {unit: tables[: counts[unit]] for unit, tables in self.given.items()}
 
     def _to(self, frontier: Frontier, most: int | None = None, rest: bool = True) -> bool:
-        """Go on to a frontier, and take the `rest` of what comes in. False: it is not done in so many pieces."""
+        """Run to a frontier, and take the `rest` of the input. Return False after more than `most` pieces."""
         pieces = 0
         while self.here is None or self.here.watermark < frontier.watermark or self.here.half:
             stops.between()
@@ -272,8 +280,8 @@ class Lagged(Cycle):
         return True
 
     def _next(self, frontier: Frontier, due: int) -> tuple[Frontier, Frontier]:
-        """Return the beginning and end of the next piece. Nothing happens before it, and lagged inputs are known up
-        to its end."""
+        """Return the start and end of the next piece. Nothing happens before the start, and delayed inputs are known to
+        the end."""
         if not self.begun and (due >= END_OF_TIME or due > frontier.watermark):
             return frontier, frontier
         start = self.here

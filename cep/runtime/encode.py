@@ -1,4 +1,5 @@
-"""Records into occurrences: columns checked against the schema, what does not fit set aside with its reason."""
+"""Conversion of records to occurrences: columns are checked against the schema, and rows that do not fit are
+refused."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ FAR = "has a time out of reach: beyond 36 thousand years from 1970"
 
 @dataclass(frozen=True, slots=True)
 class RefusedRow:
-    """A row that was not taken: its type, its place in the pushed table, a code and the reason in words."""
+    """A refused row: its event, its position in the pushed table, a code, and the reason in words."""
 
     type: str
     row: int
@@ -41,9 +42,9 @@ class RefusedRow:
 
 @dataclass(slots=True)
 class Admitted:
-    """Occurrences of one type as they came, which pushed row each of them was, and the rows refused.
+    """Occurrences of one event in order of arrival, the pushed row of each of them, and the refused rows.
 
-    `rows` None: they are all rows from `first` on.
+    If `rows` is None, the occurrences are all pushed rows from `first` on.
     """
 
     table: Table
@@ -57,7 +58,7 @@ class Admitted:
         return places + self.first if self.rows is None else self.rows[places]
 
     def divided(self, names: Sequence[str], heights: Sequence[int]) -> dict[str, Admitted]:
-        """Return each of the tables of which this one is made: their names and heights, in order."""
+        """Split the occurrences of concatenated tables. `names` and `heights`: those of the tables, in order."""
         starts = np.cumsum([0, *heights])
         bounds = (starts if self.rows is None else np.searchsorted(self.rows, starts)).tolist()
         dead: list[list[RefusedRow]] = [[] for _ in names]
@@ -73,8 +74,10 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class PushedColumns:
-    """The columns of a pushed table, or of some of its rows, of which `first` is the first. `integers`: those that are
-    Int64 and have no null, as they are in memory; `others`: the rest."""
+    """The columns of a pushed table, or of a slice of it that starts at row `first`.
+
+    `integers`: the Int64 columns without nulls, as views of memory. `others`: all other columns.
+    """
 
     names: Sequence[str]
     integers: Mapping[str, NDArray[np.int64]]
@@ -84,7 +87,7 @@ class PushedColumns:
 
     @classmethod
     def of(cls, frame: pl.DataFrame) -> PushedColumns:
-        """Take the occurrences of a table, without a copy."""
+        """Return the columns of a table, without a copy."""
         integers, others = {}, {}
         for series in frame.get_columns():
             if series.dtype == pl.Int64 and not series.null_count():
@@ -94,7 +97,7 @@ class PushedColumns:
         return cls(frame.columns, integers, others, frame.height)
 
     def between(self, start: int, stop: int) -> PushedColumns:
-        """Take the occurrences of some rows of a whole table."""
+        """Return the columns of a slice of rows of a whole table."""
         integers = {name: values[start:stop] for name, values in self.integers.items()}
         others = {name: series[start:stop] for name, series in self.others.items()}
         return PushedColumns(self.names, integers, others, stop - start, start)
@@ -103,19 +106,20 @@ class PushedColumns:
         return name in self.integers or name in self.others
 
     def series(self, name: str) -> pl.Series:
-        """A column that there is."""
+        """Return a column by its name."""
         return pl.Series(self.integers[name]) if name in self.integers else self.others[name]
 
 
 def admit(
     columns: PushedColumns, schema: Schema, pool: Pool, first: int | Ints, named: bool = False, handed: bool = False
 ) -> Admitted:
-    """Return a pushed table as occurrences. In integer columns, -2**63 stands for a missing value.
+    """Convert a pushed table to occurrences. In integer columns, -2**63 stands for a missing value.
 
-    `first`: the position of its first row in the input, or of all rows; not used if the table has an `@order`. `named`:
-    for lineage, name each row by that position. `handed`: the table is from another stage, with numbers of equal rows.
+    `first`: the position of its first row in the input, or the positions of all rows. It is ignored for the order if
+    the table has an `@order`. `named`: use that position as each row's handle in lineage. `handed`: the table is from
+    another stage and may contain numbers of equal rows.
 
-    Raises CepError if a column is missing. Rows that do not fit the schema are dead.
+    CepError: a column is missing. Rows that do not fit the schema are refused.
     """
     n = columns.height
     table = np.empty((FIRST + len(schema.attributes), n), np.int64)
@@ -154,7 +158,7 @@ def admit(
 
 
 def admit_events(events: Sequence[tuple[int, Event]], schema: Schema, pool: Pool, first: int, named: bool) -> Admitted:
-    """Return events as occurrences, like `admit`. Each has its place in the pushed sequence."""
+    """Convert events to occurrences, like `admit`. Each event comes with its position in the pushed sequence."""
     width = len(schema.attributes)
     table = np.zeros((FIRST + width, len(events)), np.int64)
     faults: list[tuple[Mask, str, str]] = []
@@ -194,7 +198,7 @@ def admit_events(events: Sequence[tuple[int, Event]], schema: Schema, pool: Pool
 
 
 def _fitting(column: Sequence[object], attribute: Attribute, pool: Pool) -> Ints | None:
-    """The values of a column as they are held, where it is seen at a glance that all are there and fit."""
+    """Return the stored values of a column if all of them clearly fit the type; None if each value must be checked."""
     values: Any = column
     held = attribute.type
     if not _KINDS[held].issuperset(map(type, column)):
@@ -225,7 +229,7 @@ _KINDS: dict[str, set[type]] = {
     "iri": {Iri},
     "any": {int, float, str, bool, Iri},
 }
-"""The Python types of values that fit a type at a glance."""
+"""The Python types whose values fit a type without further checks."""
 
 
 def _plain(table: Table, point: bool) -> bool:
@@ -263,7 +267,7 @@ def _judged(table: Table, name: str, faults: Sequence[tuple[Mask, str, str]], fi
 
 
 def _mistyped(wrong: Mask, column: Sequence[object] | pl.Series, attribute: Attribute) -> list[tuple[Mask, str, str]]:
-    """Values of another type, and among them numbers that are whole and have no room."""
+    """Return the faults of values of another type, with separate reasons for numbers that exceed 64 bits."""
     large, least = np.zeros(len(wrong), np.bool_), np.zeros(len(wrong), np.bool_)
     large[wrong] = [_large(column[int(i)]) for i in np.flatnonzero(wrong)]
     least[large] = [column[int(i)] == MISSING for i in np.flatnonzero(large)]
@@ -312,7 +316,7 @@ def _bound(value: int | float | None, type: str) -> str:
 
 
 def _found(columns: PushedColumns, name: str, schema: Schema) -> str:
-    """The name of a column that there must be."""
+    """Return the name of a required column. CepError: the table does not have it."""
     if name not in columns:
         there = ", ".join(columns.names) or "none"
         hint = "columns: `time`, or `start` and `end`, in microseconds, and one an attribute; `cep.Engine` takes "
@@ -333,7 +337,7 @@ def _order(columns: PushedColumns, schema: Schema) -> NDArray[np.int64]:
 
 
 def _integers(columns: PushedColumns, name: str) -> tuple[NDArray[np.int64], Mask | None]:
-    """Times as numbers, and which are missing, None where none is."""
+    """Return a column of times as integers, and a mask of the missing ones (None: none are missing)."""
     if name in columns.integers:
         return columns.integers[name], None
     series = columns.others[name]
@@ -349,7 +353,7 @@ def _integers(columns: PushedColumns, name: str) -> tuple[NDArray[np.int64], Mas
 
 
 def _values(series: pl.Series, attribute: Attribute, pool: Pool) -> tuple[Numbers, Mask | None]:
-    """The column in its representation, and which values are of another type, None where none is."""
+    """Return the stored values of a column, and a mask of the values of another type (None: there are none)."""
     n = len(series)
     wrong: Mask | None = None
     type = attribute.type
@@ -402,7 +406,7 @@ def _values(series: pl.Series, attribute: Attribute, pool: Pool) -> tuple[Number
 
 
 def _python_values(column: Sequence[object], type: str, pool: Pool) -> tuple[Numbers, Mask]:
-    """Python values in the representation of a type, and which are of another."""
+    """Return the stored values of Python values, and a mask of those of another type."""
     wrong = np.array([value is not None and not fits(value, type) for value in column], np.bool_)
     good = [None if bad else value for value, bad in zip(column, wrong, strict=True)]
     if type == "float":
@@ -413,7 +417,7 @@ def _python_values(column: Sequence[object], type: str, pool: Pool) -> tuple[Num
 
 
 def fits(value: object, type: str) -> bool:
-    """Return True if a Python value is of a type."""
+    """Return True if a Python value belongs to a type."""
     match type:
         case "any":
             return isinstance(value, int | float | str)
@@ -449,8 +453,11 @@ PASSED, FINAL = "the watermark has passed it", "what ended so long ago is final"
 
 
 def late(tables: Mapping[str, Table], watermark: int, lateness: int | None, in_turn: bool) -> dict[str, Ints]:
-    """By how many microseconds each row is late, 0 or less where it is not, of tables that may have such: rows that end
-    at or before the watermark before the push; with `in_turn` each row moves it for those that came after it."""
+    """Return by how many microseconds each row is late (0 or less: not late), for those tables that may have late rows.
+
+    A row is late if it ends at or before the watermark before the push. With `in_turn`, each row of the push advances
+    the watermark for the rows after it.
+    """
     if not in_turn or lateness is None:
         return {
             name: watermark + 1 - table[END]
@@ -472,8 +479,10 @@ def late(tables: Mapping[str, Table], watermark: int, lateness: int | None, in_t
 
 
 def late_reason(by: int, final: bool, key: str | None = None) -> str:
-    """Why a row that is late by so many microseconds is refused; `final`: what it would change is; `key`: lateness is
-    judged by it. Whole milliseconds are said, where it is as much as one."""
+    """Return the reason why a late row is refused. `final`: the results that it would change are final.
+
+    `key`: the attribute by which lateness is judged. A delay above one millisecond is given in whole milliseconds.
+    """
     reason = FINAL if final else PASSED
     own = "" if key is None else f", or later records of its `{key}` have come"
     return f"is late by {say_duration(by - by % 1_000 if by > 1_000 else by)}: {reason}{own}"

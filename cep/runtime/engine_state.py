@@ -1,4 +1,4 @@
-"""The whole state of an engine: save it, restore and check it, and take it over from another program."""
+"""The whole state of an engine: saving, restoring, checking it, and carrying it over from another program."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def save(
 ) -> bytes:
     """Return a snapshot.
 
-    `goals`: the names of the machine's goals. `knowledge`: the name of the knowledge. `program`: the program that the
-    snapshot is of. `events`: with lineage, the meanings of events; None: a stage, whose lineage no other program can
-    take over. `whole`: include the state of the goals. Under revision, this state is as of the time up to which no
-    result can change, and later rows are saved as waiting rows.
+    `goals`: the names of the machine's goals. `knowledge`: the name of the knowledge. `program`: the name of the
+    program. `events`: with lineage, the fingerprints of events; None for a stage, whose lineage no other program can
+    carry over. `whole`: include the state of the goals. Under revision, this is the state at the time up to which
+    results are final; later rows are saved as waiting rows.
     """
     final = whole and parts.revision is not None and not parts.revision.window.final
     header, batches = _saved(parts, goals, knowledge, final)
@@ -62,7 +62,7 @@ def save(
 def save_in_segments(
     parts: EngineParts, goals: Sequence[str], knowledge: str | None, program: str, book: SegmentBook
 ) -> SegmentedState:
-    """Return the same in segments, for input that may be revised: values and the rows of the window. Not with
+    """Return a snapshot in segments. Values and, under revision, rows of the window are in segments. There is no
     lineage."""
     assert parts.history is None, "what is kept in segments has no lineage"
     header, batches = _saved(parts, goals, knowledge)
@@ -85,9 +85,9 @@ def save_in_segments(
 def _saved(
     parts: EngineParts, goals: Sequence[str], knowledge: str | None, final: bool = False
 ) -> tuple[dict[str, object], list[pa.RecordBatch]]:
-    """Return the header of a snapshot, and the current waiting rows, states of goals and changes of the knowledge.
+    """Return the header of a snapshot, and batches of waiting rows, states of goals and changes of the knowledge.
 
-    `final`: those at the time up to which no result can change.
+    `final`: return the state at the time up to which results are final, instead of the current state.
     """
     buffer, schemas = parts.buffer, parts.plan.schemas
     revised: Collection[str] = () if parts.revision is None else parts.revision.waiting
@@ -113,7 +113,7 @@ def _saved(
 
 
 def value_segments(pool: Pool, book: SegmentBook) -> list[str]:
-    """Return the names of the segments of values."""
+    """Return the names of the segments that hold the pool's values."""
     names = []
     for first, last in value_blocks.blocks(pool):
         settled = value_blocks.settled(pool, first, last)
@@ -130,7 +130,7 @@ def _block(pool: Pool, first: int, last: int) -> pa.RecordBatch:
 
 
 def read_snapshot(parts: EngineParts, blob: bytes, program: str) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
-    """Read a snapshot of this program. Raises CepError if it is damaged or of another program."""
+    """Read a snapshot of this program. CepError: it is damaged, or from another program."""
     header, batches = snapshot.load(blob, program)
     if header["explain"] != (parts.history is not None):
         raise _other_explain()
@@ -149,9 +149,9 @@ def take_on(
     batches: list[pa.RecordBatch],
     segments: Sequence[pa.RecordBatch] | None = None,
 ) -> bool:
-    """Continue from a snapshot. Return True if its codes are codes of this engine.
+    """Restore a snapshot. Return True if the pool codes in it are also valid in this engine.
 
-    `segments`: those of the window, if the snapshot does not have them.
+    `segments`: the segments of the window, if they are not in the snapshot.
     """
     codes = _codes(parts, header, batches)
     batches = batches[header["values"] :]
@@ -188,7 +188,7 @@ def take_on_segments(
     fetch: Fetch,
     book: SegmentBook,
 ) -> None:
-    """Continue from a snapshot in segments."""
+    """Restore a snapshot in segments."""
     demand(len(names) == header["segments"])
     count, segments = header["values in segments"], [snapshot.streamed(fetch(name)) for name in names]
     values, window = segments[:count], segments[count:]
@@ -204,11 +204,10 @@ def take_on_segments(
 
 
 def _codes(parts: EngineParts, header: Mapping[str, Any], batches: list[pa.RecordBatch]) -> Translation | None:
-    """Load the values of a snapshot. Return the translation of its codes to codes of this engine; None: they are the
-    same.
+    """Load the values of a snapshot. Return the translation of its pool codes to codes of this engine; None: no change.
 
-    They are the same for the first engine of a compiled program. A second engine has met its constants in another
-    order.
+    The codes are the same in the first engine of a compiled program. A second engine added its constants to the pool in
+    another order.
     """
     if not header["values"]:
         return None
@@ -225,7 +224,7 @@ def _codes(parts: EngineParts, header: Mapping[str, Any], batches: list[pa.Recor
 
 
 def check_restored(parts: EngineParts) -> None:
-    """Check that a restored state fits the program and is consistent. Raises CepError if not."""
+    """Check that a restored state fits the program and is consistent. CepError: it does not fit."""
     schemas, machine = parts.plan.schemas, parts.machine
     parts.buffer.fits({name: FIRST + len(schemas[name].attributes) for name in schemas if name in parts.plan.inputs})
     demand(isinstance(parts.position, int) and parts.position >= 0)
@@ -245,9 +244,9 @@ def carry(
     events: Mapping[str, str],
     warm: SnapshotParts | None = None,
 ) -> frozenset[str]:
-    """Continue from the state of another program. Return the names of the goals that do.
+    """Restore the state of another program. Return the names of the goals that keep their state.
 
-    The other goals start from `warm`. `events`: the meanings of events.
+    The other goals start from `warm`. `events`: the fingerprints of events.
     """
     schemas, header = parts.plan.schemas, state.header
     if header["explain"] != (parts.history is not None):
@@ -276,7 +275,7 @@ def carry(
 
 
 def _recoding(parts: EngineParts, codes: Translation) -> Callable[[Mapping[str, Table]], None]:
-    """Return a function that translates the codes of a snapshot's values, in tables by event."""
+    """Return a function that translates pool codes of a snapshot, in tables by event."""
     return lambda tables: recode(tables, codes, coded(parts.plan.schemas))
 
 
@@ -286,7 +285,7 @@ def _other_explain() -> CepError:
 
 
 def _moved(parts: EngineParts, state: SnapshotParts) -> Translation:
-    """Add the values of another snapshot to the pool, and return their codes here."""
+    """Add the values of another snapshot to the pool. Return the translation of its codes."""
     return translation(
         pl.Series([], dtype=pl.Int64).to_numpy() if state.values is None else parts.pool.load(state.values)
     )

@@ -1,4 +1,4 @@
-"""Fingerprints: names of goals and events that are the same in every program in which they mean the same."""
+"""Fingerprints: names of goals and events that are equal in all programs in which they have the same meaning."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ class Fingerprints:
         self._events: dict[bool, dict[str, str]] = {}
 
     def units(self, plan: Plan, machine: Machine) -> dict[PlanUnit, str]:
-        """Names of goals and events: those of equal names have equal states after equal input. `plan`: of the whole or
-        of a stage, which the machine runs."""
+        """Return the fingerprints of a plan's goals and events. Equal names have equal states after equal input.
+
+        `plan`: the plan of the program or of a stage, which the machine runs.
+        """
         if not self._units:
             found = self._found(self._knowledge)
             if plan.origin is not None:
@@ -36,7 +38,8 @@ class Fingerprints:
         return self._units
 
     def events(self, known: bool) -> dict[str, str]:
-        """Names of what is derived; `known`: another knowledge makes another name, where it is asked."""
+        """Return the fingerprints of derived events. `known`: they also depend on the knowledge, if the event's rules
+        read it."""
         if known not in self._events:
             found = self._found(self._knowledge if known else None)
             derived = self.plan.derived

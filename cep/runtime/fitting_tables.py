@@ -1,7 +1,7 @@
-"""Tables of which it is seen column by column that every row fits and none is late, without a look at a single row.
+"""Admission of whole tables, if checks of their columns show that every row fits and no row is late.
 
-What is dealt to other processes is admitted there. Here it is asked only what each row must be asked where this does
-not answer (`cep.runtime.admission`).
+Tables for other processes can then be sent without a look at their rows; those processes check the rows. Other tables
+must be checked row by row (`cep.runtime.admission`).
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from cep.runtime.parts import EngineParts
 
 Frames: TypeAlias = "dict[str, pl.DataFrame]"
 Ends = tuple[int, int]
-"""The least and the greatest end of a table."""
+"""The least and the greatest end in a table."""
 
 
 def fitting_tables(
     parts: EngineParts, batch: Mapping[str, pl.DataFrame], in_turn: bool = False
 ) -> tuple[Frames, dict[str, Ends]] | None:
-    """The columns of each table that an engine takes, with `@order`, and the ends of each; None: a row may not fit, or
-    be late, with `in_turn` also for a row before it. Instants whose start and end are one array have it once, as
-    `time`."""
+    """Return the columns of each table that an engine needs, with `@order`, and the range of their ends.
+
+    Return None if a row may not fit or may be late. With `in_turn`, earlier rows of the batch can make a row late. If
+    start and end share their memory, the table has one column `time` instead.
+    """
     if parts.buffer.clocks is not None:
         return None
     tables: Frames = {}

@@ -1,4 +1,5 @@
-"""Records of fluents into occurrences: one counts by its start, and one that closes an earlier one by its end."""
+"""Conversion of a fluent's records to occurrences. A record counts by its start, or by its end if it closes another
+one."""
 
 from __future__ import annotations
 
@@ -20,8 +21,11 @@ _BOTH = BOUNDS.index("[]")
 def as_records(
     batch: Mapping[str, pl.DataFrame] | Iterable[Event], names: Mapping[str, str]
 ) -> dict[str, pl.DataFrame] | list[Event]:
-    """A batch in which the pieces of fluents are records. A table of pieces has `start` and `end` (null: it still
-    holds) and may have `bounds`; one of a reader is one of records already."""
+    """Convert the pieces of fluents in a batch to records.
+
+    A table of pieces has `start` and `end` (null: the fluent still holds), and optionally `bounds`. A table that a
+    reader made already consists of records.
+    """
     if isinstance(batch, Mapping):
         return {names.get(name, name): _recorded(frame) if name in names else frame for name, frame in batch.items()}
     return [
@@ -45,7 +49,7 @@ def _recorded(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def as_intervals(records: pl.DataFrame) -> pl.DataFrame:
-    """Records as the intervals that they are of: `start`, `end` (null: it still holds), `bounds`."""
+    """Convert records to intervals with the columns `start`, `end` (null: the fluent still holds) and `bounds`."""
     bounds = records[RECORD_BOUNDS].replace_strict(list(range(4)), list(BOUNDS), return_dtype=pl.String)
     start = pl.coalesce(pl.col(RECORD_START), pl.col("start"))
     made = records.with_columns(start.alias("start"), pl.col(RECORD_END).alias("end"), bounds.alias("bounds"))
@@ -53,7 +57,7 @@ def as_intervals(records: pl.DataFrame) -> pl.DataFrame:
 
 
 def closing(parts: EngineParts, name: str, table: Table, late: Bools) -> Bools:
-    """Which records that are `late` close one that is open: they count by their end, and say so from here on."""
+    """Return which `late` records close an open record. These are changed in place, so that they count by their end."""
     end, start = table[OWN_END], table[-1]
     some: Bools = late & (end != MISSING) & (start == MISSING)
     if not some.any():
@@ -72,7 +76,7 @@ def closing(parts: EngineParts, name: str, table: Table, late: Bools) -> Bools:
 
 
 def _open(parts: EngineParts, name: str) -> list[tuple[Table, Table]]:
-    """The open records that have been taken: arguments, a column each, and starts."""
+    """Return the open records that were taken so far: their arguments, one column per record, and their starts."""
     found = []
     for table in parts.buffer.waiting.get(name, ()):
         still = (table[OWN_END] == MISSING) & (rows(table) > 0)

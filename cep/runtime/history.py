@@ -1,4 +1,4 @@
-"""History: the records and derived occurrences that led to others, for `because`, `constituents` and `cep.explain`."""
+"""History: the records and occurrences behind other occurrences, for `because`, `constituents` and `cep.explain`."""
 
 from __future__ import annotations
 
@@ -22,21 +22,25 @@ from cep.plan.plan import Plan
 from cep.runtime.decode import DerivedTables, values
 
 BECAUSE, CONSTITUENTS = "because", "constituents"
-"""The columns that say where occurrences come from."""
+"""The columns that describe the origin of occurrences."""
 Piece = tuple[int, int, int, str]
-"""A record or an occurrence as end, start, order, and text."""
+"""A record or an occurrence: its end, start, order, and text."""
 WrittenText: TypeAlias = "Callable[[str, int, int, Sequence[Value], int], str]"
-"""Writes an event, its start and end, its arguments, and how many equal ones are before it."""
+"""A function that formats an event from its name, start, end, arguments, and the number of equal events before it."""
 MOST = 1 << 16
-"""Up to this many occurrences are kept before unneeded ones are looked for."""
+"""The number of occurrences to collect before the first search for unneeded ones."""
 
 
 class OccurrenceHistory:
-    """`sources`: the records of the input, `derived`: the derived occurrences, both by event in runs sorted by name;
-    `transitions`: those of simple fluents, by their tables; `lineage`: which were made of which.
+    """The records and occurrences that may be needed to explain others.
 
-    Kept are those that something still waiting goes back to, and with `remember` those that ended in the last so many
-    microseconds. `wanted_columns`: the columns that occurrences get.
+    - `sources`: the records of the input, by event, in runs sorted by handle.
+    - `derived`: the derived occurrences, in the same form.
+    - `transitions`: the transitions of simple fluents, by table.
+    - `lineage`: the edges between them.
+    - `remember`: keep everything that ended in the last `remember` microseconds. Without it, only the history of
+      waiting rows is kept.
+    - `wanted_columns`: the columns of origin that the output has.
     """
 
     def __init__(self, remember: int | None) -> None:
@@ -49,12 +53,12 @@ class OccurrenceHistory:
         self._look_at = MOST
 
     def add_records(self, released: Mapping[str, Table]) -> None:
-        """Add records that go into the goals."""
+        """Add records that are released to the goals."""
         for name, table in released.items():
             sorted_runs.put(self.sources.setdefault(name, []), table, IDENTITY)
 
     def add_derived(self, made: DerivedTables) -> None:
-        """Add occurrences that come out of them."""
+        """Add occurrences that the goals derived."""
         if self.remember is not None or CONSTITUENTS in self.wanted_columns:
             for name, tables in made.items():
                 sorted_runs.put(self.derived.setdefault(name, []), concat(tables), IDENTITY)
@@ -65,7 +69,7 @@ class OccurrenceHistory:
             sorted_runs.put(self.transitions.setdefault(name, []), concat(tables), IDENTITY)
 
     def withdraw(self, records: Ints, made: Ints) -> None:
-        """Remember no more the records and the occurrences with these sorted names; what these were made of stays until
+        """Drop the records and occurrences with these sorted handles. The occurrences behind them stay until
         `forget`."""
         for names, each in ((records, self.sources), (made, self.derived), (made, self.transitions)):
             for event, tables in each.items() if len(names) else ():
@@ -76,7 +80,7 @@ class OccurrenceHistory:
                         sorted_runs.put(each[event], np.ascontiguousarray(table[:, ~mask]), IDENTITY)
 
     def columns(self, event: str, table: Table, plan: Plan, pool: Pool) -> list[pl.Series]:
-        """The columns that occurrences of an event get."""
+        """Return the columns of origin for occurrences of an event."""
         made = []
         if BECAUSE in self.wanted_columns:
             made.append(self.because(table, plan.schemas, pool))
@@ -85,14 +89,14 @@ class OccurrenceHistory:
         return made
 
     def because(self, table: Table, schemas: Mapping[str, Schema], pool: Pool) -> pl.Series:
-        """For each occurrence the input records it goes back to, as JSON: type, start, end in microseconds,
+        """Return for each occurrence the input records behind it, as JSON: type, start and end in microseconds,
         arguments."""
         roots, inputs = self.lineage.inputs_of(table[IDENTITY])
         records = self.records(np.unique(inputs), schemas, pool)
         return pl.Series(BECAUSE, [f"[{each}]" for each in _listed(rows(table), roots, inputs, records)], pl.String)
 
     def records(self, names: Ints, schemas: Mapping[str, Schema], pool: Pool) -> dict[int, Piece]:
-        """The input records with these names, as `because` gives them."""
+        """Return the input records with these handles, in the format of `because`."""
 
         def written(name: str, start: int, end: int, arguments: Sequence[Value], _: int) -> str:
             fluent, attributes = schemas[name].fluent, [attribute.name for attribute in schemas[name].attributes]
@@ -107,9 +111,11 @@ class OccurrenceHistory:
         return self._written(self.sources, names, schemas, pool, written)
 
     def constituents(self, event: str, table: Table, plan: Plan, pool: Pool) -> pl.Series:
-        """For each occurrence the rules that made it, by their numbers, and what it was made of at once, as JSON:
-        [rules, [[whether a record of the input, event, [start, end, arguments], how many equal ones are before it],
-        ...]]."""
+        """Return for each occurrence the numbers of its rules, and its direct constituents, as JSON.
+
+        The format is [rules, [[is an input record, event, [start, end, arguments], number of equal ones before it],
+        ...]].
+        """
         rules, roots, parts, texts = self.made_of(event, table, plan, pool)
         listed = _listed(rows(table), roots, parts, texts)
         return pl.Series(CONSTITUENTS, [f"[{own}, [{each}]]" for own, each in zip(rules, listed)], pl.String)
@@ -117,8 +123,11 @@ class OccurrenceHistory:
     def made_of(
         self, event: str, table: Table, plan: Plan, pool: Pool, handed: Collection[str] = ()
     ) -> tuple[list[list[int]], Ints, Ints, dict[int, Piece]]:
-        """The rules that made each occurrence; pairs of an occurrence's place and the name of one that it was made of;
-        and these as text. `handed`: the events that other stages made."""
+        """Return the direct constituents of occurrences.
+
+        The result is a tuple: the rules of each occurrence; two arrays of pairs (place of the occurrence, handle of a
+        constituent); and the constituents by handle, as texts. `handed`: the events that other stages derived.
+        """
         names = table[IDENTITY]
         roots, parts = self._parts(names)
 
@@ -141,8 +150,11 @@ class OccurrenceHistory:
         return rules, roots, parts, texts
 
     def _parts(self, names: Ints) -> tuple[Ints, Ints]:
-        """The occurrences of events that each of `names` was made of at once: pairs (index into names, name), distinct;
-        of records of the input themselves. Instead of such as are no longer kept, what these were made of."""
+        """Return distinct pairs (index into `names`, handle of a direct constituent).
+
+        A record of the input is its own constituent. A constituent that is no longer kept is replaced by its own
+        constituents.
+        """
         inputs = np.flatnonzero((names < DERIVED) & (names != 0))
         found = [np.stack([inputs, names[inputs]])]
         roots, current = self.lineage.parts_of(names)
@@ -166,7 +178,7 @@ class OccurrenceHistory:
         pool: Pool,
         written: WrittenText,
     ) -> dict[int, Piece]:
-        """The occurrences with these names, by name: end, start, order, and a text."""
+        """Return the occurrences with these handles: end, start, order and text."""
         found: dict[int, Piece] = {}
         for event, tables in tables_by_event.items():
             attributes = schemas[event].attributes
@@ -181,17 +193,19 @@ class OccurrenceHistory:
         return found
 
     def tables(self) -> Iterable[tuple[str, Sequence[Table]]]:
-        """All that is kept, by event."""
+        """Return all kept tables, by event."""
         return (*self.sources.items(), *self.derived.items(), *self.transitions.items())
 
     @property
     def nbytes(self) -> int:
-        """Bytes of what is kept, and of which made which."""
+        """The bytes of the kept tables and edges."""
         return sum(table.nbytes for _, tables in self.tables() for table in tables) + 16 * self.lineage.size
 
     def forget(self, waiting: Callable[[], Sequence[Ints]], now: int) -> None:
-        """Drop what nothing goes back to of what is `waiting`, by names, when there is twice as much as after the last
-        time. `now`: of what ended after it less `remember`, nothing."""
+        """Drop what no handle in `waiting` depends on, once the history is twice as large as after the last time.
+
+        With `remember`, occurrences that ended at or after `now` minus `remember` are kept, too.
+        """
         size = sum(rows(table) for _, tables in self.tables() for table in tables)
         if self.lineage.size + size <= self._look_at:
             return
@@ -209,11 +223,14 @@ class OccurrenceHistory:
         self._look_at = max(MOST, 2 * (self.lineage.size + len(needed)))
 
     def keep_only(self, needed: Ints) -> None:
-        """Nobody goes back to other names."""
+        """Drop additional data of all other handles."""
 
     def snapshot(self, waiting: Sequence[Ints], whole: bool = False) -> list[pa.RecordBatch]:
-        """Return the history behind `waiting` (names): the records and, if `constituents` are output, the occurrences
-        and the edges between them. `whole`: also everything else that is remembered."""
+        """Return the history behind the handles in `waiting`, as batches for a snapshot.
+
+        These are the records, the edges and, if `constituents` are output, the occurrences. `whole`: include all that
+        is kept.
+        """
         besides = [table[IDENTITY] for _, tables in self.tables() for table in tables] if whole else []
         needed = self.lineage.behind(np.concatenate([np.empty(0, np.int64), *waiting, *besides]))
         records = {_RECORDS + name: _those(concat(tables), needed) for name, tables in self.sources.items() if tables}
@@ -227,7 +244,7 @@ class OccurrenceHistory:
         return [to_arrow(records), self.lineage.snapshot(needed)]
 
     def take_on(self, batches: list[pa.RecordBatch]) -> None:
-        """Restore the last of these batches, from a snapshot."""
+        """Restore the history from the last of a snapshot's batches, and remove these from the list."""
         lineage, records = batches.pop(), batches.pop()
         self.lineage.restore(lineage)
         self.sources, self.derived, self.transitions = {}, {}, {}
@@ -237,7 +254,7 @@ class OccurrenceHistory:
             sorted_runs.put(kept[name[0]].setdefault(name[1:], []), table, IDENTITY)
 
     def take_over(self, other: OccurrenceHistory) -> None:
-        """Take over another engine's history."""
+        """Copy the history of another engine."""
         self.sources, self.derived, self.transitions = (
             {name: [*runs] for name, runs in tables.items()}
             for tables in (other.sources, other.derived, other.transitions)
@@ -245,8 +262,10 @@ class OccurrenceHistory:
         self.lineage.restore(other.lineage.snapshot())
 
     def fits(self, schemas: Mapping[str, Schema], waiting: Sequence[Ints]) -> None:
-        """See that what was restored is of these events, and has the records that what is `waiting`, by names, goes
-        back to. CepError: it has not."""
+        """Check that the restored history fits these events and has all records behind the handles in `waiting`.
+
+        CepError: it does not.
+        """
         for name, tables in self.tables():
             demand(name in schemas)
             demand(all(len(table) == FIRST + len(schemas[name].attributes) for table in tables))
@@ -260,7 +279,7 @@ _RECORDS, _DERIVED, _TURNS = "<", ">", "|"  # before an event's name in a snapsh
 
 
 def _listed(count: int, roots: Ints, names: Ints, texts: Mapping[int, Piece]) -> list[str]:
-    """The texts of what belongs to each of so many roots, by arrival."""
+    """Return the joined texts of each root's occurrences, in order of arrival."""
     found: list[list[Piece]] = [[] for _ in range(count)]
     for root, name in zip(roots.tolist(), names.tolist(), strict=True):
         found[root].append(texts[name])
@@ -268,16 +287,21 @@ def _listed(count: int, roots: Ints, names: Ints, texts: Mapping[int, Piece]) ->
 
 
 def _those(table: Table, names: Ints) -> Table:
-    """The rows of these sorted names."""
+    """Return the rows with these sorted handles."""
     return np.ascontiguousarray(table[:, sorted_runs.holds(names, table[IDENTITY])])
 
 
 class StageHistory(OccurrenceHistory):
-    """`handed`: the events that other stages make; `hidden`: tables of fluents that are no occurrences of their own;
-    `rules`: the numbers that the stage's rules have in the program.
+    """The history of a stage.
 
-    A piece is [end, start, order, text] of a record or an occurrence. The column `because` holds a list of pieces,
-    `constituents` a list of rules and one of pieces (`told`)."""
+    - `handed`: the events that other stages derived.
+    - `hidden`: tables of fluents that do not count as occurrences.
+    - `rules`: the numbers of the stage's rules in the whole program.
+
+    A piece is the list [end, start, order, text] of a record or an occurrence. The column `because` holds a list of
+    pieces, and `constituents` a list of rules and a list of pieces. `told` converts them to the format of the program's
+    engine.
+    """
 
     def __init__(
         self, remember: int | None, handed: frozenset[str], hidden: frozenset[str], rules: Sequence[int]
@@ -291,9 +315,8 @@ class StageHistory(OccurrenceHistory):
         super().add_derived({name: tables for name, tables in made.items() if name not in self.hidden})
 
     def hand(self, event: str, first: int, table: pl.DataFrame) -> None:
-        """Accept rows that another stage made. Their numbers start at `first`, and they bring their origins and their
-        counts of earlier equal rows.
-        """
+        """Add rows from another stage, with handles from `first` on. They may bring their origins and numbers of equal
+        rows."""
         if NUMBER in table.columns:
             self.lineage.number(np.arange(first, first + table.height), table[NUMBER].to_numpy())
         if BECAUSE in table.columns:
@@ -350,7 +373,7 @@ def _held(batch: pa.RecordBatch) -> dict[int, str]:
 
 
 def with_rules(made_of: Sequence[str]) -> str:
-    """The `constituents` of the first of several derivations of one occurrence, with the rules of all."""
+    """Return the `constituents` of the first derivation of an occurrence, with the rules of all its derivations."""
     if len(made_of) == 1:
         return made_of[0]
     found = [json.loads(text) for text in made_of]
@@ -358,12 +381,12 @@ def with_rules(made_of: Sequence[str]) -> str:
 
 
 def told(because: str) -> str:
-    """Return `because` as an engine of the whole program writes it."""
+    """Convert a stage's `because` to the format of an engine of the whole program."""
     return f"[{', '.join(text for *_, text in json.loads(because))}]"
 
 
 def told_constituents(made_of: str) -> str:
-    """Return `constituents` as an engine of the whole program writes it."""
+    """Convert a stage's `constituents` to the format of an engine of the whole program."""
     rules, pieces = json.loads(made_of)
     return f"[{rules}, [{', '.join(text for *_, text in pieces)}]]"
 

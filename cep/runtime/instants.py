@@ -1,10 +1,12 @@
-"""Cycles of rows at instants: what comes back later comes back at the next instant, so a piece is an instant.
+"""Cycles of rows that run instant by instant. Rows that are fed back with a delay arrive at the next instant.
 
-Where nothing is a cycle at one instant and each goal takes a step back, as conditions on fluents do, many instants are
-guessed at once: all goals are given a stretch as if no goal of the cycle changed anything in it; then again, with the
-changes that they have given, until these stay the same. What depends on itself only from instant to instant has one
-solution, and a pass makes at least one instant more right. So there are as many passes as instants at most, and only as
-many as things follow from each other. A stretch that takes too many is taken back, and begun anew with fewer instants.
+If no cycle closes within one instant and each goal can undo a step, several instants are guessed at once. All goals
+first run through them as if no goal of the cycle had any output there. Then they run again on the output so found,
+until it no longer changes.
+
+Because dependencies only go from one instant to a later one, there is one solution, and each pass makes at least one
+more instant right. So the number of passes is at most that of the instants, and usually that of the longest chain of
+effects. If there are too many passes, the attempt is undone and repeated with fewer instants.
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ from cep.runtime.machine_part import GivenTables, SingleGoal
 
 
 class RowRounds:
-    """Goals that are a cycle at one instant, which may derive `limit` occurrences there.
+    """Goals that form a cycle within one instant. They may derive at most `limit` occurrences per instant.
 
-    `later`: units with places among what they read, from which rows come back after the instant.
+    `later`: pairs of a unit and an input of it through which rows are fed back after the instant.
     """
 
     def __init__(
@@ -102,7 +104,7 @@ class RowRounds:
 
 
 def endless_rows(so_far: str, rules: Sequence[str]) -> CepError:
-    """An error: a recursion of events does not end."""
+    """Return the error for a recursion of events that does not end."""
     return endless(
         f"a recursion goes on for ever: {so_far}",
         rules,
@@ -111,33 +113,38 @@ def endless_rows(so_far: str, rules: Sequence[str]) -> CepError:
 
 
 def _identity(goal: Goal, table: Table) -> Table:
-    """Return the words that make an occurrence identical to another: interval, number and arguments, one row each."""
+    """Return the words that identify an occurrence, one row for each: its interval, number and arguments."""
     table = cast(EventGoal, goal).numbered(table)
     return np.concatenate([table[:ORDER], table[ORDER + 1 :]]).T.copy()
 
 
 LEAST, FEW, MOST = 8, 4, 16
-"""Instants of the shortest stretch; of passes so few that the next stretch is longer, and how many are too many: more
-than a shortest stretch takes, which is its instants and two, unless deadlines make others, one after the other."""
+"""LEAST is the smallest number of instants to guess at once. If an attempt needs at most FEW passes, the next attempt
+takes more instants. An attempt with MOST passes is undone.
+
+MOST exceeds the number of passes that LEAST instants need, unless deadlines add instants.
+"""
 TENTH = 10
-"""This part of what an instant may derive is how many deadlines may pass in a row without any input, besides those that
-were open: a rule that starts its own timer again never ends."""
+"""The divisor of `limit` that gives the number of deadlines in a row without input that count as endless.
+
+Deadlines that were open before are not counted. A rule that restarts its own timer would never end.
+"""
 
 
 class Instants(Cycle):
-    """The goals of one cycle of rows, which may derive `limit` occurrences an instant."""
+    """The goals of one cycle of rows. They may derive at most `limit` occurrences per instant."""
 
     def __init__(
         self, goals: CycleGoals, widths: Mapping[PlanUnit, int], limit: int, rules: Sequence[str], guesses: bool
     ) -> None:
-        """`guesses`: many instants at once."""
+        """Set up the cycle. `guesses`: guess several instants at once."""
         super().__init__(goals, widths)
         self.limit, self.rules, self.guesses = limit, rules, guesses
         self.most = 8 * LEAST
-        """Instants of the next stretch at most."""
+        """The maximum number of instants in the next attempt."""
 
     def go(self, frontier: Frontier) -> None:
-        """Run stretch by stretch, or instant by instant."""
+        """Run up to the frontier, several instants at once or instant by instant."""
         if not self.guesses:
             self._one_by_one(frontier)
             return
@@ -181,7 +188,7 @@ class Instants(Cycle):
             goal.evict(frontier)
 
     def _guessed(self, come: Mapping[PlanUnit, Table], frontier: Frontier) -> bool:
-        """Run several instants speculatively. Returns False, with no goal changed, if it takes too many passes."""
+        """Run several instants speculatively. Return False, with all goals unchanged, if it takes too many passes."""
         outer = {unit: contiguous(table) for unit, table in come.items()}
         inputs = {event: outer.pop(event, self.nothing[event]) for event in self.own}
         found = GivenTables(self.nothing)
@@ -211,7 +218,7 @@ class Instants(Cycle):
         seen: dict[PlanUnit, tuple[list[Table], Checkpoint]],
         frontier: Frontier,
     ) -> bool:
-        """Have each goal take what it has not `seen` yet. Returns True if any gives something else than before."""
+        """Run each goal whose inputs differ from those it has `seen`. Return True if the output of any goal changed."""
         changed = False
         for single in self.singles:
             goal, tables = single.goal, single.taken(inputs, found)
