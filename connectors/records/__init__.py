@@ -1,1 +1,1 @@
-"""Records to columns, whatever their format: values, times, paths, tests, and batches of what was read."""
+"""Conversion of records of any format to columns: values, times, paths, tests, and batches of events."""

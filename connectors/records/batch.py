@@ -1,4 +1,4 @@
-"""A batch of events as read, and the way back from each to its file and line."""
+"""Batches of events, with the way back from each event to its file and line."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from cep.core.storage.urls import is_url
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that became no event: its file and line (in Parquet, its row), the reason and its code, and its text and
-    event if they are known.
+    """A record that became no event: its file and line (in Parquet, its row), the reason and a code for it.
 
-    `of_file`: what could not be read is a file, or the rest of one, instead of a record.
+    `text`, `event`: the record's text and its event, if they are known. `of_file`: the letter stands for an unreadable
+    file, or the unreadable rest of one, rather than for a record.
     """
 
     file: str | None
@@ -37,7 +37,7 @@ _CHANGE, _AT = CHANGE.encode(), CHANGE[:1].encode()
 
 
 def says_change(text: bytes) -> bool:
-    """Return True if records of a text may have `@change`."""
+    """Return True if records in a text may have `@change`."""
     if _AT not in text or _CHANGE not in text:  # a search for one byte is fast
         return False
     return any(each in text for each in _CHANGES)
@@ -45,18 +45,15 @@ def says_change(text: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The position of a run of `count` records, numbered from `first`, in a file.
+    """The position in a file of `count` consecutive records, numbered from `first`.
 
-    `lines`: the line of each record; None if they are on consecutive lines from `line` on.
-    `starts`: the byte at which each record starts, and the end of the last, counted from byte `position` of the file;
-    None if there is no text.
-    `data`: the bytes from `position` on; None if they can be read again.
-    `times`: how the times of the first record are written (`cep.connectors.records.times`); None if no record was read.
-    `rows`: the number of the text that each record comes from; None if each record has its own.
-    `plain`: the file holds these bytes as they are, neither compressed nor in another encoding.
-    `said`: the text had `@change`, which has been removed since.
-    `unmatched`: how many further records match no event of the program; `first_unmatched`: the first of them, if it is
-    JSON.
+    `lines`: the line of each record; None if they are on consecutive lines from `line` on. `starts`: the position where
+    each record starts, and where the last one ends, relative to `position`; None if there is no text. `data`: the bytes
+    of the file from `position` on; None if they can be read again. `times`: the form of the first record's times
+    (`cep.connectors.records.times`); None if there are no records. `rows`: the index of each record's text in `starts`;
+    None if each record has its own text. `plain`: the file contains these bytes as they are, neither compressed nor in
+    another encoding. `said`: the text contained `@change`, and has been dropped since. `unmatched`: the number of
+    further records that match no event of the program. `first_unmatched`: the first of them, if it is JSON.
     """
 
     file: str
@@ -76,7 +73,7 @@ class Block:
 
     @property
     def says_changes(self) -> bool:
-        """True if a record, as written, may have `@change`."""
+        """Return True if a record's text may contain `@change`."""
         return self.said or (self.data is not None and says_change(self.data))
 
     @property
@@ -99,11 +96,11 @@ class Block:
 
     @property
     def line_beyond(self) -> int:
-        """The line after that of the last record."""
+        """The line after the last record."""
         return self._line(self.count - 1) + 1
 
     def without_data(self) -> Block:
-        """Return the block without its text. A `plain` file is read again for it; the text of a compressed file is
+        """Return the block without its text. The text of a `plain` file can be read again; that of a compressed file is
         lost."""
         starts = self.starts if self.plain else None
         return replace(self, data=None, starts=starts, said=self.says_changes)
@@ -113,15 +110,14 @@ class Block:
         return replace(self, data=None, starts=None).in_rows()
 
     def in_rows(self) -> Block:
-        """Return the block without line numbers where they are consecutive."""
+        """Return the block without its list of line numbers if these are consecutive."""
         lines = self.lines
         if lines is None or not len(lines) or (np.diff(lines) != 1).any():
             return self
         return replace(self, line=int(lines[0]), lines=None)
 
     def joined(self, following: Block) -> Block | None:
-        """Join this block with the one that follows it, if both record only that their lines are consecutive; else
-        return None."""
+        """Join this block with the next one. Return None unless both only record that their lines are consecutive."""
         plain = all(type(one) is Block and one.lines is None and one.starts is None for one in (self, following))
         there = (following.file, following.first, following.line) == (self.file, self.beyond, self.line_beyond)
         both = self.count + following.count, self.unmatched + following.unmatched
@@ -151,19 +147,15 @@ class Block:
 class Batch:
     """Tables by event type: Int64 `start` and `end` (microseconds), `@order`, then the attributes.
 
-    `watermark`: all events of the input that end at or before it are in this or earlier batches; None if that is not
-    known.
-    `silence`: nothing has arrived for so many microseconds; 0 if the batch holds something.
-    `bytes_read` of `total_bytes` have been read; 0: not known.
-    `place`: the position of its `source` after this batch, if the source has positions
-    (`cep.connectors.brokers.messages`).
-    `remarks`: suspicious properties of an input, at its end.
-    `held`: intervals of fluents that were derived elsewhere; engines do not take them.
-    `together`: its rows have no order, so none of them is late for another.
-    `handover`: another program goes on from here; the triples are the last ones of the earlier program, and `held` has
-    what begins now.
-    `beside`: tables of events that only another program reads, one that may take over, or a shadow.
-    `knowledge`: a change of the knowledge (`KnowledgeSource.change`) that takes effect before the records of the batch.
+    `watermark`: all events of the input that end at or before this time are in this or earlier batches; None if
+    unknown. `silence`: the microseconds for which nothing has arrived; 0 if the batch contains something. `bytes_read`:
+    how many of the `total_bytes` have been read; 0 if unknown. `place`: the position in the input `source` after this
+    batch, if it has positions (`cep.connectors.brokers.messages`). `remarks`: suspicious properties of an input,
+    reported at its end. `held`: intervals of fluents that were derived elsewhere; engines ignore them. `together`: the
+    rows have no order, so none of them can be late relative to another. `handover`: another program takes over after
+    this batch. This text has the last triples of the earlier program, and `held` has the intervals that begin now.
+    `beside`: tables of events that only a second program reads, such as a shadow. `knowledge`: a change of the
+    knowledge (`KnowledgeSource.change`) that takes effect before the records of the batch.
     """
 
     tables: dict[str, pl.DataFrame]
@@ -184,7 +176,8 @@ class Batch:
     _firsts: list[int] = field(default_factory=list)
 
     def origin(self, type: str, row: int) -> tuple[str, int, str | None]:
-        """Return (file, line, text) of a row of a table; for Parquet the row number, and no text."""
+        """Return (file, line, text) of a row of a table. For Parquet, the line is the row number, and there is no
+        text."""
         block, order = self._block_of(type, row)
         return block.at(order)
 
@@ -201,7 +194,7 @@ class Batch:
 
     @property
     def times(self) -> str | None:
-        """How the times of the input are written (`cep.connectors.records.times`); None if no time was read."""
+        """The form of the input's times (`cep.connectors.records.times`); None if no time was read."""
         return next((block.times for block in self.blocks if block.times), None)
 
     @property
@@ -211,7 +204,7 @@ class Batch:
 
     @property
     def whole(self) -> Mapping[str, pl.DataFrame]:
-        """All tables, including those of events that the program does not read."""
+        """All tables, including those of `beside`."""
         return {**self.tables, **self.beside} if self.beside else self.tables
 
     @property
@@ -219,7 +212,7 @@ class Batch:
         return sum(table.height for table in self.whole.values())
 
     def read_by(self, events: Container[str]) -> Batch:
-        """Return the batch for a program that reads these events."""
+        """Return the batch for a program that reads only these events; move the other tables to `beside`."""
         if all(name in events for name in self.tables):
             return self
         tables = {name: table for name, table in self.tables.items() if name in events}
@@ -236,6 +229,6 @@ def dead_record(block: Block, order: int, code: str, reason: str) -> DeadLetter:
 def too_long(
     file: str, line: int, first: int, position: int, head: bytes, length: int
 ) -> tuple[list[DeadLetter], Block]:
-    """Return a dead letter for a line that was too long, of which only the head was kept."""
+    """Return a dead letter for a line that was too long. Only its beginning `head` was kept."""
     block = Block(file, first, 1, line, None, np.array([0, len(head)]), position, head)
     return [dead_record(block, first, "long", f"the line has {length} bytes, more than is read as a record")], block

@@ -1,4 +1,4 @@
-"""Cells of text to columns: the fast reading of many rows of one event, leaving odd rows to `records`."""
+"""Fast conversion of text cells to columns, many rows of one event at a time. `records` reads the remaining rows."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from cep.core.zones import zone
 from cep.events import Value
 
 UnreadableRow = tuple[int, str, str]
-"""A row, the code and the reason why it cannot be read. (An exception would keep alive all that its frames refer to.)
-"""
+"""A row that cannot be read, with the code and the reason. It replaces an exception, whose frames would stay in
+memory."""
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 States = NDArray[np.uint8]
@@ -45,12 +45,12 @@ Buffer = NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The positions of the cells of n rows: matrices with a row per column, first the `time_keys`, then the attributes.
+    """The positions of the cells of n rows, as matrices with a row per column: the `time_keys`, then the attributes.
 
-    `textual`: the cells are text fields (CSV), so a STRING may be a number, and ESCAPED cells have doubled quotes; else
-    they are JSON.
-    `texts`: columns of JSON that are text fields nevertheless, because they come from the message around the record.
-    `point`: the decimal mark; `quote`: the quote that text fields double; `thousands`: the mark between thousands.
+    `textual`: the cells are text fields (CSV) rather than JSON. Then a STRING may be a number, and ESCAPED cells have
+    doubled quotes. `texts`: columns beside JSON that are text fields, because they come from the message around the
+    record. `point`: the decimal mark; `quote`: the quote that text fields double; `thousands`: the mark between
+    thousands.
     """
 
     buffer: Buffer
@@ -64,7 +64,7 @@ class Cells:
     thousands: str | None = None
 
     def plain(self, c: int) -> Cells:
-        """Return the cells of a column of numbers, without the marks between thousands."""
+        """Return a column of numbers without the marks between thousands."""
         assert self.thousands is not None, "there are such"
         mark = np.frombuffer(self.thousands.encode(), np.uint8)
         data, offset, length = without_marks(
@@ -73,7 +73,7 @@ class Cells:
         return Cells(data, offset[None], length[None], self.kind[c][None], True, frozenset(), self.point, self.quote)
 
     def as_text(self) -> Cells:
-        """Return the columns as text fields."""
+        """Return the cells as text fields."""
         return replace(self, textual=True, point=ord("."), thousands=None)
 
     def some(self, rows: Bools | Ints) -> Cells:
@@ -86,7 +86,7 @@ class Cells:
         return replace(self, offset=self.offset[here], length=self.length[here], kind=self.kind[here])
 
     def column(self, c: int) -> Cells:
-        """Return the cells of a column, all of the column's kind."""
+        """Return the cells of one column; they are `textual` if it is in `texts`."""
         here = slice(c, c + 1)
         own = self.offset[here], self.length[here], self.kind[here], self.textual or c in self.texts
         return Cells(self.buffer, *own, frozenset(), self.point, self.quote, self.thousands)
@@ -102,8 +102,8 @@ def table(
 ) -> pl.DataFrame:
     """Return the rows as a table: start, end, order, then the attributes.
 
-    `read` reads each row, by its index, that is not `good` or has a cell that is not plain. Rows that it refuses go to
-    `dead`.
+    `read` reads a single row by its index. It is called for rows that are not `good`, or have a cell that is not plain.
+    Rows that it cannot read are added to `dead`.
     """
     start, end, states = _times(schema, cells)
     good = good & (states == GOOD)
@@ -163,7 +163,7 @@ def _series(values: NDArray[Any] | pl.Series, missing: Bools) -> pl.Series:
 
 
 def _times(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
-    """Return start, end, and which rows are GOOD: those with exactly the times that the schema asks for."""
+    """Return start, end, and the states of rows. A row is GOOD if it has exactly the times that the schema requires."""
     keys = time_keys(schema)
     if schema.further:
         time, state = ticks(joined(cells, schema.format, len(keys)), 0, True, schema.format)
@@ -185,7 +185,7 @@ def _times(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
 
 
 def intervals(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
-    """Read start and end of intervals in one column, `start/end` and `start/PT1H`. Leave other forms to `records`."""
+    """Read start and end of intervals in one column: `start/end` and `start/PT1H`. `records` reads the other forms."""
     first, length = cells.offset[0].astype(np.int64), np.where(cells.kind[0] == STRING, cells.length[0], 0)
     slash = halves(cells.buffer, first, length)
     kind = np.where(slash > first, STRING, NULL).astype(np.uint8)
@@ -208,7 +208,7 @@ def intervals(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
 
 
 def _length(text: str) -> int | None:
-    """Return the microseconds of a duration; None if the text is not a duration."""
+    """Convert a duration to microseconds; None if the text is not a duration."""
     try:
         return of_duration(text) if text.startswith("P") else None
     except ValueError:
@@ -233,7 +233,8 @@ def _decode(attribute: Attribute, cells: Cells, c: int) -> tuple[NDArray[Any] | 
 
 
 def ticks(cells: Cells, c: int, calendar: bool, format: TimeFormat | None = None) -> tuple[Ints, States]:
-    """Read a column of times as microseconds: as the format says, else seconds. `calendar`: read ISO 8601 as well."""
+    """Convert a column of times to microseconds, in the given format, or else from seconds. `calendar`: accept ISO 8601
+    too."""
     where = cells.buffer, cells.offset[c], cells.length[c], cells.kind[c]
     if format is not None and format.unit is not None:
         since: tuple[Ints, States] = counts(*where, SHIFTS[format.unit], calendar, cells.textual, cells.point)
@@ -269,15 +270,15 @@ def text_cells(texts: pl.Series) -> Cells:
 
 
 def quoted_numbers(attribute: Attribute, texts: pl.Series) -> tuple[pl.Series, Ints]:
-    """Read a column of texts as numbers, null where a number is missing or not plain. Return them and the rows that are
-    not plain."""
+    """Convert a column of texts to numbers, null where they are missing or not plain. Return also the rows that are not
+    plain."""
     cells = text_cells(texts).as_text()
     values, states = _whole(cells, 0) if attribute.type == "int" else floats(cells, 0)
     return _series(values, states != GOOD), np.flatnonzero(states == BAD)
 
 
 def joined(cells: Cells, format: TimeFormat | None, columns: int) -> Cells:
-    """Join the cells of the first columns, the parts of a time, by blanks."""
+    """Join the cells of the first `columns` columns, which are the parts of a time, with blanks between them."""
     parts = slice(0, columns)
     digits = [(part and whole_digits(part)) or (0, 0) for part in part_patterns(format, columns)]
     where = cells.buffer, cells.offset[parts], cells.length[parts], cells.kind[parts]
@@ -286,7 +287,7 @@ def joined(cells: Cells, format: TimeFormat | None, columns: int) -> Cells:
 
 
 def absent(attribute: Attribute, cells: Cells, c: int) -> Bools:
-    """Mark the cells that hold a value which means "missing". Return the rows that have to be compared one by one."""
+    """Mark cells whose value means "missing". Return a mask of the rows that must be compared one by one."""
     assert attribute.missing is not None, "there is something"
     numeric = attribute.type in NUMERIC
     texts = [str(each).encode() for each in attribute.missing if isinstance(each, str) or not numeric]
@@ -327,7 +328,7 @@ def floats(cells: Cells, c: int) -> tuple[NDArray[np.float64], States]:
 
 
 def bools(cells: Cells, c: int) -> tuple[Bools, States]:
-    """Read `true` and `false`; in texts, and for numbers of JSON, also `yes`, `no`, `1` and `0`."""
+    """Read `true` and `false`; for text fields and JSON numbers also `yes`, `no`, `1` and `0`."""
     kind = cells.kind[c].copy()
     texts = np.flatnonzero((kind >= NUMBER) & (kind <= ESCAPED))
     if len(texts):
@@ -347,7 +348,11 @@ def _texts(cells: Cells, c: int, iri: bool) -> tuple[pl.Series, States]:
 
 
 def _anything(attribute: Attribute, cells: Cells, c: int) -> tuple[NDArray[Any] | pl.Series, States]:
-    """Read columns of one kind as that kind, numbers as ints if all are whole; mixed columns value by value."""
+    """Read a column of type `any`.
+
+    If all its values are of one kind, it becomes a column of this kind, with integers if all numbers are whole.
+    Otherwise it is read value by value.
+    """
     kinds = set(np.unique(cells.kind[c]).tolist()) - {0, NULL}
     if not cells.textual:
         if kinds <= {STRING, ESCAPED}:
@@ -376,7 +381,7 @@ def _anything(attribute: Attribute, cells: Cells, c: int) -> tuple[NDArray[Any] 
 
 
 def field(cells: Cells, c: int, row: int) -> str | None:
-    """Return the text of a text cell, None if it is missing. Unreadable: it is not UTF-8."""
+    """Return the text of a cell that is a text field, None if it is missing. Raise Unreadable if it is not UTF-8."""
     if cells.kind[c, row] <= NULL:
         return None
     raw = _raw(cells, c, row)
@@ -401,7 +406,7 @@ def _raw(cells: Cells, c: int, row: int) -> bytes:
 
 
 def strings(cells: Cells, c: int, rows: Ints) -> tuple[pl.Series, States]:
-    """Return the texts of some rows; null where they are missing or BAD."""
+    """Return the texts of some rows, null where they are missing or BAD, and the states of these rows."""
     data, ends, bits, states = copy(
         cells.buffer, cells.offset[c], cells.length[c], cells.kind[c], cells.textual, rows, cells.quote
     )
@@ -412,7 +417,7 @@ def strings(cells: Cells, c: int, rows: Ints) -> tuple[pl.Series, States]:
 
 
 class CellValues:
-    """A column of cells. Text fields are texts; numbers and booleans are what they look like."""
+    """A column of cells. Text fields may be numbers or booleans too, if their text looks like one."""
 
     def __init__(self, cells: Cells, c: int) -> None:
         if c in cells.texts:
@@ -440,5 +445,5 @@ class CellValues:
 
 
 def of_cells(cells: Cells, sources: Sequence[str]) -> Callable[[str], Tested]:
-    """Return the values at these sources, whose cells are in the same order."""
+    """Return a function from a source to its values. The cells are in the order of `sources`."""
     return lambda source: CellValues(cells, sources.index(source))

@@ -1,7 +1,7 @@
-"""The hour that clocks show twice when summer time ends: decide for each time to which of the two passes it belongs.
+"""The hour that clocks show twice when summer time ends: assign each time to the first or second pass.
 
-Times are first read as times of the first pass. With `FOLD order` in the declaration, they belong to the second pass
-from the record on at which times go back within the hour. Without it, ambiguous times are counted.
+Times are first read as times of the first pass. With `FOLD order` in the declaration, the second pass begins with the
+first record whose time is earlier than the one before, within the hour. Without it, ambiguous times are counted.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from cep.core.zones import zone
 Ints = NDArray[np.int64]
 _NEVER = 2**62
 _MOSTLY = 2 / 3
-"""The share of steps back between records from which on the times are considered to be in falling order."""
+"""The share of records with an earlier time than the one before, from which on times count as descending."""
 
 
 @lru_cache(maxsize=64)
 def double_hours(name: str) -> tuple[Ints, Ints]:
-    """Return the hours that a zone has twice: when the first pass begins, and when it ends."""
+    """Return the begin and end of the first pass through each hour that the clocks of a zone show twice."""
     there = zone(name)
     back = there.offsets[:-1] - there.offsets[1:]
     falls = np.flatnonzero(back > 0)
@@ -37,7 +37,7 @@ def double_hours(name: str) -> tuple[Ints, Ints]:
 
 
 def _within(times: Ints, begins: Ints, ends: Ints) -> tuple[Ints, Ints]:
-    """Return which rows lie in one of several consecutive spans, and in which span."""
+    """Return the rows that lie in one of several consecutive spans, and the span of each."""
     if not len(times) or np.searchsorted(begins, times.max(), "right") == np.searchsorted(ends, times.min(), "right"):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     span = np.searchsorted(begins, times, "right") - 1
@@ -46,10 +46,10 @@ def _within(times: Ints, begins: Ints, ends: Ints) -> tuple[Ints, Ints]:
 
 
 class OrderedTimes:
-    """The times of the records of one input and event, block by block, for `FOLD order`.
+    """The times of one event in one input, block by block, for `FOLD order`.
 
-    Between two blocks it keeps the double hour of the last record that was in one, whether its second pass had begun,
-    the last time, and the earliest time since that record.
+    Between blocks it keeps a state: the double hour of the last record in one, and whether its second pass has begun.
+    It also keeps the last time, and the earliest time since that record.
     """
 
     def __init__(self, name: str) -> None:
@@ -58,7 +58,7 @@ class OrderedTimes:
         self.falls = self.steps = self.doubtful = 0
 
     def settled(self, times: Ints) -> Ints:
-        """Assign further records, whose times were read as those of the first pass, to their pass."""
+        """Assign the times of further records, which were read as those of the first pass, to their pass."""
         if not len(times):
             return times
         rows, hours = _within(times, self._begins, self._ends)
@@ -87,10 +87,10 @@ class OrderedTimes:
 
 
 class OrderedIntervals:
-    """The intervals of the records of one input and event, block by block, for `FOLD order`.
+    """The intervals of one event in one input, block by block, for `FOLD order`.
 
-    An interval begins where the one before ended if that is possible, and is as long as that one. Otherwise its start
-    is settled by the order of the records, like a time. An end that is written as a clock time lies after its start.
+    If possible, an interval begins where the one before ended, and has the same length. Otherwise the order of records
+    decides about its start, as about a time. An end that is written as a clock time lies after its start.
     """
 
     def __init__(self, name: str) -> None:
@@ -101,7 +101,7 @@ class OrderedIntervals:
         self.falls = self.steps = self.doubtful = self.undecided = 0
 
     def settled(self, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
-        """Assign start and end of further records, which were read as those of the first pass, to their pass."""
+        """Assign starts and ends of further records, which were read as those of the first pass, to their pass."""
         if not len(starts):
             return starts, ends
         by_end, by_start = starts >= FIXED, ends >= FIXED
@@ -124,7 +124,7 @@ class OrderedIntervals:
         return found
 
     def _pass_over(self, starts: Ints, ends: Ints) -> None:
-        """Pass over records that lie outside of all double hours."""
+        """Update the state for records outside of all double hours."""
         if not len(starts):
             return
         cuts = np.flatnonzero(np.diff(starts, prepend=self._start)).tolist()
@@ -138,7 +138,7 @@ class OrderedIntervals:
         self._end = int(ends[-1])
 
     def _one(self, start: int, end: int, hour: int, fixed: bool, by_end: bool) -> tuple[int, int]:
-        """Settle the next record, one of whose ends is in a double hour."""
+        """Return start and end of the next record, one of which is in a double hour."""
         begin, over = int(self._begins[hour]), int(self._ends[hour])
         again = over - begin
         inside = begin <= (end if by_end else start) < over
@@ -170,7 +170,8 @@ class OrderedIntervals:
         return settled
 
     def _length(self, ends: list[int], start: int, end: int, hour: int) -> int:
-        """Return the end of an interval, among the possible ones: as long as the interval before, if one of them is."""
+        """Choose the end of an interval among the possible `ends`: with the length of the interval before, if one has
+        it."""
         if len(ends) == 1:
             return ends[0]
         like = start + self._end - self._start
@@ -184,8 +185,10 @@ class OrderedIntervals:
 
 
 def _by_clock(start: int, end: int, begin: int, over: int) -> list[tuple[int, int]]:
-    """Return the intervals that both clock times of a record can mean. Meters write the hour that ends the first pass
-    as 02:00 to 02:00, or as 02:00 to 03:00."""
+    """Return the intervals that the two clock times of a record can mean.
+
+    Meters write the hour that ends the first pass as 02:00 to 02:00, or as 02:00 to 03:00.
+    """
     again = over - begin
     starts = [start, start + again] if begin <= start < over else [start]
     ends = [end, end + again] if begin <= end < over else [end]
@@ -196,8 +199,7 @@ def _by_clock(start: int, end: int, begin: int, over: int) -> list[tuple[int, in
 
 
 class FoldedTables:
-    """The tables of one input, with times moved to the pass that the order of the records shows, if the declaration
-    asks for it."""
+    """The tables of one input. If a declaration has `FOLD order`, the order of records moves times to their pass."""
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
         self._series: dict[str, OrderedTimes | OrderedIntervals] = {
@@ -207,8 +209,10 @@ class FoldedTables:
         }
 
     def remarks(self, file: str) -> list[str]:
-        """Describe events whose times fall from record to record, so that their order shows nothing, and ambiguous
-        intervals."""
+        """Return remarks about ambiguous intervals, and about events whose times are descending.
+
+        If times are descending, their order does not show the pass.
+        """
         found = []
         for name, series in self._series.items():
             if series.doubtful and series.steps >= 2 and series.falls > _MOSTLY * series.steps:
@@ -226,7 +230,7 @@ class FoldedTables:
         return found
 
     def settled(self, tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-        """Return the settled times of further blocks."""
+        """Return the tables of further blocks, with each time in its pass."""
         if not self._series:
             return tables
         return {name: self._of(name, table) for name, table in tables.items()}
@@ -245,8 +249,10 @@ class FoldedTables:
 
 @dataclass(slots=True)
 class Doubtful:
-    """Counts of the times that a zone has twice and that no FOLD settles. An input that has times of a second pass
-    writes offsets: its times are not ambiguous."""
+    """Counts of ambiguous times that no FOLD settles.
+
+    If an input has times of a second pass, it writes offsets, so its times are not ambiguous.
+    """
 
     schemas: Mapping[str, Schema]
     _first: Counter[str]
@@ -257,7 +263,7 @@ class Doubtful:
         return cls({name: one for name, one in schemas.items() if _unsaid(one)}, Counter(), set())
 
     def take(self, tables: Mapping[str, Any]) -> None:
-        """Count the times of further events, by their start."""
+        """Count the ambiguous times of further events, by their start."""
         for name in tables.keys() & self.schemas.keys():
             format = self.schemas[name].format
             assert format is not None and format.zone is not None, "it names a zone"
@@ -268,7 +274,7 @@ class Doubtful:
                 self._sure.add(name)
 
     def counts(self) -> Counter[str]:
-        """The counts by zone."""
+        """Return the counts by time zone."""
         found: Counter[str] = Counter()
         for name, number in self._first.items():
             format = self.schemas[name].format

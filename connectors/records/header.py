@@ -1,4 +1,4 @@
-"""Match the columns of a file with an event: find the time columns, and report missing columns in one clear error."""
+"""Assignment of a file's columns to an event: find the time columns, and report all missing columns in one error."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from cep.core.schema import CHANGE, Schema
 
 
 def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, str] | None = None) -> Schema:
-    """Return the schema with its time columns set. `types`: the types that the columns seem to have, for a suggested
-    declaration.
+    """Return the schema with its time columns set. `types`: the apparent types of columns, for a suggested declaration.
 
-    CepError: a column is missing, or a needed one appears twice.
+    Raise CepError if a column is missing, or a needed one appears twice.
     """
     bound = _timed(file, schema, columns)
     by_key = schema.key is not None and any(each.name == CHANGE == source_of(each) for each in bound.attributes)

@@ -1,6 +1,6 @@
-"""Describe the late and withdrawn records of a batch, for messages about revised results.
+"""Descriptions of late and withdrawn records, for messages about revised results.
 
-The records are searched at the first request, because most batches revise nothing.
+The records are searched only when a description is requested, because most batches revise nothing.
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ from cep.core.literals import say_duration, write_time
 from cep.core.schema import ARRIVAL, CHANGE, Schema
 
 UNKNOWN = "a record came late, was corrected or withdrawn"
-"""The message if the record is unknown."""
+"""The description if the record is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class LateInput:
-    """A number of records, and what the first of them did, as a sentence without its full stop."""
+    """A number of records, and a description of the first: a sentence without its full stop."""
 
     count: int = 0
     first: str = UNKNOWN
 
     @property
     def told(self) -> str:
-        """The record that revised something; if there are several, it is unknown which."""
+        """Describe the record that caused a revision. If there are several, it is unknown which of them did."""
         if self.count < 2:
             return self.first
         return f"one of {self.count:,} records that came late or were withdrawn, the first of them: {self.first}"
 
 
 Told = Callable[[], str]
-"""Returns a sentence, without its full stop, about what caused a revision."""
+"""A function that describes the cause of a revision, as a sentence without its full stop."""
 
 
 def unknown() -> str:
-    """Return the message for an unknown cause."""
+    """Return the description for an unknown cause."""
     return UNKNOWN
 
 
 def told_of(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], latest: int, stable: int) -> Told:
-    """Return a function that describes what in these tables caused a revision; it searches once."""
+    """Return a function that describes the record in these tables that caused a revision. It searches only once."""
     return cache(lambda: late_input(tables, schemas, latest, stable).told)
 
 
 def late_input(
     tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], latest: int, stable: int
 ) -> LateInput:
-    """Find the late input in a batch. `latest` and `stable` are the frontiers before it, in microseconds."""
+    """Find the late and withdrawn records in a batch. `latest`, `stable`: the frontiers before it, in microseconds."""
     found = []
     for name, table in sorted(tables.items()):
         if not table.height:

@@ -1,4 +1,4 @@
-"""Sort all batches of an input by time, and cut them again."""
+"""Sorting of all batches of an input by time."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from cep.core.schema import ARRIVAL, Schema
 
 
 def in_order(batches: list[Batch], schemas: Mapping[str, Schema], rows: int) -> Iterator[Batch]:
-    """Yield the rows of all batches by their end, about `rows` at a time; each batch has its watermark. Rows of the
-    same end stay together. The list is emptied."""
+    """Yield the rows of all batches sorted by their end, about `rows` at a time, each batch with its watermark.
+
+    Rows with the same end stay together. The list `batches` is emptied.
+    """
     dead = [record for batch in batches for record in batch.dead]
     blocks = [block for batch in batches for block in batch.blocks]
     total = batches[-1].bytes_read if batches else 0
@@ -48,8 +50,7 @@ def in_order(batches: list[Batch], schemas: Mapping[str, Schema], rows: int) -> 
 
 
 def one_table(schema: Schema, parts: list[pl.DataFrame]) -> pl.DataFrame:
-    """Return the rows of several tables as one. A column of `any` with values of different kinds is built value by
-    value."""
+    """Concatenate tables. A column of type `any` with values of several kinds is built value by value."""
     if all(part.schema == parts[0].schema for part in parts) and pl.Object not in parts[0].dtypes:
         return pl.concat(parts)
     columns = [pl.concat([part[name] for part in parts]) for name in ("start", "end", ARRIVAL)]

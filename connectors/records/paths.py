@@ -1,4 +1,4 @@
-"""Paths to a value in a record: a column, a path in nested JSON, a level of an MQTT topic, a Kafka key."""
+"""Paths to a value of a record: a column, a path in nested JSON, a level of an MQTT topic, a Kafka key."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from cep.core.schema import Attribute, Schema
 from cep.core.suggest import nearest
 
 EACH = "[]"
-"""A step of a path: into each element of a list."""
+"""The step of a path that stands for each element of a list."""
 KEY = "key"
-"""The source `FROM key`: the message's key, if the record has no such field."""
+"""The source `FROM key`: the message's key, unless the record has a field of this name."""
 
 _LEVEL = re.compile(r"topic\[(\d{1,4})\]", re.ASCII)
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _STEP = re.compile(r'(?:"([^"]+)"|((?:@iot\.|[^."\[\]])+))((?:\[\d{0,6}\])*)(?=\.[^.]|\Z)', re.ASCII)
-"""A name, which may be quoted, and list elements after it. Names of SensorThings such as `@iot.id` are included."""
+"""A step: a name, which may be quoted, followed by indexes of lists. Names of SensorThings such as `@iot.id` are
+valid."""
 _PLACE = re.compile(r"\[\d{0,6}\]", re.ASCII)
 
 Path = tuple[str, ...]
@@ -26,7 +27,8 @@ Path = tuple[str, ...]
 
 @lru_cache(maxsize=4096)
 def path(source: str) -> Path:
-    """Return the steps of a path; a plain column has one. A quoted name may contain dots: `labels."app.name"`."""
+    """Return the steps of a path; a plain column has a single one. A quoted name may contain dots:
+    `labels."app.name"`."""
     if ("." not in source and "[" not in source) or level(source) is not None:
         return (source,)
     steps: list[str] = []
@@ -42,18 +44,18 @@ def path(source: str) -> Path:
 
 
 def place(step: str) -> int | None:
-    """Return the number, from 0 on, of the list element that a step selects; None if the step is a name."""
+    """Return the index of the list element that a step selects; None if the step is a name."""
     return int(step[1:-1]) if step.startswith("[") and step != EACH and _PLACE.fullmatch(step) else None
 
 
 def level(source: str) -> int | None:
-    """Return the number, from 0 on, of the topic level that a source is; None if it is not a level."""
+    """Return the index of the topic level that a source selects; None if the source is not a topic level."""
     match = _LEVEL.fullmatch(source)
     return None if match is None else int(match[1])
 
 
 def from_message(source: str) -> bool:
-    """Return True if a source may come from the message instead of the record."""
+    """Return True if the value may come from the message around the record."""
     return source == KEY or level(source) is not None
 
 
@@ -62,23 +64,24 @@ def source_of(attribute: Attribute) -> str:
 
 
 def is_own(attribute: Attribute) -> bool:
-    """Return False for `@change`, and for the end and the bounds of records of a fluent, which rules cannot name."""
+    """Return False for attributes that rules cannot name: `@change`, and the end and bounds of a fluent's records."""
     return not attribute.name.startswith("@")
 
 
 def told_name(attribute: Attribute) -> str:
-    """Return the name of an attribute for an error. The end of records of a fluent is called as in the records."""
+    """Return an attribute's name for error messages. For the end of a fluent's records, it is the name in the
+    record."""
     return attribute.name if is_own(attribute) else source_of(attribute)
 
 
 def list_of(sources: Sequence[str]) -> Path | None:
-    """Return the path of the list whose elements are events each; None if there is none."""
+    """Return the path of the list whose elements are events; None if each record is an event."""
     found = next((path(source) for source in sources if EACH in path(source)), None)
     return None if found is None else found[: found.index(EACH)]
 
 
 def written(steps: Path) -> str:
-    """Return the path as it is written after FROM."""
+    """Return a path as FROM writes it."""
     text = ""
     for step in steps:
         name = f'"{step}"' if "." in step.replace("@iot.", "") and len(steps) > 1 else step
@@ -87,7 +90,7 @@ def written(steps: Path) -> str:
 
 
 def first_at(found: Any, steps: Path) -> Any:
-    """Return the value at the end of a path, in lists that of the first element; None if there is none."""
+    """Return the value at the end of a path, None if there is none. `[]` selects the first element of a list."""
     for step in steps:
         if _PLACE.fullmatch(step):
             at = place(step) or 0
@@ -98,7 +101,8 @@ def first_at(found: Any, steps: Path) -> Any:
 
 
 def elsewhere(found: Mapping[str, Any], attribute: Attribute) -> str | None:
-    """Return where else in a JSON object the value of an attribute seems to be, `write FROM "pump.id"`, or None."""
+    """Return a hint such as `write FROM "pump.id"` if the attribute's value seems to be elsewhere in the object, else
+    None."""
     wanted = source_of(attribute)
     last = path(wanted)[-1]
     names = (_plain(last), _plain(attribute.name))
@@ -123,14 +127,14 @@ def elsewhere(found: Mapping[str, Any], attribute: Attribute) -> str | None:
 
 
 def _near(found: Mapping[str, Any], wanted: str) -> str | None:
-    """Return the path in a JSON object that is most similar to one that does not exist."""
+    """Return a hint with the path in a JSON object that is most similar to a path that does not exist."""
     inside = [written(steps) for steps, value in _leaves(found, ()) if not isinstance(value, dict | list)]
     near = nearest(wanted, inside)
     return None if near is None else f'there is `{near}`: write FROM "{near}"'
 
 
 def has(found: Mapping[str, Any], steps: Path) -> bool:
-    """Return True if a JSON object has a value at a path, including null; in lists the first element is checked."""
+    """Return True if a JSON object has a value at a path, even null. In lists, the first element is checked."""
     above = first_at(found, steps[:-1])
     if (at := place(steps[-1])) is not None:
         return isinstance(above, list) and at < len(above)
@@ -139,12 +143,12 @@ def has(found: Mapping[str, Any], steps: Path) -> bool:
 
 @lru_cache(maxsize=1024)
 def _plain(name: str) -> str:
-    """Return a name without what separates its words, so that `deviceId`, `device_id` and `Device ID` are equal."""
+    """Return a name without separators of words, so that `deviceId`, `device_id` and `Device ID` become equal."""
     return re.sub(r"[-_ ]", "", name).lower()
 
 
 def _leaves(value: Any, above: Path, deep: int = 4) -> Iterator[tuple[Path, Any]]:
-    """Yield all values in an object with their paths; in lists, those of the first element."""
+    """Yield all values in an object with their paths. In a list, only the first element is searched."""
     if isinstance(value, dict) and deep:
         for name, inner in value.items():
             yield (*above, name), inner
@@ -157,5 +161,5 @@ def _leaves(value: Any, above: Path, deep: int = 4) -> Iterator[tuple[Path, Any]
 
 
 def sources(schema: Schema, times: Sequence[str]) -> list[str]:
-    """Return the paths of the times, then of the attributes, then those that WHEN tests."""
+    """Return the sources of the times, then those of the attributes, then those that WHEN tests."""
     return [*times, *(source_of(attribute) for attribute in schema.attributes), *schema.tested]

@@ -1,4 +1,5 @@
-"""The records that are added to and removed from an input under revision, as the input now is, not as it was pushed."""
+"""Records that are added to and removed from the input of an engine that revises: the corrected input, not the
+pushes."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ Frames = dict[str, pl.DataFrame]
 
 
 class RecordChanges:
-    """The changes of the records of an engine that revises."""
+    """A collector of the changes to an engine's input records."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -26,7 +27,7 @@ class RecordChanges:
         engine.follow_input(lambda event, changes: self._changes.append((event, changes)))
 
     def take(self) -> tuple[Frames, Frames]:
-        """Return the records removed and added since the last call, as readers delivered them."""
+        """Return the records removed and added since the last call, in the form that readers produce."""
         taken, self._changes = self._changes, []
         gone = self._frames((event, each.going) for event, each in taken)
         return gone, self._frames((event, each.coming) for event, each in taken)
@@ -41,7 +42,7 @@ class RecordChanges:
 
 
 def _as_read(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the bounds of a fluent's records in words, as readers deliver them."""
+    """Return a table with the bounds of intervals as texts, which is the form that readers produce."""
     if RECORD_BOUNDS not in frame.columns:
         return frame
     words = pl.col(RECORD_BOUNDS).replace_strict(list(range(4)), list(BOUNDS), return_dtype=pl.String)

@@ -1,4 +1,4 @@
-"""WHEN: decide which records are an event, by the values at the sources that it tests."""
+"""The conditions of WHEN, which decide whether a record is an event by the values that they test."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ _SIZES: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 class Tested(Protocol):
-    """The values at one source, a row per record."""
+    """The values at one source, one per record."""
 
     def there(self) -> Bools:
-        """Return which values are present."""
+        """Return a mask of the values that are present."""
 
     def texts(self) -> pl.Series:
-        """Return texts, null for values that are not texts."""
+        """Return the texts; null for values that are not texts."""
 
     def numbers(self) -> NDArray[np.float64]:
-        """Return numbers, NaN for values that are not numbers."""
+        """Return the numbers; NaN for values that are not numbers."""
 
     def flags(self) -> tuple[Bools, Bools]:
-        """Return which values are true, and which are false."""
+        """Return a mask of the values that are true, and one of those that are false."""
 
 
 def passed(schema: Schema, values: Callable[[str], Tested]) -> Bools:
-    """Return which records pass the tests of an event. `values`: returns the values at a source."""
+    """Return a mask of the records that pass the tests of an event. `values`: a function from a source to its
+    values."""
     assert schema.when is not None, "there are tests"
     rows: Bools = np.logical_or.reduce([_together(tests, values) for tests in schema.when])
     return rows
@@ -49,8 +50,10 @@ def passed(schema: Schema, values: Callable[[str], Tested]) -> Bools:
 def passed_before(
     schema: Schema, values: Callable[[str], Tested], known: Callable[[Path], bool], elements: Tested | None = None
 ) -> Bools | None:
-    """Return which records can pass, by the tests of values whose paths are `known`; None: all can. `elements`: the
-    list in which the other tests look."""
+    """Return a mask of the records that can pass, judged by the tests of paths for which `known` is True.
+
+    Return None if all can. `elements`: the list in whose elements the other tests look for values.
+    """
     assert schema.when is not None, "there are tests"
     rows: Bools | None = None
     for tests in schema.when:
@@ -92,7 +95,7 @@ def _passes(test: RecordTest, values: Tested) -> Bools:
 
 
 def _equal(wanted: Sequence[int | float | str | bool], values: Tested) -> Bools:
-    """Return which values equal one of some constants. A text never equals a number."""
+    """Return a mask of the values that equal one of the constants. A text never equals a number."""
     equal_any: Bools | None = None
     words = [value for value in wanted if isinstance(value, str)]
     flags = [value for value in wanted if isinstance(value, bool)]

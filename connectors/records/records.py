@@ -1,4 +1,4 @@
-"""The meaning of one record, a JSON object or the fields of a line; the fast readers agree with this."""
+"""The reference for reading one record, a JSON object or the fields of a line. The fast readers agree with it."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ from cep.core.time_pattern import padded
 from cep.events import Value
 
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-"""The first bytes of a file in UTF-16."""
+"""The byte order marks of UTF-16."""
 _CP1252 = re.compile(rb"[\x80-\x9f]")
-"""The letters that Windows has in place of the control characters of ISO 8859-1."""
+"""Bytes that are letters in Windows-1252 and control characters in ISO 8859-1."""
 _CLOCK = re.compile("%[HIMSf]")
 _CALENDAR = re.compile(r"P[^T/]*[0-9][YM]")
-"""A length in years or months."""
+"""A duration with years or months."""
 NO_EVENT = "the record is no event of the program: it passes no WHEN"
 _NAME = r'\s*"?[^\W\d][^,;\t"{}\[\]]*"?\s*'
 _HEADER = re.compile(rf"\ufeff?{_NAME}([,;\t]){_NAME}(?:\1{_NAME})*")
@@ -66,12 +66,12 @@ _DTYPES: Mapping[str, str] = {
     "time": "Int64",
     "duration": "Int64",
 }
-"""The names of the types of polars."""
+"""The names of polars types, by the type of an attribute."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A readable record: start and end in microseconds, and the values of the attributes in order, None if missing."""
+    """A record that could be read: start and end in microseconds, and one value per attribute, None if missing."""
 
     type: str
     start: int
@@ -95,7 +95,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _missing_number(name: str) -> None:
-    """Read `NaN` and `Infinity`, which Python writes and JSON does not have, as missing."""
+    """Read `NaN` and `Infinity`, which Python writes although JSON lacks them, as missing."""
 
 
 decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=Real, parse_constant=_missing_number)
@@ -108,14 +108,14 @@ def read_events(
     bound: bool = False,
     envelope: Mapping[str, str | None] | None = None,
 ) -> list[Record | Unreadable]:
-    """Return the events of one line of JSON: one, or one for each element of the list that its event is declared by.
-    Elements can be Unreadable.
+    """Return the events of one line of JSON: a single one, or one for each element of the list that the declaration
+    reads.
 
-    Unreadable: the line holds no event.
+    An element may be Unreadable. Raise Unreadable if the line contains no event at all.
 
-    `default`: its type if it names none.
-    `bound`: the input was bound to that type, so a field `type` counts only if it names another event of the program.
-    `envelope`: further values, which the message around the record has, by source.
+    `default`: the event if the record does not name one. `bound`: the user bound the input to this event. Then a field
+    `type` counts only if it names another event of the program. `envelope`: further values, from the message around the
+    record, by source.
     """
     value = parse(line)
     if not isinstance(value, dict):
@@ -136,7 +136,7 @@ def read_events(
 
 
 def _readable(read: Callable[[], list[Record | Unreadable]]) -> list[Record | Unreadable]:
-    """Read records, or return the reason why none can be read."""
+    """Read records; if all of them are unreadable, return the reason instead."""
     try:
         return read()
     except Unreadable as reason:
@@ -146,7 +146,8 @@ def _readable(read: Callable[[], list[Record | Unreadable]]) -> list[Record | Un
 def _tested(
     found: Mapping[str, Any], schema: Schema, envelope: Mapping[str, str | None] | None
 ) -> list[Record | Unreadable]:
-    """The events of a record, if it passes the tests of WHEN: one, or one for each element that does."""
+    """Return the events of a record that pass the tests of WHEN: a single one, or one for each list element that
+    passes."""
 
     def passes(place: int | None = None) -> bool:
         def value(source: str) -> JsonValues:
@@ -176,7 +177,7 @@ def _events(
     envelope: Mapping[str, str | None] | None,
     places: Sequence[int] | None = None,
 ) -> list[Record | Unreadable]:
-    """The events of one type that a record holds. `places`: of the elements that are some, None: all are."""
+    """Return the events of one type in a record. `places`: the list elements to read; None: all."""
     own = [source_of(attribute) for attribute in schema.attributes]
     if isinstance(found, Twice):
         keys = {path(source)[0] for source in [*own, *time_keys(schema)]} | set(own)
@@ -224,7 +225,7 @@ def _positional(found: Mapping[str, Any], schema: Schema) -> Record:
 def _event(
     found: Mapping[str, Any], schema: Schema, place: int | None, envelope: Mapping[str, str | None] | None
 ) -> Record:
-    """The event of a record, or of the element at a place of its list."""
+    """Return the event of a record, or of the element at index `place` of its list."""
 
     def get(source: str) -> Any:
         return found[source] if source in found else _reach(found, path(source), schema, place)
@@ -254,8 +255,10 @@ def _event(
 
 
 def envelope_value(attribute: Attribute, source: str, envelope: Mapping[str, str | None] | None) -> Value:
-    """The value of an attribute that stands beside a record, in what its message says, None: it has none. Unreadable:
-    it is of another type, or no message has it."""
+    """Return the value of an attribute that comes from the message around the record, or None.
+
+    Raise Unreadable if the value has another type, or the message cannot have one.
+    """
     if source in (envelope or ()):
         return text_value(attribute, (envelope or {})[source] or None)
     if source != KEY:
@@ -265,7 +268,8 @@ def envelope_value(attribute: Attribute, source: str, envelope: Mapping[str, str
 
 
 def _reach(found: Any, steps: Path, schema: Schema, place: int | None = None) -> Any:
-    """The value at the end of a path, None where the way to it is missing; of a list the element at `place`."""
+    """Return the value at the end of a path, or None if the path leads nowhere. `[]` selects the element at index
+    `place`."""
     value = found
     for number, step in enumerate(steps):
         if value is None:
@@ -295,8 +299,10 @@ def _json_time(schema: Schema) -> Callable[[str, Any], int]:
 
 
 def read_fields(fields: Mapping[str, str], schema: Schema, point: str = ".", thousands: str | None = None) -> Record:
-    """The event of one line of text fields, by column; empty and `NA` fields are missing. `point`: the decimal mark,
-    `thousands`: that between thousands."""
+    """Return the event in a line of text fields, by column; empty fields and `NA` are missing.
+
+    `point`, `thousands`: the decimal mark and the mark between thousands.
+    """
 
     def field(name: str) -> str | None:
         text = fields.get(name)
@@ -309,7 +315,7 @@ def read_fields(fields: Mapping[str, str], schema: Schema, point: str = ".", tho
 
 
 def parse(line: bytes) -> Any:
-    """The JSON value of a line: numbers with a point as `Real`."""
+    """Parse a line of JSON. Numbers with a point become `Real`."""
     text = decode(line).strip(" \t\r\n")
     try:
         return decoder.decode(text)
@@ -323,7 +329,7 @@ def parse(line: bytes) -> Any:
 
 
 def table_hint(line: str) -> str:
-    """The remedy for a line that looks like the header of a table where JSON is read; empty for any other line."""
+    """Return a hint if a line, which should be JSON, looks like the header of a table; else an empty text."""
     match = _HEADER.fullmatch(line)
     if match is None:
         return ""
@@ -331,7 +337,7 @@ def table_hint(line: str) -> str:
 
 
 def decode(raw: bytes, table: bool = False) -> str:
-    """Return the text of a line. Unreadable: not UTF-8; `table`: its declaration could say in which encoding it is."""
+    """Decode a line. Raise Unreadable if it is not UTF-8. `table`: the hint may name a declared encoding."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -340,14 +346,14 @@ def decode(raw: bytes, table: bool = False) -> str:
 
 
 def other_encoding(raw: bytes, table: bool = False) -> str:
-    """The way to read text that is not UTF-8, by some of its bytes: tables declare it, other files are converted."""
+    """Return a hint for text that is not UTF-8: tables can declare their encoding, other files must be converted."""
     code = "utf-16" if raw.startswith(UTF_16) or 0 in raw else "cp1252" if _CP1252.search(raw) else "latin1"
     return f'declare it: `FORMAT csv(encoding: "{code}")`' if table else f"convert it: `iconv -f {code} -t utf-8`"
 
 
 def time_keys(schema: Schema) -> tuple[str, ...]:
-    """The columns that may hold the times: one, or the parts of one, or start and end, or all three where none was
-    declared."""
+    """Return the columns of the time: one, its parts, or start and end. Without a declaration, return all three
+    candidates."""
     if schema.time is not None:
         return (schema.time, *schema.further)
     if schema.start is not None or schema.end is not None:
@@ -356,7 +362,8 @@ def time_keys(schema: Schema) -> tuple[str, ...]:
 
 
 def series(attribute: Attribute, values: Sequence[Value]) -> pl.Series:
-    """A column of the attribute's type; of `any` the natural one, a mixture as objects."""
+    """Return a column of the attribute's type. For `any`, it has the type of its values, or is of objects if they
+    differ."""
     if attribute.type != "any":
         return pl.Series(attribute.name, values, dtype=getattr(pl, _DTYPES[attribute.type]))
     kinds = {type(value) for value in values if value is not None}
@@ -373,7 +380,7 @@ def series(attribute: Attribute, values: Sequence[Value]) -> pl.Series:
 
 
 def closest(word: str, words: Sequence[str]) -> str:
-    """A hint at the most similar of the words, or nothing."""
+    """Return a hint with the most similar word, or an empty text."""
     near = nearest(word, words)
     return f" (`{near}` comes near)" if near else ""
 
@@ -384,7 +391,8 @@ def _count(attributes: Sequence[Attribute]) -> str:
 
 
 def _undeclared(found: Mapping[str, Any], schema: Schema) -> str:
-    """Why a record of an undeclared event has no values: it says them by names that nobody has declared."""
+    """Explain why a record of an undeclared event cannot be read: it has named values, and nothing declares these
+    names."""
     names = [attribute.name for attribute in schema.attributes]
     wanted = f"`{names[0]}`" if len(names) == 1 else f"`{names[0]}` to `{names[-1]}`"
     others = [name for name, value in found.items() if name != "type" and _scalar(value)]
@@ -400,7 +408,7 @@ def _scalar(value: Any) -> bool:
 
 
 def _written(value: Any) -> str:
-    """The type of a JSON value, as a declaration writes it."""
+    """Return the type of a JSON value for a suggested declaration."""
     match value:
         case bool():
             return "bool"
@@ -431,7 +439,7 @@ def _type(found: Mapping[str, Any], schemas: Mapping[str, Schema], default: str 
 
 
 def _word(key: str, value: Any, pattern: str | None, fields: bool) -> str:
-    """A part of a time that stands in two columns, and its part of the pattern. `fields`: texts are a table's."""
+    """Return one part of a time that is split over several columns. `fields`: the values come from a text table."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise Unreadable("time", f"{key}: {kind(value)} is not a time")
     text = written_time(value, pattern)
@@ -439,7 +447,10 @@ def _word(key: str, value: Any, pattern: str | None, fields: bool) -> str:
 
 
 def part_patterns(format: TimeFormat | None, columns: int) -> Sequence[str | None]:
-    """The parts of a pattern for the columns of a time, of two a day and a time of day. None: they are not known."""
+    """Return the part of a time's pattern for each of its columns, None where it is unknown.
+
+    Two columns are a date and a time of day.
+    """
     words = [] if format is None or format.pattern is None else format.pattern.split()
     if columns > 2:
         return words if len(words) == columns else [None] * columns
@@ -450,8 +461,11 @@ def part_patterns(format: TimeFormat | None, columns: int) -> Sequence[str | Non
 def read_times(
     get: Callable[[str], Any], schema: Schema, read: Callable[[str, Any], int], fields: bool = False
 ) -> tuple[int, int]:
-    """Start and end by the values of `time_keys`; `read` makes microseconds of a key and its value. `fields`: texts are
-    those of a table, where digits alone are a number."""
+    """Return start and end, from the values of `time_keys`.
+
+    `get`: returns the value of a key. `read`: converts a key and its value to microseconds. `fields`: values are texts
+    of a table, in which digits are numbers.
+    """
     keys = time_keys(schema)
     values = [get(key) for key in keys]
     if len(keys) == 3:
@@ -474,8 +488,11 @@ def read_times(
 
 
 def interval(key: str, value: Any, read: Callable[[str, Any], int], schema: Schema | None = None) -> tuple[int, int]:
-    """Start and end of an interval in one text: `start/end`, `start/PT1H`, `PT1H/end`; a time alone is both. With
-    `FOLD order` in the schema, what follows from a length is marked with `FIXED`."""
+    """Return start and end of an interval in one text: `start/end`, `start/PT1H`, `PT1H/end`. For a time, both are
+    equal.
+
+    If the schema has `FOLD order`, the time computed from a length is marked by adding `FIXED`.
+    """
     later = FIXED if schema is not None and schema.format is not None and schema.format.fold == "order" else 0
     first, slash, last = str(value).partition("/") if isinstance(value, str) else ("", "", "")
     if not slash:

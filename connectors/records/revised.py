@@ -1,4 +1,4 @@
-"""Records that withdraw others: the column `@change` of input and output, and its versions."""
+"""Records that withdraw others: the column `@change` of inputs and outputs, and version numbers."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from cep.runtime.maximal_intervals import clipped
 
 ADD, WITHDRAW = "add", "withdraw"
 UNREVISED = "withdraws a record, which needs `--revise`"
-"""The reason of dead letters in programs that revise nothing."""
+"""The reason for dead letters if the program does not revise."""
 VERSION = "@version"
-"""The column that numbers the changes of one `@id`: 1 when it is added, 2 when it is withdrawn, 3 when it is added
-again."""
+"""The column with the number of each change of an `@id`: 1 when it is added, 2 when withdrawn, 3 when added again."""
 _MANY = 1 << 16  # so many versions are kept before final ones are dropped
 
 
 def with_changes(schemas: Mapping[str, Schema]) -> dict[str, Schema]:
-    """Return the schemas of events whose records may have `@change`. Undeclared events have no room for it. A record
-    that withdraws an event with a KEY needs only that KEY."""
+    """Add `@change` to the schemas of declared events.
+
+    A record that withdraws an event with a KEY needs only the attributes of this KEY.
+    """
     return {name: _with_change(schema) if schema.declared else schema for name, schema in schemas.items()}
 
 
@@ -37,7 +38,7 @@ def _with_change(schema: Schema) -> Schema:
 
 
 def without_changes(schemas: Mapping[str, Schema]) -> dict[str, Schema]:
-    """Return events without the attribute `@change`, for formats that say it outside of a record's values."""
+    """Remove the attribute `@change`, for formats that do not store it among a record's values."""
     return {
         name: replace(each, attributes=tuple(own for own in each.attributes if own.name != CHANGE))
         for name, each in schemas.items()
@@ -45,13 +46,14 @@ def without_changes(schemas: Mapping[str, Schema]) -> dict[str, Schema]:
 
 
 def says_changes(batch: Batch) -> bool:
-    """Return True if a record of a batch, as written, may have `@change`."""
+    """Return True if the text of a record in the batch may contain `@change`."""
     return any(block.says_changes for block in batch.blocks)
 
 
 def changes_of(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """Yield batches in which `@change` is 1 or -1, as `Engine.push` takes it. Other words, and withdrawals of
-    undeclared events, become dead letters.
+    """Yield batches in which `@change` is 1 or -1, as `Engine.push` requires.
+
+    Other values, and withdrawals of undeclared events, become dead letters.
     """
     for batch in batches:
         yield _numbered(batch)
@@ -74,8 +76,7 @@ def _numbered(batch: Batch) -> Batch:
 
 
 def _undeclared(batch: Batch, event: str, table: pl.DataFrame, dead: list[DeadLetter]) -> pl.DataFrame:
-    """Turn records that withdraw something into dead letters, because their event is not declared. Return the
-    others."""
+    """Turn withdrawals of an undeclared event into dead letters, and return the other rows."""
     comes = np.ones(table.height, np.bool_)
     for row in range(table.height):
         file, line, text = batch.origin(event, row)
@@ -101,7 +102,10 @@ def _signs(changes: pl.Series) -> pl.Series:
 
 
 def unrevised(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """Yield batches for a program without withdrawals, some of which come from a program that had them."""
+    """Yield batches for a program that does not revise, without the column `@change`.
+
+    Withdrawals become dead letters. They come from a program that did revise.
+    """
     for batch in batches:
         if not any(CHANGE in table.columns for table in batch.tables.values()):
             yield batch
@@ -119,14 +123,14 @@ def unrevised(batches: Iterable[Batch]) -> Iterator[Batch]:
 
 
 def as_written(schemas: Mapping[str, Schema], type: str = "string", versions: bool = False) -> dict[str, Schema]:
-    """Return the schemas of derived events with the columns of their changes. `type`: that of `@change`; `versions`:
-    add the numbers of changes, too."""
+    """Add the columns of changes to the schemas of derived events. `type`: the type of `@change`. `versions`: add
+    `@version` too."""
     more = (Attribute(CHANGE, type), Attribute(ID, "string"), *([Attribute(VERSION, "int")] if versions else []))
     return {name: replace(schema, attributes=(*schema.attributes, *more)) for name, schema in schemas.items()}
 
 
 def worded(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-    """Return derived events whose `@change` is a word."""
+    """Replace 1 and -1 in `@change` by the words for output."""
     word = pl.when(pl.col(CHANGE) < 0).then(pl.lit(WITHDRAW)).otherwise(pl.lit(ADD)).alias(CHANGE)
     return {name: table.with_columns(word) for name, table in tables.items()}
 
@@ -138,8 +142,10 @@ def cut(
     until: int | None,
     meanings: Mapping[str, str],
 ) -> dict[str, pl.DataFrame]:
-    """Return the part of changes that lies between two times (`clipped`), named after what is left of each, without
-    changes that cancel out."""
+    """Restrict changes to the time between `since` and `until` (see `clipped`), and drop changes that cancel out.
+
+    The ids of intervals of fluents are computed anew from what is left of them.
+    """
     if since is None and until is None:
         return dict(tables)
     found = {}
@@ -157,15 +163,15 @@ def cut(
 
 
 class RowVersions:
-    """Counts of withdrawals by `@id`, for rows that may still change."""
+    """Counts of withdrawals by `@id`, kept while a row may still change."""
 
     def __init__(self) -> None:
         self._withdrawn: dict[str, tuple[int, int | None]] = {}  # the number of withdrawals, and the latest end
         self._look_at = _MANY
 
     def numbered(self, tables: Mapping[str, pl.DataFrame], stable: int) -> dict[str, pl.DataFrame]:
-        """Return changes (`@change` is 1 or -1) with their `@version`. Rows that end at or before `stable` change no
-        more."""
+        """Add `@version` to changes, whose `@change` is 1 or -1. Rows that end at or before `stable` no longer
+        change."""
         found = {name: table.with_columns(self._versions(table)) for name, table in tables.items()}
         if len(self._withdrawn) > self._look_at:
             kept = {id: one for id, one in self._withdrawn.items() if one[1] is None or one[1] > stable}
@@ -173,7 +179,7 @@ class RowVersions:
         return found
 
     def times(self, id: str) -> int:
-        """Return how often this row was withdrawn."""
+        """Return how often the row with this id was withdrawn."""
         return self._withdrawn.get(id, (0, None))[0]
 
     def _versions(self, table: pl.DataFrame) -> pl.Series:

@@ -1,4 +1,4 @@
-"""Number the records of rows that hold several events, or none."""
+"""Numbering of records if a row contains several events, or none."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ Ints = NDArray[np.int64]
 
 
 def share_rows(block: Block, events: Sequence[Bools]) -> tuple[list[Ints], Block]:
-    """Return the numbers of the records of each event, and the block with a record for each. `events`: the rows of each
-    event."""
+    """Return the record numbers of each event, and the block with one record per event.
+
+    `events`: for each event, a mask of its rows.
+    """
     counts: Ints = np.add.reduce([rows.astype(np.int64) for rows in events])
     number = block.first + np.cumsum(counts) - counts
     numbers = []

@@ -1,4 +1,4 @@
-"""Numbers with marks between thousands, `1.234,5`: remove the marks, so that the result is read as any other number."""
+"""Numbers with marks between thousands, such as `1.234,5`: the marks are removed before a number is parsed."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def _grouped(mark: str, point: str) -> re.Pattern[str]:
 
 
 def is_grouped(text: str, mark: str, point: str) -> bool:
-    """Return True if a text is a number with separators between all thousands."""
+    """Return True if a text is a number with marks between all thousands."""
     return _grouped(mark, point).fullmatch(text) is not None
 
 
 def plain_number(text: str, mark: str, point: str) -> str:
-    """Return a number without the marks between its thousands; any other text unchanged."""
+    """Remove the marks between thousands from a number; return any other text unchanged."""
     return text.replace(mark, "") if mark in text and is_grouped(text, mark, point) else text

@@ -1,4 +1,4 @@
-"""Suggest where the time of a record is, if it is not where the declaration says."""
+"""Hints about where a record has its time, if it is not where the declaration says."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ TIMELY = re.compile(
     r"|^(when|seen|sent|received|recorded|measured|observed|begin|start|end|until|from|to|day)$",
     re.I,
 )
-"""Names that sound like a time."""
+"""Names that suggest a time."""
 _INFER = "`cep infer FILE` prints the declaration that fits a file"
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PREFERRED = ("time", "timestamp", "ts", "datetime", "t", "date")
 
 
 def likely(names: Iterable[str]) -> str | None:
-    """Return the name that sounds most like that of a time; None if no name does."""
+    """Return the name that is most likely that of a time; None if no name suggests one."""
     found = [name for name in names if TIMELY.search(name)]
 
     def rank(name: str) -> int:
@@ -33,12 +33,12 @@ def likely(names: Iterable[str]) -> str | None:
 
 
 def column_name(source: str) -> str:
-    """Return a column or a path as it is written in a declaration."""
+    """Return a column or path as a declaration writes it."""
     return source if _WORD.fullmatch(source) else f'"{source}"'
 
 
 def time_hint(found: Mapping[str, Any], schema: Schema) -> str:
-    """Return what to write in a declaration whose time a JSON record lacks."""
+    """Suggest the declaration of the time for a JSON record that lacks the declared time."""
     named_one = schema.time is not None
     if schema.start is not None or schema.further or (named_one and has(found, path(str(schema.time)))):
         return ""
@@ -57,7 +57,7 @@ def time_hint(found: Mapping[str, Any], schema: Schema) -> str:
 
 
 def _form(value: Any) -> str | None:
-    """Return the FORMAT of a value that looks like a time, empty if it needs none; None if it does not look like a
+    """Return the FORMAT of a value that looks like a time; empty if it needs none, None if the value is not like a
     time."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None

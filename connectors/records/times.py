@@ -1,5 +1,4 @@
-"""Times and durations in records: text to microseconds and back. Conversions are exact; finer digits round half to
-even."""
+"""Times and durations in records: text to microseconds and back. Conversions are exact, or rounded half to even."""
 
 from __future__ import annotations
 
@@ -26,18 +25,21 @@ OUTSIDE = "is not a time of the years 1 to 9999"
 RECENT = 4_102_444_800  # the year 2100, in seconds
 LONG_AGO = 631_152_000  # 1990
 FIXED = 2**61
-"""Added to the end of an interval whose start and length are written, and to the start of one whose length and end are,
-if `FOLD order` settles them only later."""
+"""A mark that is added to a time which `FOLD order` will settle.
+
+It is added to the end of an interval that is written by its start and length, or to the start of one that is written by
+its length and end.
+"""
 FAR = 7_258_118_400
-"""The year 2200 in seconds. A greater number probably has another unit, unless FORMAT says that it has not."""
+"""The year 2200 in seconds. A larger number probably has another unit, unless FORMAT declares seconds."""
 _SURE = "says which instant it is, and `FOLD order` is about times of which that is not known"
 SHIFTS = {"s": 6, "ms": 3, "us": 0, "ns": -3}
-"""The power of ten of microseconds, by unit."""
+"""The power of ten by which to multiply a unit to get microseconds."""
 
 ISO, SECONDS = "iso", "seconds"
-"""The forms of output times, beside the units `ms`, `us` and `ns`. `60000000 us` is a count of so many microseconds."""
+"""The forms of output times, in addition to the units `ms`, `us` and `ns`. `60000000 us` means a count of this unit."""
 DECIMALS = 12
-"""The greatest number of decimals of a count, by unit."""
+"""The maximum number of decimals of a count."""
 _COUNTED = {SECONDS: SECOND, "ms": 1_000, "us": 1, "ns": 1}
 
 _SMALL_UNITS = (("milliseconds", 10**3, "ms"), ("microseconds", 10**6, "us"), ("nanoseconds", 10**9, "ns"))
@@ -51,7 +53,7 @@ _ISO = re.compile(
 )
 _NUMBERED = re.compile(r"(\d{4}-\d{2}-\d{2}|\d{8}) +(\d{1,6})", re.ASCII)
 _CLOCKS = (("%H%M%S", 6), ("%H%M", 4), ("%H", 2))
-"""Times of day that are written as numbers, and their digits."""
+"""The patterns of times of day that are written as numbers, with their number of digits."""
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _WORDS = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))\s*(ms|s|min|h|d)", re.ASCII)
 _UNITS = {"ms": 1_000, "s": SECOND, "min": 60 * SECOND, "h": 3_600 * SECOND, "d": 86_400 * SECOND}
@@ -62,12 +64,13 @@ _PERIOD_UNITS = (7 * _UNITS["d"], _UNITS["d"], _UNITS["h"], _UNITS["min"], SECON
 
 
 def is_number(text: str) -> bool:
-    """Return True if the whole text is a decimal number: `12`, `-0.5`, `.5`, `5.`, `1e3`; not `inf`, `nan`, `1_000`."""
+    """Return True if the text is a decimal number such as `12`, `-0.5`, `.5`, `5.`, `1e3`; not `inf`, `nan`,
+    `1_000`."""
     return _NUMBER.fullmatch(text) is not None
 
 
 def decimal(text: str) -> Decimal:
-    """Return the number, exact. ValueError: an absurd exponent."""
+    """Return the number, exactly. Raise ValueError if its exponent is absurd."""
     try:
         return Decimal(text)
     except InvalidOperation:
@@ -75,12 +78,12 @@ def decimal(text: str) -> Decimal:
 
 
 def power(shift: int) -> Decimal:
-    """Return ten to the `shift`."""
+    """Return 10 to the power of `shift`."""
     return Decimal(10) ** shift
 
 
 def scaled(text: str, unit: int | Decimal = SECOND) -> int:
-    """Return the microseconds of a decimal number of units. ValueError: it is not a number, or exceeds 64 bits."""
+    """Convert a decimal number of units to microseconds. Raise ValueError if it is not a number, or exceeds 64 bits."""
     if not is_number(text):
         raise ValueError(f"`{shown(text)}` is not a number")
     number = decimal(text)
@@ -96,8 +99,8 @@ def scaled(text: str, unit: int | Decimal = SECOND) -> int:
 
 
 def since_epoch(text: str) -> int:
-    """Return the microseconds of decimal seconds since 1970. ValueError: it is not a number, or not in the years 1 to
-    9999."""
+    """Convert seconds since 1970 to microseconds. Raise ValueError if it is not a number, or its time is out of
+    range."""
     if not is_number(text):
         raise ValueError(f"`{shown(text)}` is not a number")
     number = decimal(text)
@@ -107,7 +110,7 @@ def since_epoch(text: str) -> int:
 
 
 def beyond(number: Decimal) -> str:
-    """Return why a number is not a second before the year 2200; perhaps it has another unit."""
+    """Explain why a number is not in the supported range of seconds since 1970. Suggest another unit if one fits."""
     for unit, size, name in _SMALL_UNITS:
         if 0 <= number <= RECENT * size:
             where = "is beyond the year 2200" if number <= LAST // SECOND else OUTSIDE
@@ -117,8 +120,7 @@ def beyond(number: Decimal) -> str:
 
 
 def meant_unit(number: Decimal | int) -> str:
-    """Return the unit that a count since 1970 probably has, as the end of a reason; empty if no unit gives a time of
-    today."""
+    """Suggest the unit that a count since 1970 probably has, as the end of a message; empty if no unit fits."""
     unit = likely_unit(number)
     return f"; it looks like {_WORDS_OF[unit]}: `FORMAT epoch {unit}`" if unit else ""
 
@@ -129,8 +131,10 @@ def likely_unit(number: Decimal | int) -> str | None:
 
 
 def of_text(text: str, format: TimeFormat | None, numbers: bool = True) -> int:
-    """Return the microseconds since 1970 of a time in the declared format; without a format, in ISO 8601 or (`numbers`)
-    seconds. ValueError: it is not a time."""
+    """Convert a time to microseconds since 1970. Raise ValueError if it is not a time.
+
+    Without a format, it is in ISO 8601 or, if `numbers` is True, in seconds.
+    """
     if format is None:
         return since_epoch(text) if numbers and is_number(text) else of_iso(text)
     if format.unit is not None:
@@ -162,7 +166,7 @@ def of_text(text: str, format: TimeFormat | None, numbers: bool = True) -> int:
 
 
 def _meant(text: str, pattern: str) -> str:
-    """Return the pattern that a time which does not fit probably has, as the end of a reason; empty if that is not
+    """Suggest the pattern that a time which does not fit probably has, as the end of a message; empty if none is
     certain."""
     if len(text) > 40:
         return ""
@@ -181,8 +185,10 @@ def _meant(text: str, pattern: str) -> str:
 
 @lru_cache(maxsize=64)
 def _others(pattern: str) -> tuple[str, ...]:
-    """Return patterns that are easily confused with another: day and month swapped, other separators, a year of two
-    digits, with seconds or without."""
+    """Return patterns that are easily confused with this one.
+
+    They swap day and month, or differ in separators, digits of the year, or seconds.
+    """
     swapped = "%m".join(part.replace("%m", "%d") for part in pattern.split("%d"))
     swapped = swapped if "%d" in pattern and "%m" in pattern else pattern
     year = pattern.replace("%Y", "%y") if "%Y" in pattern else pattern.replace("%y", "%Y")
@@ -194,39 +200,41 @@ def _others(pattern: str) -> tuple[str, ...]:
 
 
 def form(format: TimeFormat | None, number: bool) -> str:
-    """Return the form in which times of an input format are written: that of the input, and ISO 8601 for a pattern."""
+    """Return the output form for times of an input format: the same form, but ISO 8601 in place of a pattern."""
     if format is not None and format.unit is not None:
         return SECONDS if format.unit == "s" else format.unit
     return SECONDS if number and (format is None or format.pattern is None) else ISO
 
 
 def form_of_ticks(tick: int) -> str:
-    """Return the form of times that are counts of a tick, given in microseconds."""
+    """Return the form of times that count ticks of `tick` microseconds."""
     return next((name for name, size in _COUNTED.items() if size == tick), f"{tick} us")
 
 
 def unit_of(times: str) -> tuple[int, int]:
-    """Return the microseconds of a count in a form, 0 for ISO 8601, and the zeros that follow it: three for
-    nanoseconds."""
+    """Return the microseconds per count of a form (0 for ISO 8601), and how many zeros to append, 3 for nanoseconds."""
     if times == ISO:
         return 0, 0
     return _COUNTED.get(times) or int(times.removesuffix(" us")), 3 if times == "ns" else 0
 
 
 def count_size(times: str) -> Fraction:
-    """Return the microseconds of the number 1 in a form; in ISO 8601, which has no numbers, those of a second."""
+    """Return the microseconds that the number 1 means in a form; for ISO 8601, which has no numbers, those of a
+    second."""
     unit, zeros = unit_of(times)
     return Fraction(unit or SECOND, 10**zeros)
 
 
 def of_iso(text: str) -> int:
-    """Return the microseconds since the epoch of an ISO 8601 time, which is a calendar or week date. Without a time of
-    day it is midnight, without an offset UTC; `24:00` is the next midnight."""
+    """Convert an ISO 8601 time, with a calendar or week date, to microseconds since 1970.
+
+    Without a time of day it is midnight, and without an offset it is UTC. `24:00` is the next midnight.
+    """
     return of_iso_clock(text)[0]
 
 
 def of_iso_clock(text: str) -> tuple[int, bool]:
-    """Return the same as `of_iso`, and whether the offset is written."""
+    """Return the same, and True if the text contains an offset."""
     match = _ISO.fullmatch(text)
     if match is None:
         declared = '; other forms are declared, `FORMAT "%d.%m.%Y %H:%M"`: `cep infer FILE` finds which'
@@ -258,7 +266,7 @@ def of_iso_clock(text: str) -> tuple[int, bool]:
 
 
 def of_duration(text: str) -> int:
-    """Return the microseconds of `500 ms`, `30 s`, `30 min`, `3 h`, `2 d`, `PT3H` or `PT0,5S`."""
+    """Convert a duration to microseconds: `500 ms`, `30 s`, `30 min`, `3 h`, `2 d`, `PT3H`, `PT0,5S`."""
     if match := _WORDS.fullmatch(text):
         parts, sign = [(match[1], _UNITS[match[2]])], ""
     elif match := _PERIOD.fullmatch(text):
@@ -278,7 +286,7 @@ def of_duration(text: str) -> int:
 
 
 def iso(ticks: int) -> str:
-    """Return ISO 8601 in UTC with as many decimals as needed; outside of the years 1 to 9999, seconds."""
+    """Write a time in ISO 8601 and UTC with as many decimals as needed; outside of the years 1 to 9999, in seconds."""
     if not FIRST <= ticks <= LAST:
         return seconds_text(ticks)
     moment = _EPOCH + timedelta(microseconds=ticks)
@@ -287,12 +295,12 @@ def iso(ticks: int) -> str:
 
 
 def seconds_text(ticks: int) -> str:
-    """Return seconds as an exact decimal, an integer if whole."""
+    """Write a time in seconds as an exact decimal, without a point if it is whole."""
     return time_text(ticks, SECONDS)
 
 
 def time_text(ticks: int, times: str) -> str:
-    """Return a time in a form. A count is a decimal, an integer if whole; decimals that do not end are cut off."""
+    """Write a time in a form. A count has no point if it is whole, and at most `DECIMALS` decimals."""
     if times == ISO:
         return iso(ticks)
     unit, zeros = unit_of(times)

@@ -1,4 +1,7 @@
-"""Find optional attributes that no record has, and events whose WHEN no record passes. A path may be mistyped there."""
+"""Detection of optional attributes that no record has, and of events whose WHEN no record passes.
+
+Either may be due to a mistyped path.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,18 @@ from cep.connectors.records.paths import elsewhere, from_message, has, path, sou
 from cep.core.schema import Attribute, Schema
 
 FEW = 10
-"""The number of records of an event from which on its unused attributes are reported."""
+"""The minimum number of records of an event for which unused attributes are reported."""
 
 Lacking = Mapping[str, Mapping[str, str | None]]
-"""For each event and attribute, where its value may be; None: nowhere."""
+"""By event and attribute, a hint at where the value may be; None: nowhere."""
 
 
 @dataclass(slots=True)
 class NeverThere:
-    """The optional attributes, by event, that had no value in any record so far.
+    """The optional attributes, by event, that have had no value in any record so far.
 
-    The JSON of the first record is kept, to tell null from absent. A table of another format has all its columns,
-    whatever they hold.
+    The first record of each event is kept as JSON, to tell null from absent. A table of another format has all its
+    columns, even if they are empty.
     """
 
     _lacking: dict[str, list[Attribute]]
@@ -34,7 +37,7 @@ class NeverThere:
 
     @classmethod
     def of(cls, schemas: Mapping[str, Schema]) -> NeverThere:
-        """Start with the optional attributes of the declared events."""
+        """Create the state, with the optional attributes of the declared events."""
         lacking = {
             name: [each for each in schema.attributes if each.optional and not from_message(source_of(each))]
             for name, schema in schemas.items()
@@ -44,7 +47,7 @@ class NeverThere:
         return cls({name: some for name, some in lacking.items() if some}, Counter(), {}, tested)
 
     def take(self, batch: Batch) -> None:
-        """Look at the columns of further events as a whole, so that nothing is done for each row."""
+        """Examine the tables of further events, column by column, so that no work is done per row."""
         for name in self._tested.keys() & batch.tables.keys():
             if batch.tables[name].height:
                 del self._tested[name]
@@ -64,7 +67,7 @@ class NeverThere:
             ]
 
     def lacking(self) -> Lacking:
-        """The attributes that no record of an event has, and where their values may be."""
+        """Return the attributes that no record of an event has, with hints at where their values may be."""
         return {
             name: {each.name: elsewhere(self._firsts[name], replace(each, source=source_of(each))) for each in lacking}
             for name, lacking in self._lacking.items()
@@ -72,7 +75,7 @@ class NeverThere:
         }
 
     def remarks(self) -> list[str]:
-        """Return remarks about them, if there are enough records."""
+        """Return remarks about unused attributes and events, if there are enough records."""
         sources = {name: {each.name: source_of(each) for each in lacking} for name, lacking in self._lacking.items()}
         return [*self._never_passed(), *remarks(self.lacking(), self._records, sources)]
 
@@ -88,7 +91,7 @@ class NeverThere:
 
 
 def remarks(lacking: Lacking, records: Mapping[str, int], sources: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Return remarks about attributes that no record has. `sources`: what they are read from."""
+    """Return remarks about attributes that no record has. `sources`: the source of each attribute."""
     found = []
     for name, each in sorted(lacking.items()):
         for attribute, where in each.items() if records[name] >= FEW else ():
@@ -98,7 +101,7 @@ def remarks(lacking: Lacking, records: Mapping[str, int], sources: Mapping[str, 
 
 
 def _written(found: Mapping[str, object], attribute: Attribute) -> bool:
-    """Return True if a record has the source of an attribute, even if its value is empty."""
+    """Return True if a record has the source of an attribute, even with an empty value."""
     source = source_of(attribute)
     return source in found or "args" in found or has(found, path(source))
 

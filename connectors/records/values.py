@@ -1,4 +1,4 @@
-"""Read one value, of JSON or of a text field. The fast readers agree with this module."""
+"""The reference for reading one value, from JSON or a text field. The fast readers agree with it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ _JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASC
 
 
 class Unreadable(Exception):
-    """A record that is not an event of the program. `code`: json, object, type, time, ill-typed, args, row, utf-8,
-    long."""
+    """A record that is not an event of the program.
+
+    `code`: json, object, type, time, ill-typed, args, row, utf-8 or long.
+    """
 
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(reason)
@@ -35,12 +37,12 @@ class Unreadable(Exception):
         self.reason = reason
 
     def kept(self) -> Unreadable:
-        """Return the same without the frames that raised it, which the garbage collector would search."""
+        """Return a copy without a traceback, whose frames would burden the garbage collector."""
         return Unreadable(self.code, self.reason)
 
 
 class Real(str):
-    """The text of a JSON number with a point or an exponent, kept so that times stay exact."""
+    """The text of a JSON number with a point or exponent, kept so that times stay exact."""
 
     __slots__ = ()
 
@@ -63,7 +65,7 @@ def kind(value: Any) -> str:
 
 
 def json_time(key: str, value: Any, format: TimeFormat | None) -> int:
-    """Read a time of JSON: a number of seconds or ISO 8601, or as the format says."""
+    """Convert a time in JSON: in the given format, or else a number of seconds or ISO 8601."""
     try:
         return _json_ticks(value, format)
     except ValueError as error:
@@ -79,14 +81,16 @@ def _json_ticks(value: Any, format: TimeFormat | None) -> int:
 
 
 def written_time(value: int | str, pattern: str | None) -> str:
-    """Return a value of JSON as the text of a time. Whole numbers have lost their leading zeros, which are put back."""
+    """Convert a JSON value to the text of a time. Restore the leading zeros that whole numbers have lost."""
     text = str(value).strip(" \t")
     return text if pattern is None or not isinstance(value, int) else padded(text, pattern)
 
 
 def text_time(key: str, text: str, format: TimeFormat | None = None, point: str = ".") -> int:
-    """Read a time of a text field: a number of seconds or ISO 8601, or as the format says. Blanks around it do not
-    count; digits alone may have lost leading zeros."""
+    """Convert a time in a text field: in the given format, or else a number of seconds or ISO 8601.
+
+    Surrounding blanks are ignored. Digits may have lost leading zeros.
+    """
     try:
         bare = text.strip(" \t")
         if format is not None and format.pattern:
@@ -97,8 +101,10 @@ def text_time(key: str, text: str, format: TimeFormat | None = None, point: str 
 
 
 def with_point(text: str, point: str) -> str:
-    """Return a number with a point in place of the decimal mark `point`; any other text unchanged. ValueError: the text
-    has a point, and the mark is another."""
+    """Replace the decimal mark `point` of a number by a point; return any other text unchanged.
+
+    Raise ValueError if the number has a point although its decimal mark is another.
+    """
     if point == ".":
         return text
     if "." in text and is_number(text):
@@ -108,8 +114,10 @@ def with_point(text: str, point: str) -> str:
 
 
 def json_value(attribute: Attribute, value: Any) -> Value:
-    """Read the value of an attribute in JSON. Numbers are not strings, and booleans are not numbers; a whole decimal is
-    an int."""
+    """Convert a JSON value to an attribute's value.
+
+    Numbers are not strings, and booleans are not numbers. A whole number with decimals is an int.
+    """
     if value is None:
         return None
     if attribute.missing and isinstance(value, int | str) and not isinstance(value, bool):
@@ -151,8 +159,10 @@ def json_value(attribute: Attribute, value: Any) -> Value:
 def text_value(
     attribute: Attribute, text: str | None, point: str = ".", thousands: str | None = None, declarable: bool = True
 ) -> Value:
-    """Read the value of an attribute in a text field. `any`: a JSON number, `true`, `false`, else a string.
-    `declarable`: the format can have other marks for decimals and thousands, which the hint names."""
+    """Convert a text field to an attribute's value. For `any`, it becomes a number, a boolean or else a string.
+
+    `declarable`: the format can declare other marks in numbers, so an error may suggest that.
+    """
     if text is None:
         return None
     bare = text.strip(" \t")
@@ -203,9 +213,9 @@ def _grouped(type: str, text: str, point: str, thousands: str | None) -> str:
 
 
 def _absent(attribute: Attribute, bare: str, text: str) -> bool:
-    """Return True if a value is one that means "missing".
+    """Return True if a value is one of those that mean "missing".
 
-    Texts are compared exactly (values of other types without surrounding blanks), numbers by value.
+    Numeric types are compared by value, or as text without surrounding blanks. Other types are compared exactly.
     """
     assert attribute.missing is not None, "there are some"
     if attribute.type not in NUMERIC:
@@ -224,7 +234,7 @@ def _boolean(text: str) -> bool:
 
 
 def _length(text: str, format: TimeFormat | None) -> int:
-    """Return the microseconds of a count of seconds, or of the unit of the format."""
+    """Convert a count of seconds, or of the format's unit, to microseconds."""
     return scaled(text, power(SHIFTS["s" if format is None or format.unit is None else format.unit]))
 
 
