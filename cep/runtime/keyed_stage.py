@@ -1,6 +1,7 @@
-"""The key by which a stage runs: its columns in each goal, and the rows that belong to given keys.
+"""The partitioning key of a stage: its columns in each goal, and the selection of rows by key.
 
-A stage that runs in buckets (`cep.plan.partition`) deals rows by arguments; their values are the key.
+A stage that runs in buckets (`cep.plan.partition`) distributes rows by some of their arguments. Their values are the
+key.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from cep.runtime.buckets import hashes, row_hashes
 from cep.runtime.decode import decoded_series
 
 Key = tuple[Value, ...]
-"""The values of the arguments by which rows are dealt, in the order of `Stage.inputs`."""
+"""The values of the arguments by which rows are distributed, in the order of `Stage.inputs`."""
 
 
 class HashedKeys(ABC):
@@ -43,14 +44,14 @@ class HashedKeys(ABC):
 
     @abstractmethod
     def chosen(self, hashed: NDArray[np.uint64]) -> Bools:
-        """Return a mask of the hashes that belong to such keys."""
+        """Return a mask of the hashes of selected keys."""
 
     def holds(self, columns: Sequence[pl.Series], types: Sequence[str]) -> Bools:
-        """Return a mask of the keys, given by these columns, that are among them."""
+        """Return a mask of the selected keys among those in these columns."""
         return self.chosen(hashes(columns, types))
 
     def whole(self, table: pl.DataFrame, schema: Schema) -> Bools:
-        """Return a mask of the rows that are among them, for rows that are dealt by all their columns."""
+        """Return a mask of the selected rows, for rows that are distributed by the hash of the whole row."""
         return self.chosen(row_hashes(table, schema, "whole"))
 
 
@@ -59,16 +60,16 @@ KeySelection = Collection[Key] | HashedKeys
 
 @dataclass(frozen=True, slots=True)
 class KeySide:
-    """The columns of a goal's input that hold the key, and their types. None: every key reads the input."""
+    """The columns of a goal's input that hold the key, and their types. None: all keys share the input."""
 
     columns: tuple[int, ...] | None
     types: tuple[str, ...] = ()
 
 
 class KeyedStage:
-    """The columns that hold the key in one stage of a plan, or in a program of one stage.
+    """The key columns in one stage of a plan. Without a number, the program must have a single stage.
 
-    Raises CepError if the stage does not run by one key.
+    CepError: the stage is not partitioned by one key.
     """
 
     def __init__(self, plan: Plan, number: int | None) -> None:
@@ -93,7 +94,7 @@ class KeyedStage:
 
     @cached_property
     def _ways(self) -> list[Copartitioned]:
-        """The places of the columns, for each column of the key."""
+        """The positions of the key in the plan, one entry per column of the key."""
         routes = {event: route for event, route in self.stage.inputs.items() if isinstance(route, tuple)}
         everywhere = {event for event, route in self.stage.inputs.items() if route == "broadcast"}
         found = []
@@ -103,9 +104,9 @@ class KeyedStage:
         return found
 
     def sides(self, unit: PlanUnit) -> tuple[KeySide, ...]:
-        """Return the inputs of a goal, by its number in the whole plan, or of a recursion by its event.
+        """Return the key columns of a goal's inputs; none if the goal has no state. CepError: its state has no key.
 
-        There are none if the goal has no state. Raises CepError if its state has no key.
+        `unit`: the goal's number in the whole plan, or the event of a recursion.
         """
         if isinstance(unit, str):
             schema = self.plan.schemas[unit]
@@ -129,22 +130,21 @@ class KeyedStage:
         return tuple(made)
 
     def coming(self, unit: PlanUnit) -> KeySide:
-        """Find the key in the rows that a unit outputs. Raises CepError if they have none."""
+        """Return the key columns of a unit's output. CepError: the output has no key."""
         if not isinstance(unit, str):
             places = [found.nodes[unit] for found in self._ways if unit in found.nodes]
             return self._side(places, self.dependencies.plan.types(unit), unit)
         return self.given(unit) if any(unit in found.places for found in self._ways) else self.dealt(unit)
 
     def dealt(self, event: str) -> KeySide:
-        """Find the key in the records of an event. Raises CepError if they are not dealt by key."""
+        """Return the key columns of an event's records. CepError: they are not distributed by key."""
         side = self.taken(event) if event in self.stage.inputs else None
         if side is None:
             raise self._without_key(event)
         return side
 
     def taken(self, event: str) -> KeySide | None:
-        """Return the columns that hold the key in an input of the stage, or None if its rows are dealt by the whole
-        row."""
+        """Return the key columns of a stage's input; None if its rows are distributed by the hash of the whole row."""
         route = self.stage.inputs[event]
         if route == "whole":
             return None
@@ -153,7 +153,7 @@ class KeyedStage:
         return KeySide(route, tuple(self.plan.schemas[event].attributes[column].type for column in route))
 
     def given(self, event: str) -> KeySide:
-        """Return the columns that hold the key in an output of the stage. Raises CepError if none do."""
+        """Return the key columns of a stage's output. CepError: there are none."""
         types = [attribute.type for attribute in self.plan.schemas[event].attributes]
         return self._side([found.places[event] for found in self._ways if event in found.places], types, event)
 
@@ -170,7 +170,7 @@ class KeyedStage:
         return KeySide(tuple(columns), tuple(types[column] for column in columns))
 
     def _absent(self, unit: int, absent: int, ways: Sequence[Copartitioned]) -> KeySide:
-        """Return the key columns of the absent side of a pair, which are those of its own key, in its order."""
+        """Return the key columns of the absent (negated) side of a pair, as columns of the pair's own join key."""
         if ways and ways[0].nodes[absent] is EVERYWHERE:
             return KeySide(None)
         properties, own, theirs = (
@@ -202,12 +202,12 @@ class KeyedStage:
         return [f"`{rule.label}`" if rule.label else self.plan.source.line_name(rule.span.line) for rule in rules]
 
     def selection(self, sides: Sequence[KeySide], keys: KeySelection, pool: Pool) -> StateKeys:
-        """Return the keys as a goal sees them."""
+        """Return a selection of keys in the form that a goal's state accepts."""
         return StateKeys(tuple(side.columns for side in sides), tuple(_test(side.types, keys, pool) for side in sides))
 
 
 def _test(types: Sequence[str], keys: KeySelection, pool: Pool) -> Callable[[Ints], Bools]:
-    """Which rows of columns of these types are of these keys: of those that have so many values."""
+    """Return a function that computes a mask of the rows with a selected key. Keys of another length are ignored."""
     if isinstance(keys, HashedKeys):
         return lambda table: keys.holds(
             [decoded_series(table[:, i], type, pool) for i, type in enumerate(types)], types
@@ -220,7 +220,7 @@ def _test(types: Sequence[str], keys: KeySelection, pool: Pool) -> Callable[[Int
 
 
 def encoded_key(key: Key, types: Sequence[str], pool: Pool) -> list[int] | None:
-    """Return a key as columns of these types hold it; None: they hold no such values."""
+    """Return a key as stored values of these types; None if a value does not fit its type."""
     made = []
     for value, type in zip(key, types, strict=True):
         if value is None:

@@ -1,4 +1,4 @@
-"""Changing knowledge: tables of what is known from each time on, prepared before the time comes."""
+"""Knowledge that changes over time. The tables after each change are prepared before its time."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from cep.runtime.knowledge_source import Answers, KnowledgeSource, ProgramKnowle
 
 @dataclass(frozen=True, slots=True)
 class PreparedChange:
-    """A change, and the knowledge from its time on: tables by predicate, additional predicates, and areas.
+    """A change, and the knowledge from its time on: tables by predicate, predicates of the source, and areas.
 
-    `edits`: the rows that the change removes from further tables, and those that it adds.
+    `edits`: for further tables, the rows that the change removes and those that it adds.
     """
 
     time: int
@@ -43,9 +43,9 @@ class PreparedChange:
 
 @dataclass(slots=True)
 class PastChange:
-    """A change whose time has passed. The first of several is the sum of all before it.
+    """A change whose time has passed. The first one of a history is the sum of all earlier ones.
 
-    `whole`: the knowledge from its time on, once somebody has asked for it.
+    `whole`: the knowledge from its time on, once it has been queried.
     """
 
     time: int
@@ -55,7 +55,7 @@ class PastChange:
 
 @dataclass(frozen=True, slots=True)
 class TimedTable:
-    """A table's rows, each with the times from which and until which it holds. Equal rows do not overlap in time."""
+    """The rows of a table, each valid from `since` until before `until`. The intervals of equal rows do not overlap."""
 
     columns: tuple[Column, ...]
     since: Ints
@@ -68,10 +68,10 @@ class TimedTable:
 
 
 class KnowledgeTables:
-    """The tables after the last change. The next change is computed as a difference from them.
+    """The tables after the last change. The next tables are computed from the difference.
 
-    The types of tables stay as they were when the program was read. After the first change, the rows of static rules
-    are in the order of their values. So their order does not depend on how the changes were divided.
+    The column types of tables never change after the program is read. After the first change, the rows of static rules
+    are ordered by value, so that their order does not depend on how changes were grouped.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class KnowledgeTables:
         self.forget()
 
     def forget(self) -> None:
-        """Forget the last state, because the next change is not a change of it."""
+        """Forget the last state, because the next change does not build on it."""
         self._follows = False
         self._maintained: Maintained | None = None
         self._whole: dict[str, tuple[Answers, CountedColumns]] = {}  # of what was last asked anew
@@ -89,8 +89,8 @@ class KnowledgeTables:
         self._areas: Areas | None = None
 
     def moment(self, time: int, change: bytes, background: KnowledgeSource) -> PreparedChange:
-        """Return a change that the background has just applied. Raises CepError if a table cannot have the new
-        answers."""
+        """Return the tables after a change that the background has just applied. CepError: a new answer does not fit
+        its table."""
         areas, follows = background.areas(), self._follows
         if not follows or areas != self._areas:
             self._offers, self._areas = background.relations(self.pool), areas
@@ -105,12 +105,12 @@ class KnowledgeTables:
         return PreparedChange(time, change, made, self._offers, areas, edits)
 
     def whole(self, time: int, change: bytes, background: KnowledgeSource) -> PreparedChange:
-        """Return all tables in another state of the knowledge."""
+        """Return all tables for another state of the knowledge."""
         made = KnowledgeTables(self.rules, self.known, self.statics, self.facts, self.pool)
         return made.moment(time, change, background)
 
     def codes(self) -> list[Ints]:
-        """Return the pool codes of the tables that are kept here."""
+        """Return the pool codes in the tables that are kept here."""
         if self._maintained is None:
             return []
         tables = (*self._maintained.tables.values(), *self._maintained.derived.values())
@@ -166,7 +166,7 @@ class KnowledgeTables:
         return whole, edits
 
     def _difference(self, name: str, background: KnowledgeSource) -> Edit | None:
-        """Return the rows that a change removes from a table and adds to it. None: the answers must be queried anew."""
+        """Return the rows that a change removes from a table and adds to it. None: the table must be queried anew."""
         found = background.difference(self.rules.asked[name], self.pool)
         if found is None:
             return None
@@ -182,7 +182,7 @@ class KnowledgeTables:
         return fitted[0], fitted[1]
 
     def _query(self, name: str, background: KnowledgeSource) -> tuple[Answers, CountedColumns]:
-        """Return all answers of a pattern, or triples, as the rows of its table."""
+        """Query all answers of a graph pattern or a triple pattern, and return them as rows of its table."""
         pattern, stored = self.rules.asked[name], self.known.tables[name]
         answered = pattern_answers(background, pattern, self.pool, self.rules.source)
         columns = tuple(
@@ -216,7 +216,7 @@ def _equal(some: CountedColumns, others: CountedColumns) -> bool:
 
 
 def refitted(column: Column, type: str, wanted: str, pool: Pool) -> Column | None:
-    """Return a column as one of the type `wanted`; None: that type cannot hold all its values."""
+    """Convert a column to the type `wanted`. Return None if that type cannot hold all values."""
     if type == wanted or (type in ("string", "iri") and wanted == "any"):
         return column
     absent: Any = np.isnan(column) if type == "float" else np.equal(column, MISSING)
@@ -240,18 +240,18 @@ def refitted(column: Column, type: str, wanted: str, pool: Pool) -> Column | Non
 _FIRST = -(2**62)
 
 STATES = 4
-"""States of the past that are held when they have been asked for."""
+"""The number of earlier states of the knowledge that are kept after a query."""
 TABLES = 64
-"""The number of last changes of the past whose tables are kept, once queried."""
+"""The number of recent changes whose tables are kept after a query."""
 
 
 @dataclass(slots=True)
 class KnowledgePast:
     """The knowledge at earlier times.
 
-    `facts`: the tables given from outside. The types of all tables stay as they were when the program was read. `past`:
-    the changes up to now, if they are remembered; the first is the sum of all before it. `late`: how long before the
-    watermark goals ask for the knowledge; None: no goal does.
+    - `facts`: the tables passed from outside. No table changes its column types after the program is read.
+    - `past`: the changes up to now, if they are remembered. The first one is the sum of all earlier ones.
+    - `late`: how far behind the watermark goals query the knowledge, in microseconds. None: no goal does.
     """
 
     rules: Rules
@@ -274,7 +274,7 @@ class KnowledgePast:
         self._tables = KnowledgeTables(self.rules, self.known, self.statics, self.facts, self.pool)
 
     def remember(self, ticks: int) -> None:
-        """Remember the knowledge of this many microseconds from now on."""
+        """Remember the knowledge of the last `ticks` microseconds from now on."""
         if not self.past:
             self.past = [PastChange(_FIRST, self.loaded.merge([]))]
         self._remember = max(ticks, self._remember)
@@ -294,17 +294,16 @@ class KnowledgePast:
         return self.at(self.place(time)) if self.late else nullcontext()
 
     def place(self, time: int) -> int:
-        """Return the index in `past` of the change that is in force at a time; the first for times before all of
-        them."""
+        """Return the index in `past` of the change in force at a time, or 0 for times before all changes."""
         return max(0, bisect_right(self.past, time, key=lambda each: each.time) - 1)
 
     def background(self, place: int) -> KnowledgeSource:
-        """Return the knowledge from the time of a change of `past` on."""
+        """Return the knowledge after the change at an index of `past`."""
         return self._then(place)[0]
 
     @contextmanager
     def at(self, place: int) -> Iterator[None]:
-        """Use the knowledge from the time of a change of `past` on within the block. No goal makes a step there."""
+        """Use the knowledge after the change at an index of `past` within the block. No goal may step in the block."""
         if place == (len(self.past) - 1 if self._shown is None else self._shown):
             yield
             return
@@ -360,7 +359,7 @@ class KnowledgePast:
         self.keep_from(time, self.kept_since)
 
     def keep_from(self, now: int, since: int | None) -> None:
-        """Forget the knowledge before `since`, except that of the time it must be remembered for."""
+        """Forget the knowledge before `since`, except for the period that must be remembered."""
         self.kept_since = since
         until = now - self._remember
         until = until if since is None else min(until, since - (self.late or 0))
@@ -376,7 +375,7 @@ class KnowledgePast:
 
     @contextmanager
     def going_by(self, past: list[PastChange]) -> Iterator[None]:
-        """Use another history of the knowledge within the block, where `show` chooses a time. No changes arrive
+        """Use another history of the knowledge within the block, where `show` selects a time. No change may arrive
         there."""
         before = self.past, self._times, self._seen, self._shown
         with self.put_back():
@@ -387,8 +386,7 @@ class KnowledgePast:
                 self.past, self._times, self._seen, self._shown = before
 
     def show(self, place: int) -> None:
-        """Use the knowledge from the time of a change of `past` on, and no later change. Call it in a block of
-        `going_by`."""
+        """Use the knowledge after the change at an index of `past`. Only call it within a block of `going_by`."""
         moment = self.past[place]
         assert moment.whole is not None, "it was prepared"
         self._times = sorted({each.time for each in self.past[1 : place + 1]})
@@ -397,7 +395,8 @@ class KnowledgePast:
             self._shown = place
 
     def prepare(self, past: Sequence[PastChange], first: int, last: int) -> None:
-        """Prepare the tables at these places of a past. Raises CepError if one cannot be made."""
+        """Prepare the tables after the changes at the indexes `first` to `last`. CepError: one of them is not
+        possible."""
         background: KnowledgeSource | None = None
         for place in range(first, last + 1):
             moment = past[place]
@@ -435,18 +434,20 @@ class KnowledgePast:
 
 
 COMPACT = 64
-"""Changes that are kept one by one before they are put together."""
+"""The number of changes that are kept separately before some of them are merged."""
 
 
 @dataclass(slots=True)
 class KnowledgeChanges(KnowledgePast):
-    """The changes of the knowledge of one engine: those applied, and those whose time has not come.
+    """The changes of the knowledge of one engine, both applied and pending ones.
 
-    `news`: the changes since a follower last took them, None: nobody follows; `anew`: a change came late since, so
-    that a follower begins again with all that were `applied`. `over`: the tables from now until after all pending
-    changes, where that is known of all of them at once; their moments then hold no tables. Where goals follow the
-    knowledge (`late`) all changes are made one by one. `given_by`: the past that what was given goes by, where changes
-    have `come_late` since, None: what is past.
+    - `news`: the changes since a follower last took them. None: there is no follower.
+    - `anew`: True if a change arrived late since then, so that the follower must start again from all of `applied`.
+    - `over`: tables whose rows have validity times that span all pending changes, if they could be computed in one
+      query. The pending changes then hold no tables. Not used if goals query earlier knowledge (`late`).
+    - `given_by`: the history on which the results so far are based, if changes have arrived late since. None:
+      `past`.
+    - `come_late`: the changes that arrived late since then.
     """
 
     pending: list[PreparedChange] = field(default_factory=list)
@@ -464,7 +465,7 @@ class KnowledgeChanges(KnowledgePast):
     # --- changes come ---
 
     def add(self, time: int, change: bytes) -> None:
-        """Add a change that holds from `time` on. Raises CepError, and changes nothing, if it cannot be applied."""
+        """Add a change that takes effect at `time`. CepError: it cannot be applied; nothing has changed then."""
         if self.over is not None:
             return self.add_all([(time, change)])
         place = bisect_right(self.pending, time, key=lambda moment: moment.time)
@@ -483,8 +484,7 @@ class KnowledgeChanges(KnowledgePast):
         background.forget()
 
     def add_all(self, changes: Sequence[tuple[int, bytes]]) -> None:
-        """Add changes that hold from their times on, all at once. Raises CepError, and changes nothing, if one cannot
-        be applied."""
+        """Add changes that take effect at their times. CepError: one cannot be applied; nothing has changed then."""
         known = [(moment.time, moment.change) for moment in self.pending]
         every = sorted([*known, *changes], key=lambda each: each[0])
         if len(every) > 1 and self._add_over(every):
@@ -502,7 +502,7 @@ class KnowledgeChanges(KnowledgePast):
             raise
 
     def _add_over(self, changes: Sequence[tuple[int, bytes]]) -> bool:
-        """Apply all pending changes at once, if answers can be had together with their times."""
+        """Query the tables over all pending changes at once. Return False if that is not possible."""
         self._tries += 1
         if (
             self.late is not None or self.rules.statics or self._tries & (self._tries - 1)
@@ -530,7 +530,7 @@ class KnowledgeChanges(KnowledgePast):
         return True
 
     def _now(self) -> KnowledgeSource:
-        """Return a source with all changes so far, to query future answers."""
+        """Return a source with all changes up to now, for queries over the pending changes."""
         if not self.pending and self._ahead is not None:
             return self._ahead
         changes = self.applied if self._before is None else self._since
@@ -542,12 +542,13 @@ class KnowledgeChanges(KnowledgePast):
     # --- their time comes ---
 
     def due(self, watermark: int) -> list[int]:
-        """Return the times up to `watermark` at which something changes, in ascending order."""
+        """Return the times up to `watermark` at which pending changes take effect, in ascending order."""
         return sorted({moment.time for moment in self.pending if moment.time <= watermark})
 
     @contextmanager
     def as_they_come(self) -> Iterator[None]:
-        """In the block tables are asked for what holds when occurrences end, past all changes of `over`."""
+        """Within the block, let queries use the rows that are valid at the end of each occurrence, across the changes
+        in `over`."""
         assert self.over is not None, "tables have times"
         for name, each in self.over.items():
             self.known.tables[name].replace_timed(each.columns, each.since, each.until)
@@ -574,7 +575,7 @@ class KnowledgeChanges(KnowledgePast):
             self.over, self._before, self._since = None, None, []
 
     def _compact(self) -> None:
-        """Merge changes: each is merged with as many as follow it, so that a change is merged only a few times."""
+        """Merge recent changes with each other, so that each change is merged only a few times in total."""
         if len(self.applied) <= COMPACT:
             return
         place, after = len(self.applied) - 1, len(self.applied[-1])
@@ -587,8 +588,10 @@ class KnowledgeChanges(KnowledgePast):
     # --- changes come late ---
 
     def add_late(self, changes: Sequence[tuple[int, bytes]], watermark: int) -> None:
-        """Add changes, some of which hold from an earlier time on. Raises CepError, and changes nothing, if one cannot
-        be applied."""
+        """Add changes, of which some take effect at a time in the past. CepError: one cannot be applied.
+
+        If one cannot be applied, nothing has changed.
+        """
         past, late = list(self.past), [each for each in changes if each[0] <= watermark]
         first = len(past)
         for time, change in late:
@@ -605,8 +608,7 @@ class KnowledgeChanges(KnowledgePast):
         self.anew = self.news is not None
 
     def _put_right(self, past: list[PastChange], pending: Sequence[tuple[int, bytes]]) -> None:
-        """Replace the history of the knowledge and the pending changes. Raises CepError, and changes nothing, if one
-        cannot be applied."""
+        """Replace the history and the pending changes. CepError: one cannot be applied; nothing has changed then."""
         before = self.past, self.applied, self.pending, self.over, self._before, self._since, self._times
         last = past[-1].whole
         assert last is not None, "it was prepared"
@@ -631,7 +633,7 @@ class KnowledgeChanges(KnowledgePast):
     # --- state ---
 
     def codes(self) -> list[Ints]:
-        """Return the pool codes in tables that were replaced or edited, or will be."""
+        """Return the pool codes in tables that were or will be replaced or edited."""
         found: list[Ints] = [column for name in self.touched for column in self._stored(name).codes()]
         found += self._tables.codes()
         for name, each in (self.over or {}).items():
@@ -645,8 +647,10 @@ class KnowledgeChanges(KnowledgePast):
         return found
 
     def snapshot(self) -> pa.RecordBatch:
-        """All changes: those applied as one, at the time MISSING, and where it is asked what was known the last of them
-        besides; then those to come, and those that have come late."""
+        """Return all changes as a batch: the applied ones, the pending ones, and those that arrived late.
+
+        The applied changes are merged into one, with the time MISSING. If the past is remembered, its changes follow.
+        """
         applied = [(MISSING, self.loaded.net(self.applied))] if self.applied else []
         if self.past and self.applied:
             past = self.past if self.given_by is None else self.given_by
@@ -674,9 +678,10 @@ class KnowledgeChanges(KnowledgePast):
             self.add_late(late, max(time for time, _ in late))
 
     def know(self, changes: Sequence[tuple[int, bytes]], watermark: int) -> None:
-        """From now on the knowledge is what was loaded with these changes, the last of which holds from `watermark` on
-        at the latest, in place of all changes that were taken before. CepError: one of them cannot be taken; then this
-        is to be called again with others."""
+        """Replace all changes by these, of which the last takes effect at `watermark` or before.
+
+        CepError: one cannot be applied. The caller must then call this again with other changes.
+        """
         ordered = sorted(changes, key=lambda each: each[0])
         floor = watermark - max(self.late or 0, self._remember) if self.past else END_OF_TIME
         if self.kept_since is not None:
@@ -686,8 +691,8 @@ class KnowledgeChanges(KnowledgePast):
         self._begin_again([*merged, *(each for each in ordered if each[0] > floor)], [])
 
     def _begin_again(self, applied: list[tuple[int, bytes]], pending: Sequence[tuple[int, bytes]]) -> None:
-        """Take changes in place of all before: those `applied` are known now, the first as it is since ever if its time
-        is MISSING; the others come."""
+        """Replace all changes. Those in `applied` take effect now; if the first has the time MISSING, it holds since
+        ever."""
         changed = bool(self.touched or self.applied)
         self.pending, self.applied, self._ahead, self.over, self._before = [], [], None, None, None
         self._times, self.given_by, self.come_late = [], None, []

@@ -1,4 +1,4 @@
-"""Background knowledge as the engine sees it: something that answers graph patterns with tables."""
+"""The interface between the engine and background knowledge: a source that answers graph patterns with tables."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from cep.rules.static.table_views import TableWithConstants
 from cep.rules.terms import Graph, Predicate, each_condition
 
 Fixed = tuple[Iri | None, Iri | None, Iri | None]
-"""Subject, predicate and object of a triple, None where any will do."""
+"""Subject, predicate and object of a triple pattern. None matches any term."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The distinct rows of a relation, column by column, as the engine holds values (`cep.core.values`).
+    """The distinct rows of a relation, by column, with values as the engine stores them (`cep.core.values`).
 
-    Columns are float64 (type float) or int64: codes of the pool for string, iri and any. NaN and MISSING stand where a
-    variable is not bound.
+    Columns of type float are float64, all others int64. Columns of types string, iri and any hold pool codes. Unbound
+    variables are NaN or MISSING.
     """
 
     types: tuple[str, ...]
@@ -42,8 +42,10 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Spanned:
-    """Answers over a stretch of time: each holds for what ends at or after `since` and before `until`. Equal rows lie
-    apart in time; rows are sorted as those of Answers are, then by time."""
+    """Answers over a period of time. Each row is valid for occurrences that end from `since` until before `until`.
+
+    The intervals of equal rows do not overlap. Rows are sorted like those of Answers, then by time.
+    """
 
     answers: Answers
     since: Ints
@@ -51,97 +53,104 @@ class Spanned:
 
 
 class KnowledgeSource(ABC):
-    """Knowledge that an engine can ask. What it gives is what holds in its present state.
+    """A source of knowledge that an engine queries. It answers from its current state.
 
-    A change takes triples away and then adds others. As bytes it is opaque here: what `change` makes, `merge` puts
-    together and `apply` takes, also in another process.
+    A change removes triples and then adds others. This module treats a change as opaque bytes: `change` creates them,
+    `merge` combines them, and `apply` applies them, even in another process.
     """
 
     @property
     @abstractmethod
     def fingerprint(self) -> str:
-        """A name for what was loaded and how: equal names are equal knowledge."""
+        """A name of the loaded data and the reasoning. Sources with equal names are equal."""
 
     @abstractmethod
     def answers(self, graph: Graph, pool: Pool, source: Source) -> Answers:
-        """The answers of a graph pattern, a column for each of `graph.variables`.
+        """Return the answers of a graph pattern, one column for each of `graph.variables`.
 
-        Raises CepError with a span inside the braces.
+        CepError: the pattern is not valid; the error has a span inside the braces.
         """
 
     @abstractmethod
     def by_difference(self, graph: Graph) -> bool:
-        """Return True if a change of the knowledge queries only the answers of the pattern that it adds or removes."""
+        """Return True if, after a change, only the added and removed answers of the pattern are queried."""
 
     @abstractmethod
     def difference(self, pattern: Graph | Triples, pool: Pool) -> tuple[Answers, Answers] | None:
-        """The answers that the last change took, and those that it brought; None where all are to be asked for anew.
-        Equal answers may come and go several times: an answer is there until it has gone as often as it has come."""
+        """Return the answers that the last change removed and added. None: all answers must be queried anew.
+
+        An answer may be removed and added several times. It exists as long as it was added more often than removed.
+        """
 
     @abstractmethod
     def triples(self, fixed: Fixed, pool: Pool) -> Answers:
-        """The triples that have these terms, a column for each position that is not fixed."""
+        """Return the triples with these terms, one column for each position that is not fixed."""
 
     @abstractmethod
     def why_no_answers(self, pattern: Graph | Triples, source: Source, schemas: Mapping[str, Schema]) -> Warning:
-        """Why a pattern, or triples, of which there are none have no answers; `schemas`: the events of the program."""
+        """Return a warning that explains why a pattern has no answers. `schemas`: the events of the program."""
 
     @abstractmethod
     def relations(self, pool: Pool) -> Mapping[str, Relation]:
-        """Further predicates that conditions can ask, by name."""
+        """Return the predicates that the source offers to conditions, by name."""
 
     @abstractmethod
     def areas(self) -> Areas | None:
-        """The source of the shapes of places by IRI, for `inside`. Equal sources return the same shapes."""
+        """Return the source of the shapes of places, by IRI, for `inside`. Equal sources return the same shapes."""
 
     @abstractmethod
     def fork(self, *, apart: bool = False) -> KnowledgeSource:
-        """The same knowledge in its present state, which changes by itself; `apart`: and may `forget`."""
+        """Return an independent copy in the current state. `apart`: the copy may call `forget`."""
 
     @abstractmethod
     def forget(self) -> None:
-        """Hold nothing any more of what came and went, when it is much."""
+        """Free the memory of removed and added data, if it is large."""
 
     @abstractmethod
     def change(self, add: Any, remove: Any) -> bytes:
-        """A change, checked. Raises CepError where `add` or `remove` is no RDF."""
+        """Return a change after checking it. CepError: `add` or `remove` is not RDF."""
 
     @abstractmethod
     def merge(self, changes: Sequence[bytes]) -> bytes:
-        """Changes one after the other as one."""
+        """Merge successive changes into one."""
 
     @abstractmethod
     def net(self, changes: Sequence[bytes]) -> bytes:
-        """Changes of this knowledge as one, without what goes and is not here."""
+        """Merge successive changes of this knowledge into one, without removals of triples that it does not contain."""
 
     @abstractmethod
     def over(
         self, changes: Sequence[tuple[int, bytes]], patterns: Mapping[str, Graph | Triples], pool: Pool
     ) -> tuple[KnowledgeSource, dict[str, Spanned]] | None:
-        """The knowledge after changes, each with the time from which it holds, ascending; and the answers to what is
-        asked from before the first until after the last. None where this needs them one by one."""
+        """Return the knowledge after all changes, and the answers of patterns with their validity times.
+
+        `changes`: changes with the times at which they take effect, ascending. Return None if the source can only apply
+        them one by one.
+        """
 
     @abstractmethod
     def apply(self, change: bytes) -> None:
-        """Change the knowledge. Raises CepError, and changes nothing, where the new state contradicts itself."""
+        """Apply a change. CepError: the new state is contradictory; nothing has changed then."""
 
 
 MakeSource = Callable[[Iterable[Any]], KnowledgeSource]
-"""Triples or quads as a source; an rdflib graph or dataset is one of them. Raises CepError for anything else."""
+"""A function that makes a source of triples or quads, e.g. of an rdflib graph. CepError: they are something else."""
 
 _makers: list[MakeSource] = []
 
 
 def take_triples_by(make: MakeSource) -> None:
-    """From now on triples can be given as knowledge, too. The module that knows triples calls this when it is imported
-    (`cep.knowledge.graph`): it lies above this one."""
+    """Register the function that makes sources of triples.
+
+    `cep.knowledge.graph` is above this module in the layers, so it calls this function when it is imported.
+    """
     _makers[:] = [make]
 
 
 def source_of(knowledge: KnowledgeSource | Iterable[Any] | None) -> KnowledgeSource | None:
-    """Return a knowledge source: the one given, or triples without reasoning.
+    """Return a knowledge source: the argument itself, or its triples without reasoning.
 
-    Raises CepError for anything else, and for triples if no imported module accepts them.
+    CepError: the argument is neither, or it is triples and no imported module can read them.
     """
     if knowledge is None or isinstance(knowledge, KnowledgeSource):
         return knowledge
@@ -205,10 +214,11 @@ class _KnowledgeProbe:
 
 @dataclass(slots=True)
 class ProgramKnowledge:
-    """The knowledge that a program's rules query: `tables` by predicate, and the predicates that it `offers`.
+    """The knowledge that a program's rules query: `tables` by predicate, and the predicates that the source `offers`.
 
-    `supposed`: columns of empty tables, whose types are those that the rules assume. `silent`: conditions without
-    answers. `mingled`: warnings about columns with values of several kinds.
+    - `supposed`: columns without values, whose types are those that the rules assume.
+    - `silent`: conditions without answers.
+    - `mingled`: warnings about columns with values of several kinds.
     """
 
     tables: dict[str, MaterializedRelation]
@@ -223,9 +233,9 @@ class ProgramKnowledge:
 
 
 def ask(rules: Rules, background: KnowledgeSource | None, tables: Collection[str], pool: Pool) -> ProgramKnowledge:
-    """The tables of all that rules ask of the background knowledge, and what further predicates there are.
+    """Query the background knowledge for all patterns in the rules, and return their tables.
 
-    `tables`: the predicates whose facts are given from outside.
+    `tables`: the predicates whose facts are passed from outside.
     """
     known = ProgramKnowledge({}, {}, [])
     found: dict[str, Answers] = {}
@@ -266,7 +276,7 @@ def ask(rules: Rules, background: KnowledgeSource | None, tables: Collection[str
 
 
 def _supposed(rules: Rules, found: Mapping[str, Answers]) -> dict[ArgumentPosition, str]:
-    """The types of columns that hold no value, by predicate and column, where the rules want one."""
+    """Return the types that the rules require of columns without values, by predicate and column."""
     columns: dict[ArgumentPosition, ArgumentPosition] = {}
     types: dict[ArgumentPosition, str | None] = {}
     for name, each in found.items():
@@ -285,7 +295,7 @@ def _supposed(rules: Rules, found: Mapping[str, Answers]) -> dict[ArgumentPositi
 
 
 def _silent(rules: Rules, found: Mapping[str, Answers]) -> tuple[Graph | Triples, ...]:
-    """Return the conditions that are asked, not only negated, and have no answers, each where it first occurs."""
+    """Return the conditions without answers that occur without negation, each at its first place."""
     conditions = [condition for rule in rules.statics for condition in rule.conditions]
     for rule in rules.rules:
         conditions += pattern_conditions(rule.body)
@@ -297,14 +307,14 @@ def _silent(rules: Rules, found: Mapping[str, Answers]) -> tuple[Graph | Triples
 
 
 def pattern_answers(background: KnowledgeSource, pattern: Graph | Triples, pool: Pool, source: Source) -> Answers:
-    """The rows of a pattern, or of triples."""
+    """Return the answers of a graph pattern or of a triple pattern."""
     if isinstance(pattern, Graph):
         return background.answers(pattern, pool, source)
     return background.triples(pattern.fixed, pool)
 
 
 def relation(pattern: Graph | Triples, table: MaterializedRelation) -> Relation:
-    """The predicate that a table of answers is: of triples, constants of the rules besides."""
+    """Return the predicate whose answers are in a table. For a triple pattern, it also has the pattern's constants."""
     if isinstance(pattern, Graph) or not any(pattern.fixed):
         return table
     return TableWithConstants(table, [None if term is None else "iri" for term in pattern.fixed])
@@ -319,7 +329,7 @@ def _nothing_to_ask(pattern: Graph | Triples, source: Source) -> CepError:
 
 
 def _taken(rules: Rules, tables: Collection[str], offered: Collection[str]) -> list[CepError]:
-    """Predicates of the program or from outside that have a name which the knowledge has given to its own."""
+    """Return errors for predicates of the program, or from outside, with the name of a predicate of the knowledge."""
     errors: list[CepError] = []
     message = "`{}` is a predicate of the background knowledge already"
     for name in dict.fromkeys(rule.name for rule in rules.statics if rule.name in offered):

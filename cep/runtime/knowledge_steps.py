@@ -1,4 +1,4 @@
-"""A step of a machine, cut where the knowledge changes."""
+"""Steps of a machine that are split at changes of the knowledge."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def stepped(
 ) -> dict[str, list[Table]]:
     """Step a machine up to a frontier, and apply each change of the knowledge at its time.
 
-    `back`: without such a change, the step can be undone to this point. `kept`: the states at that point are kept
-    (`Machine.attempt`).
+    `back`: unless the knowledge changes, the step can be undone to this frontier. `kept`: keep the states of the goals
+    at that frontier (`Machine.attempt`).
     """
     if changes is None or not (times := changes.due(frontier.watermark)):
         return machine.step(inputs, frontier) if back is None else machine.attempt(inputs, frontier, back, kept)

@@ -1,6 +1,6 @@
-"""The machine: groups of goals in order, one pass a slice of the stream. No operator is known here.
+"""The machine: it runs groups of goals in order, once per slice of the stream. It knows no particular operator.
 
-step:  for every group, what its inputs gave -> what it gives
+step:  for every group, outputs of the units that it reads -> its output
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SLICE = 131_072
 
 
 def slices(inputs: Mapping[str, Table], watermark: int) -> list[tuple[dict[str, Table], int]]:
-    """Sorted inputs cut at instants into slices of about SLICE rows, each with its watermark."""
+    """Cut sorted inputs at instants into slices of about SLICE rows. Return each slice with its watermark."""
     total = sum(rows(table) for table in inputs.values())
     if total <= 2 * SLICE:
         return [(dict(inputs), watermark)]
@@ -56,11 +56,11 @@ def slices(inputs: Mapping[str, Table], watermark: int) -> list[tuple[dict[str, 
 
 
 CarriedState: TypeAlias = "tuple[Mapping[str, pa.RecordBatch], Translation, Translation | None]"
-"""States of goals by name, and how their codes and, with lineage, their handles are called here; None: as there."""
+"""States of goals by name, with a translation of their pool codes and one of their handles (None: keep the handles)."""
 
 
 class Machine:
-    """All goals of a plan, running."""
+    """All goals of a plan, with their states."""
 
     def __init__(self, plan: Plan, builder: GoalBuilder, fast_recursion: bool, max_derivations: int) -> None:
         self.plan = plan
@@ -70,7 +70,7 @@ class Machine:
         self.parts: list[MachinePart] = []
         self.transitions: tuple[str, ...] = ()
         self.watched: dict[PlanUnit, list[Table]] = {}
-        """The output of these units, kept until it is collected."""
+        """The output of these units, collected until the caller takes it."""
         self.given = plan.derived
         self.made: dict[PlanUnit, int] = dict.fromkeys(self.widths, 0)
         self.spent: dict[PlanUnit, int] = dict.fromkeys(self.widths, 0)
@@ -91,7 +91,7 @@ class Machine:
 
     @property
     def given(self) -> tuple[str, ...]:
-        """The events that steps give, in this order."""
+        """The events whose occurrences steps return, in this order."""
         return tuple(self._places)
 
     @given.setter
@@ -104,8 +104,10 @@ class Machine:
         return SingleGoal(unit, goal, self._reads(unit), event, self.widths[unit])
 
     def _passed_on(self) -> dict[PlanUnit, PlanUnit]:
-        """Units that give what another gives, and it: what reads them reads that, and they need not run. What a cycle
-        reads runs."""
+        """Return the units that only pass on the output of another unit, with that unit.
+
+        Their readers read that unit instead, so they need not run. Units that a cycle reads are excluded.
+        """
         cycles = {
             other for group in self.plan.groups if group.recursive for u in group.units for other in self._reads(u)
         }
@@ -131,8 +133,10 @@ class Machine:
     # --- stepping ---
 
     def _to_the_latest(self, inputs: Mapping[str, Table], frontier: Frontier) -> Frontier:
-        """At the end of the input what goes on by itself goes to the latest end in it, also of a record of a fluent,
-        which may end later than any event."""
+        """Return the frontier with the latest end in the input, if this is the end of the input.
+
+        Recursion that never ends stops there. Records of fluents may end later than any event.
+        """
         if frontier.watermark < END_OF_TIME:
             return frontier
         schemas = self.plan.schemas
@@ -152,15 +156,18 @@ class Machine:
     def attempt(
         self, inputs: Mapping[str, Table], frontier: Frontier, back: Frontier, kept: bool = False
     ) -> dict[str, list[Table]]:
-        """The same, so that `take_back` may go back to an earlier frontier, after which all that comes is of one
-        instant. `kept`: the states there are kept (`attempts.states`)."""
+        """Step like `step`, in a way that `take_back` can undo up to the frontier `back`.
+
+        All input after `back` must have the same end. `kept`: keep the states of the goals at `back`
+        (`attempts.states`).
+        """
         found = self._step(inputs, frontier, back, kept)
         if kept:
             self.attempts.keep_others()
         return found
 
     def take_back(self) -> None:
-        """Undo the last step, if it was an attempt (`attempts.there`). Rows of it in `watched` stay."""
+        """Undo the last step if it was an attempt (`attempts.there`). Its rows in `watched` stay."""
         self.attempts.take_back()
         self.schedule.forget()
 
@@ -213,7 +220,7 @@ class Machine:
         return tuple(part.compiled for part in self.parts if part.compiled is not None)
 
     def give_transitions(self) -> None:
-        """Steps also give the transitions of simple fluents, by their tables."""
+        """Make steps also return the transitions of simple fluents, by table."""
         fluents = {head.event: self.plan.schemas[head.event].fluent for head in self.plan.heads}
         self.transitions = tuple(
             name for name, of in fluents.items() if of is not None and of.part == TRANSITIONS and not of.defined
@@ -221,10 +228,10 @@ class Machine:
         self.given = (*self.plan.derived, *(name for name in self.transitions if name not in self.plan.derived))
 
     def open(self, ended: bool = True) -> dict[str, list[Table]]:
-        """Return the intervals that have not ended, by fluent.
+        """Return the open intervals, by fluent.
 
-        At the end of the input (`ended`), they are occurrences with names of their own; otherwise they have the name
-        of the transition that began them.
+        At the end of the input (`ended`), they are occurrences with handles of their own. Otherwise they have the
+        handle of the transition that began them.
         """
         found: dict[str, list[Table]] = {}
         fluents: dict[PlanUnit, list[str]] = {}
@@ -242,7 +249,7 @@ class Machine:
     # --- state ---
 
     def take_counts(self) -> list[Count]:
-        """Return the counts of each unit since the last call, without units that did nothing and hold nothing."""
+        """Return the counts of each unit since the last call. Units that did nothing and hold nothing are omitted."""
         counted = {unit: other for part in self.parts for unit, other in part.counted_as.items()}
         sizes = {counted.get(unit, unit): goal.size for unit, goal in self._goals()}
         self.made |= {unit: self.made[other] for unit, other in self.same.items()}
@@ -252,53 +259,55 @@ class Machine:
         return [one for one in found if one.made or one.time or one.rows]
 
     def goals(self) -> list[tuple[PlanUnit, Goal]]:
-        """Every goal with its unit, in an order that the plan alone decides. Who asks may change what they hold, but
-        not once the machine has made a step since; then `touched` says so."""
+        """Return every goal with its unit, in an order that depends on the plan alone.
+
+        The caller may change the states of the goals until the next step. After that, it must call `touched`.
+        """
         self.touched()
         return self._goals()
 
     def events(self) -> list[tuple[EventGoal, str]]:
-        """The goals of events, with these."""
+        """Return the goals of events, with their events."""
         goals = ((unit, goal) for part in self.parts for unit, goal in part.goals_by_unit())
         return [(goal, unit) for unit, goal in goals if isinstance(unit, str) and isinstance(goal, EventGoal)]
 
     def touched(self) -> None:
-        """Somebody has changed what goals hold."""
+        """Record that a caller has changed the states of goals."""
         self.attempts.begin(None)
         self.schedule.forget()
 
     def goals_by_unit(self) -> dict[PlanUnit, Goal]:
-        """Every goal by its unit, for somebody who changes nothing that they hold."""
+        """Return every goal by its unit, for a caller that does not change their states."""
         return dict(self._goals())
 
     def _goals(self) -> list[tuple[PlanUnit, Goal]]:
         return [each for part in self.parts for each in part.goals_by_unit()]
 
     def evict(self, frontier: Frontier) -> None:
-        """No goal keeps what nothing later can need. Steps leave some of it, and goals that nothing comes to all."""
+        """Drop all state that no later input can need. Steps drop only some of it, and none in goals without input."""
         for _, goal in self.goals():
             goal.evict(frontier, wholly=True)
 
     def snapshot(self) -> list[pa.RecordBatch]:
-        """The state of every goal, in that order."""
+        """Return the state of every goal, in the order of `goals`."""
         return [goal.snapshot() for _, goal in self.goals()]
 
     def states(self) -> list[Arrays]:
-        """The same as arrays, which the goals may change later."""
+        """Return the state of every goal as arrays, which the goals may change later."""
         return [goal.as_arrays() for _, goal in self.goals()]
 
     def needed(self, frontier: Frontier) -> list[Arrays]:
-        """The same without what nothing later than the frontier can need."""
+        """Return the state of every goal as arrays, without what no input after the frontier can need."""
         return [goal.needed_arrays(frontier) for _, goal in self.goals()]
 
     def restore(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Restore the states of a snapshot of the same plan. Raises CepError for another plan's."""
+        """Restore the states of a snapshot of the same plan. CepError: it is of another plan."""
         demand(len(batches) == len(self._goals()))
         for (_, goal), batch in zip(self.goals(), batches, strict=True):
             goal.restore(batch)
 
     def named(self, names: Mapping[PlanUnit, str]) -> dict[PlanUnit, str]:
-        """Names of units as names of goals: how a recursion is run makes another goal of it."""
+        """Return the names of goals, given those of units. A recursion in a kernel has a goal of its own."""
         return {**names, **{unit: name for part in self.parts for unit, name in part.goal_names(names).items()}}
 
     def carry(
@@ -318,19 +327,19 @@ class Machine:
                 goal.begin(frontier)
 
     def codes(self) -> list[Ints]:
-        """All pool codes that any goal holds."""
+        """Return all pool codes in the states of the goals."""
         return [codes for _, goal in self._goals() for codes in goal.codes()]
 
     def coded(self) -> list[Ints]:
-        """Numbers in goals that are pool codes for certain."""
+        """Return the numbers in the states of the goals that are certainly pool codes."""
         return [codes for _, goal in self._goals() for codes in goal.coded()]
 
     def names(self) -> list[Ints]:
-        """The identities of all that waits in any goal."""
+        """Return the handles of all occurrences that wait in the goals."""
         return [names for _, goal in self._goals() for names in goal.names()]
 
     @property
     def size(self) -> tuple[int, int]:
-        """Occurrences that wait anywhere, and the bytes they take."""
+        """The number of occurrences that wait in the goals, and their bytes."""
         sizes = [goal.size for _, goal in self._goals()]
         return sum(s[0] for s in sizes), sum(s[1] for s in sizes)

@@ -1,4 +1,4 @@
-"""The units that a machine runs one after the other: a goal, or the goals of a cycle together."""
+"""The parts that a machine runs in order. A part is one goal, or all goals of a cycle."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from cep.rules.conditions.column_tests import NO_TESTS, Tests
 
 
 class MachinePart(Protocol):
-    """Goals that run as one."""
+    """Goals that run together."""
 
     @property
     def unit(self) -> PlanUnit:
-        """The unit under which its time is counted."""
+        """The unit under which the time of the part is counted."""
         ...
 
     @property
     def gives(self) -> Collection[PlanUnit]:
-        """The units whose rows it adds to the outputs."""
+        """The units whose output the part adds to `outputs`."""
         ...
 
     @property
     def takes(self) -> Takes:
-        """Return the rows, and the time, for which it has something to do."""
+        """The inputs that make the part run, and its dependence on time."""
         ...
 
     def due(self) -> int | None:
-        """The time at which a goal of the part is next due. Only a step changes it."""
+        """Return the time at which a goal of the part is next due. Only a step changes it."""
         ...
 
     def run(
@@ -42,17 +42,19 @@ class MachinePart(Protocol):
         frontier: Frontier,
         made: dict[PlanUnit, int],
     ) -> bool:
-        """Add to `outputs` what each of its units gives, and to `made` how many rows these are. False: there was
-        nothing to do. What has given nothing need not be in `outputs`, which then has no rows for it."""
+        """Add the output of the part's units to `outputs`, and the numbers of these rows to `made`.
+
+        A missing unit in `outputs` has no rows. Return False if there was nothing to do.
+        """
         ...
 
     def goals_by_unit(self) -> list[tuple[PlanUnit, Goal]]:
-        """Its goals that have a state, each with its unit."""
+        """Return the goals with a state, each with its unit."""
         ...
 
     @property
     def counted_as(self) -> Mapping[PlanUnit, PlanUnit]:
-        """The units that are counted as others."""
+        """The units whose counts are added to those of another unit, with that unit."""
         ...
 
     def goal_names(self, names: Mapping[PlanUnit, str]) -> Mapping[PlanUnit, str]:
@@ -61,34 +63,37 @@ class MachinePart(Protocol):
 
     @property
     def compiled(self) -> str | None:
-        """The recursive event that it runs in a kernel of its own; None: it is none."""
+        """The recursive event that the part runs in a kernel of its own, or None."""
         ...
 
 
 class GoalByGoal:
-    """The methods shared by parts that run goal by goal, where each goal is counted and named as its own unit."""
+    """Shared methods of the parts that run goal by goal. Each goal is counted and named as its own unit."""
 
     __slots__ = ()
 
     @property
     def counted_as(self) -> Mapping[PlanUnit, PlanUnit]:
-        """Each unit by itself."""
+        """An empty mapping: each unit is counted as itself."""
         return {}
 
     def goal_names(self, names: Mapping[PlanUnit, str]) -> Mapping[PlanUnit, str]:
-        """Return no names but those of the units."""
+        """Return an empty mapping: the goals have the names of their units."""
         return {}
 
     @property
     def compiled(self) -> str | None:
-        """No event runs in a kernel of its own."""
+        """None: no event runs in a kernel of its own."""
         return None
 
 
 @dataclass(slots=True)
 class SingleGoal(GoalByGoal):
-    """One unit: its goal and the units it reads; for an event first its own input (`event`). `width`: its columns; for
-    an event also those of its input."""
+    """A single unit: its goal, and the units that it reads.
+
+    `event`: for an event, the event itself, whose input is then the first input of the goal. `width`: the number of its
+    arguments.
+    """
 
     unit: PlanUnit
     goal: Goal
@@ -109,7 +114,7 @@ class SingleGoal(GoalByGoal):
 
     @property
     def singles(self) -> tuple[SingleGoal, ...]:
-        """Itself."""
+        """The part itself."""
         return (self,)
 
     def due(self) -> int | None:
@@ -135,12 +140,12 @@ class SingleGoal(GoalByGoal):
 
     @property
     def tests(self) -> Tests:
-        """The tests by which the rows of its only input are found, if it has any."""
+        """The conditions on the rows of the part's only input, for an index; none if it has other inputs."""
         tests: Tests = getattr(self.goal, "tests", NO_TESTS)
         return tests if len(self.reads) == 1 and self.event is None else NO_TESTS
 
     def taken(self, inputs: Mapping[str, Table], outputs: Mapping[PlanUnit, Table]) -> list[Table]:
-        """The inputs of the goal."""
+        """Return the inputs of the goal."""
         if isinstance(outputs, GivenTables) and self.unit in outputs.concerning:
             return [outputs.concerning[self.unit]]
         tables = [outputs[unit] for unit in self.reads]
@@ -150,7 +155,7 @@ class SingleGoal(GoalByGoal):
         return tables
 
     def is_due(self, tables: Iterable[Table], frontier: Frontier) -> bool:
-        """Return True if these inputs, or the time up to a frontier, give the part something to do."""
+        """Return True if these inputs have rows, or if the goal is due by the frontier."""
         for table in tables:
             if table.shape[1]:
                 return True
@@ -163,9 +168,9 @@ class SingleGoal(GoalByGoal):
 
 
 class GivenTables(dict[PlanUnit, Table]):
-    """The outputs of units in a slice; units that have not run output nothing.
+    """The outputs of units in a slice. A unit that has not run has no rows.
 
-    `concerning`: for some units, the rows that concern their readers, or more.
+    `concerning`: for some readers, a subset of their input that includes all rows that concern them.
     """
 
     __slots__ = ("concerning", "nothing")

@@ -15,8 +15,10 @@ from cep.events import Held, Iri, Value
 def held_of(
     tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], start: int | None, until: int | None
 ) -> list[Held]:
-    """The intervals of all fluents among tables as `frames` gives them, sorted by (type, args, start), as far as they
-    lie between `start` and `until`, both included."""
+    """Return the intervals of all fluents in frames of `frames`, sorted by (type, args, start).
+
+    They are clipped to the time from `start` to `until`, both included.
+    """
     tables = clipped(tables, schemas, start, until)
     found: list[Held] = []
     for name, table in tables.items():
@@ -36,8 +38,10 @@ def held_of(
 def clipped(
     tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], start: int | None, until: int | None
 ) -> dict[str, pl.DataFrame]:
-    """Tables as `frames` gives them, between `start` and `until` (microseconds, both included; None: no bound): of
-    fluents the parts of their intervals that lie there, of events those that end there."""
+    """Clip frames of `frames` to the time from `start` to `until` (microseconds, both included; None: no bound).
+
+    Intervals of fluents are cut. Events are kept if they end in that time.
+    """
     if start is None and until is None:
         return dict(tables)
     found = {}

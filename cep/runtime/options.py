@@ -16,33 +16,31 @@ MOST_DERIVATIONS = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """`lateness`: microseconds, None: only `advance` moves the watermark. `lateness_by`: an attribute, for each value
-    of which lateness is judged by its own latest time (`cep.runtime.key_clocks`); None: by that of all.
+    """The options of an engine.
 
-    `explain`: lineage is given; `remember`: for `cep.explain`, keep what ended in the last so many microseconds, and
-    what led to it.
+    - `lateness`: how far out of order input may arrive, in microseconds. None: only `advance` moves the watermark.
+    - `lateness_by`: an attribute. Each of its values has a clock of its own, by which lateness is judged
+      (`cep.runtime.key_clocks`). None: one clock for all input.
+    - `explain`: add lineage to the output.
+    - `remember`: for `cep.explain`, keep everything that ended in the last `remember` microseconds, and its
+      lineage.
+    - `fast_recursion`: run linear recursion in a kernel of its own.
+    - `max_derivations`: how many events a recursion may derive at one instant.
+    - `stage`: run only this stage of `cep.plan.partition`, counted from 1 (see `cep.runtime.buckets`). 0: run only
+      the ALERT statements, over derived events.
+    - `before`: the state of another program. Goals with the same meaning continue from it.
+    - `changes`: output each beginning and end of a fluent when it becomes known, instead of intervals. The columns
+      are `@edge`, `time`, the attributes and `bounds`.
+    - `begins`: also output an interval without an end when it begins, unless it ends in the same step.
+    - `until`: the time in microseconds up to which endless recursion runs at the end of the input. None: the latest
+      time of the input.
+    - `start`: the same for recursion into the past. None: the first time of the input.
+    - `revise`: how far behind the watermark input may arrive, be corrected or withdrawn, in microseconds. Results
+      are output at once and corrected later (`cep.runtime.revision`). None: all output is final.
+    - `final`: under revision, output only final results, with that delay.
+    - `corrected`: the input is already corrected, so that KEYs are ignored.
 
-    `fast_recursion`: linear recursion runs in a kernel of its own; `max_derivations`: how many events a recursion may
-    derive at one instant.
-
-    `stage`: of the stages of `cep.plan.partition` run this one alone, from 1 (`cep.runtime.buckets` says how its rows
-    come and go), 0: the ALERT statements alone, over what was derived.
-
-    `before`: the state of another program, of which it takes over that of the goals that mean the same.
-
-    `changes`: of fluents each beginning and end is given when it is known (columns `@edge`, `time`, the attributes,
-    `bounds`), and not their intervals; `begins`: besides their intervals each is given when it begins, without an end,
-    unless it ends in the same step.
-
-    `until`: at the end of the input a recursion that never ends goes on to this time (microseconds), None: to the
-    latest of the input. `start`: one that goes back goes back to this time, None: to the first of the input.
-
-    `revise`: input may come, be corrected or withdrawn up to so many microseconds behind the watermark, and results
-    come at once and are put right (`cep.runtime.revision`); None: what is given is final. `final`: only what is
-    final is given, so much later. `corrected`: the input has been corrected, so that nobody looks at a KEY.
-
-    Raises ValueError for a lateness that is none, and for a `revise` or `changes` that does not go with the
-    others.
+    ValueError: `lateness` or `revise` is out of range, or options exclude each other.
     """
 
     lateness: int | None = 0
@@ -75,7 +73,7 @@ class EngineOptions:
 
 
 class UntimedEngineKeywords(TypedDict, total=False):
-    """Those of `EngineKeywords` but `lateness` and `revise`, which some take as texts."""
+    """The fields of `EngineKeywords` without `lateness` and `revise`, which some functions accept as texts."""
 
     explain: bool
     remember: int | None
