@@ -1,1 +1,1 @@
-"""Brokers and connections, Kafka, MQTT and TCP: incoming and outgoing messages."""
+"""Incoming and outgoing messages of brokers and connections: Kafka, MQTT, SensorThings, TCP."""

@@ -1,4 +1,4 @@
-"""Kafka as an input: read ranges of the offsets of a topic's partitions, each message once."""
+"""Kafka as an input: read ranges of offsets of a topic's partitions, each message once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition
 
 WAIT = 10.0
-"""Seconds in which a broker has to answer. An existing message has to arrive within six times as many."""
+"""The time limit for an answer of a broker, in seconds. An existing message must arrive within six times as long."""
 
 Offsets = Mapping[int, int]
 """The offset of the next message, by partition."""
@@ -33,7 +33,8 @@ class Topic:
     """A topic, read by offsets. The caller keeps track of the offsets that were read."""
 
     def __init__(self, address: Address) -> None:
-        """CepError: confluent-kafka is not installed, there is no topic, or an option is wrong."""
+        """Raises CepError if confluent-kafka is not installed, the topic is missing in the address, or an option is
+        wrong."""
         if not address.path or "/" in address.path:
             raise address.refused("it names no topic", f"e.g. `kafka://{address.servers}/readings`")
         if address.choice("through", ("python", "spark")) == "spark":
@@ -52,7 +53,7 @@ class Topic:
             raise address.refused(f"a setting is wrong: {reason_of(error)}") from None
 
     def partitions(self) -> list[int]:
-        """Return the partitions. CepError: there is no broker, or no such topic."""
+        """Return the partitions of the topic. Raises CepError if the broker cannot be reached or has no such topic."""
         found = self._ask(lambda: self._consumer.list_topics(self.name, timeout=WAIT)).topics[self.name]
         if found.error is not None or not found.partitions:
             every = self._ask(lambda: self._consumer.list_topics(timeout=WAIT)).topics
@@ -62,21 +63,21 @@ class Topic:
         return sorted(found.partitions)
 
     def bounds(self) -> dict[int, tuple[int, int]]:
-        """Return for each partition the first available offset and that of the next message. CepError: the broker does
+        """Return the first available offset and the next offset of each partition. Raises CepError if the broker does
         not answer."""
         return {number: self._bounds(number) for number in self.partitions()}
 
     def begin(self) -> dict[int, int]:
-        """Return the offsets to begin with: the earliest messages or, with `from=latest`, the next ones. CepError: the
-        broker does not answer."""
+        """Return the offsets to start with: the earliest available or, with `from=latest`, the next. Raises CepError if
+        the broker does not answer."""
         last = self.address.choice("from", ("earliest", "latest")) == "latest"
         return {number: bounds[last] for number, bounds in self.bounds().items()}
 
     def following(self, start: Offsets, most: int | None) -> dict[int, int]:
-        """Return the offsets up to which to read the messages from `start` on, about `most` in total. CepError: some
-        are gone.
+        """Return the end offsets for reading about `most` messages from `start` on. Raises CepError if some are no
+        longer available.
 
-        Partitions advance in proportion to what they hold, so that their messages stay side by side.
+        Each partition advances in proportion to the number of its messages, so that the partitions stay close in time.
         """
         ends = dict(start)
         gone = self.address.choice("gone", ("refuse", "skip")) == "refuse"
@@ -99,14 +100,14 @@ class Topic:
         return shares
 
     def read(self, start: Offsets, end: Offsets) -> Iterator[tuple[Messages, list[int]]]:
-        """Yield the messages from `start` up to, not including, `end`, some of a partition at a time, with their
-        timestamps (milliseconds). CepError: they do not arrive."""
+        """Yield the messages from `start` to `end` (exclusive) with their timestamps in milliseconds, some messages of
+        a partition at a time. Raises CepError if they do not arrive."""
         for number in sorted(end):
             if end[number] > start.get(number, 0):
                 yield from self._range(number, start.get(number, 0), end[number])
 
     def commit(self, offsets: Offsets) -> None:
-        """Commit offsets of the group. CepError: the broker refuses them."""
+        """Commit offsets of the consumer group. Raises CepError if the broker refuses them."""
         places = [self._place(number, offset) for number, offset in offsets.items()]
         self._ask(lambda: self._consumer.commit(offsets=places, asynchronous=False))
 
@@ -120,7 +121,7 @@ class Topic:
         self._consumer.close()
 
     def source(self, number: int) -> str:
-        """Return the name of a partition, which is the file of its messages."""
+        """Return the name of a partition, which appears as the file of its messages."""
         return f"{self.address.text}/{number}"
 
     def _range(self, number: int, start: int, end: int) -> Iterator[tuple[Messages, list[int]]]:
@@ -176,10 +177,10 @@ class Topic:
 
 
 class TopicSource:
-    """The messages of a topic as they arrive, from a `place` on.
+    """The messages of a topic as they arrive, after a `place`.
 
-    With `group=` the broker records how far they were processed, and the next run continues there; a `place` from
-    elsewhere has precedence. `until=now`: only the messages that exist at the start.
+    With `group=`, the broker stores how far they were processed, and the next run continues there unless a `place` says
+    otherwise. With `until=now`, only the messages that exist at the start are read.
     """
 
     lost = None
@@ -196,16 +197,16 @@ class TopicSource:
 
     @classmethod
     def open(cls, address: Address, place: Offsets | None = None) -> TopicSource:
-        """CepError: there is no broker, or no such topic."""
+        """Open a source after a place. Raises CepError if the broker cannot be reached or has no such topic."""
         return cls(Topic(address), place or {})
 
     @property
     def place(self) -> Offsets:
-        """The offsets after the processed messages."""
+        """The offsets after the last processed messages."""
         return self._start
 
     def poll(self, most: int, seconds: float) -> Messages | None:
-        """Return messages, at most about 64 MiB; fewer than `most` if they are larger than that."""
+        """Return up to `most` messages and at most about 64 MiB."""
         while True:
             self._end = self._topic.following(self._start, min(most, self._most))
             if self._target is not None:
@@ -240,7 +241,7 @@ class TopicSource:
 
 
 def merged(parts: Sequence[tuple[Messages, list[int]]]) -> Messages:
-    """Merge the messages of partitions by their timestamps. Those of each partition stay in order."""
+    """Merge the messages of partitions by timestamp. The messages of each partition stay in order."""
     sources = [source for part, _ in parts for source in part.sources]
     numbers = [number for part, _ in parts for number in part.numbers]
     payloads = [payload for part, _ in parts for payload in part.payloads]
@@ -266,7 +267,7 @@ def _reading(address: Address) -> dict[str, Any]:
 
 
 def settings(address: Address) -> dict[str, Any]:
-    """Return the settings of librdkafka that an address contains: the broker and the login."""
+    """Return the settings of librdkafka for an address: the broker and the login."""
     options = address.options
     found: dict[str, Any] = {"bootstrap.servers": address.servers, "log_level": 0}
     if address.user is not None:
@@ -279,12 +280,12 @@ def settings(address: Address) -> dict[str, Any]:
 
 
 def layer(address: Address) -> str:
-    """Return the security protocol of a broker, as librdkafka names it."""
+    """Return librdkafka's name of the security protocol for an address."""
     return ("SASL_" if address.user is not None else "") + ("SSL" if address.tls else "PLAINTEXT")
 
 
 def reason_of(error: Any) -> str:
-    """Return the reason of librdkafka's error, in lower case and without its own names."""
+    """Return the reason of an error of librdkafka, in lower case and without its internal names."""
     found = error.args[0] if isinstance(error, Exception) and error.args else error
     text = str(found.str() if hasattr(found, "str") else found)
     return text.rpartition("]: ")[2].removeprefix("Broker: ").rstrip(".").lower()

@@ -1,4 +1,4 @@
-"""Kafka as an output: messages with a key and the header `id`, in order, and all of them acknowledged."""
+"""Kafka as an output: messages with a key and the header `id`, sent in order and all acknowledged."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ _SLICE = 0.2  # seconds to wait, and to hold up Ctrl-C
 
 
 class KafkaSender:
-    """An idempotent producer: messages that it repeats appear once."""
+    """An idempotent producer: messages that it repeats are stored once."""
 
     def __init__(self, address: Address, topics: Sequence[str]) -> None:
-        """CepError: confluent-kafka is not installed, a setting is wrong, there is no broker, or no such topic."""
+        """Raises CepError if confluent-kafka is not installed, a setting is wrong, the broker cannot be reached, or it
+        has no such topic."""
         self._address = address
         self._failed: CepError | None = None
         self._error = "it does not answer"
@@ -42,7 +43,7 @@ class KafkaSender:
             self._look(topic)
 
     def _look(self, topic: str) -> None:
-        """Check that a topic exists. A broker that creates topics does so when it is asked, and needs a moment."""
+        """Check that a topic exists. A broker may create it in response to the check, which takes a moment."""
         from confluent_kafka import KafkaException
 
         until = time.monotonic() + _MAKING

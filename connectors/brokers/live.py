@@ -1,4 +1,4 @@
-"""Live inputs to batches: messages as they arrive, those of several inputs side by side."""
+"""Turn the messages of live inputs into batches as they arrive. Several inputs are read at the same time."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ _TURN = 0.02  # the same for each of several inputs
 
 
 class RunState(Protocol):
-    """The state of a run between two polls, when it has processed everything that it was given."""
+    """The state of a run between two polls, after it has processed all batches so far."""
 
     @property
     def over(self) -> bool:
-        """True if no more input is wanted."""
+        """True if the run does not want further input."""
 
     @property
     def kept(self) -> bool:
-        """True if delivered messages need not come again."""
+        """True if all processed messages are stored, so that sources need not repeat them."""
 
     def place(self, source: str) -> Mapping[int, int]:
-        """Return the position of a source (`Messages.place`), if it is known from an earlier run."""
+        """Return the position of a source (`Messages.place`) in an earlier run, or an empty mapping."""
 
 
 def acknowledged(one: Input) -> bool:
-    """Return True if a source never ends, and forgets or skips the messages that this run has taken."""
+    """Return True if a source never ends and does not repeat the messages that this run has acknowledged."""
     address = one.address
     if address is None or address.kind not in ("mqtt", "kafka", "sensorthings"):
         return False
@@ -55,8 +55,8 @@ def acknowledged(one: Input) -> bool:
 def opened_source(address: Address, place: Mapping[int, int], lasting: bool = False) -> LiveSource:
     """Open a live source at an address, after a position.
 
-    `lasting`: the end of a connection is not the end of the input, unless the address says so, and an absent source is
-    waited for. CepError: the source is absent, or a library is not installed.
+    `lasting`: if the source is absent, wait for it; when a connection ends, reopen it, unless the address says
+    otherwise. Raises CepError if the source is absent or a library is not installed.
     """
     match address.kind:
         case "mqtt":
@@ -102,7 +102,7 @@ def _opened_behind(
     place: Mapping[int, int],
     lasting: bool,
 ) -> LiveSource:
-    """Open a source behind a position. Unless it ends with `until=now`, it is opened again whenever it is lost."""
+    """Open a source after a position. It is reopened whenever it is lost, unless it ends with `until=now`."""
     bounded = address.options.get("until") == "now"
     try:
         source = open(address, place)
@@ -114,13 +114,15 @@ def _opened_behind(
 
 
 def lasting_connection(address: Address, lasting: bool) -> bool:
-    """Return True if a connection is reopened after its end; `lasting`: unless the address says otherwise."""
+    """Return True if a connection is reopened after its end. `lasting`: the default if the address does not say so."""
     return address.choice("until", ("ever", "closed") if lasting else ("closed", "ever")) == "ever"
 
 
 def reach(input: Input) -> None:
-    """Check that a live input exists. CepError: it does not, or a library is not installed. TCP connections are not
-    tried, because a server would take the trial for the input."""
+    """Check that a live input exists. Raises CepError if it does not, or a library is not installed.
+
+    TCP connections are not tried, because a server would take the attempt for the actual reader.
+    """
     assert input.address is not None, "live inputs have addresses"
     if input.address.kind == "tcp":
         return
@@ -136,14 +138,15 @@ def listen(
     rest: RunState | None = None,
     sources: Sources | None = None,
 ) -> Iterator[Batch]:
-    """Yield batches of up to `most` messages, their records numbered from `first`.
+    """Yield batches of up to `most` messages, whose records are numbered from `first`.
 
     Records whose time is ahead of the clock become dead letters (`cep.connectors.clock_skew`). After `idle` seconds
-    without messages there is a batch of silence, and again until one arrives (`cep.connectors.idle`), but not while a
-    source is lost, which `sources` records: nobody knows then what did not arrive.
+    without messages, an empty batch reports the silence, and further ones follow until a message arrives
+    (`cep.connectors.idle`). While a source is lost, no silence is reported, because messages may be missing; `sources`
+    records the loss.
 
-    Polled messages are processed when the next batch is requested. With a `rest`, which knows whether they are, also
-    when the sources are closed.
+    Messages count as processed when the next batch is requested. If `rest` says that all are processed, they also count
+    as processed when the sources are closed.
     """
     sources = sources or Sources()
     with ExitStack() as stack:

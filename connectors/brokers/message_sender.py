@@ -1,4 +1,4 @@
-"""A broker as an output: the messages that it is sent, and the interface of its client."""
+"""A broker as an output: its messages, and the interface of its client."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 WAIT = 60.0
-"""Seconds in which a broker has to accept messages."""
+"""The time limit for a broker to accept messages, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message. `id`: the same for equal events in any run, and different for others."""
+    """A message. `id`: a hash of the event, the same in every run; different events have different ids."""
 
     topic: str
     key: bytes | None
@@ -21,9 +21,10 @@ class Message:
 
 
 class MessageSender(Protocol):
-    """A broker that messages go to."""
+    """A client that sends messages to a broker."""
 
     def send(self, messages: Sequence[Message]) -> None:
-        """Send messages in this order; the broker has them when this returns. CepError: it has not accepted all."""
+        """Send messages in this order, and wait until the broker has accepted them. Raises CepError if it has not
+        accepted all."""
 
     def close(self) -> None: ...

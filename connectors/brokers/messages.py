@@ -1,4 +1,4 @@
-"""Messages to batches. Each message is a record, which is read like a line of a file; its place is its topic and
+"""Turn messages into batches. Each message is read like a line of a file. Its place in reports is its topic and
 number."""
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from cep.core.schema import Schema
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Messages in order: for each its source (`mqtt://host/topic`), its number there, its bytes.
+    """Messages in order, each with its source (`mqtt://host/topic`), its number in that source, and its bytes.
 
-    `topics` and `keys`: for each its topic and key, if the source has them; else empty. `place`: the numbers, in the
-    source's own terms, that are needed to continue after them; later ones replace earlier ones.
+    `topics` and `keys`: the topic and key of each message, or empty if the source has none. `place`: the position after
+    these messages, in the source's own numbers. A later `place` replaces entries of an earlier one.
     """
 
     sources: Sequence[str]
@@ -37,7 +37,8 @@ class Messages:
     keys: Sequence[bytes | None] = ()
 
     def beside(self, sources: Sequence[str]) -> dict[str, Sequence[str | None]]:
-        """Return the properties of each message besides its record, by source: levels of its topic, its key."""
+        """Return the properties of each message outside its record: levels of its topic, and its key. `sources`: the
+        names of the wanted properties."""
         found: dict[str, Sequence[str | None]] = {}
         for source in sources:
             number = level(source)
@@ -54,7 +55,7 @@ class Messages:
 
 @dataclass(frozen=True, slots=True)
 class Received(Block):
-    """Records of messages. `rows`: the message of each record."""
+    """A block of records from messages. `rows`: the index of the message of each record."""
 
     messages: Messages = Messages((), (), ())
 
@@ -63,7 +64,7 @@ class Received(Block):
         return self.messages.sources[row], self.messages.numbers[row]
 
     def without_text(self) -> Block:
-        """Return a plain block if all messages have the same source."""
+        """Return a block without the messages' contents; a plain one if all messages have the same source."""
         (source, *others) = dict.fromkeys(self.messages.sources)
         if not others:
             return Block(source, self.first, self.count, 0, self.lines, times=self.times).in_rows()
@@ -78,7 +79,7 @@ class Received(Block):
 
 
 def _text(key: bytes | None) -> str | None:
-    """Return a key as text; None if it is not UTF-8."""
+    """Return a key as text, or None if it is not UTF-8."""
     try:
         return None if key is None else key.decode("utf-8")
     except UnicodeDecodeError:
@@ -86,8 +87,8 @@ def _text(key: bytes | None) -> str | None:
 
 
 def _records(payloads: Sequence[bytes]) -> tuple[bytes, NDArray[np.int64]]:
-    """Return the records of messages, a line each, and the message of each line. A message holds one record or a list
-    of records."""
+    """Return the records of messages as lines, and the index of the message of each line. A message contains one record
+    or a list of records."""
     lines: list[bytes] = []
     counts = np.ones(len(payloads), np.int64)
     for number, payload in enumerate(payloads):
@@ -115,8 +116,10 @@ class Inbox:
         self._beside = [source for source in dict.fromkeys(wanted) if from_message(source)]
 
     def batch(self, messages: Messages, first: int) -> Batch:
-        """Return the events of messages, their records numbered from `first`. A message without bytes is not a record:
-        it deletes a retained message in MQTT, and a key in Kafka."""
+        """Return a batch of messages, whose records are numbered from `first`.
+
+        A message without bytes is not a record: it deletes a retained message in MQTT, and a key in Kafka.
+        """
         tables, dead, block = self._tables(messages, first)
         tables = {type: table for type, table in tables.items() if table.height}
         sources, numbers = messages.sources, messages.numbers
@@ -163,8 +166,11 @@ class Inbox:
     def _packs(
         self, packs: PackReader, messages: Messages, first: int
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], NDArray[np.int64], str, int]:
-        """Return the events of messages that hold several records each; dead letters, whose line is the place of their
-        message; the message of each record; how times are written; and how many records are not an event."""
+        """Read messages that contain several records each.
+
+        Returns the tables of events, the dead letters (whose line is the index of their message), the message of each
+        record, the format of times, and the number of records that match no event.
+        """
         found = DocumentLines()
         for number, payload in enumerate(messages.payloads):
             if payload:
@@ -180,7 +186,7 @@ class Inbox:
         return tables, refused, of[index], times or "", unmatched
 
     def _beside_rows(self, messages: Messages, of: NDArray[np.int64]) -> dict[str, Sequence[str | None]] | None:
-        """Return the properties besides the record, for the message of each row."""
+        """Return the message properties outside the records, for each row. `of`: the message of each row."""
         if not self._beside:
             return None
         beside = messages.beside(self._beside)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from paho.mqtt.client import Client, MQTTMessage
 
 WAIT = 10.0
-"""Seconds in which a broker has to answer."""
+"""The time limit for an answer of a broker, in seconds."""
 
 _EVER = 0xFFFFFFFF  # seconds for which a session is kept: for ever
 _MANY = 65_535  # messages that may be in transit at a time
@@ -30,8 +30,10 @@ _NOTHING = "semcep/nothing"  # a filter to which nobody subscribes
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A message as it arrived. `mid`: the broker's number for it until it is acknowledged. A line of a TCP connection
-    is a message without a topic."""
+    """A message as it arrived, or a line of a TCP connection, which has no topic.
+
+    `mid`: the broker's number of the message until it is acknowledged.
+    """
 
     topic: str
     payload: bytes
@@ -46,12 +48,13 @@ class Arrival:
 class Subscription:
     """A subscription to a topic.
 
-    With the name of a `client`, the broker keeps a session. It delivers again what was not acknowledged, and what
-    arrived while nobody listened. Messages that were received before (`known`: digests by `mid`) are dropped.
+    With the name of a `client`, the broker keeps a session: it repeats messages that were not acknowledged, and
+    delivers those sent while the client was away. Messages that were received before (`known`: digests by `mid`) are
+    dropped.
     """
 
     def __init__(self, address: Address, client: str | None, known: dict[int, int] | None = None) -> None:
-        """CepError: paho-mqtt is not installed, there is no topic, or an option is wrong."""
+        """Raises CepError if paho-mqtt is not installed, the topic is missing in the address, or an option is wrong."""
         self.address = address
         self._persistent = client is not None
         self._new = address.choice("version", ("5", "3")) == "5"
@@ -69,13 +72,14 @@ class Subscription:
 
     @classmethod
     def open(cls, address: Address, client: str | None, known: dict[int, int] | None = None) -> Subscription:
-        """Return a connected subscription. CepError: there is no broker, or it refuses."""
+        """Return a connected subscription. Raises CepError if the broker cannot be reached or refuses the
+        connection."""
         made = cls(address, client, known)
         made.start()
         return made
 
     def start(self) -> None:
-        """Connect and subscribe. CepError: see `open`."""
+        """Connect and subscribe. Raises the errors of `open`."""
         host, port = self.address.hosts[0]
         options: dict[str, Any] = {}
         if self._new:
@@ -99,8 +103,8 @@ class Subscription:
             raise self._error or SourceLost(silent, code="input")
 
     def take(self, most: int, seconds: float) -> list[Arrival]:
-        """Return up to `most` messages, about 16 MiB, within so many seconds. CepError: the broker has ended the
-        connection."""
+        """Return up to `most` messages, at most about 16 MiB, within `seconds`. Raises CepError if the broker has ended
+        the connection."""
         with self._there:
             self._there.wait_for(lambda: self._came or self._error is not None, seconds)
             if self._error is not None:
@@ -115,7 +119,7 @@ class Subscription:
 
     @property
     def lost(self) -> str | None:
-        """The reason why the broker sends nothing at present; None: it may send. Connecting is retried."""
+        """The reason why the broker currently sends nothing, or None. The client keeps trying to connect."""
         return None if self._client.is_connected() else self._gone
 
     def poll(self, most: int, seconds: float) -> Messages:
@@ -126,26 +130,28 @@ class Subscription:
         return replace(found, place={one.mid: one.digest for one in taken if one.qos}) if self._persistent else found
 
     def done(self) -> None:
-        """Acknowledge the messages that were taken. If the connection is lost, they arrive again, and are
-        recognised."""
+        """Acknowledge the messages returned so far. If the connection is lost, they arrive again and are recognised."""
         with self._there:
             done, self._open = self._open, []
         for one in done:
             self._client.ack(one.mid, one.qos)
 
     def kept(self) -> None:
-        """Do nothing: a message is acknowledged as soon as it is done."""
+        """Do nothing: `done` has acknowledged the messages already."""
 
     def close(self) -> None:
-        """End the connection. The broker then has all acknowledgements, if it answers."""
+        """End the connection, after the broker has received all acknowledgements, if it answers."""
         if self._subscribed and self._persistent:
             self._settle()
         self._client.disconnect()
         self._client.loop_stop()
 
     def _settle(self) -> None:
-        """Wait until the broker has processed everything. It answers in order, here a request that changes nothing.
-        Without this, messages in transit would reset the connection, and the last acknowledgements would be lost."""
+        """Wait until the broker has processed all acknowledgements.
+
+        It answers in order, so a request without effect is sent and its answer awaited. Closing a connection with
+        messages in transit would reset it and lose the last acknowledgements.
+        """
         self._client.unsubscribe(_NOTHING)
         with self._there:
             self._there.wait_for(lambda: self._answered or not self._client.is_connected(), WAIT)
@@ -237,7 +243,7 @@ class Subscription:
 
 
 def secured(client: Client, address: Address) -> None:
-    """Give a client the login and the certificates of an address. CepError: they cannot be read."""
+    """Set the login and the certificates of an address in a client. Raises CepError if they cannot be read."""
     if address.user is not None:
         client.username_pw_set(address.user, address.password)
     options = address.options
@@ -249,14 +255,14 @@ def secured(client: Client, address: Address) -> None:
 
 
 def unreachable(address: Address, error: Exception) -> SourceLost:
-    """Return the error for a connection that cannot be made."""
+    """Return the error for a connection that cannot be opened."""
     reason = reason_of(error)
     hint = "is the broker running, are host and port right, and is TLS (mqtts://) as it is there?"
     return SourceLost(f"{address.text}: no broker: {reason}", hint=hint, code="input")
 
 
 def refusal(address: Address, reason: str) -> tuple[str, str]:
-    """Explain why a broker refuses a connection, with a hint."""
+    """Explain why a broker refuses a connection. Returns the reason and a hint."""
     user, password = "SEMCEP_MQTT_USER", "SEMCEP_MQTT_PASSWORD"
     hint = f"`{address.kind}://user:password@host`, or {user} and {password} in the environment"
     if "version" in reason.lower():
@@ -265,7 +271,7 @@ def refusal(address: Address, reason: str) -> tuple[str, str]:
 
 
 def messages(address: Address, arrived: Sequence[Arrival], numbers: Sequence[int]) -> Messages:
-    """Return arrivals as messages: each from `mqtt://host:port/topic`, or from `tcp://host:port`."""
+    """Return arrivals as messages, with `mqtt://host:port/topic` or `tcp://host:port` as source."""
     place = address.text.removesuffix(address.path)
     sources, topics = [place + one.topic for one in arrived], [one.topic for one in arrived]
     return Messages(sources, numbers, [one.payload for one in arrived], topics=topics if address.kind == "mqtt" else ())

@@ -1,4 +1,4 @@
-"""MQTT as an output: messages of QoS 1, with MQTT 5 the user property `id`, all of them acknowledged."""
+"""MQTT as an output: messages with QoS 1, all acknowledged. With MQTT 5 they have the user property `id`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _SLICE = 0.2  # seconds to wait, and to hold up Ctrl-C
 
 
 class MqttSender:
-    """A client that reconnects by itself, and then repeats what was not acknowledged."""
+    """A client that reconnects automatically, and then repeats the messages that were not acknowledged."""
 
     def __init__(self, address: Address) -> None:
-        """CepError: paho-mqtt is not installed, an option is wrong, there is no broker, or it refuses."""
+        """Raises CepError if paho-mqtt is not installed, an option is wrong, or the broker cannot be reached or refuses
+        the connection."""
         self._address = address
         self._new = address.choice("version", ("5", "3")) == "5"
         self._qos = int(address.choice("qos", ("1", "2", "0")))

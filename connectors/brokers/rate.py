@@ -1,4 +1,4 @@
-"""A source that makes a fixed number of records per second, for load tests: `{"timestamp": ..., "value": n, "key": n
+"""A source that creates a fixed number of records per second, for load tests: `{"timestamp": ..., "value": n, "key": n
 mod keys}`."""
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from cep.connectors.records.times import SECOND, iso, of_iso
 
 
 class Rate:
-    """Record n has the time `start` + n / rate, and exists from then on. `start`: microseconds."""
+    """A source whose record n has the time `start` + n / rate (microseconds) and becomes available then."""
 
     lost = None
 
     def __init__(self, address: Address, start: int) -> None:
-        """CepError: there is no number of records per second, or an option is wrong."""
+        """Raises CepError if the address has no number of records per second, or an option is wrong."""
         try:
             self._each = int(address.hosts[0][0])
         except ValueError:
@@ -35,12 +35,12 @@ class Rate:
         self._done = self._taken = 0
 
     def end(self, now: int) -> int:
-        """Return the number of records up to an instant (microseconds)."""
+        """Return the number of records available at an instant (microseconds)."""
         there = max(0, (now - self.start) * self._each // SECOND + 1)
         return there if self._last is None else min(there, self._last)
 
     def read(self, start: int, end: int) -> Messages:
-        """Return the records with these numbers."""
+        """Return the records from the number `start` to the number `end`."""
         lines = [
             f'{{"timestamp": "{iso(self.start + n * SECOND // self._each)}", "value": {n}, "key": {n % self._keys}}}'
             for n in range(start, end)
@@ -60,7 +60,7 @@ class Rate:
         self._done = self._taken
 
     def kept(self) -> None:
-        """Do nothing: there is nobody to acknowledge to."""
+        """Do nothing: the source takes no acknowledgements."""
 
     def close(self) -> None:
         pass

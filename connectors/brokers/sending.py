@@ -1,4 +1,4 @@
-"""Derived events as messages to a broker. Each has an `id`, by which duplicates are recognised."""
+"""Send derived events as messages to a broker. Each has an `id`, by which duplicates can be recognised."""
 
 from __future__ import annotations
 
@@ -18,22 +18,25 @@ _TYPE = "{type}"
 
 
 class Sending:
-    """Takes lines of JSON, as a file does, and sends each to its topic. After a failed `write`, or when the process
-    ends, messages may be sent a second time, with the same `id`."""
+    """Sends each line of JSON to its topic. It has the interface of a file.
+
+    After a failed `write` or a crash, messages may be sent again with the same `id`.
+    """
 
     def __init__(self, text: str, schemas: Mapping[str, Schema]) -> None:
-        """Connect to the broker. `schemas`: those of the events that are written. CepError: the address is wrong, or
-        there is no broker."""
+        """Connect to the broker. `schemas`: the events that will be written. Raises CepError if the address is wrong or
+        the broker cannot be reached."""
         found = output_address(text, schemas)
         self._topic, self._by = found.path, found.options.get("by")
         self._revised = any(each.name == CHANGE for schema in schemas.values() for each in schema.attributes)
         self._seen: Counter[bytes] = Counter()
-        """The lines of the piece before, which equal ones may follow."""
+        """The number of occurrences of each line in the previous piece. Equal lines in the next piece continue these
+        counts."""
         self._sender = _sender(found, sorted({self._topic.replace(_TYPE, type) for type in schemas}))
 
     def write(self, piece: bytes | memoryview) -> None:
-        """Send whole lines, each perhaps `named`. CepError: the broker does not accept them; with the code
-        `UNREACHABLE`, it may accept them later."""
+        """Send whole lines, with or without ids of `with_ids`. Raises CepError if the broker does not accept them. With
+        the code `UNREACHABLE`, it may accept them later."""
         lines = bytes(piece).splitlines()
         ids, self._seen = _ids(lines, self._seen)
         self._sender.send([self._message(line, id) for line, id in zip(lines, ids, strict=True)])
@@ -42,7 +45,7 @@ class Sending:
         self._sender.close()
 
     def discard(self) -> None:
-        """Close the sender; messages that were sent stay sent."""
+        """Close the sender. Messages that were sent remain sent."""
         self._sender.close()
 
     def _message(self, line: bytes, id: str) -> Message:
@@ -61,15 +64,16 @@ class Sending:
 
 
 def with_ids(written: bytes, canonical: bytes) -> bytes:
-    """Return lines of JSON, each after its `id`, which is made from its canonical form, with times in ISO 8601."""
+    """Put an `id` before each line of JSON. The id is a hash of the canonical form of the line, with times in ISO
+    8601."""
     ids, _ = _ids(canonical.splitlines(), Counter())
     pairs = zip(written.splitlines(), ids, strict=True)
     return b"".join(b"%b %b\n" % (id.encode(), line) for line, id in pairs)
 
 
 def _ids(lines: Sequence[bytes], before: Counter[bytes]) -> tuple[list[str], Counter[bytes]]:
-    """Return an id for each line, and how often each line has come by now. Equal lines have different ids. `before`:
-    how often each line came before."""
+    """Return an id for each line, and the number of occurrences of each line so far. Repetitions of a line have
+    different ids. `before`: the occurrences before."""
     found: list[str] = []
     seen: Counter[bytes] = Counter()
     for line in lines:
@@ -79,13 +83,13 @@ def _ids(lines: Sequence[bytes], before: Counter[bytes]) -> tuple[list[str], Cou
 
 
 def is_topic(text: str) -> bool:
-    """Return True if an output is a topic of a broker, not a file or folder."""
+    """Return True if an output is a topic of a broker instead of a file or folder."""
     kind, scheme, _ = text.partition("://")
     return bool(scheme) and kind.removesuffix("s") in OUTPUTS
 
 
 def output_address(text: str, schemas: Mapping[str, Schema]) -> Address:
-    """Return the address of an output for these events. CepError: it is wrong."""
+    """Parse the address of an output for these events. Raises CepError if it is wrong."""
     found = address(text, OUTPUTS)
     if not found.path:
         raise _wrong(found, "it names no topic", f"e.g. `{found.text.rstrip('/')}/derived`")

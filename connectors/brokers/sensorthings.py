@@ -1,9 +1,9 @@
-"""A SensorThings service as an input: its observations are requested page by page, and again at intervals.
+"""A SensorThings service as an input. Its observations are requested page by page, at regular intervals.
 
-The position follows the order of requests. In the order of `id`, which a database counts up as observations are
-inserted, no observation with an old time is missed. Concurrent transactions may end in another order than they took
-their ids, so the last ids are requested again, and known ones are dropped. In the order of time, the observations of
-the last time are requested again.
+The position depends on the requested order. With `by=id`, new observations with old times are not missed, because
+databases count ids up at insertion. Concurrent transactions may commit in another order than their ids, so the last ids
+are requested again and known observations are dropped. With an order by time, the observations of the last time are
+requested again.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from cep.core.http_reader import HttpFailure, JsonReader, Server
 
 ORDERS = ("id", "resultTime", "phenomenonTime")
 LOGIN = "SEMCEP_SENSORTHINGS"
-"""The prefix of the names of environment variables for a login."""
+"""The prefix of the environment variables for a login."""
 
 AGAIN = 256
-"""The number of ids that are requested again. So many may belong to transactions that end in another order."""
+"""The number of ids that are requested again, because concurrent transactions may commit in another order."""
 
 _LAST, _COUNT, _FLOOR, _ORDER = 0, -1, -2, -3  # in a place; from 1 on: which of the last are known
 _SETS = "Things", "Datastreams", "Observations"
@@ -44,11 +44,11 @@ _VALUE = "(),'/:$"
 _SAFE = "%$&=()',/:;+!*@?~"
 
 Item = tuple[bytes, int, dict[int, int]]
-"""An observation: its text, its number, and its change of the place."""
+"""An observation: its text, its number, and the entries of the position that it changes."""
 
 
 class ById:
-    """A position by ids that are numbers, the last few of which are requested again."""
+    """A position by numeric ids. The last few ids are requested again."""
 
     def __init__(self, place: Mapping[int, int]) -> None:
         self.place = dict(place)
@@ -56,18 +56,18 @@ class ById:
 
     @property
     def filter(self) -> str | None:
-        """The condition on observations that may be new; None: all may."""
+        """The condition that new observations meet, or None if all existing ones may be new."""
         return None if self._low is None else f"id gt {self._low}"
 
     def begin_cycle(self) -> None:
-        """Request the last ones again."""
+        """Start a cycle of requests, which includes the last ids again."""
         last = self.place.get(_LAST)
         self._low = None if last is None else max(last - AGAIN, self.place.get(_FLOOR, last - AGAIN))
         self._before = self._low
 
     def take(self, row: dict[str, Any]) -> dict[int, int] | None:
-        """Take an observation, and return its change of the place; None: it is known. ValueError: the service does not
-        answer the request, or the order does not suit it."""
+        """Return the change of the position by an observation, or None if it is known. Raises ValueError if the service
+        ignores the filter or the order."""
         number = _number(row)
         if self._low is not None and number <= self._low:
             raise ValueError(f"the service does not follow `$filter={self.filter}`: it sends {number}")
@@ -83,11 +83,11 @@ class ById:
         return changed
 
     def go_on(self) -> None:
-        """Continue after the last one."""
+        """Request only later observations in the rest of the cycle."""
         self._low = self._before
 
     def skip(self, rows: list[dict[str, Any]]) -> None:
-        """Pass over all existing observations. `rows`: the last ones, the very last first."""
+        """Skip all existing observations. `rows`: the last ones, latest first."""
         if rows:
             number = _number(rows[0])
             self.place |= {_LAST: number, _FLOOR: number}
@@ -95,7 +95,7 @@ class ById:
 
 
 class ByTime:
-    """A position by a time, whose observations are requested again. The methods are those of `ById`."""
+    """A position by time. The observations of the last time are requested again. Its methods are those of `ById`."""
 
     def __init__(self, place: Mapping[int, int], key: str) -> None:
         self.place, self._key = dict(place), key
@@ -107,7 +107,7 @@ class ByTime:
         return None if last is None else f"{self._key} ge {iso(last)}"
 
     def begin_cycle(self) -> None:
-        """Begin with the last time, which is known."""
+        """Start a cycle of requests. The filter already includes the last time."""
 
     def take(self, row: dict[str, Any]) -> dict[int, int] | None:
         time, mark = self._time(row), _mark(row)
@@ -140,12 +140,12 @@ class ByTime:
 
 
 class Observations:
-    """The observations of a service, from a place on. `until=now`: those that exist at the start."""
+    """The observations of a service after a position. With `until=now`, only those that exist at the start."""
 
     lost = None
 
     def __init__(self, address: Address, place: Mapping[int, int]) -> None:
-        """CepError: an option is wrong."""
+        """Raises CepError if an option is wrong."""
         self._address = address
         by = address.choice("by", ORDERS)
         order = ORDERS.index(by)
@@ -172,7 +172,8 @@ class Observations:
 
     @classmethod
     def open(cls, address: Address, place: Mapping[int, int]) -> Observations:
-        """Open a source whose service has answered. CepError: it does not, or refuses."""
+        """Open a source whose service has answered the first request. Raises CepError if it does not answer or
+        refuses."""
         source = cls(address, place)
         try:
             source._start()
@@ -183,7 +184,7 @@ class Observations:
 
     @property
     def place(self) -> Mapping[int, int]:
-        """Return the place of a source that was just opened."""
+        """Return the position of a source that was just opened."""
         return self._opened
 
     def poll(self, most: int, seconds: float) -> Messages | None:
@@ -202,10 +203,10 @@ class Observations:
         return Messages([self._address.text] * len(items), numbers, payloads, place | self._fixed if items else place)
 
     def done(self) -> None:
-        """Do nothing: there is nothing to acknowledge."""
+        """Do nothing: the service takes no acknowledgements."""
 
     def kept(self) -> None:
-        """Do nothing: there is nothing to acknowledge."""
+        """Do nothing: the service takes no acknowledgements."""
 
     def close(self) -> None:
         with self._there:
@@ -213,7 +214,7 @@ class Observations:
             self._there.notify_all()
 
     def _start(self) -> None:
-        """Send the first request, and continue in a thread. CepError: see `open`."""
+        """Send the first request, and start the thread for the rest. Raises the errors of `open`."""
         try:
             if "expand" not in self._address.options:
                 self._belongs = self._collections()
@@ -229,7 +230,7 @@ class Observations:
         threading.Thread(target=self._run, args=(first,), name="sensorthings", daemon=True).start()
 
     def _run(self, query: str | None) -> None:
-        """Request page after page, and again after a while, until this is closed."""
+        """Request page after page, and start again after a pause, until the source is closed."""
         try:
             while True:
                 while query is not None:
@@ -255,7 +256,7 @@ class Observations:
             self._reader.close()
 
     def _following(self, query: str) -> str | None:
-        """Take a page, and return the request for the next one, or None after the last."""
+        """Process a page of observations, and return the request for the next page, or None after the last."""
         rows, texts, link = self._page(query)
         items: list[Item] = []
         for row, text in zip(rows, texts):
@@ -278,8 +279,8 @@ class Observations:
         return following
 
     def _page(self, query: str) -> tuple[list[dict[str, Any]], list[str], str | None]:
-        """Return the observations of a page, the text of each, and the address of the next page. HttpFailure: the
-        request failed."""
+        """Return the observations of a page, the text of each, and the address of the next page. Raises HttpFailure if
+        the request fails."""
         text = self._reader.get(f"{quote('/' + self._address.path, safe=_SAFE)}?{query}")
         at = len(text) - len(text.lstrip())
         hint = "is this the path of a service of SensorThings, as `/FROST-Server/v1.1`?"
@@ -305,15 +306,16 @@ class Observations:
         return "&".join(f"${name}={quote(value, safe=_VALUE)}" for name, value in parts.items() if value)
 
     def _expanded(self) -> str:
-        """Return `$expand`: by default an observation comes with the id and name of what it belongs to, a Datastream
-        or a MultiDatastream."""
+        """Return the `$expand` option. By default, each observation is sent with the id and name of its Datastream or
+        MultiDatastream."""
         expanded = self._address.options.get("expand")
         if expanded is None:
             expanded = ",".join(f"{name}($select=id,name)" for name in self._belongs)
         return "" if expanded == "none" else expanded
 
     def _collections(self) -> tuple[str, ...]:
-        """Return what observations of this path belong to. HttpFailure: the service is not there."""
+        """Return the kinds of entities to which the observations of this path may belong. Raises HttpFailure if the
+        service does not answer."""
         path, _, _ = self._address.path.rpartition("/")
         if path.endswith(")"):
             return ("MultiDatastream",) if "MultiDatastreams(" in path else ("Datastream",)
@@ -328,7 +330,7 @@ class Observations:
             raise self._address.refused(str(error), hint) from None
 
     def _failed(self, failure: HttpFailure, first: bool) -> CepError:
-        """Return the error for a failed request. A service that answered before may answer again."""
+        """Return the error for a failed request. If the service has answered before, it may answer again."""
         if failure.passing or not first:
             return SourceLost(f"{self._address.text}: {failure.reason}", hint=failure.hint, code="input")
         hint = failure.hint
@@ -343,8 +345,10 @@ class Observations:
 
 
 def entity_sets(reader: JsonReader, path: str) -> frozenset[str]:
-    """Return the names of the sets of entities that a service lists at its path, which may need a `/` at its end; if it
-    does not list them, those that each service has. HttpFailure: the service is not there at present."""
+    """Return the names of the entity sets that a service lists at its path, with or without a final `/`.
+
+    If it does not list them, return the standard ones. Raises HttpFailure if the service is temporarily unavailable.
+    """
     for target in (path, f"{path}/"):
         try:
             return frozenset(str(one["name"]) for one in json.loads(reader.get(quote(target, safe=_SAFE)))["value"])
@@ -357,7 +361,7 @@ def entity_sets(reader: JsonReader, path: str) -> frozenset[str]:
 
 
 def server(address: Address) -> Server:
-    """Return the server of an address."""
+    """Return the connection settings of an address."""
     host, port = address.hosts[0]
     options = address.options
     return Server(
@@ -376,8 +380,8 @@ def server(address: Address) -> Server:
 
 
 def _secret(address: Address, name: str) -> str | None:
-    """Return the secret in the file that an environment variable names; None: it names none. CepError: the file cannot
-    be read."""
+    """Return the secret in the file that an environment variable names, or None if it is not set. Raises CepError if
+    the file cannot be read."""
     file = os.environ.get(name)
     if not file:
         return None
@@ -396,7 +400,7 @@ def _number(row: dict[str, Any]) -> int:
 
 
 def _mark(row: dict[str, Any]) -> int:
-    """Return a number for an observation."""
+    """Return a number that identifies an observation."""
     if (name := row.get(_ID)) is None:
         raise ValueError(f"an observation has no `{_ID}`")
     return int.from_bytes(blake2b(str(name).encode(), digest_size=8).digest()) >> 1

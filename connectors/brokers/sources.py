@@ -1,4 +1,4 @@
-"""Live inputs that are lost and come back: why they are lost, who is notified, and how they are reopened."""
+"""Lost live inputs: the reason of the loss, the listeners to notify, and the attempts to reopen them."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from cep.connectors.brokers.messages import Messages
 from cep.core.errors import CepError
 
 FIRST, LONGEST = 1.0, 30.0
-"""Seconds from the loss of a source to the first attempt to reopen it, and the greatest number between two attempts:
-each wait is twice as long as the one before."""
+"""The seconds before the first attempt to reopen a lost source, and the longest wait between two attempts. Each wait is
+twice as long as the previous one."""
 
 
 class SourceLost(CepError):
-    """A source is lost, and may come back."""
+    """Raised if a source is lost and may come back."""
 
 
 class SourceListener(Protocol):
-    """Is notified of a source by its name: what has happened, and whether it is `lost`."""
+    """Receives notices about a source: its name, a text, and `lost` if the source is lost rather than back."""
 
     def __call__(self, source: str, text: str, /, *, lost: bool) -> None: ...
 
 
 def _in_silence(source: str, text: str, /, *, lost: bool) -> None:
-    """The default: no notice."""
+    """Ignore a notice."""
 
 
 class Sources:
     """The live inputs of a run, for any thread.
 
-    `lost`: why each lost input is lost, by its name. `awaited`: inputs that have not been available since the start.
-    `lasting`: a connection that the other side closes is lost, which is not the end of its input, unless its address
-    says otherwise; a pipe is then live, too. `ahead`: how far records may be ahead of the clock.
+    `lost`: the reason of the loss, by name of a lost input. `awaited`: inputs that have not been available yet.
+    `lasting`: a connection that the other side closes is lost rather than ended, unless its address says otherwise, and
+    pipes count as live. `ahead`: the limits on times ahead of the clock.
     """
 
     def __init__(self, tell: SourceListener = _in_silence, lasting: bool = False, ahead: AheadLimits = LIVE) -> None:
@@ -47,19 +47,19 @@ class Sources:
         self._listeners: list[Callable[[], None]] = []
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Register a function that is called when a source is lost or back, in the thread that reads."""
+        """Register a function that is called when a source is lost or back, in the reading thread."""
         self._listeners.append(listener)
 
     def expect(self, names: Iterable[str]) -> None:
-        """Announce sources that will be opened; messages sent before a source first connects may be lost."""
+        """Announce sources that will be opened. Messages sent before the first connection may be lost."""
         self.awaited |= frozenset(names)
 
     def begin(self, name: str) -> None:
-        """Note that a source is opened."""
+        """Note that a source has been opened."""
         self.losses = {**self.losses, name: 0}
 
     def is_now(self, name: str, reason: str | None) -> None:
-        """Note why a source is lost; None: it is available. Listeners are notified of a change."""
+        """Set the reason why a source is lost, or None if it is available. Listeners are notified of a change."""
         if reason is None and name in self.awaited:
             self.awaited -= {name}
         before = self.lost.get(name)
@@ -82,26 +82,26 @@ class LiveSource(Protocol):
 
     @property
     def lost(self) -> str | None:
-        """Return the reason why no input can arrive at present; None: it can."""
+        """Return the reason why no input can currently arrive, or None."""
 
     def poll(self, most: int, seconds: float) -> Messages | None:
-        """Return about `most` messages, within so many seconds; None: there will be no more. SourceLost: it is lost.
-        CepError: it failed."""
+        """Return about `most` messages within `seconds`, or None if no more will follow. Raises SourceLost if the
+        source is lost, or CepError for other failures."""
 
     def done(self) -> None:
-        """Note that everything polled so far is processed."""
+        """Note that all messages returned so far have been processed."""
 
     def kept(self) -> None:
-        """Note that processed messages are on disk, so they need not come again."""
+        """Note that processed messages are stored on disk, so they need not be sent again."""
 
     def close(self) -> None: ...
 
 
 class Reconnecting:
-    """A source that is reopened whenever it is lost, in a thread of its own, so that others are read meanwhile.
+    """A source that is reopened in a separate thread whenever it is lost, so that other sources can be read meanwhile.
 
-    `source`: the open source, which is at a place (`Messages.place`), or why it could not be opened. `opened`: opens it
-    after a place; CepError: it cannot.
+    `source`: the open source, or the error of the attempt to open it. `opened` opens it after a position
+    (`Messages.place`), and raises CepError on failure.
     """
 
     def __init__(
@@ -189,5 +189,5 @@ class Reconnecting:
 
 
 def _why(error: CepError) -> str:
-    """Return the reason of an error, without the address, which is the name of the source."""
+    """Return the message of an error without the address, because the name of the source contains it."""
     return error.message.partition(": ")[2] or error.message

@@ -1,4 +1,4 @@
-"""A TCP connection as an input: lines, as they arrive."""
+"""A TCP connection as an input. Each line is a message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cep.connectors.formats.streams import BOM, LONGEST
 from cep.core.errors import CepError, reason_of
 
 WAIT = 10.0
-"""Seconds in which a connection has to be made."""
+"""The time limit for opening a connection, in seconds."""
 
 _CHUNK = 1 << 20
 _HEAD = 1000  # bytes that are kept of a line that is too long
@@ -25,7 +25,7 @@ _SLOWEST = 30.0  # seconds between two attempts to reconnect
 
 
 def connected(address: Address) -> BinaryIO:
-    """Connect. CepError: nobody listens there."""
+    """Open a connection, and return its stream. Raises CepError if nobody listens at the address."""
     made = _connection(address)
     made.settimeout(None)
     file = cast(BinaryIO, made.makefile("rb", buffering=0))
@@ -34,16 +34,16 @@ def connected(address: Address) -> BinaryIO:
 
 
 class ConnectionSource:
-    """A connection whose lines are messages. `numbers` counts them, continuing from the connection before.
+    """A connection whose lines are messages. `numbers` counts them across all connections to the same address.
 
-    When the other side closes the connection, the source ends; if it is `lasting`, it raises SourceLost, as it does
-    when the connection breaks.
+    When the other side closes the connection, the source ends. If it is `lasting`, or the connection breaks, it raises
+    SourceLost instead.
     """
 
     lost = None
 
     def __init__(self, address: Address, lasting: bool, numbers: Iterator[int]) -> None:
-        """CepError: nobody listens there."""
+        """Raises CepError if nobody listens at the address."""
         self._address, self._lasting, self._numbers = address, lasting, numbers
         self._connection = Connection(address, lasting=False)
         self._begun = False
@@ -61,10 +61,10 @@ class ConnectionSource:
         return Messages([self._address.text] * len(lines), list(islice(self._numbers, len(lines))), lines)
 
     def done(self) -> None:
-        """Do nothing: there is nothing to acknowledge."""
+        """Do nothing: the connection takes no acknowledgements."""
 
     def kept(self) -> None:
-        """Do nothing: there is nothing to acknowledge."""
+        """Do nothing: the connection takes no acknowledgements."""
 
     def close(self) -> None:
         self._connection.close()
@@ -73,12 +73,12 @@ class ConnectionSource:
 class Connection:
     """The lines of a connection, for a reader that logs them before they are processed.
 
-    A `lasting` connection is made again when it ends, after 1 s, 2 s and so on up to 30 s; what was sent meanwhile is
-    lost. `broken`: why it ended without having been closed.
+    A `lasting` connection is reopened after its end, after 1 s, 2 s and so on up to 30 s. Lines sent in between are
+    lost. `broken`: the reason if it ended without being closed.
     """
 
     def __init__(self, address: Address, lasting: bool) -> None:
-        """CepError: nobody listens there."""
+        """Raises CepError if nobody listens at the address."""
         self._address, self._lasting = address, lasting
         self._socket: socket.socket | None = _connection(address)
         self._rest = b""
@@ -87,12 +87,13 @@ class Connection:
         self._pause, self._again = 1.0, 0.0
 
     def take(self, most: int, seconds: float) -> list[Arrival] | None:
-        """Return `lines`, each as an arrival. There may be more than `most`: those of a megabyte."""
+        """Return the result of `lines` as arrivals. There may be more than `most`, because up to a megabyte is read at
+        a time."""
         lines = self.lines(seconds)
         return None if lines is None else [Arrival("", line, 0, 0) for line in lines]
 
     def lines(self, seconds: float) -> list[bytes] | None:
-        """Return the lines that arrive within so many seconds; None: there will be no more."""
+        """Return the lines that arrive within `seconds`, or None if no more will follow."""
         if self._socket is None:
             return self._anew(seconds)
         self._socket.settimeout(seconds)
@@ -112,7 +113,7 @@ class Connection:
         return [last] if last and not self._skipping else []
 
     def done(self) -> None:
-        """Do nothing: there is nothing to acknowledge."""
+        """Do nothing: the connection takes no acknowledgements."""
 
     def close(self) -> None:
         if self._socket is not None:
@@ -132,7 +133,7 @@ class Connection:
         return []
 
     def _lines(self, data: bytes) -> list[bytes]:
-        """Return the complete lines; of a line that is too long for a record, only its beginning."""
+        """Return the complete lines. A line that is too long for a record is cut."""
         *whole, self._rest = (self._rest + data).split(b"\n")
         whole = [line[:_HEAD] if len(line) > LONGEST else line for line in whole]
         if whole and self._skipping:

@@ -1,4 +1,4 @@
-"""The entities of a SensorThings service other than observations: its Things and Datastreams, page by page."""
+"""Read the entities of a SensorThings service other than observations, such as Things and Datastreams, page by page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _ASKED = (
 
 
 def service_iri(address: Address) -> str:
-    """Return the address of a service, as its entities have it in their IRIs. CepError: it is that of an entity."""
+    """Return the address of a service as it appears in the IRIs of its entities. Raises CepError if it is the address
+    of an entity."""
     path = "/" + address.path.removesuffix(_END)
     if path.endswith(")"):
         raise address.refused("this is one entity, not a service", "leave it out: `.../FROST-Server/v1.1`")
@@ -29,8 +30,8 @@ def service_iri(address: Address) -> str:
 
 
 def things(address: Address) -> dict[str, list[dict[str, Any]]]:
-    """Return the entities of a service, by the name of their set, in the order of their ids. CepError: it does not
-    answer as it should."""
+    """Return the entities of a service, by name of their set, sorted by id. Raises CepError if the service does not
+    answer correctly."""
     path = "/" + address.path.removesuffix(_END)
     try:
         reader = JsonReader(server(address))
@@ -45,8 +46,8 @@ def things(address: Address) -> dict[str, list[dict[str, Any]]]:
 
 
 def _entities(reader: JsonReader, path: str, expand: str, most: str | None) -> list[dict[str, Any]]:
-    """Return the entities of a set. `most`: how many a page may have, None: the server decides, since some refuse more
-    than they allow."""
+    """Return the entities of a set. `most`: the page size, or None for the server's default, because some servers
+    refuse sizes above their limit."""
     found: list[dict[str, Any]] = []
     query, before = f"$orderby={quote('id asc')}&$expand={quote(expand, safe=_SAFE)}", ""
     query += "" if most is None else f"&$top={most}"

@@ -1,4 +1,4 @@
-"""Python objects as lines of JSON, which are read as any other input."""
+"""Turn Python objects into lines of JSON, which are read like any other input."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from cep.core.errors import CepError
 
 
 def as_lines(label: str, records: Iterable[Any]) -> bytes:
-    """Return a line of JSON for each record. Times are ISO 8601, durations `PT..S`; NaN and NaT are missing. CepError:
-    an object is not a record, or JSON cannot represent it."""
+    """Return a line of JSON for each record. Times are in ISO 8601, durations are `PT..S`; NaN and NaT are missing
+    values. Raises CepError if an object is not a record, or JSON cannot represent it."""
     return "".join(f"{_line(label, number, record)}\n" for number, record in enumerate(records)).encode("utf-8")
 
 
@@ -31,7 +31,7 @@ def _line(label: str, number: int, record: Any) -> str:
 
 
 def _there(value: Any) -> Any:
-    """Return the value; None for NaN and NaT, which are unequal to themselves."""
+    """Return the value, or None for NaN and NaT, which do not equal themselves."""
     return None if isinstance(value, float | datetime) and value != value else value
 
 

@@ -1,8 +1,8 @@
-"""Data of a Python session to batches: polars, pandas, Arrow, arrays, records; columns are named as in the
+"""Turn data of a Python session into batches: polars, pandas, Arrow, arrays, records. Columns have the names of the
 declarations.
 
-All of them become Arrow batches, which share memory with data in Arrow's layout, and are read like Parquet
-(`cep.connectors.formats.parquet`). Columns that the program does not read are not touched.
+All data are converted to Arrow batches, without a copy if they are in Arrow's layout, and read like Parquet
+(`cep.connectors.formats.parquet`). Columns that the program does not use are not read.
 """
 
 from __future__ import annotations
@@ -43,8 +43,11 @@ TAKEN = (
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """Data with columns: their names, the types that a declaration would give them, the rows of some of them, and what
-    the user may have meant by a missing one. `unnamed`: times are in an index without a name."""
+    """Data with columns.
+
+    `types`: the column types in terms of a declaration. `rows`: returns the rows of some columns. `hint`: a hint for an
+    error about a missing column. `unnamed`: the times are in an index without a name.
+    """
 
     names: Sequence[str]
     types: Mapping[str, str]
@@ -62,13 +65,13 @@ def read_data(
     folded: FoldedTables | None = None,
     together: bool = False,
 ) -> Iterator[Batch]:
-    """Yield batches of anything with columns or records, or of `{event: data}`; the first row has the number `first`.
+    """Yield batches of data with columns or records, or of `{event: data}`. The first row has the number `first`.
 
-    `only`: the event of rows that do not name theirs; None: they have to. The `file` of a block is the name of its
-    data: `data`, or `data["reading"]`. `folded`: that of the data before these; None: there are none. `together`: the
-    rows of `{event: data}` with several events have no order, and are one batch.
+    `only`: the event of rows that do not name their event; None: every row must name it. The `file` of a block is
+    `data`, or `data["reading"]`. `folded`: the state left by earlier data, or None. `together`: if there are several
+    events, their rows form one batch without an order.
 
-    CepError: the data do not fit the declarations, or cannot be read at all.
+    Raises CepError if the data do not fit the declarations or cannot be read.
     """
     if not schemas:
         raise CepError("the program reads no events", hint="no event of a pattern comes from the input", code="input")
@@ -97,7 +100,8 @@ def read_data(
 
 
 def needed_columns(label: str, columns: pa.Schema, schema: Schema) -> list[str]:
-    """Return the columns from which an event is read. CepError: one is missing, or has a wrong type."""
+    """Return the names of the columns from which an event is read. Raises CepError if one is missing or has the wrong
+    type."""
     empty = pa.RecordBatch.from_arrays([pa.array([], column.type) for column in columns], schema=columns)
     bound, nested = _bound(label, _Table(columns.names, _arrow_types(columns), lambda names: [empty]), schema)
     needed = columns_of(bound, nested)
@@ -107,7 +111,7 @@ def needed_columns(label: str, columns: pa.Schema, schema: Schema) -> list[str]:
 
 
 def whole_table(data: Any, label: str) -> pl.DataFrame:
-    """Return all columns of data. CepError: they have none."""
+    """Return all columns of some data. Raises CepError if they have no columns."""
     if isinstance(data, pl.DataFrame):
         return data
     columns = _opened(label, data)
@@ -118,14 +122,14 @@ def whole_table(data: Any, label: str) -> pl.DataFrame:
 
 
 def _by_event(data: Any, schemas: Mapping[str, Schema]) -> bool:
-    """Return True if it is `{event: data}`, not `{column: array}`."""
+    """Return True if the data are `{event: data}` rather than `{column: array}`."""
     return isinstance(data, Mapping) and all(
         _tabular(one) or (name in schemas and isinstance(one, list | tuple) and not one) for name, one in data.items()
     )
 
 
 def _tabular(data: Any) -> bool:
-    """Return True if these are rows with columns, not one column or one value."""
+    """Return True if the data are rows with columns rather than one column or one value."""
     if isinstance(data, list | tuple):
         return bool(data) and (isinstance(data[0], Mapping) or _tabular(data[0]))
     if _is_pandas(data) or isinstance(data, pl.DataFrame | pl.LazyFrame | pa.Table | pa.RecordBatch | Mapping):
@@ -175,7 +179,7 @@ def _read(
 
 
 def _further(batch: Batch, rows: Mapping[str, int]) -> Batch:
-    """Return the same after so many rows of earlier pieces, by the name of their data."""
+    """Return a batch with its line numbers shifted by the rows of earlier pieces, by name of the data."""
     dead = [replace(letter, line=letter.line + rows.get(letter.file or "", 0)) for letter in batch.dead]
     return replace(
         batch, dead=dead, blocks=[replace(block, line=block.line + rows.get(block.file, 0)) for block in batch.blocks]
@@ -183,7 +187,7 @@ def _further(batch: Batch, rows: Mapping[str, int]) -> Batch:
 
 
 def _in_turn(piece: Mapping[Any, Any], schemas: Mapping[str, Schema]) -> bool:
-    """Return True if one of several pieces is `{event: table}` or `{column: array}`, not a record, which may nest."""
+    """Return True if a piece is `{event: table}` or `{column: array}` rather than a record, which may be nested."""
     nested = any(isinstance(value, Mapping | list | tuple) for value in piece.values())
     return any(map(_is_column, piece.values())) or (bool(piece) and not nested and _by_event(piece, schemas))
 
@@ -193,7 +197,7 @@ def _is_column(value: Any) -> bool:
 
 
 def _events(label: str, schemas: Mapping[str, Schema], event: str | None) -> list[Schema]:
-    """Return the events that a row may be: the one that it names, or those with WHEN."""
+    """Return the events that a row may belong to: the given one, or all with a WHEN clause."""
     if event is not None:
         return [schemas[event]]
     tested = [schema for schema in schemas.values() if schema.when is not None]
@@ -221,7 +225,7 @@ def _columns(
 def _rows(
     label: str, batches: Iterator[pa.RecordBatch], events: Sequence[tuple[Schema, Mapping[str, Path]]], first: int
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]]:
-    """Return the tables of the events that a row may be, by `cep.connectors.formats.parquet.read_events`."""
+    """Yield the tables of the events that a row may belong to, by `cep.connectors.formats.parquet.read_events`."""
     for bound, nested in events:
         if nested:
             batches = _with_paths(label, batches, nested, bound)
@@ -233,7 +237,8 @@ def _rows(
 
 
 def _bound(label: str, found: _Table, schema: Schema) -> tuple[Schema, dict[str, Path]]:
-    """Return an event with its time columns, and which of its values are in columns. CepError: a column is missing."""
+    """Return an event bound to its time columns, and the paths of values inside nested columns. Raises CepError if a
+    column is missing."""
     keys = [key for key in (schema.time, *schema.further, schema.start, schema.end) if key is not None]
     paths = {source: path(source) for source in sources(schema, keys) if source not in found.names}
     nested = {each: steps for each, steps in paths.items() if len(steps) > 1 and steps[0] in found.names}
@@ -249,7 +254,7 @@ def _bound(label: str, found: _Table, schema: Schema) -> tuple[Schema, dict[str,
 def _with_paths(
     label: str, batches: Iterator[pa.RecordBatch], nested: Mapping[str, Path], schema: Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Add columns for nested paths. CepError: the columns do not contain a path."""
+    """Pass batches on after checking that they contain the nested paths. Raises CepError if a path is missing."""
     for batch in batches:
         known = resolved(batch.schema, list(nested))
         for source, steps in nested.items():
@@ -264,7 +269,7 @@ def _with_paths(
 
 
 def _within(found: _Table, schema: Schema) -> str | None:
-    """Return where a missing column may be inside another one, or None if no column holds structs."""
+    """Return a hint naming the nested column that may contain a missing one, or None if no column contains structs."""
     missing = [source for source in sources(schema, ()) if source not in found.names]
     batch = next(iter(found.rows([name for name in found.names if found.names.count(name) == 1])), None)
     if batch is None:
@@ -296,7 +301,7 @@ def _records(
     first: int,
     folded: FoldedTables,
 ) -> Iterator[Batch]:
-    """Read records like lines of JSON, with the same keys and the same reasons for dead letters."""
+    """Read records like lines of JSON, with the same keys and the same reasons of dead letters."""
     from cep.connectors.formats.jsonl import LineReader  # with its scanner, which tables do not need
     from cep.connectors.frames.objects import as_lines
 
@@ -310,7 +315,7 @@ def _records(
 
 
 def _opened(label: str, data: Any) -> _Table | None:
-    """Return the columns of data; None: they have none."""
+    """Return data as a table with columns, or None if they have no columns."""
     if isinstance(data, pl.LazyFrame):
         schema = data.collect_schema()
         return _Table(
@@ -373,7 +378,7 @@ def _is_pandas(data: Any) -> bool:
 
 
 def _of_pandas(label: str, data: pd.DataFrame) -> _Table:
-    """Return the columns of a pandas frame and the named levels of its index."""
+    """Return the columns of a pandas frame, including the named levels of its index."""
     columns = list(map(str, data.columns))
     index = [name for name in data.index.names if isinstance(name, str) and name not in columns]
     kinds = {"M": "time", "m": "duration", "b": "bool", "i": "int", "u": "int", "f": "float"}
@@ -394,9 +399,8 @@ def _of_pandas(label: str, data: pd.DataFrame) -> _Table:
 
 
 def _array(label: str, name: str, values: Any) -> Any:
-    """Convert a Python column to Arrow, sharing memory if its numbers are contiguous. NaN among Python objects is
-    missing.
-    """
+    """Convert a Python column to Arrow, without a copy if its numbers are contiguous. NaN among Python objects is a
+    missing value."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
     if isinstance(values, pl.Series):

@@ -1,1 +1,1 @@
-"""Explanations of derived and missing events, as JSON, text and PROV."""
+"""Explanations of events that were derived or are missing, as JSON, text and PROV."""

@@ -1,7 +1,7 @@
-"""Explanations of atoms in answer streams as JSON, in addition to those of events in `cep.connectors.why.text`.
+"""Explanations of atoms in answer streams as JSON. `cep.connectors.why.text` explains events.
 
-`answer`: {time, rule, variables, conditions, literals}. A literal is {text, negated, parts, left_out}, whose parts are
-nodes. A rule that does not derive the atom has the same keys as for events.
+An `answer` has the keys {time, rule, variables, conditions, literals}. A literal is {text, negated, parts, left_out},
+where `parts` are nodes. A rule that does not derive the atom has the same keys as for events.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 
 def answer(explainer: Explainer, node: AnswerNode) -> Json:
-    """Return the rule that derives an atom."""
+    """Return the rule that derives an atom, with its literals."""
     literals = []
     for each in node.literals:
         made: Json = {"text": each.text, "negated": each.negated, "parts": [explainer.node(one) for one in each.parts]}

@@ -1,11 +1,12 @@
-"""Explanations of fluents as JSON, in addition to those of events in `cep.connectors.why.text`.
+"""Explanations of fluents as JSON. `cep.connectors.why.text` explains events.
 
-An interval has `start`, `end` (null: open) and `bounds`. For a simple fluent it has `began` and `ended`: {time, how,
-told, by}, where `by` has the nodes of the rules' events, and `statement` that of a deadline; while it holds, `deadline`
-is {time, statement}. For a fluent with formulas it has `formulas`: {formula, rule, variables, intervals, negated,
-conditions, parts, left_out}, whose parts are formulas or nodes. A missing part of a formula (`gaps`) has `formula`,
-`kind`, `told`, and what concerns its kind: `before`, `after`, `intervals`, `conditions`, `ended`, `because` (refusals),
-`gaps`.
+An interval has `start`, `end` (null: open) and `bounds`. For a simple fluent, it also has `began` and `ended`: {time,
+how, told, by}. `by` contains the nodes of the rules' events, and `statement` the statement of a deadline. While the
+fluent holds, `deadline` is {time, statement}.
+
+For a fluent with formulas, it has `formulas`: {formula, rule, variables, intervals, negated, conditions, parts,
+left_out}. The parts are formulas or nodes. An unmet part of a formula (`gaps`) has `formula`, `kind` and `told`.
+Depending on its kind, it has `before`, `after`, `intervals`, `conditions`, `ended`, `because` (refusals) and `gaps`.
 """
 
 from __future__ import annotations
@@ -37,12 +38,13 @@ Json = dict[str, Any]
 
 
 def name_of(schema: Schema) -> str:
-    """Return the name of the event, or of the fluent that a table belongs to."""
+    """Return the name of the event, or of the fluent, of a table."""
     return schema.name if schema.fluent is None else author_name(schema.fluent.name)
 
 
 def fluent_text(schema: Schema, values: list[str], kind: Value) -> str:
-    """Return `moving("v1")`, `location("ann") = "pub"`, `BEGIN OF moving("v1")`. `values`: all values of the table."""
+    """Return a fluent as a rule writes it: `moving("v1")`, `location("ann") = "pub"`, `BEGIN OF moving("v1")`.
+    `values`: the values of all columns."""
     fluent = schema.fluent
     assert fluent is not None, "it is a fluent's"
     word = ""
@@ -63,7 +65,7 @@ def times(explainer: Explainer, one: Occurrence) -> Json:
 
 
 def interval_of(explainer: Explainer, when: tuple[int, int]) -> Json:
-    """Return the interval for codes."""
+    """Return an interval whose ends are given as codes of time."""
     first, last = when
     start = None if first == -INFINITE else explainer.time(first >> 1)
     end = None if last == INFINITE else explainer.time((last + 1) >> 1)
@@ -75,7 +77,7 @@ def intervals_of(explainer: Explainer, when: When) -> list[Json]:
 
 
 def fluent_keys(explainer: Explainer, node: DerivationNode) -> Json:
-    """Return the keys that only a fluent's node has."""
+    """Return the keys of a node that only fluents have."""
     answer: Json = {}
     if node.began is not None:
         answer["began"] = turn(explainer, node.began, "began")
@@ -130,7 +132,7 @@ def becomes_text(explainer: Explainer, refusal: Refusal) -> str:
 
 
 def formula(explainer: Explainer, node: FormulaNode) -> Json:
-    """Return a formula with the intervals of its parts."""
+    """Return a formula with its parts and their intervals."""
     answer: Json = {"formula": explainer.pattern_text(node.pattern, node.bound)}
     if node.rule is not None:
         answer["rule"] = explainer.rule(node.rule)
@@ -149,7 +151,7 @@ def formula(explainer: Explainer, node: FormulaNode) -> Json:
 
 
 def gap(explainer: Explainer, found: Gap) -> Json:
-    """Return a part of a formula that is not as required."""
+    """Return a part of a formula that is not met."""
     text = explainer.pattern_text(found.pattern, found.bound)
     answer: Json = {"formula": text, "kind": found.kind, "told": _told(explainer, found, text)}
     if found.kind != "held":
@@ -208,7 +210,8 @@ def _moment(explainer: Explainer, code: int) -> str:
 
 
 def _end(explainer: Explainer, code: int, open: bool = False) -> str:
-    """Return the time of a code, in words. `open`: a code between two instants means just before the second."""
+    """Return the time of a code as text. With `open`, a code between two instants is described as just before the
+    second."""
     if abs(code) >= INFINITE:
         return "the beginning" if code < 0 else "the end"
     if not code & 1:
@@ -217,14 +220,14 @@ def _end(explainer: Explainer, code: int, open: bool = False) -> str:
 
 
 def identity_times(one: Occurrence) -> list[Any]:
-    """Return the times that identify an occurrence; for a fluent's interval only its start."""
+    """Return the times that identify an occurrence: for an interval of a fluent, only its start."""
     if not one.bounds:
         return [one.start, one.end]
     return [None if one.start == SINCE_EVER else one.start]
 
 
 def shown_arguments(schema: Schema, args: tuple[Value, ...]) -> Mapping[int, Value]:
-    """Return the arguments of an occurrence, without the extra columns of tables of fluents."""
+    """Return the arguments of an occurrence by index, without the internal columns of fluents."""
     fluent = schema.fluent
     if fluent is None or fluent.part not in (EDGES, TRANSITIONS):
         return dict(enumerate(args))
@@ -232,7 +235,7 @@ def shown_arguments(schema: Schema, args: tuple[Value, ...]) -> Mapping[int, Val
 
 
 def absent(explainer: Explainer, pattern: Pattern, bound: BoundValues, time: int) -> Json:
-    """Return an event that did not occur until a time, or a fluent that did not hold at it."""
+    """Return an event that did not occur until a time, or a fluent that did not hold at that time."""
     properties = pattern.properties()
     schema = explainer.engine.plan.schemas.get(properties.event or "")
     asked = schema is not None and schema.fluent is not None and isinstance(properties.arguments[-1], Variable)

@@ -1,4 +1,4 @@
-"""Explanations as text: a tree with indentation."""
+"""Explanations as text: an indented tree."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from cep.connectors.why.revised import told
 WIDTH = 80
 STEP = "  "
 Explained = Mapping[str, Any]
-"""An explanation from `cep.connectors.why.text`."""
+"""An explanation as returned by `cep.connectors.why.text`."""
 
 
 def tree(node: Explained, width: int = WIDTH) -> list[str]:
-    """Return the tree of a derived event."""
+    """Return the lines of the tree of a derived event."""
     lines = list(_node(node, 0, width))
     first = len(_head(node, 0, width))
     return [*lines[:first], f"{STEP}@{node['id']}", *_changes(node, width), *lines[first:]]
@@ -34,7 +34,7 @@ def _changes(node: Explained, width: int) -> list[str]:
 
 
 def refusals(answer: Explained, width: int = WIDTH) -> list[str]:
-    """Explain for each rule why there is no event, or say that there is one."""
+    """Explain for each rule why it derived no such event, or say that the event exists."""
     at = "" if answer["at"] is None else f" at {' to '.join(map(str, dict.fromkeys(answer['at'])))}"
     if answer["exists"]:
         lines = [f"{answer['asked']} {'holds' if answer.get('fluent') else 'is there'}{at}:"]
@@ -74,7 +74,8 @@ def _refusal(answer: Explained, depth: int, width: int) -> list[str]:
 
 
 def _behind(answer: Explained, depth: int, width: int) -> list[str]:
-    """Return the lines that explain an absence: what ended it, what its formula lacks, why rules did not derive it."""
+    """Return the lines that explain an absence: what ended the fluent, which parts of its formula are not met, and why
+    rules did not derive it."""
     lines = _turn(answer["ended"], depth, width) if "ended" in answer else []
     for gap in dict.fromkeys(tuple(_gap(each, depth, width)) for each in answer.get("gaps", ())):
         lines += gap
@@ -106,7 +107,7 @@ def _turn(answer: Explained, depth: int, width: int) -> list[str]:
 
 
 def _formula(answer: Explained, depth: int, width: int) -> Iterator[str]:
-    """Return a formula with the intervals of its parts."""
+    """Yield the lines of a formula with the intervals of its parts."""
     if "rule" in answer and not answer["rule"]["text"]:
         depth -= 1  # a rule without text
     elif "rule" in answer:
@@ -128,7 +129,7 @@ def _formula(answer: Explained, depth: int, width: int) -> Iterator[str]:
 
 
 def _over(intervals: Sequence[Explained]) -> str:
-    """Return `over (1, 5] and [7, 7]`."""
+    """Return intervals as text: `over (1, 5] and [7, 7]`."""
     return "over " + " and ".join(map(_interval, intervals))
 
 
@@ -196,7 +197,7 @@ def _body(node: Explained, depth: int, width: int) -> Iterator[str]:
 
 
 def _answer(answer: Explained, depth: int, width: int) -> Iterator[str]:
-    """Return the rule that derives an atom of an answer stream."""
+    """Yield the lines of the rule that derives an atom of an answer stream."""
     yield from _wrapped(f"in the answer at {answer['time']} by {_rule(answer)}", depth, width)
     variables = ", ".join(f"{name} = {_value(value)}" for name, value in answer["variables"].items())
     if variables:
@@ -231,7 +232,7 @@ def _deadline(node: Explained, depth: int, width: int) -> Iterator[str]:
 
 
 def _link(link: Explained, answer: tuple[int, int], depth: int, width: int) -> Generator[str, None, tuple[int, int]]:
-    """Return a link of a chain, with its rule only if it differs from that of the next link."""
+    """Yield the lines of a link of a chain. Its rule is only shown if it differs from that of the next link."""
     rule = link.get("rule")
     if rule is None or (rule["line"], rule["column"]) != answer:
         yield from _node(link, depth, width)
@@ -262,7 +263,7 @@ def _rule(answer: Explained) -> str:
 
 
 def _line(place: Explained) -> str:
-    """Return `line 3`, or with several files `policies.lars:3`."""
+    """Return `line 3` or, if the program has several files, `policies.lars:3`."""
     return f"{place['file']}:{place['line_of_file']}" if "file" in place else f"line {place['line']}"
 
 

@@ -1,5 +1,4 @@
-"""Late, corrected and withdrawn records at a server, and the changes that they caused, for `/why`, as long as they are
-remembered."""
+"""Remember late, corrected and withdrawn records at a server, and the changes that they caused, for `/why`."""
 
 from __future__ import annotations
 
@@ -21,14 +20,15 @@ from cep.runtime.history import BECAUSE
 from cep.runtime.revision.row_window import RowChanges
 
 MOST = 1 << 12
-"""So many changes are kept before the forgotten ones are removed."""
+"""The number of remembered changes after which old ones are first removed."""
 
 
 class LiveRevisions:
-    """Follows an engine with `remember` that revises, and its rounds. The origin of an event shows which record changed
-    it; if none of them did, because a new record made it absent, it was one of all that arrived.
+    """Follows the rounds of an engine with `remember` that revises results, to find the record behind each change.
 
-    `late` and `replaced`: by the number of the record that arrived, what to report about it.
+    If a record of the round is in an event's lineage, it is the cause. Otherwise, for example if a new record made the
+    event absent, the cause is one of all records that arrived. `late` and `replaced`: the change of input to report, by
+    the number of the record that arrived.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -46,7 +46,7 @@ class LiveRevisions:
 
     @property
     def given(self) -> list[DerivedChange]:
-        """Return the changes of events, of each in the order of arrival."""
+        """Return all changes of events, those of each event in the order of arrival."""
         return [each for mine in self._changes.values() for each in mine]
 
     def changes(self, id: str) -> Sequence[DerivedChange]:
@@ -92,7 +92,7 @@ class LiveRevisions:
     # --- what that changes ---
 
     def take(self, one: Round) -> None:
-        """Process a round: find the reasons of its changes."""
+        """Process a round: find the cause of each change."""
         if self._came and not one.ended:
             reasons = {_written(self.engine, record): each for each in self._came for record in _records(each)}
             rest = self._came[0] if len(self._came) == 1 else _first_of(self._came)
@@ -120,7 +120,7 @@ class LiveRevisions:
             changes.append(DerivedChange(added, row[ID], occurrence_of(name, own, row), at, why, because))
 
     def _forget(self, since: int) -> None:
-        """Forget the changes of events that ended before."""
+        """Forget the changes of events and records that ended before a time."""
         self._changes = {
             id: mine for id, mine in self._changes.items() if max(each.occurrence.end for each in mine) >= since
         }
@@ -134,14 +134,14 @@ def _keyed(one: Occurrence, key: Sequence[int]) -> tuple[Any, ...]:
 
 
 def _records(change: InputChange) -> Iterator[Occurrence]:
-    """Return the records from which events come, before or after a change."""
+    """Yield the records of a change: the one before it, and the one after it, if any."""
     yield change.record
     if change.now is not None:
         yield change.now
 
 
 def _written(engine: Engine, record: Occurrence) -> str:
-    """Return a record as lineage writes it."""
+    """Return a record as it appears in lineage."""
     names = (attribute.name for attribute in engine.plan.schemas[record.event].attributes)
     times = {"type": record.event, "start": record.start, "end": record.end}
     return json.dumps(times | dict(zip(names, record.args, strict=True)))

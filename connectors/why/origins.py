@@ -1,4 +1,4 @@
-"""Origins of input records: file and line by number, for the latest ones."""
+"""The origins of the latest input records: the file and line for the number of a record."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ MOST = 1 << 22
 
 
 class Origins:
-    """Notes the batches that pass, for any thread. `most`: the number of remembered records, None: all.
+    """Records the origins of batches as they pass. Any thread may use it. `most`: the number of remembered records, or
+    None for all.
 
-    `begun`: the number of records that an engine had read before, in another run, whose origins are unknown. `names`:
-    the original names of copied files.
+    `begun`: the number of records that an earlier run of the engine had read, whose origins are unknown. `names`: the
+    original names of copied files.
     """
 
     def __init__(self, most: int | None = None, begun: int = 0, names: Mapping[str, str] | None = None) -> None:
@@ -30,7 +31,7 @@ class Origins:
         self._lock = threading.Lock()
 
     def noted(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Pass batches on, and note where their records come from."""
+        """Pass batches on, and note the origins of their records."""
         for batch in batches:
             with self._lock:
                 self.times = self.times or batch.times
@@ -42,7 +43,7 @@ class Origins:
             yield batch
 
     def _add(self, block: Block) -> None:
-        """Add a block. A stream of one source, whose records have consecutive numbers, stays one block."""
+        """Add a block. Consecutive records of the same source are joined into one block."""
         self._records += block.count
         if self._blocks and (joined := self._blocks[-1].joined(block)) is not None:
             self._blocks[-1] = joined
@@ -50,7 +51,7 @@ class Origins:
             self._blocks.append(block)
 
     def __call__(self, record: Occurrence) -> tuple[str, int] | None:
-        """Return (file, line) of a record; None if it is no longer known."""
+        """Return the file and line of a record, or None if they are no longer known."""
         with self._lock:
             if record.name <= self.begun:
                 return None
@@ -61,6 +62,6 @@ class Origins:
             return self.names.get(file, file), line
 
     def named(self, record: Occurrence) -> tuple[str, int] | None:
-        """Return the origins without the folders of this machine."""
+        """Return the file and line of a record, without the folders of this machine."""
         found = self(record)
         return found if found is None or "://" in found[0] else (Path(found[0]).name, found[1])

@@ -1,4 +1,4 @@
-"""Explanations as PROV-O in N-Triples, with the usual IRIs of derived events."""
+"""Explanations as PROV-O in N-Triples. Derived events have their usual IRIs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from cep.engine import Engine
 
 
 def provenance(node: Explained, engine: Engine, vocabulary: EventVocabulary | None = None) -> str:
-    """Return the tree of a derived event: for each event its sources, the rule that derived it, and the triples of the
-    knowledge that were used, each an `rdf:Statement`; an inferred one is derived from others."""
+    """Return the tree of a derived event as triples.
+
+    Each event has its sources, the rule that derived it, and the triples of the knowledge that were used. Each of these
+    triples is an `rdf:Statement`; an inferred one is derived from others.
+    """
     return "".join(dict.fromkeys(_node(node, engine, vocabulary or EventVocabulary())))
 
 
@@ -28,7 +31,8 @@ def _node(node: Explained, engine: Engine, vocabulary: EventVocabulary) -> Itera
 
 
 def _parts(node: Explained) -> list[Explained]:
-    """Return the parts of an occurrence; for a fluent, what began and ended it, and the parts of its formulas."""
+    """Return the parts of an occurrence. For a fluent, these are the events that began and ended it, and the parts of
+    its formulas."""
     told = [each for turn in ("began", "ended") for each in node.get(turn, {}).get("by", ())]
     found = [part for each in told for part in (_parts(each) if "rule" in each else [each])]
     return [*node.get("parts", ()), *found, *_of_formulas(node.get("formulas", ()))]
@@ -72,7 +76,7 @@ def _own(node: Explained, parts: Sequence[Explained], engine: Engine, vocabulary
 
 
 def _followed(node: Explained, derivations: Derivations) -> list[int]:
-    """Return the rules by which a fluent began and ended, or its formulas, by their numbers; none: unknown."""
+    """Return the numbers of the rules by which a fluent began and ended, or of its formulas. Empty: unknown."""
     told = [each for turn in ("began", "ended") for each in node.get(turn, {}).get("by", ())]
     every = [each["rule"] for each in (*told, *node.get("formulas", ())) if "rule" in each]
     places = {(rule["line"], rule["column"]) for rule in every}
@@ -81,14 +85,14 @@ def _followed(node: Explained, derivations: Derivations) -> list[int]:
 
 
 def _known(conditions: Sequence[Explained]) -> Iterator[Sequence[Explained]]:
-    """Return the proofs of the triples that conditions use, also through static rules."""
+    """Yield the proofs of the triples that conditions use, including those used by static rules."""
     for condition in conditions:
         yield from (fact["steps"] for fact in condition.get("triples", ()) if fact["steps"])
         yield from _known(condition.get("because", ()))
 
 
 def _stated(steps: Sequence[Explained], vocabulary: EventVocabulary) -> Iterator[str]:
-    """Return each step's triple as a statement, and what it was derived from by which rule of inference."""
+    """Yield the triple of each step as a statement, with its premises and its rule of inference."""
     for step in steps:
         one = _statement(step["triple"], vocabulary)
         yield triple_line(one, RDF + "type", PROV + "Entity")

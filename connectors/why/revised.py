@@ -1,9 +1,9 @@
-"""Late, corrected and withdrawn records in answers, and their effects.
+"""Late, corrected and withdrawn records in explanations, and their effects.
 
-A late record has `late`: {by, at, told}. A record that corrected another has `replaces`: the earlier record, with its
-values. An event that was withdrawn, or added when something earlier changed, has `changes`, each {change, at, told,
-record}; if it was revised, also start and end, and `because`, its sources since then, if they are complete. A withdrawn
-event has in `because` the records from which it came at the end.
+A late record has `late`: {by, at, told}. A record that corrects another has `replaces`: the earlier record with its
+values. An event that was withdrawn, or added by a revision, has `changes`, each {change, at, told, record}. A revision
+that changes its end has start and end; one that changes its sources has `because`, the new sources. For a withdrawn
+event, `because` contains its last sources.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from cep.connectors.why.text import Explainer
 
 REVISE = "revise"
-"""The kind of change of a fluent that holds until another time, or of an event with another origin."""
+"""The kind of change by which a fluent's interval gets another end, or an event other sources."""
 Json = dict[str, Any]
 
 
 def of_record(explainer: Explainer, one: Occurrence) -> Json:
-    """Return the keys for the arrival of a record."""
+    """Return the keys for a record that was late or corrected another."""
     answer: Json = {}
     if explainer.revisions is None:
         return answer
@@ -46,7 +46,7 @@ def of_record(explainer: Explainer, one: Occurrence) -> Json:
 
 
 def of_event(explainer: Explainer, id: str) -> list[Json]:
-    """Return the changes of an event, unless it simply arrived in order."""
+    """Return the changes of an event; none if it only arrived in order."""
     found = [] if explainer.revisions is None else explainer.revisions.changes(id)
     if all(each.why is None for each in found):
         return []
@@ -63,7 +63,7 @@ def of_event(explainer: Explainer, id: str) -> list[Json]:
 
 
 def withdrawn(explainer: Explainer, question: EventQuestion | str) -> list[Json]:
-    """Return the withdrawn events that a question or an `@id` is about, latest first."""
+    """Return the withdrawn events that match a question or an `@id`, latest first."""
     last: dict[str, DerivedChange] = {}
     for each in () if explainer.revisions is None else explainer.revisions.given:
         if each.id == question.removeprefix("@") if isinstance(question, str) else _asked(question, each.occurrence):
@@ -78,7 +78,7 @@ def withdrawn(explainer: Explainer, question: EventQuestion | str) -> list[Json]
 
 
 def told(change: Mapping[str, Any]) -> str:
-    """Return a change of an event on one line."""
+    """Describe a change of an event on one line."""
     words = {ADD: f"added at {change['at']}", WITHDRAW: f"withdrawn at {change['at']}"}
     if "because" in change:
         words[REVISE] = f"since {change['at']} it comes from {', '.join(change['because'])}"
@@ -126,7 +126,7 @@ def _asked(question: EventQuestion, one: Occurrence) -> bool:
 
 
 def _because(explainer: Explainer, text: str) -> Sequence[str]:
-    """Return records, given as lineage writes them, as rules write them."""
+    """Convert records from the form of lineage to the form of rules."""
     schemas, found = explainer.engine.plan.schemas, []
     for each in json.loads(text):
         args = tuple(each[attribute.name] for attribute in schemas[each["type"]].attributes)

@@ -1,13 +1,13 @@
 """Explanations of derived and missing events as JSON.
 
 A node has `event`, `text` (as a rule writes it), `arguments` by name, `start`, `end`, and its `id`. For an input record
-it has `record` ({file, line} if known). For a derived event it has the `rule` (name, line, text), `also` (other rules
-with the same result), `variables`, `conditions`, `absent`, `parts`, `chain`, `again` and `left_out`
+it has `record` ({file, line} if known). For a derived event it has `rule` (name, line, text), `also` (other rules with
+the same result), `variables`, `conditions`, `absent`, `parts`, `chain`, `again` and `left_out`
 (`cep.explain.derivation.DerivationNode`).
 
-A condition has `text`, `holds`, `values`, and for a comparison the `sides`; `because`: the conditions of the static
-rule by which it holds; `triples`: the knowledge that it uses, each as text with its proof in lines, and as `steps` of
-N-Triples terms. Times are ISO 8601 or seconds, durations seconds.
+A condition has `text`, `holds`, `values`, and for a comparison the `sides`. `because` contains the conditions of the
+static rule by which it holds. `triples` contains the knowledge that it uses, each as text with a proof in lines, and as
+`steps` of N-Triples terms. Times are in ISO 8601 or seconds, durations in seconds.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from cep.rules.terms import (
 RecordFinder = Callable[[Occurrence], tuple[str, int] | None]
 """Returns the file and line of an input record."""
 LONGEST = 240
-"""The number of characters of a graph pattern that are shown."""
+"""The greatest number of characters that are shown of a graph pattern."""
 
 
 def _no_limit() -> None:
@@ -61,11 +61,11 @@ def _no_limit() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Explainer:
-    """Explains what an engine with `remember` derived, between two of its steps.
+    """Explains the results of an engine with `remember`, between two of its steps.
 
-    `facts`: the knowledge behind answers of graph patterns (`cep.knowledge.provenance`); `times`: the form of times;
-    `check_limit`: called now and then, raises when the time is over; `revisions`: late, corrected and withdrawn
-    records.
+    `facts`: finds the knowledge behind answers of graph patterns (`cep.knowledge.provenance`). `times`: the format of
+    times. `check_limit`: called now and then; raises an error when the time limit is exceeded. `revisions`: the late,
+    corrected and withdrawn records.
     """
 
     engine: Engine
@@ -78,14 +78,15 @@ class Explainer:
     def why(
         self, occurrence: Occurrence, most: int = MOST, depth: int = DEEPEST, at: int | None = None
     ) -> dict[str, Any]:
-        """Return the tree of a derived event. `at`: the time of the question, if answers depend on it."""
+        """Return the tree of a derived event. `at`: the time for which it is asked, if the explanation depends on
+        it."""
         judge = Judge(self.engine, self.facts, None, self.check_limit)
         answer = self.node(derivation(Memory(self.engine), judge, occurrence, most, depth, at))
         changes = revised.of_event(self, answer["id"])
         return answer | {"changes": changes} if changes else answer
 
     def why_not(self, wanted: EventQuestion, back: Back = None) -> dict[str, Any]:
-        """Explain for each rule why there is no such event, or say that there is one."""
+        """Explain for each rule why it derived no such event, or say that the event exists."""
         judge = Judge(self.engine, self.facts, check_limit=self.check_limit)
         return self.absence(absence(Memory(self.engine), judge, wanted, back))
 
@@ -134,7 +135,8 @@ class Explainer:
         return {"name": rule.label} | self.place(rule.span)
 
     def place(self, span: Span) -> dict[str, Any]:
-        """Return the place and text of a span; for several files also the `file` and the `line_of_file`."""
+        """Return the position and text of a span. If the program has several files, also the `file` and the
+        `line_of_file`."""
         source = self.engine.plan.source
         file, line = source.place(span.line)
         own = {"file": file, "line_of_file": line} if source.files else {}
@@ -220,7 +222,7 @@ class Explainer:
         return answer
 
     def failure_text(self, refusal: Refusal) -> str:
-        """Return the failure in a sentence."""
+        """Describe in a sentence why a rule failed."""
         failure, attempt = refusal.failure, refusal.attempt
         what = "" if failure.pattern is None else self.pattern_text(failure.pattern, attempt.bound)
         match failure.kind:
@@ -288,7 +290,8 @@ class Explainer:
     # --- words ---
 
     def event_text(self, event: str, fixed: Mapping[int, Value], names: Mapping[int, str] | None = None) -> str:
-        """Return `warning("EWR", _)`. `names`: the variables to show if no value is known."""
+        """Return an event with its known values, such as `warning("EWR", _)`. `names`: the variables to show for
+        unknown values."""
         schema = self.engine.plan.schemas[event]
         told = {} if names is None else names
         arguments = [
@@ -303,7 +306,7 @@ class Explainer:
         return self.event_text(one.event, dict(enumerate(one.args)))
 
     def pattern_text(self, pattern: Pattern, bound: BoundValues) -> str:
-        """Return a pattern in the author's words; an event with the known values."""
+        """Return a pattern as the author wrote it, or an event with its known values."""
         parts = pattern.properties().parts
         if len(parts) == 1 and parts[0].span == pattern.span:  # the text is an event alone
             return self.pattern_text(parts[0], bound)
@@ -314,7 +317,7 @@ class Explainer:
         return self.event_text(event, fixed, _twice(pattern))
 
     def excerpt(self, span: Span) -> str:
-        """Return the text of a span on one line, without whole lines of comment."""
+        """Return the text of a span on one line, without comment lines."""
         source = self.engine.plan.source
         lines = [source.line(number) for number in range(span.line, span.end_line + 1)]
         lines[-1] = lines[-1][: span.end_column - 1]
@@ -336,7 +339,7 @@ class Explainer:
         return float(value) / 1_000_000 if type == "duration" else value
 
     def value_text(self, typed: TypedValue, people: bool = False) -> str:
-        """Return a value as a program writes it; a duration as `people` say it."""
+        """Return a value as a program writes it. With `people`, durations are in a readable form."""
         value, type = typed
         if value is None:
             return "nothing"
@@ -351,8 +354,8 @@ class Explainer:
 
 
 def occurrence_id(one: Occurrence, meaning: str) -> str:
-    """Return the `@id` of an occurrence, as `cep.connectors.rdf` makes it. An input record has no `meaning`; equal
-    records have the same id."""
+    """Return the `@id` of an occurrence, as `cep.connectors.rdf` creates it. Input records have an empty `meaning`;
+    equal records have the same id."""
     text = f"{json.dumps(one.event)} {json.dumps([*fluents.identity_times(one), *one.args])}"
     return identity(text, meaning, one.number if meaning else 0)
 
@@ -364,8 +367,11 @@ def by_id(
     end: int | None = None,
     cuts: Mapping[str, int] | None = None,
 ) -> Occurrence:
-    """Return the derived event with an `@id`, given with or without the `@`; its `event` and its `end` make the search
-    faster. `cuts`: the earliest time of fluents. Raises CepError if there is none."""
+    """Return the derived event with an `@id`, which may begin with `@` or not.
+
+    Its `event` and its `end` make the search faster. `cuts`: the times before which intervals of fluents are cut.
+    Raises CepError if there is no such event.
+    """
     memory = Memory(engine)
     since, until = (BEGINNING, END) if end is None else (end, end)
     for name in engine.outputs if event is None else [event]:
@@ -382,28 +388,30 @@ def by_id(
 
 
 def cut(one: Occurrence, time: int | None) -> Occurrence:
-    """Return an interval, cut so that it does not begin before a time."""
+    """Return an interval that begins at `time` or later."""
     return one if time is None or one.start >= time else replace(one, start=time, end=max(one.end, time))
 
 
 def why(engine: Engine, event: str | None, id: str, facts: SupportingTriples | None = None) -> dict[str, Any]:
-    """Return the tree of the derived event with an `@id`. The engine was made with `remember`, and is not stepping."""
+    """Return the tree of the derived event with an `@id`. The engine must have been created with `remember`, and must
+    not be stepping."""
     return Explainer(engine, facts).why(by_id(engine, id, event))
 
 
 def _twice(pattern: Pattern) -> dict[int, str]:
-    """Return the variables that appear several times in an event, which therefore have one value."""
+    """Return the variables that appear more than once in an event, by argument index. All their occurrences have the
+    same value."""
     names = [argument.name if isinstance(argument, Variable) else "_" for argument in pattern.properties().arguments]
     return {place: own_name(name) for place, name in enumerate(names) if name[0] != "_" and names.count(name) > 1}
 
 
 def own_name(name: str) -> str:
-    """Return the variable as it is written. In a repetition, each time has variables of its own."""
+    """Return the name of a variable in the program. Internally, each repetition of a pattern has its own variables."""
     return name.partition("'")[0]
 
 
 def condition_text(condition: Condition) -> str:
-    """Return a condition on one line."""
+    """Return a condition as text on one line."""
     condition = rename_condition(
         condition, {variable.name: own_name(variable.name) for variable in used_variables([condition])}
     )
@@ -418,7 +426,7 @@ def condition_text(condition: Condition) -> str:
 
 
 def _plain(condition: Disjunction) -> bool:
-    """Return True if it contains no graph pattern."""
+    """Return True if a disjunction contains no graph pattern."""
     return not any(isinstance(inner, Predicate) and inner.graph is not None for inner in each_condition([condition]))
 
 

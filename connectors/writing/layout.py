@@ -1,4 +1,4 @@
-"""The columns of several kinds of derived events in one table."""
+"""The column layout of a table that contains several kinds of derived events."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _TYPES: Mapping[str, pa.DataType] = {
 }
 
 BOUNDS = "bounds"
-"""The column that says which ends belong to the intervals of fluents."""
+"""The column with the bounds of a fluent's intervals, such as `[)`."""
 TIMES = ("start", "end", "time")
-"""The columns of times: those of events and intervals, and those of beginnings and ends."""
+"""The columns of times: `start` and `end` of events and intervals, and `time` of beginnings and ends."""
 
 
 class ParquetLayout:
-    """The columns of a Parquet file for attributes. Attributes with the same name and type share a column; other
-    columns are called `<event>_<attribute>`."""
+    """The attribute columns of a Parquet file with several events. Attributes with the same name and type share a
+    column. Other columns are called `<event>_<attribute>`."""
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
         self._schemas = schemas
@@ -52,7 +52,7 @@ class ParquetLayout:
         self.schema = pa.schema([(name, _TYPES.get(type, pa.string())) for name, type in fields])
 
     def table(self, event: str, table: pl.DataFrame) -> pa.Table:
-        """Return a table of an event with the columns of all events; those of other events have no values."""
+        """Return a table of an event with the columns of all events. Columns of other events are null."""
         found = typed(table, self._schemas[event]).to_arrow().cast(arrow(self._schemas[event]))
         found = found.rename_columns([self.names[event].get(name, name) for name in found.column_names])
         there = {name: found[name] for name in found.column_names}

@@ -12,12 +12,12 @@ from cep.connectors.records.times import FIRST, ISO, LAST, SECONDS, iso, time_te
 from cep.core.schema import Schema
 
 BECAUSE = "because"
-"""The column of a derived event's lineage: JSON text, a list of input events."""
+"""The column with the lineage of a derived event: JSON text, a list of input events."""
 
 
 def because(column: pl.Series, schemas: Mapping[str, Schema], times: str) -> pl.Series:
-    """Return the engine's column, whose times are microseconds, for readers: times in a form
-    (`cep.connectors.records.times`), durations in seconds. `schemas`: those of the input."""
+    """Convert the engine's lineage column for output: times in the given format (`cep.connectors.records.times`),
+    durations in seconds. `schemas`: the input events."""
     ticks = {
         type: {"start": "time", "end": "time"}
         | {one.name: one.type for one in schema.attributes if one.type in ("time", "duration")}

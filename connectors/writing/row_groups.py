@@ -1,4 +1,4 @@
-"""Write rows to a Parquet file, a row group at a time."""
+"""Write rows to a Parquet file, one row group at a time."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from cep.core.storage.files import Upload
 from cep.core.storage.urls import is_url
 
 GROUP = 1 << 17
-"""The number of rows of a row group, except the last."""
+"""The number of rows in a row group, except the last."""
 
 
 def encodings(schema: pa.Schema) -> dict[str, Any]:
-    """Return the encodings of columns, as arguments of `ParquetWriter`: times and whole numbers as differences, which
-    take half the time and fewer bytes, others with a dictionary."""
+    """Return the encodings of columns as arguments of `ParquetWriter`. Times and whole numbers are stored as
+    differences, which takes half the time and fewer bytes; other columns use a dictionary."""
     whole = [field.name for field in schema if field.type == pa.int64() or pa.types.is_timestamp(field.type)]
     return {
         "use_dictionary": [name for name in schema.names if name not in whole],
@@ -29,8 +29,8 @@ def encodings(schema: pa.Schema) -> dict[str, Any]:
 
 
 class ParquetGroups:
-    """A file that grows by row groups. `beside`: a thread writes them one after the other, while the next ones are
-    made."""
+    """A Parquet file that grows by row groups. After `write_beside`, a thread writes them in order while the next ones
+    are collected."""
 
     def __init__(self, path: str, schema: pa.Schema) -> None:
         self._path = path
@@ -45,7 +45,7 @@ class ParquetGroups:
         self._under_way: Future[None] | None = None
 
     def write_beside(self) -> None:
-        """Write groups in a thread from now on. An error of the system is raised with a later group, or at the end."""
+        """Write groups in a thread from now on. A system error is raised with a later group, or at the end."""
         self._thread = ThreadPoolExecutor(1, "parquet")
 
     def add(self, table: pl.DataFrame) -> None:
@@ -88,13 +88,13 @@ class ParquetGroups:
             self._writer.write_table(table)
 
     def _settle(self) -> None:
-        """Wait until pending groups are written. CepError: writing failed."""
+        """Wait until the pending groups are written. Raises CepError if writing failed."""
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
             under_way.result()
 
     def _end(self) -> None:
-        """End the thread, whether its writes succeeded or not."""
+        """Stop the thread, even if its writes failed."""
         if self._thread is not None:
             wait([] if self._under_way is None else [self._under_way])
             self._thread.shutdown()

@@ -1,4 +1,4 @@
-"""Write fluents and events in RTEC's form: `holdsFor(rich(chris)=true, [(14,20)]).`, in ticks [S, E)."""
+"""Write fluents and events in RTEC's form: `holdsFor(rich(chris)=true, [(14,20)]).`, with intervals [S, E) in ticks."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _ATOM = re.compile(r"[a-z]\w*", re.ASCII)
 
 
 def tick_of(inputs: Mapping[str, Schema]) -> int:
-    """Return the microseconds of a tick, as the input declares it; else a second."""
+    """Return the length of a tick in microseconds as the input declares it, by default a second."""
     found = (each.records.option("tick") for each in inputs.values() if each.records is not None)
     return int(next((each for each in found if each), SECOND))
 
 
 class RtecWriter(Writer):
-    """Writes tables of derived events to `path`, `-` for standard output: all in one file, a clause for each row."""
+    """Writes tables of derived events to the file `path`, or to standard output for `-`. Each row is a clause."""
 
     def __init__(
         self, path: str, schemas: Mapping[str, Schema], tick: int, opening: Callable[[str], None] | None = None
     ) -> None:
-        """CepError: it is a topic or a folder, or cannot be written."""
+        """Raises CepError if the path is a topic or a folder, or cannot be written."""
         if live(path) or path.endswith("/"):
             raise CepError("--output-format rtec: all goes to one file", hint="`--output found.txt`", code="output")
         super().__init__(path, schemas, format="jsonl", opening=opening)

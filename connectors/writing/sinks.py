@@ -1,4 +1,4 @@
-"""Write bytes to a file or standard output, a whole piece or nothing."""
+"""Write pieces of bytes to a file or standard output. A piece is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from cep.core.suggest import missing
 
 
 class Sink:
-    """Writes whole pieces: an interrupt takes effect before or after one. `-` is standard output; `.gz` is
-    compressed."""
+    """Writes whole pieces: an interrupt takes effect before or after a piece. `-` is standard output. A path ending in
+    `.gz` is compressed."""
 
     def __init__(self, path: str) -> None:
         path = local_path(path)
@@ -59,7 +59,7 @@ class Sink:
                 self._file.close()
 
     def discard(self) -> None:
-        """Close without the rest. An object that is uploaded when it is whole is not uploaded."""
+        """Close without completing the output. An object that is uploaded at the end is not uploaded."""
         if isinstance(self._file, Upload):
             self._file.discard()
         else:
@@ -67,13 +67,13 @@ class Sink:
 
 
 def put_at_end(path: str) -> bool:
-    """Return True if an output appears as a whole, when the run has ended."""
+    """Return True if an output becomes visible only when the run has ended."""
     return is_url(path) or is_table(path)
 
 
 @contextmanager
 def writing(path: str) -> Iterator[None]:
-    """Turn system errors while the block writes into CepErrors; a reader that has gone stays a BrokenPipeError."""
+    """Turn system errors within the block into CepErrors, except a BrokenPipeError of a closed reader."""
     try:
         yield
     except BrokenPipeError:
@@ -83,7 +83,7 @@ def writing(path: str) -> Iterator[None]:
 
 
 def unwritable(path: str, error: OSError) -> CepError:
-    """Explain why a file, `-` for standard output, cannot be written."""
+    """Return the error that explains why a file, or standard output (`-`), cannot be written."""
     if isinstance(error, StorageError):
         return CepError(f"cannot write {path}: {error.strerror}", hint=error.hint, code="output")
     reason = os.strerror(error.errno) if error.errno else str(error)
@@ -97,7 +97,7 @@ def unwritable(path: str, error: OSError) -> CepError:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Hold back Ctrl-C and termination; only the main thread is ever interrupted by them."""
+    """Delay Ctrl-C and termination until the end of the block. Only the main thread receives them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

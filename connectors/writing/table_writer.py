@@ -1,8 +1,7 @@
-"""Write derived events to a table: gather them on the disk, and add them or replace the old ones by one commit at the
-end.
+"""Write derived events to a table: collect them on disk, and append or replace by one commit at the end.
 
-Readers therefore see all of a run or nothing. Several events share one table, with a column `type`, so that one commit
-has them all.
+Readers see either nothing or all rows of a run. Several events share one table with a column `type`, so that one commit
+includes them all.
 """
 
 from __future__ import annotations
@@ -26,17 +25,20 @@ TYPE = "type"
 
 
 def is_added(text: str) -> bool:
-    """Return True if an earlier run appended the rows of this one. CepError: see `TableName`, and its kinds."""
+    """Return True if the rows are appended to those of earlier runs. Raises the errors of `TableName` and its kinds."""
     name = table_name(text)
     return KINDS[name.kind].is_added(name)
 
 
 class TableWriter:
-    """Writes tables of derived events to a table. `inputs`: the events read, if the rows have their lineage, which is
-    written then. `whole`: the input has ended, so the rows under a name are complete."""
+    """Writes tables of derived events to a table.
+
+    `inputs`: the input events, if the rows have lineage, which is then written. `whole`: the input has ended, so the
+    results are complete.
+    """
 
     def __init__(self, text: str, schemas: Mapping[str, Schema], inputs: Mapping[str, Schema] | None = None) -> None:
-        """CepError: it is not the name of a table, or the table cannot be read."""
+        """Raises CepError if `text` is not the name of a table, or the table cannot be read."""
         self.name: TableName = table_name(text)
         self.times = "iso"
         self.counts = dict.fromkeys(schemas, 0)
@@ -64,7 +66,7 @@ class TableWriter:
         return total
 
     def close(self) -> None:
-        """Commit. CepError: the commit failed."""
+        """Commit the rows. Raises CepError if the commit fails."""
         if self.name.append is not None and not self.whole:
             self.discard()
             return
@@ -81,7 +83,7 @@ class TableWriter:
         return pa.RecordBatchReader.from_batches(self._schema, read.iter_batches(_ROWS))
 
     def discard(self) -> None:
-        """Leave the table as it is."""
+        """Discard the rows, and leave the table unchanged."""
         self._rows.close()
         self._file.close()
 

@@ -1,4 +1,4 @@
-"""The form in which times are written: that of the input, ISO 8601, or counts of a unit."""
+"""Choose the format in which times are written: that of the input, ISO 8601, or numbers in a unit."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _BYTES, _ROWS, _TIMES = 1 << 16, 1 << 10, 4  # of text or Parquet, and how often
 
 
 def form(found: Sequence[Input], schemas: Mapping[str, Schema]) -> str | None:
-    """Return the form of the times of the first record of the first file (`cep.connectors.records.times`); None: no
-    file shows it.
+    """Return the time format of the first record in the inputs (`cep.connectors.records.times`), or None if no file
+    shows it.
 
-    Only readable records at the beginning of a file count (256 KiB of text, four thousand rows); files without one are
-    skipped. Pipes are not read, because they could not be read again.
+    Only the beginning of a file is read (256 KiB of text, four thousand rows). Files without a readable record there
+    are skipped. Pipes are not read, because they cannot be read again.
     """
     for one in found:
         if one.address is None and (is_url(one.path) or os.path.isfile(one.path)):
@@ -37,10 +37,10 @@ def form(found: Sequence[Input], schemas: Mapping[str, Schema]) -> str | None:
 
 
 def number_size(found: Sequence[Input], schemas: Mapping[str, Schema]) -> Fraction | None:
-    """Return the microseconds of the number 1 in the times of inputs, according to formats and declarations.
+    """Return the length of the number 1 in the times of inputs, in microseconds, according to formats and declarations.
 
-    It is a second if no input writes numbers, and None if inputs count in different units. Without inputs, the
-    declarations of all events count.
+    It is a second if no input has numeric times, and None if inputs use different units. Without inputs, the
+    declarations of all events are used.
     """
     read = [(one.format, name) for one in found for name in ((one.type,) if one.type else schemas)]
     if not read:
@@ -52,7 +52,7 @@ def number_size(found: Sequence[Input], schemas: Mapping[str, Schema]) -> Fracti
 
 
 def _numbers(format: str, schema: Schema) -> str | None:
-    """Return the form of times that are numbers in a format; None: they are texts."""
+    """Return the format of numeric times in a file format, or None if its times are text."""
     if FORMATS[format].shape == "clauses":
         tick = schema.records.option("tick") if schema.records is not None else None
         return form_of_ticks(int(tick or SECOND))

@@ -12,18 +12,19 @@ import pyarrow as pa
 from cep.connectors.writing.json_lines import Ints, TextPieces, one_array
 
 PIECE = 1 << 14
-"""The number of rows that are sorted at a time, so that rows which are written together are close in memory."""
+"""The number of rows that are copied at a time, so that rows which are written together are close in memory."""
 
 
 class WrittenRows(pl.DataFrame):
-    """The times of rows, whose texts are in `parts`: row i is text order[i], counted through all parts."""
+    """The times of rows whose output text is in `parts`. Row i has the text number `order[i]`, counted through all
+    parts."""
 
     parts: Sequence[TextPieces]
     order: Ints
 
     @classmethod
     def of(cls, times: pl.DataFrame, parts: Sequence[TextPieces], order: Ints | None = None) -> Self:
-        """Return rows whose order, if there is none, is that of the parts."""
+        """Create rows from their times and texts. Without an `order`, row i has the text number i."""
         made = cls(times)
         made.parts = parts
         made.order = np.arange(times.height) if order is None else order
@@ -31,22 +32,26 @@ class WrittenRows(pl.DataFrame):
 
 
 def stacked_rows(tables: Sequence[pl.DataFrame]) -> WrittenRows:
-    """Concatenate the rows of tables, which are all `WrittenRows`."""
+    """Concatenate tables of `WrittenRows`."""
     parts, orders = together(tables)
     times = pl.concat([pl.DataFrame(table.get_columns()) for table in tables])
     return WrittenRows.of(times, parts, np.concatenate(orders))
 
 
 def together(tables: Sequence[pl.DataFrame]) -> tuple[list[TextPieces], list[Ints]]:
-    """Return the parts of all tables, which are all `WrittenRows`, and the numbers of each table's texts in them."""
+    """Concatenate the parts of tables of `WrittenRows`. Returns the parts, and the text numbers of each table's rows in
+    them."""
     each = [(table.parts, table.order) for table in tables if isinstance(table, WrittenRows)]
     assert len(each) == len(tables), "rows of an event are written, or they are not"
     return _together(each)
 
 
 def in_order(tables: Sequence[tuple[Sequence[TextPieces], Ints]], order: Ints | None = None) -> Iterator[memoryview]:
-    """Return the rows of several (parts, numbers of the texts of rows) in a common order, piece by piece. The order
-    numbers the rows of the first before those of the second."""
+    """Yield the texts of the rows of several tables in a common order, a piece at a time.
+
+    Each table is given by its parts and the text number of each row. `order` lists row numbers, counted through all
+    tables; None keeps the rows as they are.
+    """
     parts, orders = _together(tables)
     rows = orders[0] if len(orders) == 1 else np.concatenate(orders)
     rows = rows if order is None else rows[order]
@@ -61,7 +66,7 @@ def in_order(tables: Sequence[tuple[Sequence[TextPieces], Ints]], order: Ints | 
 def _together(
     tables: Sequence[tuple[Sequence[TextPieces], Ints]],
 ) -> tuple[list[TextPieces], list[Ints]]:
-    """Return the parts of all, and the numbers of each table's texts in them."""
+    """Concatenate the parts of several tables. Returns the parts, and the text numbers of each table's rows in them."""
     parts: list[TextPieces] = []
     orders, base = [], 0
     for each, order in tables:

@@ -1,4 +1,4 @@
-"""Write derived events to files: JSON Lines, CSV, Parquet. A run that is stopped leaves whole lines only."""
+"""Write derived events to files: JSON Lines, CSV, Parquet. A run that is stopped leaves only whole lines."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from cep.core.storage.urls import is_url, local_path
 from cep.core.time import BEGINNING, END_OF_TIME
 
 WRITTEN = tuple(name for name, format in FORMATS.items() if format.written)
-"""The formats of derived events."""
+"""The formats for derived events that this module writes."""
 OUTPUT_FORMATS = (*WRITTEN, "nquads", "ntriples", "turtle", "trig", "jsonld", "rtec")
-"""These formats, and those of other writers: RDF, and clauses of RTEC."""
+"""All output formats, including RDF and RTEC, which other modules write."""
 
 _ARROW: Mapping[str, Any] = {
     "int": pa.int64(),
@@ -45,23 +45,25 @@ _ARROW: Mapping[str, Any] = {
 }
 _ARROW_TIME = pl.Datetime("us", "UTC")
 _OPEN = {"end": END_OF_TIME, "time": BEGINNING}
-"""The times by which rows without this time are sorted: ongoing ones last, those from before all time first."""
+"""The values by which rows without an end or a time are sorted: ongoing intervals last, and beginnings before all time
+first."""
 
 
 class Writer:
-    """Writes tables of derived events to `path`, `-` for standard output, or as messages to a broker's topic.
+    """Writes tables of derived events to the file `path`, to standard output (`-`), or as messages to a broker's topic.
 
-    JSON Lines have all types in one file, by (end, start, type) within a call. A CSV or Parquet file holds one type: if
-    the program derives several, `out.csv` becomes `out.<type>.csv` for each; in a directory (an existing one, or a path
-    that ends in `/`) every type has its own file, `<type>.<suffix>`. Files of types that do not occur are created, too.
+    A JSON Lines file contains all event types, sorted by (end, start, type) within a call. A CSV or Parquet file
+    contains one type. If the program derives several, `out.csv` becomes `out.<type>.csv` for each. In a directory (an
+    existing one, or a path that ends in `/`), each type has a file `<type>.<suffix>`. Files of types without events are
+    created, too.
 
-    A missing value is null, in CSV empty. Durations are seconds. In CSV and Parquet, values of type `any` are text;
-    durations in Parquet are exact below 2**33 seconds.
+    A missing value is null, or empty in CSV. Durations are in seconds. In CSV and Parquet, values of type `any` are
+    text. Durations in Parquet are exact below 2**33 seconds.
 
-    `times`: the form of times (`cep.connectors.records.times`), which can be set until the first write. In Parquet they
-    are timestamps; `id`s of messages do not depend on it.
-    `inputs`: the events read, if the tables hold the lineage of their rows, which is written then.
-    `opening`: called with each file before it is opened; may refuse it.
+    `times`: the format of times (`cep.connectors.records.times`), which can be set until the first write. Parquet files
+    always contain timestamps, and the `id`s of messages do not depend on it. `inputs`: the input events, if the tables
+    have a column of lineage, which is then written. `opening`: called with each file before it is opened; it may raise
+    an error.
     """
 
     def __init__(
@@ -102,7 +104,8 @@ class Writer:
                 self._sinks[place].write(self._delimited(type, None))
 
     def write(self, tables: Mapping[str, pl.DataFrame]) -> int:
-        """Write tables, and return the number of events. Columns are start, end, the attributes, perhaps `because`."""
+        """Write tables, and return the number of events. Their columns are start, end, the attributes, and possibly
+        `because`."""
         tables = {type: tables[type] for type in self._schemas if type in tables and tables[type].height}
         for type, table in tables.items():
             self.counts[type] += table.height
@@ -131,13 +134,12 @@ class Writer:
 
     @property
     def of_rows(self) -> str | None:
-        """The format in which others may write the rows (`written_rows`); None: they may not."""
+        """The format in which other processes may prepare the rows (`written_rows`), or None if they may not."""
         plain = self.format != "parquet" and self._inputs is None
         return self.format if plain and not any(isinstance(sink, Sending) for sink in self._sinks.values()) else None
 
     def write_beside(self) -> None:
-        """Write row groups of Parquet in threads from now on, those of each file in order, while the next ones are
-        made."""
+        """Write row groups of Parquet in one thread per file from now on, while the next ones are collected."""
         for group in self._groups.values() if self.format == "parquet" else ():
             group.write_beside()
 
@@ -149,7 +151,7 @@ class Writer:
                 group.close()
 
     def discard(self) -> None:
-        """Close without the rest. An object that is uploaded when it is whole is not uploaded."""
+        """Close without completing the output. An object that is uploaded at the end is not uploaded."""
         for output in (*self._sinks.values(), *(self._groups.values() if self.format == "parquet" else ())):
             output.discard()
 
@@ -162,7 +164,7 @@ class Writer:
         self.close() if kind is None else self.discard()
 
     def _places(self, path: str, directory: bool) -> dict[str, str]:
-        """Return the file of each type."""
+        """Return the path of the file for each event type."""
         if self._single:
             return dict.fromkeys(self._schemas, path) or {"": path}
         if path == "-":
@@ -188,8 +190,8 @@ class Writer:
         return json_lines(timed, self._schemas, times or self.times, self._inputs is not None)
 
     def _merged(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[memoryview]:
-        """Yield the lines of tables without lineage, some of whose rows are written already, in order, piece by
-        piece."""
+        """Yield the lines of tables without lineage in order, a piece at a time. Rows of `WrittenRows` are already
+        text."""
         parts: list[tuple[Sequence[TextPieces], NDArray[np.int64]]] = []
         for type, table in tables.items():
             if isinstance(table, WrittenRows):
@@ -200,13 +202,13 @@ class Writer:
         return texts_in_order(parts, _line_order(tables, self._schemas) if self.format == "jsonl" else None)
 
     def _timed(self, table: pl.DataFrame, times: str | None = None) -> pl.DataFrame:
-        """Return the table with its lineage as text."""
+        """Return the table with its lineage column converted for output."""
         if self._inputs is None:
             return table
         return table.with_columns(because(table[BECAUSE], self._inputs, times or self.times))
 
     def _delimited(self, type: str, table: pl.DataFrame | None) -> bytes:
-        """Return the rows as delimited text, or the header if there is no table."""
+        """Return the rows as delimited text, or the header if `table` is None."""
         schema = self._schemas[type]
         if table is not None:
             return _delimited_rows(self._timed(table), schema, self.format, self.times, self._inputs is not None)
@@ -226,8 +228,8 @@ class Writer:
 
 
 def written_rows(type: str, table: pl.DataFrame, schema: Schema, format: str, times: str) -> TextPieces:
-    """Return rows of an event without lineage as a writer writes them, each with its line end (`WrittenRows`).
-    `format`: `jsonl`, `csv` or `tsv`."""
+    """Return the rows of an event without lineage as text, each with its line end, for `WrittenRows`. `format`:
+    `jsonl`, `csv` or `tsv`."""
     if format == "jsonl":
         return _json_rows(type, table, schema, times, False)
     text = _delimited_rows(table, schema, format, times, False)
@@ -264,14 +266,14 @@ def _json_rows(type: str, table: pl.DataFrame, schema: Schema, times: str, linea
 
 
 def json_lines(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], times: str, lineage: bool) -> bytes:
-    """Return tables of derived events (at least one) as lines of JSON, by (end, start, type), withdrawn rows first.
-    `times`: their form; `lineage`: the tables have it."""
+    """Return one or more tables of derived events as lines of JSON, sorted by (end, start, type) with withdrawn rows
+    first. `times`: the format of times. `lineage`: the tables have a lineage column."""
     parts = [_json_rows(type, table, schemas[type], times, lineage) for type, table in tables.items()]
     return merged(parts, _line_order(tables, schemas))
 
 
 def _line_order(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema]) -> NDArray[np.int64]:
-    """Return the rows of tables, numbered from the first table on, in the order of their lines."""
+    """Return the row numbers in the order of the output, counted through all tables."""
     times = [[key for key in time_columns(schemas[type]) if key != EDGE] for type in tables]
     pairs = list(zip(tables.values(), times))
     start = np.concatenate([table[keys[0]].fill_null(BEGINNING).to_numpy() for table, keys in pairs])
@@ -283,7 +285,7 @@ def _line_order(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema
 
 
 def _by_time(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return `np.lexsort((start, end))`, fast if each table is sorted already."""
+    """Return `np.lexsort((start, end))`. This is fast if each table is already sorted."""
     order = np.argsort(end, kind="stable")
     starts, ends = start[order], end[order]
     if ((ends[1:] == ends[:-1]) & (starts[1:] < starts[:-1])).any():
@@ -292,24 +294,24 @@ def _by_time(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int
 
 
 def arrow(schema: Schema) -> pa.Schema:
-    """Return the columns of an event in Parquet."""
+    """Return the Parquet schema of an event."""
     fields = [(key, _ARROW.get("string" if key == EDGE else "time", pa.large_string())) for key in time_columns(schema)]
     fields += [(attribute.name, _ARROW.get(attribute.type, pa.large_string())) for attribute in schema.attributes]
     return pa.schema(fields + [(key, pa.large_string()) for key in _more(schema)])
 
 
 def time_columns(schema: Schema) -> list[str]:
-    """Return the columns of times, which precede the attributes."""
+    """Return the time columns, which precede the attributes."""
     return [EDGE, "time"] if schema.fluent is not None and schema.fluent.part == CHANGES else ["start", "end"]
 
 
 def _more(schema: Schema) -> list[str]:
-    """Return the columns beside attributes: which ends belong to an interval of a fluent."""
+    """Return the columns besides times and attributes: the bounds of a fluent's intervals."""
     return [] if schema.fluent is None else ["bounds"]
 
 
 def typed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
-    """Return a table of derived events with the types of Parquet."""
+    """Convert a table of derived events to the types of Parquet."""
     columns = [table[key] if key == EDGE else table[key].cast(_ARROW_TIME) for key in time_columns(schema)]
     for attribute in schema.attributes:
         column = table[attribute.name]
@@ -325,7 +327,7 @@ def typed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
 
 
 def _format(path: str) -> str:
-    """Return the format of the suffix; without a suffix JSON Lines."""
+    """Return the format of a path's suffix, or JSON Lines without a suffix."""
     suffix = os.path.splitext(os.path.basename(path).removesuffix(".gz"))[1]
     format = known_format(path) or ("jsonl" if not suffix else None)
     if format not in WRITTEN:
@@ -344,7 +346,7 @@ def _first_field(column: pl.Series, times: str) -> pl.Series:
 
 
 def _field(column: pl.Series, attribute: Attribute, times: str) -> pl.Series:
-    """Return the column as a text field shows it."""
+    """Convert a column to the text of delimited fields."""
     if attribute.type in ("time", "duration"):
         return ticks_text(column, times if attribute.type == "time" else SECONDS).alias(attribute.name)
     if column.dtype == pl.Object:
